@@ -1,0 +1,20 @@
+"""`python -m dutiful` and the `dutiful` command."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line, or say which extra it needs."""
+    try:
+        from dutiful.cli.main import cli
+    except ModuleNotFoundError as error:
+        if error.name != "click":
+            raise
+        sys.exit('The dutiful command needs click: pip install "dutiful[cli]"')
+    cli()
+
+
+if __name__ == "__main__":
+    main()

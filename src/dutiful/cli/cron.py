@@ -1,0 +1,247 @@
+"""`dutiful cron`: ask a cron text when it fires, what it means and what is odd about it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dutiful.cli.output import print_json, print_table
+from dutiful.clock import SystemClock
+from dutiful.core.cron import Cron
+from dutiful.core.dialect import DIALECTS
+from dutiful.core.errors import (
+    CronCalculationError,
+    InvalidArgumentError,
+    InvalidCronExpressionError,
+)
+from dutiful.core.lint import DstEffect, Finding, dst_effects, lint
+from dutiful.core.zone import DAY_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_COUNT_MAX = 1000
+
+
+def _cron_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add what every command about a cron text takes."""
+    options = [
+        click.argument("expression"),
+        click.option("--timezone", "-z", default="UTC", show_default=True, help="IANA name of the zone."),
+        click.option(
+            "--dialect", "-d", type=click.Choice(list(DIALECTS)), default="posix", show_default=True
+        ),
+        click.option(
+            "--gap",
+            type=click.Choice(["skip", "run_after"]),
+            help="Times that DST removes [default: skip].",
+        ),
+        click.option(
+            "--fold",
+            type=click.Choice(["both", "first", "last"]),
+            help="Times DST repeats [default: both].",
+        ),
+        click.option(
+            "--dst",
+            type=click.Choice(["vixie"]),
+            help="Preset: fixed times once a day, wildcards as they come.",
+        ),
+        click.option(
+            "--from",
+            "-f",
+            "since",
+            metavar="ISO",
+            help="Instant or local time to start from [default: now].",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+_count = click.option("--count", "-n", type=click.IntRange(1, _COUNT_MAX), default=5, show_default=True)
+
+
+@click.group()
+def cron() -> None:
+    """Ask a cron text when it fires, what it means and what is odd about it."""
+
+
+@cron.command("next")
+@_cron_options
+@_count
+def next_(expression: str, since: str | None, count: int, as_json: bool, **settings: Any) -> None:
+    """Print the next ticks, with the ones that DST touches marked.
+
+    Example: dutiful cron next "30 2 * * *" --timezone America/New_York --count 3
+    """
+    parsed = _parse(expression, settings)
+    start = _instant(since, parsed)
+    _print_ticks(parsed, start, _walk(parsed.next_epoch, start, count, step=0), as_json)
+
+
+@cron.command("previous")
+@_cron_options
+@_count
+def previous(expression: str, since: str | None, count: int, as_json: bool, **settings: Any) -> None:
+    """Print the last ticks up to now, the newest first.
+
+    Example: dutiful cron previous "0 9 * * 1-5" --timezone Europe/Berlin
+    """
+    parsed = _parse(expression, settings)
+    start = _instant(since, parsed)
+    _print_ticks(parsed, start, _walk(parsed.previous_epoch, start, count, step=-1), as_json)
+
+
+@cron.command()
+@_cron_options
+def explain(expression: str, since: str | None, as_json: bool, **settings: Any) -> None:
+    """Say in English what a cron text means.
+
+    Example: dutiful cron explain "0 9 * * 1-5"
+    """
+    parsed = _parse(expression, settings)
+    upcoming = _walk(parsed.next_epoch, _instant(since, parsed), 1, step=0)
+    if as_json:
+        print_json(_heading(parsed) | {"next": _iso(parsed, upcoming[0]) if upcoming else None})
+        return
+    click.echo(parsed.describe())
+    click.echo(f"{_settings_line(parsed)}; next {_local(parsed, upcoming[0]) if upcoming else 'never'}")
+
+
+@cron.command("lint")
+@_cron_options
+def lint_(expression: str, since: str | None, as_json: bool, **settings: Any) -> None:
+    """Report what is probably not meant; exit 1 if there is a warning.
+
+    Example: dutiful cron lint "*/7 * * * *" --dialect standard
+    """
+    try:
+        parsed = _parse(expression, settings)
+        findings = lint(parsed, datetime.fromtimestamp(_instant(since, parsed), UTC))
+    except InvalidCronExpressionError as error:
+        findings = [Finding("invalid", "warning", str(error))]
+    if as_json:
+        print_json({"expression": expression, "findings": [asdict(finding) for finding in findings]})
+    else:
+        for finding in findings:
+            click.echo(f"{finding.level}: {finding.message} [{finding.code}]")
+        if not findings:
+            click.echo(f"ok: {parsed.describe()}")
+    sys.exit(any(finding.level == "warning" for finding in findings))
+
+
+def _parse(expression: str, settings: dict[str, Any]) -> Cron:
+    try:
+        return Cron.parse(expression, **settings)
+    except InvalidCronExpressionError as error:
+        reason = error.reason + _dialect_hint(expression, settings)
+        raise InvalidCronExpressionError(expression, error.field, reason) from error
+
+
+def _dialect_hint(expression: str, settings: dict[str, Any]) -> str:
+    for dialect in DIALECTS:
+        try:
+            Cron.parse(expression, **settings | {"dialect": dialect})
+        except InvalidCronExpressionError:
+            continue
+        return f" (legal with --dialect {dialect})"
+    return ""
+
+
+def _instant(since: str | None, parsed: Cron) -> int:
+    if since is None:
+        return int(SystemClock().now().timestamp())
+    try:
+        at = datetime.fromisoformat(since)
+    except ValueError:
+        raise InvalidArgumentError(
+            "--from", since, "write ISO 8601, such as 2026-03-08T01:30 or …T06:30Z"
+        ) from None
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=parsed.zone.tzinfo)
+    return int(at.timestamp() // 1)
+
+
+def _walk(ask: Callable[[int], int], start: int, count: int, step: int) -> list[int]:
+    """Return up to `count` ticks; fewer only at the end of the calendar."""
+    ticks: list[int] = []
+    try:
+        for _ in range(count):
+            start = ask(start)
+            ticks.append(start)
+            start += step
+    except CronCalculationError as error:
+        if not ticks:
+            raise
+        click.echo(f"no more: {error.details['cause']}", err=True)
+    return ticks
+
+
+def _print_ticks(parsed: Cron, start: int, ticks: list[int], as_json: bool) -> None:
+    low, high = min(start, *ticks), max(start, *ticks)
+    effects = list(dst_effects(parsed, low - DAY_SECONDS, high + DAY_SECONDS))
+    if as_json:
+        rows = [{"at": _iso(parsed, t), "utc": _utc(t), "epoch": t, "dst": _mark(effects, t)} for t in ticks]
+        print_json(_heading(parsed) | {"from": _iso(parsed, start), "ticks": rows})
+        return
+    click.echo(f"{parsed.describe()}\n{_settings_line(parsed)}\n")
+    rows_ = [(t, [_local(parsed, t), _utc(t), _note(parsed, effects, t)]) for t in ticks]
+    rows_ += [
+        (e.at, _skipped_row(e))
+        for e in effects
+        if parsed.gap == "skip" and e.kind == "gap" and low < e.at < high
+    ]
+    rows_.sort(key=lambda row: row[0], reverse=ticks[0] > ticks[-1])
+    print_table(["local time", "UTC", ""], [row for _, row in rows_])
+
+
+def _mark(effects: list[DstEffect], tick: int) -> str | None:
+    return next((effect.kind for effect in effects if effect.touches(tick)), None)
+
+
+def _note(parsed: Cron, effects: list[DstEffect], tick: int) -> str:
+    notes = {
+        "gap": "DST: moved out of the gap",
+        "fold": f"DST: this time happens twice (fold={parsed.fold})",
+    }
+    return notes.get(_mark(effects, tick) or "", "")
+
+
+def _skipped_row(effect: DstEffect) -> list[str]:
+    shown = datetime.fromtimestamp(effect.first, UTC)
+    return [f"{shown:%a %Y-%m-%d %H:%M}", "-", "DST: this time does not exist, skipped (gap=skip)"]
+
+
+def _heading(parsed: Cron) -> dict[str, Any]:
+    return {
+        "expression": parsed.text,
+        "dialect": parsed.dialect,
+        "timezone": parsed.zone.name,
+        "gap": parsed.gap,
+        "fold": parsed.fold,
+        "description": parsed.describe(),
+    }
+
+
+def _settings_line(parsed: Cron) -> str:
+    return f"{parsed.zone.name}, {parsed.dialect} dialect, gap={parsed.gap}, fold={parsed.fold}"
+
+
+def _iso(parsed: Cron, tick: int) -> str:
+    return datetime.fromtimestamp(tick, parsed.zone.tzinfo).isoformat()
+
+
+def _utc(tick: int) -> str:
+    return datetime.fromtimestamp(tick, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _local(parsed: Cron, tick: int) -> str:
+    at = datetime.fromtimestamp(tick, parsed.zone.tzinfo)
+    clock = "%H:%M" if not at.second else "%H:%M:%S"
+    return at.strftime(f"%a %Y-%m-%d {clock} ") + at.isoformat()[-6:]

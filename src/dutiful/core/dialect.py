@@ -1,0 +1,282 @@
+"""The cron dialects as data, and the one grammar that reads them: text -> bit sets.
+
+A bit set is an int whose bit n says that value n belongs to the field. What a dialect refuses, it
+refuses here, with the leftmost bad field and a reason that says what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from dutiful.core.errors import FieldParseError, InvalidCronExpressionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TEXT_LENGTH_MAX = 256
+
+
+def _numbered(names: str, first: int) -> Mapping[str, int]:
+    return MappingProxyType({name: n for n, name in enumerate(names.split(), first)})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldRule:
+    """One field: its name, its lowest and highest value, and names for values where there are any."""
+
+    name: str
+    low: int
+    high: int
+    names: Mapping[str, int]
+    every: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "every", span(self.low, self.high))
+
+
+def span(low: int, high: int, step: int = 1) -> int:
+    """Return the bit set of low, low + step, … up to high."""
+    if step == 1:
+        return (2 << high) - (1 << low)
+    return sum(1 << n for n in range(low, high + 1, step))
+
+
+def values(bits: int) -> list[int]:
+    """Return the members of a bit set in ascending order."""
+    return [n for n in range(bits.bit_length()) if bits >> n & 1]
+
+
+MONTH_NAMES = _numbered("jan feb mar apr may jun jul aug sep oct nov dec", 1)
+WEEKDAY_NAMES = _numbered("sun mon tue wed thu fri sat", 0)
+
+_NO_NAMES = _numbered("", 0)
+SECOND = FieldRule("second", 0, 59, _NO_NAMES)
+MINUTE = FieldRule("minute", 0, 59, _NO_NAMES)
+HOUR = FieldRule("hour", 0, 23, _NO_NAMES)
+DAY = FieldRule("day", 1, 31, _NO_NAMES)
+MONTH = FieldRule("month", 1, 12, MONTH_NAMES)
+WEEKDAY = FieldRule("weekday", 0, 6, WEEKDAY_NAMES)
+
+_FIVE = (MINUTE, HOUR, DAY, MONTH, WEEKDAY)
+
+MACROS = MappingProxyType(
+    {
+        "@yearly": "0 0 1 1 *",
+        "@annually": "0 0 1 1 *",
+        "@monthly": "0 0 1 * *",
+        "@weekly": "0 0 * * 0",
+        "@daily": "0 0 * * *",
+        "@midnight": "0 0 * * *",
+        "@hourly": "0 * * * *",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a cron text may contain. `extended` adds names, steps, macros and 7 for Sunday."""
+
+    name: str
+    extended: bool = False
+    seconds: bool = False
+
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType(
+    {
+        "posix": Dialect("posix"),
+        "standard": Dialect("standard", extended=True),
+        "seconds": Dialect("seconds", extended=True, seconds=True),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A cron text as bit sets, with the two facts about its spelling that matter later."""
+
+    second: int
+    minute: int
+    hour: int
+    day: int
+    month: int
+    weekday: int
+    # Both day and weekday are other than a lone "*": either may match (POSIX).
+    either_day: bool
+    # Minute or hour begins with "*": the job follows real time through a DST change (vixie).
+    wildcard: bool
+
+
+def parse_fields(text: object, dialect: Dialect) -> Fields:
+    """Return the fields of `text`, or raise InvalidCronExpressionError; never loops, never guesses."""
+    if not isinstance(text, str):
+        raise InvalidCronExpressionError(text, "expression", f"must be a string, not {type(text).__name__}")
+    if len(text) > TEXT_LENGTH_MAX:
+        raise InvalidCronExpressionError(text, "expression", f"is longer than {TEXT_LENGTH_MAX} bytes")
+    parts = _split(text, dialect)
+    second = 1
+    if len(parts) == 6:
+        second = _parse_in(text, SECOND, parts[0], dialect)
+        parts = parts[1:]
+    minute, hour, day, month, weekday = [
+        _parse_in(text, rule, part, dialect) for rule, part in zip(_FIVE, parts, strict=True)
+    ]
+    either_day = parts[2] != "*" != parts[4]
+    _refuse_impossible(text, day, month, weekday_open=parts[4] == "*")
+    wildcard = parts[0][0] == "*" or parts[1][0] == "*"
+    return Fields(second, minute, hour, day, month, weekday, either_day, wildcard)
+
+
+def _split(text: str, dialect: Dialect) -> list[str]:
+    parts = [part for part in text.replace("\t", " ").split(" ") if part]
+    if parts and parts[0][0] == "@":
+        parts = _expand_macro(text, parts, dialect).split(" ")
+    if len(parts) != 5 and not (dialect.seconds and len(parts) == 6):
+        expected = "5 or 6 fields" if dialect.seconds else "5 fields"
+        names = ("[second] " if dialect.seconds else "") + "minute hour day month weekday"
+        reason = f"expected {expected}, got {len(parts)} (write: {names}, separated by spaces or tabs)"
+        raise InvalidCronExpressionError(text, "expression", reason)
+    return parts
+
+
+def _expand_macro(text: str, parts: list[str], dialect: Dialect) -> str:
+    macro = parts[0].lower()
+    if len(parts) > 1 or macro not in MACROS:
+        reason = f"has the unknown macro {parts[0]!r} (known: {', '.join(MACROS)})"
+        if macro == "@reboot":
+            reason = "has the macro '@reboot', which names no time; run such work when your program starts"
+        raise InvalidCronExpressionError(text, "expression", reason)
+    if not dialect.extended:
+        reason = f"has the macro {parts[0]!r}, which POSIX cron lacks; write {MACROS[macro]!r}"
+        raise InvalidCronExpressionError(text, "expression", reason)
+    return MACROS[macro]
+
+
+def _parse_in(text: str, rule: FieldRule, part: str, dialect: Dialect) -> int:
+    if part == "*":
+        return rule.every
+    try:
+        return parse_field(rule, part, dialect)
+    except FieldParseError as error:
+        raise InvalidCronExpressionError(text, rule.name, error.reason) from error
+
+
+def parse_field(rule: FieldRule, part: str, dialect: Dialect) -> int:
+    """Return the bit set of one field other than a lone "*", or raise FieldParseError."""
+    bits = 0
+    for item in part.split(","):
+        # Plain numbers are most of what is ever written; isdigit() alone would admit other scripts.
+        if len(item) <= 2 and item.isdigit() and item.isascii() and rule.low <= (n := int(item)) <= rule.high:
+            bits |= 1 << n
+        else:
+            bits |= _parse_item(rule, item, part, dialect)
+    return bits
+
+
+_ITEM = re.compile(r"(?:(\*)|([0-9A-Za-z]+)(?:-([0-9A-Za-z]+))?)(?:/([0-9]+))?")
+
+
+def _parse_item(rule: FieldRule, item: str, part: str, dialect: Dialect) -> int:
+    shape = _ITEM.fullmatch(item)
+    if shape is None:
+        raise FieldParseError(_malformed(rule, item), part, rule.name)
+    star, start, end, step = shape.groups()
+    if not dialect.extended and (star or step is not None):
+        raise FieldParseError(_not_posix(rule, item, star=star is not None), part, rule.name)
+    if star:
+        low, high = rule.low, rule.high
+    else:
+        low = _number(rule, start, part, dialect)
+        high = low if end is None else _number(rule, end, part, dialect)
+        if end is None and step is not None:
+            high = rule.high
+    if low > high:
+        raise FieldParseError(_backwards(rule, item, low, high), part, rule.name)
+    bits = span(low, high, _step(rule, step, part))
+    return bits if high <= rule.high else (bits | bits >> 7) & rule.every
+
+
+def _step(rule: FieldRule, step: str | None, part: str) -> int:
+    if step is None:
+        return 1
+    digits = step.lstrip("0")
+    if not digits or len(digits) > 2:
+        reason = f'has the invalid step value "{step}"; write a number from 1 to {rule.high}'
+        raise FieldParseError(reason, part, rule.name)
+    return int(digits)
+
+
+def _number(rule: FieldRule, token: str, part: str, dialect: Dialect) -> int:
+    # Seven is Sunday in the extended dialects; `_parse_item` folds bit 7 onto bit 0.
+    high = 7 if dialect.extended and rule is WEEKDAY else rule.high
+    digits = token.lstrip("0") or "0"
+    if token.isdigit() and len(digits) <= 2 and rule.low <= (n := int(digits)) <= high:
+        return n
+    named = rule.names.get(token.lower())
+    if named is not None and dialect.extended:
+        return named
+    raise FieldParseError(_not_a_value(rule, token, named), part, rule.name)
+
+
+def _refuse_impossible(text: str, day: int, month: int, *, weekday_open: bool) -> None:
+    # With a restricted weekday such a date is legal: the weekday may match instead.
+    if not weekday_open or day & span(1, 29):
+        return
+    months = span(1, 12) & ~(1 << 2) if day & 1 << 30 else sum(1 << m for m in (1, 3, 5, 7, 8, 10, 12))
+    if not month & months:
+        first = day.bit_length() - 1 if not day & 1 << 30 else 30
+        reason = f"has a date that cannot exist: no month given has a day {first}"
+        raise InvalidCronExpressionError(text, "expression", reason)
+
+
+def _not_a_value(rule: FieldRule, token: str, named: int | None) -> str:
+    if token.isdigit():
+        if rule is WEEKDAY and token.lstrip("0") == "7":
+            return "must be 0-6, not 7; use 0 for Sunday"
+        return f"must be {rule.low}-{rule.high}, not {token.lstrip('0') or '0'}"
+    if named is not None:
+        return f'has the name "{token}", which POSIX cron lacks; use {named}'
+    if re.fullmatch(r"[0-9]*[LW]|LW", token):
+        return f'has the Quartz token "{token}", which this dialect lacks; list the days by number'
+    if re.fullmatch(r"0[xXoObB][0-9A-Fa-f]+|[0-9]+[eE][0-9]+", token):
+        return f'must be plain decimal digits, not "{token}"'
+    if rule.names:
+        known = ", ".join(rule.names)
+        return f'has "{token}", which is no number from {rule.low} to {rule.high} and no name ({known})'
+    return f'has "{token}", which is no number from {rule.low} to {rule.high}'
+
+
+def _malformed(rule: FieldRule, item: str) -> str:
+    if not item:
+        return "has an empty list item; remove the extra comma"
+    if "?" in item:
+        return 'has the Quartz token "?"; use "*"'
+    if "#" in item:
+        return f'has the Quartz token "{item}" (nth weekday), which this dialect lacks'
+    if re.fullmatch(r"[+-].*", item):
+        return f'must be plain decimal digits without a sign, not "{item}"'
+    odd = next((c for c in item if not (c.isascii() and (c.isalnum() or c in "*-/,"))), None)
+    if odd is not None:
+        return f"has the character {odd!a}; write ASCII digits, with fields separated by spaces or tabs"
+    if "/" in item:
+        return f'has the invalid step value "{item.partition("/")[2]}"; write a number from 1 to {rule.high}'
+    return f'has "{item}", which is neither a number nor a range such as {rule.low}-{rule.high}'
+
+
+def _not_posix(rule: FieldRule, item: str, *, star: bool) -> str:
+    if "/" not in item:
+        return '"*" must stand alone in its field; remove the rest of the list'
+    step = item.rpartition("/")[2].lstrip("0")
+    reason = f'has the step "{item}", which POSIX cron lacks; list the values instead'
+    if star and len(step) in (1, 2):
+        listed = ",".join(map(str, range(rule.low, rule.high + 1, int(step))))
+        reason += f': "{listed}"'
+    return reason
+
+
+def _backwards(rule: FieldRule, item: str, low: int, high: int) -> str:
+    head = f"{low}-{rule.high}" if low < rule.high else f"{low}"
+    tail = f"{rule.low}-{high}" if rule.low < high else f"{high}"
+    return f'has the range "{item}", which runs backwards; use "{head},{tail}"'

@@ -1,0 +1,205 @@
+"""Time zones as stretches of constant offset, with the gap and fold rules as data.
+
+Instants are epoch seconds. A *wall* is the same count of seconds read off a local clock:
+wall = instant + offset. Between two changes of offset the two run in parallel, so all calendar
+work is done on walls and only the ends of a stretch need care:
+
+- a *gap*: the offset grew, and the walls in between never happened (`skip` them, or `run_after`:
+  one tick at the first instant after the gap stands for all of them);
+- a *fold*: the offset shrank, and the walls in between happen twice (`both`, `first` or `last`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from bisect import bisect_right
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from dutiful.core.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Gap = Literal["skip", "run_after"]
+Fold = Literal["both", "first", "last"]
+
+DAY_SECONDS = 86_400
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
+# Every offset is below 24 h, so within these bounds a conversion cannot leave datetime's years.
+_PROBE_MIN = (datetime(1, 1, 2, tzinfo=UTC) - EPOCH) // _SECOND
+_PROBE_MAX = (datetime(9999, 12, 31, tzinfo=UTC) - EPOCH) // _SECOND
+# Offsets are discovered in blocks of 2**27 s (4.25 years), so a far instant costs one block.
+_BLOCK_BITS = 27
+# zoneinfo does not publish its transitions; they are found by probing. The shortest stretch in the
+# tz database lasts four days (tests/core/test_zone.py reads the database itself to make sure).
+_PROBE_STEP = DAY_SECONDS
+
+
+class Stretch(NamedTuple):
+    """Instants in [start, end) share `offset`. A tick belongs to it iff low <= wall < high."""
+
+    start: int
+    end: int
+    offset: int
+    low: int
+    high: int
+
+
+class Zone:
+    """A tzinfo whose offset changes can be listed. Get one from `zone()`, which shares them."""
+
+    __slots__ = ("_offsets", "fixed_offset", "name", "tzinfo")
+
+    def __init__(self, tz: tzinfo) -> None:
+        self.tzinfo = tz
+        self.name: str = getattr(tz, "key", None) or str(tz)
+        self._offsets: dict[int, list[tuple[int, int]]] = {}
+        self.fixed_offset = self.offset(0) if isinstance(tz, timezone) else None
+
+    def __repr__(self) -> str:
+        return f"Zone({self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Zone) and self.tzinfo == other.tzinfo
+
+    def __hash__(self) -> int:
+        return hash(self.tzinfo)
+
+    def offset(self, instant: int) -> int:
+        """Return the offset from UTC in force at `instant`, in seconds."""
+        probe = min(max(instant, _PROBE_MIN), _PROBE_MAX)
+        offset = (EPOCH + timedelta(seconds=probe)).astimezone(self.tzinfo).utcoffset()
+        if offset is None:
+            raise InvalidArgumentError("timezone", self.name, "this tzinfo gives no UTC offset")
+        return offset // _SECOND
+
+    def instants(self, wall: int) -> tuple[int, ...]:
+        """Return the instants at which local clocks show `wall`: none, one or two."""
+        candidates = {offset: wall - offset for offset in self._offsets_around(wall)}
+        return tuple(sorted(t for offset, t in candidates.items() if self.offset(t) == offset))
+
+    def changes(self, since: int, until: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (instant, offset before, offset after) for each change in [since, until)."""
+        for block in range((since - 1) >> _BLOCK_BITS, (until >> _BLOCK_BITS) + 1):
+            before = self.offset((block << _BLOCK_BITS) - 1)
+            for start, offset in self.offsets(block):
+                if offset != before and since <= start < until:
+                    yield start, before, offset
+                before = offset
+
+    def offsets(self, block: int) -> list[tuple[int, int]]:
+        """Return [(start, offset), …] of the stretches of one block; the first starts the block."""
+        found = self._offsets.get(block)
+        if found is None:
+            found = self._offsets[block] = self._discover(block)
+        return found
+
+    def _offsets_around(self, wall: int) -> set[int]:
+        return {self.offset(t) for t in range(wall - 2 * DAY_SECONDS, wall + 3 * DAY_SECONDS, DAY_SECONDS)}
+
+    def _discover(self, block: int) -> list[tuple[int, int]]:
+        start, end = block << _BLOCK_BITS, (block + 1) << _BLOCK_BITS
+        found = [(start, self.offset(start))]
+        probes = [*range(start, end, _PROBE_STEP), end - 1]
+        for early, late in pairwise(probes):
+            offset = self.offset(late)
+            if offset != found[-1][1]:
+                found.append((self._change_between(early, late), offset))
+        return found
+
+    def _change_between(self, early: int, late: int) -> int:
+        """Return the first instant in (early, late] at which the offset is that of `late`."""
+        offset = self.offset(late)
+        while late - early > 1:
+            middle = (early + late) // 2
+            if self.offset(middle) == offset:
+                late = middle
+            else:
+                early = middle
+        return late
+
+
+class Timeline:
+    """A zone under one gap and one fold rule: the stretches in which a wall is a tick."""
+
+    __slots__ = ("_blocks", "_fold", "_gap", "zone")
+
+    def __init__(self, zone: Zone, gap: Gap, fold: Fold) -> None:
+        self.zone, self._gap, self._fold = zone, gap, fold
+        self._blocks: dict[int, tuple[list[int], list[Stretch]]] = {}
+
+    def at(self, instant: int) -> Stretch:
+        """Return the stretch that contains `instant`."""
+        block = instant >> _BLOCK_BITS
+        try:
+            starts, stretches = self._blocks[block]
+        except KeyError:
+            stretches = self._stretches(block)
+            starts = [stretch.start for stretch in stretches]
+            self._blocks[block] = starts, stretches
+        return stretches[bisect_right(starts, instant) - 1]
+
+    def _stretches(self, block: int) -> list[Stretch]:
+        start, end = block << _BLOCK_BITS, (block + 1) << _BLOCK_BITS
+        # The neighbouring offsets: a change may fall exactly on the edge of a block.
+        known = [
+            (start - 1, self.zone.offset(start - 1)),
+            *self.zone.offsets(block),
+            (end, self.zone.offset(end)),
+        ]
+        triples = zip(known, known[1:], known[2:], strict=False)
+        return [
+            self._stretch(before, start, offset, end, after)
+            for (_, before), (start, offset), (end, after) in triples
+        ]
+
+    def _stretch(self, before: int, start: int, offset: int, end: int, after: int) -> Stretch:
+        low, high = start + offset, end + offset
+        if (before < offset and self._gap == "run_after") or (before > offset and self._fold == "first"):
+            low = start + before
+        if after < offset and self._fold == "last":
+            high = end + after
+        return Stretch(start, end, offset, low, high)
+
+
+@lru_cache(maxsize=1024)
+def timeline(zone: Zone, gap: Gap, fold: Fold) -> Timeline:
+    """Return the shared timeline of a zone under these rules."""
+    return Timeline(zone, gap, fold)
+
+
+def zone(timezone: str | tzinfo) -> Zone:
+    """Return the shared Zone of an IANA name or a tzinfo, or raise InvalidArgumentError."""
+    if isinstance(timezone, tzinfo):
+        return _zone(timezone)
+    if not isinstance(timezone, str):
+        raise InvalidArgumentError(
+            "timezone", timezone, "write an IANA name such as 'Europe/Berlin', or a tzinfo"
+        )
+    return _zone(UTC if timezone == "UTC" else _load(timezone))
+
+
+@lru_cache(maxsize=1024)
+def _zone(tz: tzinfo) -> Zone:
+    return Zone(tz)
+
+
+# The names of the database proper; "right/…" counts leap seconds and is no civil time.
+_NAME = re.compile(r"(?!right/|posix/|localtime$|posixrules$)[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
+
+
+def _load(name: str) -> tzinfo:
+    try:
+        if len(name) <= 64 and _NAME.fullmatch(name):
+            return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, OSError, ValueError):
+        pass
+    near = difflib.get_close_matches(name[:64], available_timezones(), n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "write an IANA name such as 'Europe/Berlin'"
+    raise InvalidArgumentError("timezone", name, f"is not in the time zone database; {hint}")
