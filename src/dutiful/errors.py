@@ -7,7 +7,9 @@ from dutiful.core.errors import (
     IntervalParseError,
     InvalidArgumentError,
     InvalidCronExpressionError,
+    LostLeadershipError,
     SchedulerError,
+    StoreError,
 )
 
 __all__ = [
@@ -17,5 +19,7 @@ __all__ = [
     "IntervalParseError",
     "InvalidArgumentError",
     "InvalidCronExpressionError",
+    "LostLeadershipError",
     "SchedulerError",
+    "StoreError",
 ]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _CHOICES = {
     "dialect": tuple(DIALECTS),
-    "gap": ("skip", "run_after"),
-    "fold": ("both", "first", "last"),
+    "gap": ("skip", "run_after", None),
+    "fold": ("both", "first", "last", None),
     "dst": ("vixie", None),
 }
 _CACHE_SIZE = 16_384
@@ -60,11 +60,11 @@ class Cron:
 
     def next(self, after: datetime) -> datetime:
         """Return the first occurrence strictly after `after`, in this cron's zone."""
-        return self._datetime(self.next_epoch(_epoch(after)), after)
+        return self._datetime(self.next_epoch(_epoch(after)))
 
     def previous(self, at: datetime) -> datetime:
         """Return the last occurrence at or before `at`, in this cron's zone."""
-        return self._datetime(self.previous_epoch(_epoch(at)), at)
+        return self._datetime(self.previous_epoch(_epoch(at)))
 
     def matches(self, at: datetime) -> bool:
         """Return whether an occurrence falls in the minute that contains `at`.
@@ -89,21 +89,28 @@ class Cron:
                 return
             if instant >= stop:
                 return
-            yield self._datetime(instant, start)
+            yield self._datetime(instant)
 
     def next_epoch(self, seconds: int) -> int:
         """Return the first occurrence strictly after `seconds`, both in whole epoch seconds."""
         try:
             return self._occurrences.next(seconds)
         except OutOfYearsError as error:
-            raise CronCalculationError(self.text, str(seconds), error) from error
+            raise CronCalculationError(self.text, _iso(seconds), error) from error
 
     def previous_epoch(self, seconds: int) -> int:
         """Return the last occurrence at or before `seconds`, both in whole epoch seconds."""
         try:
             return self._occurrences.previous(seconds)
         except OutOfYearsError as error:
-            raise CronCalculationError(self.text, str(seconds), error) from error
+            raise CronCalculationError(self.text, _iso(seconds), error) from error
+
+    def count_epoch(self, since: int, until: int) -> int:
+        """Return how many occurrences lie in (since, until], without visiting them."""
+        try:
+            return self._occurrences.count(since, until)
+        except OutOfYearsError as error:
+            raise CronCalculationError(self.text, _iso(since), error) from error
 
     def describe(self) -> str:
         """Return the schedule in English, such as "At 02:30, Monday to Friday"."""
@@ -116,12 +123,8 @@ class Cron:
         # The compiled tables stay behind; the other side parses, and shares what it already has.
         return Cron.parse, (self.text, self.dialect, self.zone.tzinfo, self.gap, self.fold)
 
-    def _datetime(self, instant: int, asked: datetime) -> datetime:
-        try:
-            return datetime.fromtimestamp(instant, self.zone.tzinfo)
-        except (OverflowError, ValueError) as error:
-            # The instant exists in UTC but its local date lies in year 0 or 10000.
-            raise CronCalculationError(self.text, asked.isoformat(), error) from error
+    def _datetime(self, instant: int) -> datetime:
+        return datetime.fromtimestamp(instant, self.zone.tzinfo)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -133,7 +136,7 @@ def _parse(
     fold: Fold | None,
     dst: Literal["vixie"] | None,
 ) -> Cron:
-    _check_choices(dialect=dialect, gap=gap or "skip", fold=fold or "both", dst=dst)
+    _check_choices(dialect=dialect, gap=gap, fold=fold, dst=dst)
     fields = parse_fields(text, DIALECTS[dialect])
     if dst is not None:
         if gap or fold:
@@ -160,3 +163,11 @@ def _epoch(at: datetime, *, ceiling: bool = False) -> int:
     except TypeError:
         raise InvalidArgumentError("datetime", at, "must be a datetime with a time zone") from None
     return since.days * DAY_SECONDS + since.seconds + (ceiling and since.microseconds > 0)
+
+
+def _iso(seconds: int) -> str:
+    """Return an epoch second as ISO 8601, or as it is where a datetime cannot hold it."""
+    try:
+        return (EPOCH + timedelta(seconds=seconds)).isoformat()
+    except OverflowError:
+        return str(seconds)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dutiful.core.errors import FieldParseError, InvalidCronExpressionError
+from dutiful.core.errors import FieldParseError, InvalidCronExpressionError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,7 +144,7 @@ def _split(text: str, dialect: Dialect) -> list[str]:
 def _expand_macro(text: str, parts: list[str], dialect: Dialect) -> str:
     macro = parts[0].lower()
     if len(parts) > 1 or macro not in MACROS:
-        reason = f"has the unknown macro {parts[0]!r} (known: {', '.join(MACROS)})"
+        reason = f"has the unknown macro '{quoted(parts[0])}' (known: {', '.join(MACROS)})"
         if macro == "@reboot":
             reason = "has the macro '@reboot', which names no time; run such work when your program starts"
         raise InvalidCronExpressionError(text, "expression", reason)
@@ -191,7 +191,7 @@ def _parse_item(rule: FieldRule, item: str, part: str, dialect: Dialect) -> int:
         low = _number(rule, start, part, dialect)
         high = low if end is None else _number(rule, end, part, dialect)
         if end is None and step is not None:
-            high = rule.high
+            high = max(low, rule.high)
     if low > high:
         raise FieldParseError(_backwards(rule, item, low, high), part, rule.name)
     bits = span(low, high, _step(rule, step, part))
@@ -203,7 +203,7 @@ def _step(rule: FieldRule, step: str | None, part: str) -> int:
         return 1
     digits = step.lstrip("0")
     if not digits or len(digits) > 2:
-        reason = f'has the invalid step value "{step}"; write a number from 1 to {rule.high}'
+        reason = f'has the invalid step value "{quoted(step)}"; write a number from 1 to {rule.high}'
         raise FieldParseError(reason, part, rule.name)
     return int(digits)
 
@@ -235,7 +235,8 @@ def _not_a_value(rule: FieldRule, token: str, named: int | None) -> str:
     if token.isdigit():
         if rule is WEEKDAY and token.lstrip("0") == "7":
             return "must be 0-6, not 7; use 0 for Sunday"
-        return f"must be {rule.low}-{rule.high}, not {token.lstrip('0') or '0'}"
+        return f"must be {rule.low}-{rule.high}, not {quoted(token.lstrip('0') or '0')}"
+    token = quoted(token)
     if named is not None:
         return f'has the name "{token}", which POSIX cron lacks; use {named}'
     if re.fullmatch(r"[0-9]*[LW]|LW", token):
@@ -249,27 +250,29 @@ def _not_a_value(rule: FieldRule, token: str, named: int | None) -> str:
 
 
 def _malformed(rule: FieldRule, item: str) -> str:
+    shown = quoted(item)
     if not item:
         return "has an empty list item; remove the extra comma"
     if "?" in item:
         return 'has the Quartz token "?"; use "*"'
     if "#" in item:
-        return f'has the Quartz token "{item}" (nth weekday), which this dialect lacks'
+        return f'has the Quartz token "{shown}" (nth weekday), which this dialect lacks'
     if re.fullmatch(r"[+-].*", item):
-        return f'must be plain decimal digits without a sign, not "{item}"'
+        return f'must be plain decimal digits without a sign, not "{shown}"'
     odd = next((c for c in item if not (c.isascii() and (c.isalnum() or c in "*-/,"))), None)
     if odd is not None:
         return f"has the character {odd!a}; write ASCII digits, with fields separated by spaces or tabs"
     if "/" in item:
-        return f'has the invalid step value "{item.partition("/")[2]}"; write a number from 1 to {rule.high}'
-    return f'has "{item}", which is neither a number nor a range such as {rule.low}-{rule.high}'
+        step = quoted(item.partition("/")[2])
+        return f'has the invalid step value "{step}"; write a number from 1 to {rule.high}'
+    return f'has "{shown}", which is neither a number nor a range such as {rule.low}-{rule.high}'
 
 
 def _not_posix(rule: FieldRule, item: str, *, star: bool) -> str:
     if "/" not in item:
         return '"*" must stand alone in its field; remove the rest of the list'
     step = item.rpartition("/")[2].lstrip("0")
-    reason = f'has the step "{item}", which POSIX cron lacks; list the values instead'
+    reason = f'has the step "{quoted(item)}", which POSIX cron lacks; list the values instead'
     if star and len(step) in (1, 2):
         listed = ",".join(map(str, range(rule.low, rule.high + 1, int(step))))
         reason += f': "{listed}"'
@@ -279,4 +282,4 @@ def _not_posix(rule: FieldRule, item: str, *, star: bool) -> str:
 def _backwards(rule: FieldRule, item: str, low: int, high: int) -> str:
     head = f"{low}-{rule.high}" if low < rule.high else f"{low}"
     tail = f"{rule.low}-{high}" if rule.low < high else f"{high}"
-    return f'has the range "{item}", which runs backwards; use "{head},{tail}"'
+    return f'has the range "{quoted(item)}", which runs backwards; use "{head},{tail}"'

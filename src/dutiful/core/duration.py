@@ -11,7 +11,7 @@ _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _SHAPE = re.compile(r"(-?)([0-9]+)([A-Za-z]+)")
 # Enough for every duration a timedelta can hold, and short enough for int() to be instant.
 _LENGTH_MAX = 32
-_SECONDS_MAX = int(timedelta.max.total_seconds())
+_SECONDS_MAX = timedelta.max // timedelta(seconds=1)
 
 
 def parse_duration(text: str) -> timedelta:

@@ -5,6 +5,8 @@ DutifulError
 ├── InvalidCronExpressionError    a cron text that is refused, and which field is to blame
 ├── FieldParseError               why one field was refused; the cause of the error above
 ├── CronCalculationError          no occurrence within the years a datetime can hold
+├── StoreError                    the store cannot be used; the message says what to do
+│   └── LostLeadershipError       another instance leads now; nothing was written
 └── SchedulerError                root of the fleet's errors
     └── IntervalParseError        "5x" is not an interval
 """
@@ -17,12 +19,11 @@ from typing import Any
 _QUOTE_LIMIT = 80
 
 
-def _quoted(text: object) -> str:
+def quoted(text: object) -> str:
     """Return `text` fit for one line of a message: short, and without control characters."""
     shown = text if isinstance(text, str) else repr(text)
-    if len(shown) > _QUOTE_LIMIT:
-        shown = shown[: _QUOTE_LIMIT - 1] + "…"
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown[: _QUOTE_LIMIT + 1])
+    return shown if len(shown) <= _QUOTE_LIMIT else shown[: _QUOTE_LIMIT - 1] + "…"
 
 
 class DutifulError(Exception):
@@ -49,7 +50,7 @@ class InvalidArgumentError(DutifulError, ValueError):
 
     def __init__(self, argument: str, value: object, reason: str) -> None:
         super().__init__(
-            f"Invalid {argument} {_quoted(value)!r}: {reason}",
+            f"Invalid {argument} {quoted(value)!r}: {reason}",
             argument=argument,
             value=value,
             reason=reason,
@@ -61,7 +62,7 @@ class InvalidCronExpressionError(DutifulError):
 
     def __init__(self, expression: object, field: str, reason: str) -> None:
         super().__init__(
-            f'Invalid cron expression "{_quoted(expression)}": {field} field {reason}',
+            f'Invalid cron expression "{quoted(expression)}": {field} field {reason}',
             expression=expression,
             field=field,
             reason=reason,
@@ -89,6 +90,21 @@ class CronCalculationError(DutifulError):
             currentTime=current_time,
             cause=cause,
         )
+
+
+class StoreError(DutifulError):
+    """The store cannot be read or written; nothing was launched because of it."""
+
+    def __init__(self, problem: str, advice: str, **details: Any) -> None:
+        super().__init__(f"{problem}: {advice}", **details)
+
+
+class LostLeadershipError(StoreError):
+    """A write carried an epoch that is no longer the current one."""
+
+    def __init__(self, epoch: int, current: int) -> None:
+        problem = f"Leadership under epoch {epoch} is over"
+        super().__init__(problem, f"epoch {current} leads now", epoch=epoch, current=current)
 
 
 class SchedulerError(DutifulError):

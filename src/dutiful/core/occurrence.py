@@ -10,7 +10,7 @@ once per distinct spelling, and a step is two bisections.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from calendar import isleap, monthrange
 from datetime import date
 from functools import lru_cache
@@ -30,23 +30,26 @@ if TYPE_CHECKING:
 # From a day number (0 is 1970-01-01) to the count of date.fromordinal.
 _ORDINAL_OF_EPOCH = date(1970, 1, 1).toordinal()
 _from_ordinal = date.fromordinal
+_INSTANT_MIN = (date.min.toordinal() - _ORDINAL_OF_EPOCH) * DAY_SECONDS
+_INSTANT_MAX = (date.max.toordinal() - _ORDINAL_OF_EPOCH + 1) * DAY_SECONDS - 1
 _MINUTE_STARTS = tuple(range(0, DAY_SECONDS, 60))
 
 
 class OutOfYearsError(Exception):
     """The search ran past the years that a datetime can hold."""
 
-    def __init__(self) -> None:
-        super().__init__(f"no occurrence within the years {date.min.year} to {date.max.year}")
+    def __str__(self) -> str:
+        return f"no occurrence within the years {date.min.year} to {date.max.year}"
 
 
 class Occurrences:
     """The instants at which fields match on a timeline."""
 
-    __slots__ = ("_find", "_fixed_offset", "_known", "_timeline")
+    __slots__ = ("_calendar", "_find", "_fixed_offset", "_known", "_timeline")
 
     def __init__(self, fields: Fields, timeline: Timeline) -> None:
-        self._find = Calendar(fields).find
+        self._calendar = Calendar(fields)
+        self._find = self._calendar.find
         self._timeline = timeline
         self._fixed_offset = timeline.zone.fixed_offset
         # For since <= instant < until the next occurrence is `until`: every schedule with this
@@ -58,13 +61,27 @@ class Occurrences:
         since, until = self._known
         if since <= instant < until:
             return until
-        until = self._search(instant, True)
+        until = _held(self._search(instant, True))
         self._known = instant, until
         return until
 
     def previous(self, instant: int) -> int:
         """Return the last occurrence at or before `instant`."""
-        return self._search(instant, False)
+        return _held(self._search(instant, False))
+
+    def count(self, since: int, until: int) -> int:
+        """Return how many occurrences lie in (since, until], in steps of years, not of occurrences."""
+        total, begin = 0, since + 1
+        while begin <= until:
+            start, end, offset, low, high = self._timeline.at(begin)
+            if begin == start and low < start + offset:
+                # A gap with anything in it is one tick, at `start`, unless that matches by itself.
+                moved = self._calendar.count(low, start + offset) > 0
+                total += moved and self._find(start + offset, False) != start + offset
+            low, high = max(low, begin + offset), min(high, until + 1 + offset)
+            total += self._calendar.count(low, high) if low < high else 0
+            begin = end
+        return total
 
     def _search(self, instant: int, forward: bool) -> int:
         if self._fixed_offset is not None:
@@ -105,10 +122,30 @@ class Calendar:
         self._seconds = values(fields.second)
         self.find: Find = self._find_minute if self._seconds == [0] else self._find_second
 
+    def count(self, low: int, high: int) -> int:
+        """Return how many walls in [low, high) match."""
+        first, last = _year_of(low), _year_of(high)
+        minutes = sum(len(self._years[year][1]) for year in range(first, last)) * len(self._times)
+        return minutes * len(self._seconds) + self._rank(last, high) - self._rank(first, low)
+
+    def _rank(self, year: int, wall: int) -> int:
+        """Return how many walls of the year before `wall` match."""
+        new_year, days = self._years[year]
+        day = wall // DAY_SECONDS - new_year
+        rank = bisect_left(days, day)
+        minutes, second = rank * len(self._times), 0
+        if rank < len(days) and days[rank] == day:
+            minute = wall % DAY_SECONDS // 60 * 60
+            before = bisect_left(self._times, minute)
+            minutes += before
+            if before < len(self._times) and self._times[before] == minute:
+                second = bisect_left(self._seconds, wall % 60)
+        return minutes * len(self._seconds) + second
+
     def _find_second(self, wall: int, forward: bool) -> int:
         minute, second = wall - wall % 60, wall % 60
         index = bisect_right(self._seconds, second) - (not forward)
-        if 0 <= index < len(self._seconds) and self._find_minute(minute, False) == minute:
+        if 0 <= index < len(self._seconds) and self._find_minute(minute - forward, forward) == minute:
             return minute + self._seconds[index]
         if forward:
             return self._find_minute(minute, True) + self._seconds[0]
@@ -119,7 +156,7 @@ class Calendar:
         try:
             year = _from_ordinal(day + _ORDINAL_OF_EPOCH).year
         except (ValueError, OverflowError):
-            raise OutOfYearsError from None
+            return self._find_from_outside(wall, forward)
         new_year, days = self._years[year]
         rank = bisect_right(days, day - new_year)
         today = rank > 0 and days[rank - 1] == day - new_year
@@ -134,6 +171,14 @@ class Calendar:
         rank -= 1 + today
         day = new_year + days[rank] if rank >= 0 else self._years.beyond(year, -1)
         return day * DAY_SECONDS + times[-1]
+
+    def _find_from_outside(self, wall: int, forward: bool) -> int:
+        """Return the first or the last wall of all: local clocks run ahead of UTC, or behind it."""
+        if forward != (wall < 0):
+            raise OutOfYearsError
+        if forward:
+            return self._years.beyond(date.min.year - 1, 1) * DAY_SECONDS + self._times[0]
+        return self._years.beyond(date.max.year + 1, -1) * DAY_SECONDS + self._times[-1]
 
 
 class Years(dict[int, tuple[int, list[int]]]):
@@ -176,6 +221,20 @@ class Years(dict[int, tuple[int, list[int]]]):
         in_day, in_weekday = self._day >> day & 1, self._weekday >> weekday & 1
         in_either = in_day | in_weekday if self._either else in_day & in_weekday
         return bool(in_either & self._month >> month)
+
+
+def _held(instant: int) -> int:
+    """Return an instant that a datetime in UTC can hold, or raise OutOfYearsError."""
+    if _INSTANT_MIN <= instant <= _INSTANT_MAX:
+        return instant
+    raise OutOfYearsError
+
+
+def _year_of(wall: int) -> int:
+    try:
+        return date.fromordinal(wall // DAY_SECONDS + _ORDINAL_OF_EPOCH).year
+    except (ValueError, OverflowError):
+        raise OutOfYearsError from None
 
 
 @lru_cache(maxsize=4096)

@@ -34,6 +34,8 @@ _SECOND = timedelta(seconds=1)
 # Every offset is below 24 h, so within these bounds a conversion cannot leave datetime's years.
 _PROBE_MIN = (datetime(1, 1, 2, tzinfo=UTC) - EPOCH) // _SECOND
 _PROBE_MAX = (datetime(9999, 12, 31, tzinfo=UTC) - EPOCH) // _SECOND
+# No fold is wider: the two offsets lie less than a day on either side of UTC.
+_FOLD_MAX = 2 * DAY_SECONDS
 # Offsets are discovered in blocks of 2**27 s (4.25 years), so a far instant costs one block.
 _BLOCK_BITS = 27
 # zoneinfo does not publish its transitions; they are found by probing. The shortest stretch in the
@@ -60,7 +62,9 @@ class Zone:
         self.tzinfo = tz
         self.name: str = getattr(tz, "key", None) or str(tz)
         self._offsets: dict[int, list[tuple[int, int]]] = {}
-        self.fixed_offset = self.offset(0) if isinstance(tz, timezone) else None
+        # Asked even where it may change later, so that a tzinfo without offsets is refused at once.
+        offset = self.offset(0)
+        self.fixed_offset = offset if isinstance(tz, timezone) else None
 
     def __repr__(self) -> str:
         return f"Zone({self.name!r})"
@@ -69,12 +73,19 @@ class Zone:
         return isinstance(other, Zone) and self.tzinfo == other.tzinfo
 
     def __hash__(self) -> int:
-        return hash(self.tzinfo)
+        try:
+            return hash(self.tzinfo)
+        except TypeError:
+            # Such as dateutil's, which compare by their rules; equal rules have equal offsets.
+            return hash(self.offset(0))
 
     def offset(self, instant: int) -> int:
         """Return the offset from UTC in force at `instant`, in seconds."""
-        probe = min(max(instant, _PROBE_MIN), _PROBE_MAX)
-        offset = (EPOCH + timedelta(seconds=probe)).astimezone(self.tzinfo).utcoffset()
+        probe = EPOCH + timedelta(seconds=min(max(instant, _PROBE_MIN), _PROBE_MAX))
+        try:
+            offset = probe.astimezone(self.tzinfo).utcoffset()
+        except (ValueError, NotImplementedError):
+            offset = None
         if offset is None:
             raise InvalidArgumentError("timezone", self.name, "this tzinfo gives no UTC offset")
         return offset // _SECOND
@@ -86,15 +97,14 @@ class Zone:
 
     def changes(self, since: int, until: int) -> Iterator[tuple[int, int, int]]:
         """Yield (instant, offset before, offset after) for each change in [since, until)."""
-        for block in range((since - 1) >> _BLOCK_BITS, (until >> _BLOCK_BITS) + 1):
-            before = self.offset((block << _BLOCK_BITS) - 1)
-            for start, offset in self.offsets(block):
-                if offset != before and since <= start < until:
+        for block in range(since >> _BLOCK_BITS, (until - 1 >> _BLOCK_BITS) + 1):
+            begin, end = max(since, block << _BLOCK_BITS), min(until, (block + 1) << _BLOCK_BITS)
+            for (_, before), (start, offset) in pairwise(self.offsets(block)):
+                if begin <= start < end:
                     yield start, before, offset
-                before = offset
 
     def offsets(self, block: int) -> list[tuple[int, int]]:
-        """Return [(start, offset), …] of the stretches of one block; the first starts the block."""
+        """Return [(start, offset), …] of the stretches of one block and of two days around it."""
         found = self._offsets.get(block)
         if found is None:
             found = self._offsets[block] = self._discover(block)
@@ -104,7 +114,7 @@ class Zone:
         return {self.offset(t) for t in range(wall - 2 * DAY_SECONDS, wall + 3 * DAY_SECONDS, DAY_SECONDS)}
 
     def _discover(self, block: int) -> list[tuple[int, int]]:
-        start, end = block << _BLOCK_BITS, (block + 1) << _BLOCK_BITS
+        start, end = (block << _BLOCK_BITS) - _FOLD_MAX, ((block + 1) << _BLOCK_BITS) + _FOLD_MAX
         found = [(start, self.offset(start))]
         probes = [*range(start, end, _PROBE_STEP), end - 1]
         for early, late in pairwise(probes):
@@ -147,16 +157,16 @@ class Timeline:
 
     def _stretches(self, block: int) -> list[Stretch]:
         start, end = block << _BLOCK_BITS, (block + 1) << _BLOCK_BITS
-        # The neighbouring offsets: a change may fall exactly on the edge of a block.
-        known = [
-            (start - 1, self.zone.offset(start - 1)),
-            *self.zone.offsets(block),
-            (end, self.zone.offset(end)),
+        known = self.zone.offsets(block)
+        known = [known[0], *known, (end + _FOLD_MAX, known[-1][1])]
+        stretches = [
+            self._stretch(before, since, offset, until, after)
+            for (_, before), (since, offset), (until, after) in zip(known, known[1:], known[2:], strict=False)
         ]
-        triples = zip(known, known[1:], known[2:], strict=False)
         return [
-            self._stretch(before, start, offset, end, after)
-            for (_, before), (start, offset), (end, after) in triples
+            _clipped(stretch, start, end)
+            for stretch in stretches
+            if stretch.start < end and stretch.end > start
         ]
 
     def _stretch(self, before: int, start: int, offset: int, end: int, after: int) -> Stretch:
@@ -168,6 +178,16 @@ class Timeline:
         return Stretch(start, end, offset, low, high)
 
 
+def _clipped(stretch: Stretch, begin: int, stop: int) -> Stretch:
+    """Return the part of the stretch inside [begin, stop); a fold may reach across either edge."""
+    start, end, offset, low, high = stretch
+    if start < begin:
+        start, low = begin, max(low, begin + offset)
+    if end > stop:
+        end, high = stop, min(high, stop + offset)
+    return Stretch(start, end, offset, low, high)
+
+
 @lru_cache(maxsize=1024)
 def timeline(zone: Zone, gap: Gap, fold: Fold) -> Timeline:
     """Return the shared timeline of a zone under these rules."""
@@ -177,7 +197,11 @@ def timeline(zone: Zone, gap: Gap, fold: Fold) -> Timeline:
 def zone(timezone: str | tzinfo) -> Zone:
     """Return the shared Zone of an IANA name or a tzinfo, or raise InvalidArgumentError."""
     if isinstance(timezone, tzinfo):
-        return _zone(timezone)
+        try:
+            return _zone(timezone)
+        except TypeError:
+            # A tzinfo that cannot be hashed cannot be shared either.
+            return Zone(timezone)
     if not isinstance(timezone, str):
         raise InvalidArgumentError(
             "timezone", timezone, "write an IANA name such as 'Europe/Berlin', or a tzinfo"

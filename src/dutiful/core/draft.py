@@ -1,0 +1,284 @@
+"""A move in the making: the bookkeeping behind the planner's decisions about one schedule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dutiful.core.cadence import Every, count_ticks, last_tick, next_tick
+from dutiful.core.jitter import fire_time
+from dutiful.core.policy import Overlap, Reason
+from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+from dutiful.core.schedule import SkippedRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.schedule import Schedule, State
+
+# A paused schedule's ticks are written down in lots, not one by one.
+_PAUSED_LOT = 60_000
+
+
+class Limits(NamedTuple):
+    """What the engine tells the planner about itself."""
+
+    epoch: int = 0
+    # The time over which `spread` distributes missed ticks.
+    lookahead: int = 60_000
+    # In-process launchers start what they are handed; others only enqueue it.
+    launch_status: Status = Status.STARTED
+
+
+class Due(NamedTuple):
+    """A schedule to look at, its state, and its runs that have not ended, oldest first."""
+
+    schedule: Schedule
+    state: State
+    runs: Sequence[Run] = ()
+    # Counts every write to the schedule or its state; a move made on an older one is not committed.
+    version: int = 0
+
+
+class Move(NamedTuple):
+    """What becomes of one schedule in one pass; committed as a whole or not at all."""
+
+    due: Due
+    state: State
+    # When to look again; None: only when a run ends or the schedule is edited.
+    wake_at: Instant | None = None
+    # Something waits for a run in flight, of this schedule or of its capacity group, to end.
+    blocked: bool = False
+    inserts: Sequence[Run] = ()
+    changes: Sequence[Run] = ()
+    cancels: Sequence[Run] = ()
+
+
+def opening_cursor(schedule: Schedule, cursor: Instant) -> Instant:
+    """Return the cursor, moved up to the window's start; a period keeps its own beat."""
+    start = schedule.window.start
+    return cursor if start is None or isinstance(schedule.cadence, Every) else max(cursor, start - 1)
+
+
+def first_wake(schedule: Schedule, state: State) -> Instant | None:
+    """Return when a schedule without open runs wants to be looked at."""
+    tick = next_tick(schedule.cadence, opening_cursor(schedule, state.cursor), state.ended_at)
+    end = schedule.window.end
+    return None if tick is None or (end is not None and tick > end) else fire_time(schedule, tick)
+
+
+class Draft:
+    """Collects what the planner decides; `move()` is the result."""
+
+    def __init__(self, due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> None:
+        self.schedule, self.state, self.now, self.limits = due.schedule, due.state, now, limits
+        self.policy, self.cadence = due.schedule.policy, due.schedule.cadence
+        self.cursor = opening_cursor(due.schedule, due.state.cursor)
+        self.from_completion = isinstance(self.cadence, Every) and self.cadence.anchor == "completion"
+        self.blocked = self.unfinished = False
+        self.launched = 0
+        self.cancels: list[Run] = []
+        self._due, self._used = due, used
+        self._skipped, self.ended_at = due.state.skipped, due.state.ended_at
+        self._open = {(run.run_at, run.kind): run for run in due.runs}
+        self._inserts: list[Run] = []
+        self._changes: dict[tuple[Instant, str], Run] = {}
+        self._first_attempts = 0
+
+    # Questions
+
+    def runs(self, *phases: Phase) -> list[Run]:
+        """Return the runs in these phases, oldest first."""
+        return [run for run in self._open.values() if run.phase in phases]
+
+    def busy(self) -> bool:
+        """Return whether a run of this schedule is in flight, or about to be again."""
+        launch_retry = not self.retries_task()
+        return any(
+            run.phase in IN_FLIGHT or (launch_retry and run.phase is Phase.RETRY)
+            for run in self._open.values()
+        )
+
+    def retries_task(self) -> bool:
+        """Return whether a waiting retry gives way to the next tick."""
+        return self.policy.retry is not None and self.policy.retry.of == "task"
+
+    def waits_for_run(self) -> bool:
+        """Return whether no tick can be decided before the run in flight has ended."""
+        return (self.from_completion or self.policy.overlap is Overlap.BUFFER_ONE) and self.busy()
+
+    def at_capacity(self) -> bool:
+        """Return whether the capacity group has no room."""
+        capacity = self.policy.capacity
+        return capacity is not None and self._used.get(capacity.group, 0) >= capacity.limit
+
+    def limit_reached(self) -> bool:
+        """Return whether as many runs as allowed have started or are waiting to."""
+        if self.policy.max_runs is None:
+            return False
+        held = sum(run.attempt == 0 for run in self.runs(Phase.QUEUED, Phase.DELAYED))
+        return self.state.runs_started + self._first_attempts + held >= self.policy.max_runs
+
+    def next_tick(self) -> Instant | None:
+        """Return the first tick after the cursor, within the window."""
+        return self._within_window(next_tick(self.cadence, self.cursor, self.ended_at))
+
+    def last_due(self, now: Instant) -> Instant | None:
+        """Return the latest tick after the cursor that has fired by `now`.
+
+        Jitter reaches at most half-way to a neighbour, so three ticks around `now` decide it.
+        """
+        end = self.schedule.window.end
+        until = now if end is None else min(now, end)
+        last = self._last(until)
+        if not self.policy.jitter:
+            return last
+        after = next_tick(self.cadence, self.cursor if last is None else last, self.ended_at)
+        after = self._within_window(after)
+        if after is not None and fire_time(self.schedule, after) <= now:
+            return after
+        fired = last is None or fire_time(self.schedule, last) <= now
+        return last if fired or last is None else self._last(last - 1)
+
+    def _last(self, until: Instant) -> Instant | None:
+        return last_tick(self.cadence, self.cursor, until, self.ended_at)
+
+    def _within_window(self, tick: Instant | None) -> Instant | None:
+        end = self.schedule.window.end
+        return None if tick is None or (end is not None and tick > end) else tick
+
+    def newest(self, last: Instant) -> list[Instant]:
+        """Return the newest ticks up to `last`, oldest first, at most the cap of them."""
+        ticks = [last]
+        while len(ticks) < self.policy.catch_up_cap and (before := self._last(ticks[-1] - 1)) is not None:
+            ticks.append(before)
+        return ticks[::-1]
+
+    # Decisions
+
+    def launch(self, tick: Instant) -> None:
+        """Record a run of this tick and hand it to the launcher."""
+        fire_at = fire_time(self.schedule, tick)
+        run = Run(
+            self.schedule.id, tick, "schedule", self.limits.launch_status, Phase.LAUNCHED, fire_at,
+            None, 1, self.limits.epoch, self.now,
+        )  # fmt: skip
+        self._insert(run)
+        self._count_launch(run)
+
+    def launch_waiting(self, run: Run) -> None:
+        """Hand a run that is already recorded to the launcher, for one more attempt."""
+        if run.phase not in IN_FLIGHT and self.at_capacity():
+            self.blocked = True
+            return
+        if run.phase not in IN_FLIGHT:
+            self._take_room(1)
+        again = run.to(
+            Phase.LAUNCHED, status=self.limits.launch_status, attempt=run.attempt + 1,
+            epoch=self.limits.epoch, started_at=self.now,
+        )  # fmt: skip
+        self.change(again)
+        self.launched += 1
+        self._first_attempts += again.attempt == 1
+
+    def hold(self, tick: Instant, phase: Phase, fire_at: Instant) -> None:
+        """Record a run of this tick that is launched later."""
+        status, epoch = Status.ENQUEUED, self.limits.epoch
+        self._insert(Run(self.schedule.id, tick, "schedule", status, phase, fire_at, None, 0, epoch))
+
+    def end(self, run: Run, status: Status, reason: Reason, ended_at: Instant | None = None) -> None:
+        """End a run that is already recorded."""
+        if run.phase in IN_FLIGHT:
+            self._take_room(-1)
+            self.ended_at = self.now if ended_at is None else ended_at
+        self.change(run.to(Phase.ENDED, status=status, reason=reason, ended_at=self.now))
+
+    def change(self, run: Run) -> None:
+        """Write down a new phase of a run that is already recorded."""
+        self._changes[run.run_at, run.kind] = run
+        if run.phase is Phase.ENDED:
+            del self._open[run.run_at, run.kind]
+        else:
+            self._open[run.run_at, run.kind] = run
+
+    def skip_before(self, tick: Instant, reason: Reason) -> None:
+        """Skip every tick after the cursor that is older than `tick`."""
+        before = self._last(tick - 1)
+        if before is not None:
+            self.skip_through(before, reason)
+
+    def skip_through(self, last: Instant, reason: Reason) -> None:
+        """Skip every tick in (cursor, last] for one reason: a new range, or more of the last one."""
+        first = next_tick(self.cadence, self.cursor, self.ended_at)
+        assert first is not None
+        ticks = count_ticks(self.cadence, self.cursor, last)
+        grows = self._skipped is not None and self._skipped.reason is reason
+        if self._skipped is not None and grows:
+            first, ticks = self._skipped.run_at, ticks + self._skipped.ticks
+        self.cursor = last
+        if self.policy.ledger:
+            self._skipped = SkippedRange(first, reason, ticks)
+            self._record_skip(grows, last if ticks > 1 else None)
+
+    def _record_skip(self, grows: bool, run_until: Instant | None) -> None:
+        assert self._skipped is not None
+        first, reason, ticks = self._skipped
+        row = Run(
+            self.schedule.id, first, "schedule", Status.SKIPPED, Phase.ENDED, first, reason,
+            0, self.limits.epoch, None, self.now, run_until, ticks,
+        )  # fmt: skip
+        if grows and self._inserts and self._inserts[-1].run_at == first:
+            self._inserts[-1] = row
+        elif grows:
+            self._changes[first, row.kind] = row
+        else:
+            self._inserts.append(row)
+
+    def _insert(self, run: Run) -> None:
+        self._inserts.append(run)
+        self._open[run.run_at, run.kind] = run
+        self.cursor, self._skipped = run.run_at, None
+
+    def _count_launch(self, run: Run) -> None:
+        self.launched += 1
+        self._first_attempts += run.attempt == 1
+        self._take_room(1)
+
+    def _take_room(self, runs: int) -> None:
+        if self.policy.capacity is not None:
+            group = self.policy.capacity.group
+            self._used[group] = self._used.get(group, 0) + runs
+
+    # The result
+
+    def move(self) -> Move:
+        """Return what was drafted, with the instant to look at the schedule again."""
+        state = self.state._replace(
+            cursor=self.cursor,
+            runs_started=self.state.runs_started + self._first_attempts,
+            attempted_at=self.now if self.launched else self.state.attempted_at,
+            ended_at=self.ended_at,
+            skipped=self._skipped,
+        )
+        wake_at = self.now if self.unfinished else min(self._wakes(), default=None)
+        blocked = self.blocked or self.waits_for_run() or bool(self.runs(Phase.QUEUED))
+        changes = list(self._changes.values())
+        return Move(self._due, state, wake_at, blocked, self._inserts, changes, self.cancels)
+
+    def _wakes(self) -> Iterator[Instant]:
+        for run in self._open.values():
+            if run.phase in (Phase.DELAYED, Phase.RETRY) and run.fire_at > self.now:
+                yield run.fire_at
+            elif run.phase in IN_FLIGHT and self.policy.run_timeout is not None:
+                yield (run.started_at or self.now) + self.policy.run_timeout
+        if not self.waits_for_run() and not self.limit_reached():
+            yield from self._tick_wake()
+
+    def _tick_wake(self) -> Iterator[Instant]:
+        # A tick that waits for room is woken by a run's end; the one after it makes it overtaken.
+        passed = self.last_due(self.now) if self.blocked else None
+        after = self.cursor if passed is None else passed
+        tick = self._within_window(next_tick(self.cadence, after, self.ended_at))
+        if tick is not None:
+            fire_at = fire_time(self.schedule, tick)
+            yield max(fire_at, self.now + _PAUSED_LOT) if self.schedule.paused else fire_at

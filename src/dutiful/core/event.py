@@ -1,0 +1,107 @@
+"""The observable alphabet of the engine: one frozen class per thing that happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Instant
+    from dutiful.core.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class RunLaunched:
+    """A run was recorded and handed to the launcher. `late` is how long after its fire time, in ms."""
+
+    at: Instant
+    run: Run
+    late: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettled:
+    """An attempt came back; the run is what it became."""
+
+    at: Instant
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class TicksSkipped:
+    """One tick, or a stretch of them, was skipped; the run carries the reason."""
+
+    at: Instant
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class RunHeld:
+    """A run was recorded for later: spread, queued, or to be retried."""
+
+    at: Instant
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class RunEndedByPlan:
+    """The planner ended a run: lost, interrupted, pre-empted or replaced."""
+
+    at: Instant
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleQuarantined:
+    """A schedule cannot be computed and is left alone until it is edited."""
+
+    at: Instant
+    schedule_id: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStepped:
+    """The wall clock moved by `by` ms more than time passed."""
+
+    at: Instant
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipChanged:
+    """This instance began to lead under `epoch`, or (None) stands by."""
+
+    at: Instant
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PassFailed:
+    """A pass could not be finished; nothing it decided was launched, and it is tried again."""
+
+    at: Instant
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoopBlocked:
+    """A task has kept the event loop from turning for `seconds`."""
+
+    at: Instant
+    task: str
+    seconds: float
+
+
+Event: TypeAlias = (
+    RunLaunched
+    | RunSettled
+    | TicksSkipped
+    | RunHeld
+    | RunEndedByPlan
+    | ScheduleQuarantined
+    | ClockStepped
+    | LeadershipChanged
+    | PassFailed
+    | LoopBlocked
+)

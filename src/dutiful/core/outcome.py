@@ -1,0 +1,102 @@
+"""How an attempt went, and what the run becomes: the other half of the planner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, assert_never
+
+from dutiful.core.policy import OnOrphan, Reason
+from dutiful.core.run import Phase, Run, Status
+
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Instant
+    from dutiful.core.policy import Policy
+
+
+class Succeeded(NamedTuple):
+    """The task ran and ended well."""
+
+    detail: str | None = None
+
+
+class Failed(NamedTuple):
+    """The task ran and failed."""
+
+    detail: str | None = None
+
+
+class NoWork(NamedTuple):
+    """There was nothing to do, so the task was not invoked."""
+
+    detail: str | None = None
+
+
+class Accepted(NamedTuple):
+    """Somebody else took the run and will report how it ended."""
+
+    run_id: str | None = None
+
+
+class Refused(NamedTuple):
+    """The launcher said no, for good."""
+
+    reason: Reason
+    detail: str | None = None
+
+
+class Unreached(NamedTuple):
+    """The launcher could not be reached; nothing was sent."""
+
+    detail: str | None = None
+
+
+class Unanswered(NamedTuple):
+    """The launch was sent and no answer came: it may or may not have happened."""
+
+    detail: str | None = None
+
+
+Outcome: TypeAlias = Succeeded | Failed | NoWork | Accepted | Refused | Unreached | Unanswered
+
+
+class Settlement(NamedTuple):
+    """A run as it became, and whether its row stays in the ledger once it has ended."""
+
+    run: Run
+    keep: bool
+
+
+def settle(run: Run, outcome: Outcome, policy: Policy, now: Instant) -> Run:
+    """Return what the run becomes."""
+    match outcome:
+        case Succeeded(detail):
+            return run.to(Phase.ENDED, status=Status.SUCCESS, reason=None, ended_at=now, detail=detail)
+        case NoWork(detail):
+            return _ended(run, Status.SKIPPED, Reason.NO_WORK, detail, now)
+        case Accepted(run_id):
+            return run.to(Phase.ACCEPTED, status=Status.ENQUEUED, run_id=run_id)
+        case Refused(reason, detail):
+            return _ended(run, Status.FAILED, reason, detail, now)
+        case Failed(detail):
+            return _again(run, "task", Reason.TASK_FAILED, detail, policy, now)
+        case Unreached(detail):
+            return _again(run, "launch", Reason.LAUNCH_FAILED, detail, policy, now)
+        case Unanswered(detail) if policy.on_orphan is OnOrphan.GIVE_UP:
+            return _ended(run, Status.FAILED, Reason.OUTCOME_UNKNOWN, detail, now)
+        case Unanswered(detail):
+            return _again(run, "launch", Reason.LAUNCH_FAILED, detail, policy, now)
+        case _:
+            assert_never(outcome)
+
+
+def _again(run: Run, what: str, reason: Reason, detail: str | None, policy: Policy, now: Instant) -> Run:
+    retry = policy.retry
+    if retry is None or retry.of != what or (retry.limit is not None and run.attempt > retry.limit):
+        return _ended(run, Status.FAILED, reason, detail, now)
+    fire_at = now + retry.delay * retry.backoff ** (run.attempt - 1)
+    return run.to(
+        Phase.RETRY, status=Status.ENQUEUED, reason=reason, fire_at=fire_at, ended_at=now, detail=detail
+    )
+
+
+def _ended(run: Run, status: Status, reason: Reason, detail: str | None, now: Instant) -> Run:
+    return run.to(Phase.ENDED, status=status, reason=reason, ended_at=now, detail=detail)

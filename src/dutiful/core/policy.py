@@ -1,0 +1,104 @@
+"""What to do when life interferes: the choices a schedule makes, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+
+class Overlap(StrEnum):
+    """A tick is due while a run of the same schedule is in flight."""
+
+    ALLOW = "allow"
+    SKIP = "skip"
+    QUEUE = "queue"
+    BUFFER_ONE = "buffer_one"
+    CANCEL_OTHER = "cancel_other"
+
+
+class CatchUp(StrEnum):
+    """Ticks older than the grace are found undecided: the process was down, or the clock leapt."""
+
+    NONE = "none"
+    LATEST = "latest"
+    FIRE_IMMEDIATELY = "fire_immediately"
+    SPREAD = "spread"
+
+
+class OnOrphan(StrEnum):
+    """A run was in flight under an instance that died."""
+
+    RESTART = "restart"
+    WAIT = "wait"
+    RELAUNCH = "relaunch"
+    GIVE_UP = "give_up"
+
+
+class Reason(StrEnum):
+    """Why a tick was skipped or a run failed: the closed list of the ledger."""
+
+    OVERLAP = "overlap"
+    MISSED = "missed"
+    COALESCED = "coalesced"
+    CATCHUP_CAP = "catchup_cap"
+    QUEUE_FULL = "queue_full"
+    REPLACED = "replaced"
+    PAUSED = "paused"
+    OUTSIDE_WINDOW = "outside_window"
+    LIMIT_REACHED = "limit_reached"
+    AT_CAPACITY = "at_capacity"
+    NO_WORK = "no_work"
+    QUARANTINED = "quarantined"
+
+    LAUNCH_REFUSED = "launch_refused"
+    LAUNCH_FAILED = "launch_failed"
+    UNKNOWN_WORKFLOW = "unknown_workflow"
+    OUTCOME_UNKNOWN = "outcome_unknown"
+    LOST_RUN = "lost_run"
+    INTERRUPTED = "interrupted"
+    TASK_FAILED = "task_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Try again after `delay` ms, each time `backoff` times longer, at most `limit` times.
+
+    `of="task"`: the task itself failed; the next tick may start meanwhile and ends the waiting.
+    `of="launch"`: the launcher could not be reached; the run counts as in flight until it is.
+    """
+
+    delay: int
+    limit: int | None = None
+    backoff: int = 1
+    of: Literal["task", "launch"] = "task"
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """At most `limit` runs in flight among all schedules that name the same group."""
+
+    group: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """All choices of one schedule. Durations are milliseconds."""
+
+    overlap: Overlap = Overlap.SKIP
+    catch_up: CatchUp = CatchUp.NONE
+    # A tick late by no more than this is on time.
+    grace: int = 60_000
+    # At most this many ticks of one schedule are listed in one pass.
+    catch_up_cap: int = 100
+    jitter: int = 0
+    jitter_early: bool = True
+    retry: Retry | None = None
+    capacity: Capacity | None = None
+    max_runs: int | None = None
+    on_orphan: OnOrphan = OnOrphan.RELAUNCH
+    run_timeout: int | None = 3_600_000
+    queue_limit: int = 1000
+    # Without a ledger only runs in flight have rows; the schedule's own record is kept.
+    ledger: bool = True

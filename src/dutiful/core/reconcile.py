@@ -1,0 +1,83 @@
+"""Declared schedules against stored ones: what is new, kept, overridden, orphaned or removed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from dutiful.core.draft import first_wake
+from dutiful.core.run import IN_FLIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.draft import Due
+    from dutiful.core.schedule import Schedule, State
+
+
+class Put(NamedTuple):
+    """Store this schedule with this state, and look at it at `wake_at`."""
+
+    schedule: Schedule
+    state: State
+    wake_at: Instant | None
+
+
+class Changes(NamedTuple):
+    """What to write and what to delete; applied all together or not at all."""
+
+    puts: Sequence[Put] = ()
+    removes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What became of one schedule id, with (field, from, to) for each declared field that changed."""
+
+    id: str
+    kind: Literal["added", "kept", "overridden", "orphaned", "removed"]
+    changed: tuple[tuple[str, object, object], ...] = ()
+
+
+def reconcile(
+    declared: Iterable[Schedule],
+    stored: Mapping[str, Due],
+    arm: Callable[[Schedule], State],
+) -> tuple[list[Difference], Changes]:
+    """Return the differences and the changes that make the store match the declaration.
+
+    A schedule that was there keeps its history, also when it is overridden; `arm` gives the state of
+    a new one. A kept schedule is not written at all.
+    """
+    differences, puts, seen = [], [], set[str]()
+    for schedule in declared:
+        seen.add(schedule.id)
+        known = stored.get(schedule.id)
+        difference = _compare(schedule, known)
+        differences.append(difference)
+        if known is None:
+            state = arm(schedule)
+            puts.append(Put(schedule, state, first_wake(schedule, state)))
+        elif difference.changed:
+            puts.append(_override(schedule, known))
+    removed = [id_ for id_ in stored if id_ not in seen]
+    differences += [Difference(id_, "removed") for id_ in removed]
+    return differences, Changes(puts, removed)
+
+
+def _compare(declared: Schedule, known: Due | None) -> Difference:
+    if known is None:
+        return Difference(declared.id, "added")
+    names = ("task", "cadence", "policy", "window")
+    pairs = [(name, getattr(known.schedule, name), getattr(declared, name)) for name in names]
+    changed = tuple((name, old, new) for name, old, new in pairs if old != new)
+    if any(run.phase in IN_FLIGHT for run in known.runs):
+        return Difference(declared.id, "orphaned", changed)
+    return Difference(declared.id, "overridden" if changed else "kept", changed)
+
+
+def _override(declared: Schedule, known: Due) -> Put:
+    # Open runs may want attention before the next tick: look at once, and let the planner decide.
+    wake_at = 0 if known.runs else first_wake(declared, known.state)
+    return Put(declared, known.state, wake_at)

@@ -1,0 +1,80 @@
+"""A run: the recorded life of one tick, and what it may become next."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Instant
+    from dutiful.core.policy import Reason
+
+Kind = Literal["schedule", "manual"]
+
+
+class Status(StrEnum):
+    """What people are shown."""
+
+    ENQUEUED = "ENQUEUED"
+    STARTED = "STARTED"
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+    SKIPPED = "SKIPPED"
+
+
+class Phase(StrEnum):
+    """What the engine does next with a run."""
+
+    QUEUED = "queued"
+    """Waits for its turn behind a run in flight."""
+    DELAYED = "delayed"
+    """Waits for its `fire_at`."""
+    RETRY = "retry"
+    """Failed, and waits for its `fire_at` to be tried again."""
+    LAUNCHED = "launched"
+    """Recorded, and handed to the launcher; how that went is not known yet."""
+    ACCEPTED = "accepted"
+    """The launcher took it; how it ended is reported later."""
+    ENDED = "ended"
+
+
+NEXT_PHASES = MappingProxyType(
+    {
+        Phase.QUEUED: frozenset({Phase.LAUNCHED, Phase.ENDED}),
+        Phase.DELAYED: frozenset({Phase.QUEUED, Phase.LAUNCHED, Phase.ENDED}),
+        Phase.RETRY: frozenset({Phase.LAUNCHED, Phase.ENDED}),
+        Phase.LAUNCHED: frozenset({Phase.LAUNCHED, Phase.ACCEPTED, Phase.RETRY, Phase.ENDED}),
+        Phase.ACCEPTED: frozenset({Phase.LAUNCHED, Phase.RETRY, Phase.ENDED}),
+        Phase.ENDED: frozenset[Phase](),
+    }
+)
+IN_FLIGHT = frozenset({Phase.LAUNCHED, Phase.ACCEPTED})
+
+
+class Run(NamedTuple):
+    """One row of the ledger: a tick's run, or a stretch of ticks that were skipped for one reason.
+
+    (schedule_id, run_at, kind) is unique. A stretch covers `ticks` ticks from run_at to run_until.
+    """
+
+    schedule_id: str
+    run_at: Instant
+    kind: Kind
+    status: Status
+    phase: Phase
+    fire_at: Instant
+    reason: Reason | None = None
+    attempt: int = 0
+    epoch: int = 0
+    started_at: Instant | None = None
+    ended_at: Instant | None = None
+    run_until: Instant | None = None
+    ticks: int = 1
+    run_id: str | None = None
+    detail: str | None = None
+
+    def to(self, phase: Phase, **changes: Any) -> Run:
+        """Return this run in its next phase; a step that the table does not allow is a bug."""
+        assert phase in NEXT_PHASES[self.phase], (self, phase)
+        return self._replace(phase=phase, **changes)

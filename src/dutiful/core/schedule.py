@@ -1,0 +1,68 @@
+"""Schedules, their changing state, and the identity of a tick."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from dutiful.core.policy import Policy
+
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Cadence, Instant
+    from dutiful.core.policy import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to invoke: a name the launcher knows, and a text it hands on."""
+
+    name: str
+    payload: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A schedule has ticks from `start` to `end`, both included; None is open."""
+
+    start: Instant | None = None
+    end: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The durable binding of a task, a cadence and a policy under one stable id."""
+
+    id: str
+    task: Task
+    cadence: Cadence
+    policy: Policy = field(default_factory=Policy)
+    window: Window = field(default_factory=Window)
+    paused: bool = False
+
+
+class SkippedRange(NamedTuple):
+    """The ledger row that ends at the cursor and may still grow."""
+
+    run_at: Instant
+    reason: Reason
+    ticks: int
+
+
+class State(NamedTuple):
+    """What the store remembers of a schedule beside its declaration."""
+
+    # Every tick up to and including this instant is decided.
+    cursor: Instant
+    runs_started: int = 0
+    attempted_at: Instant | None = None
+    succeeded_at: Instant | None = None
+    failed_at: Instant | None = None
+    ended_at: Instant | None = None
+    skipped: SkippedRange | None = None
+    quarantine: str | None = None
+
+
+def tick_key(schedule_id: str, run_at: Instant) -> str:
+    """Return the identity of a tick, handed to every launch so that receivers can dedupe."""
+    return hashlib.sha256(f"{schedule_id}:{run_at // 1000}".encode()).hexdigest()

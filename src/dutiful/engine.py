@@ -1,0 +1,299 @@
+"""The engine: lead, settle, load, plan, commit, launch, sleep. It decides nothing itself.
+
+`pass_once` is the same code in production, in tests, in the simulator and in `simulate`. One
+coroutine does all the writing, in this order: what is durable is launched, never the other way
+round, and a pass that fails has launched nothing it did not record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from dutiful.core import event as happened
+from dutiful.core.draft import Limits
+from dutiful.core.errors import DutifulError, LostLeadershipError
+from dutiful.core.outcome import Failed, Settlement, settle
+from dutiful.core.planner import plan
+from dutiful.core.run import Phase, Status
+from dutiful.core.zone import EPOCH
+from dutiful.ports import Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.draft import Move
+    from dutiful.core.event import Event
+    from dutiful.core.outcome import Outcome
+    from dutiful.ports import Clock, Launcher, Observer, Store
+
+# A wall clock that moved this much more or less than time passed was set, or the host slept.
+_STEP = 1000
+# Beyond this a step back re-arms the schedules; nothing that has run runs again.
+_REARM_BEYOND = 86_400_000
+# With nothing planned the engine waits to be woken.
+_IDLE = 3_600_000
+
+
+class Settings(NamedTuple):
+    """How the engine paces itself; durations in milliseconds."""
+
+    # Schedules looked at in one pass: small enough that the event loop keeps turning.
+    batch: int = 2000
+    # After a failed pass, and while another instance leads.
+    retry_after: int = 1000
+    lookahead: int = 60_000
+    in_flight_max: int | None = None
+
+
+DEFAULTS = Settings()
+
+
+def no_checkpoint(label: str) -> None:
+    """Do nothing: labelled steps only matter to tests that crash there."""
+
+
+class Engine:
+    """One loop over one store. `start` it, `wake` it after an edit, `stop` it."""
+
+    def __init__(
+        self,
+        store: Store,
+        launcher: Launcher,
+        clock: Clock,
+        observer: Observer,
+        owner: str,
+        settings: Settings = DEFAULTS,
+        checkpoint: Callable[[str], None] = no_checkpoint,
+    ) -> None:
+        self._store, self._launcher, self._clock, self._observer = store, launcher, clock, observer
+        self._owner, self._settings, self._checkpoint = owner, settings, checkpoint
+        self._epoch: int | None = None
+        self._woken = asyncio.Event()
+        self._stopping = False
+        self._loop: asyncio.Task[None] | None = None
+        self._running: dict[tuple[str, Instant, str], asyncio.Task[None]] = {}
+        self._finished: list[tuple[Launch, Outcome]] = []
+        self._unsure: list[Launch] = []
+        self._last_seen: tuple[Instant, float] | None = None
+        self._rearm = True
+        self.counts: Counter[str] = Counter()
+
+    # Life
+
+    def start(self) -> None:
+        """Begin to pass, in a task of the running event loop."""
+        self._loop = asyncio.create_task(self._run(), name="dutiful-engine")
+
+    def wake(self) -> None:
+        """Pass again now: something was edited, or a run has ended."""
+        self._woken.set()
+
+    async def stop(self, within: float | None = None) -> int:
+        """Launch nothing more, wait for the runs in flight (`within` seconds); return how many are left."""
+        self._stopping = True
+        self.wake()
+        if self._loop is not None:
+            await self._loop
+        deadline = float("inf") if within is None else self._clock.monotonic() + within
+        while self._running and (left := deadline - self._clock.monotonic()) > 0:
+            self._woken.clear()
+            await self._clock.wait(self._woken, min(left, _IDLE / 1000))
+        await self._settle_quietly()
+        return len(self._running)
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            self._woken.clear()
+            try:
+                wake_at = await self.pass_once()
+            except (DutifulError, OSError) as error:
+                self._emit(happened.PassFailed(self._now(), f"{type(error).__name__}: {error}"))
+                wake_at = self._now() + self._settings.retry_after
+            await self._sleep(wake_at)
+
+    async def _sleep(self, wake_at: Instant | None) -> None:
+        # The clock returns from a wait early and often, so that a step of the wall clock is noticed.
+        while not self._woken.is_set():
+            now = self._now()
+            left = _IDLE if wake_at is None else wake_at - now
+            if left <= 0 or self._note_step(now):
+                break
+            await self._clock.wait(self._woken, left / 1000)
+
+    # One pass
+
+    async def pass_once(self) -> Instant | None:
+        """Settle what has ended, decide what is due, launch it; return when to pass again."""
+        with self._clock.hold():
+            now = self._now()
+            self._note_step(now)
+            epoch = await self._lead(now)
+            if epoch is None:
+                return now + self._settings.retry_after
+            await self._resolve_unsure()
+            await self._settle_finished(epoch)
+            return await self._plan_and_launch(now, epoch)
+
+    async def _lead(self, now: Instant) -> int | None:
+        epoch = await self._store.lead(self._owner)
+        if epoch != self._epoch:
+            self._epoch, self._rearm = epoch, True
+            self._emit(happened.LeadershipChanged(now, epoch))
+        if epoch is not None and self._rearm:
+            await self._store.rearm(now, _REARM_BEYOND)
+            self._rearm = False
+            self._checkpoint("led")
+        return epoch
+
+    async def _plan_and_launch(self, now: Instant, epoch: int) -> Instant | None:
+        limit = self._room()
+        if limit <= 0:
+            return None
+        loaded = await self._store.load(now, limit)
+        self._checkpoint("loaded")
+        if not loaded.batch.due:
+            return loaded.next_wake
+        moves = plan(loaded.batch, now, self._limits(epoch))
+        self._checkpoint("planned")
+        launches = await self._commit(moves, epoch)
+        self._checkpoint("committed")
+        for launch in launches:
+            self._start(launch, now)
+        self._cancel(moves)
+        self._report(moves, now)
+        if len(moves) == limit:
+            await asyncio.sleep(0)
+            return now
+        wakes = [move.wake_at for move in moves if move.wake_at is not None]
+        return min([*wakes, *([] if loaded.next_wake is None else [loaded.next_wake])], default=None)
+
+    async def _commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
+        try:
+            return await self._store.commit(moves, epoch)
+        except LostLeadershipError:
+            raise
+        except BaseException:
+            # It may have been written before the answer was lost: ask before doing anything else.
+            self._unsure += list(_intended(moves))
+            raise
+
+    async def _resolve_unsure(self) -> None:
+        """Launch the runs of a commit whose answer was lost, if they are in the store after all."""
+        while self._unsure:
+            launch = self._unsure[-1]
+            due = await self._store.get(launch.run.schedule_id)
+            self._unsure.pop()
+            if due is not None and launch.run in due.runs:
+                self._start(launch, self._now())
+
+    def _limits(self, epoch: int) -> Limits:
+        status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
+        return Limits(epoch, self._settings.lookahead, status)
+
+    def _room(self) -> int:
+        most = self._settings.in_flight_max
+        return self._settings.batch if most is None else min(self._settings.batch, most - len(self._running))
+
+    # Runs
+
+    def _start(self, launch: Launch, now: Instant) -> None:
+        run = launch.run
+        key = run.schedule_id, run.run_at, run.kind
+        self._running[key] = asyncio.create_task(self._carry(launch), name=run.schedule_id)
+        self._emit(happened.RunLaunched(now, run, now - run.fire_at))
+
+    async def _carry(self, launch: Launch) -> None:
+        self._checkpoint("launching")
+        try:
+            outcome = await self._launcher.launch(launch)
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises is that task's failure
+            outcome = Failed(f"{type(error).__name__}: {error}")
+        run = launch.run
+        key = run.schedule_id, run.run_at, run.kind
+        if self._running.get(key) is asyncio.current_task():
+            del self._running[key]
+        self._finished.append((launch, outcome))
+        self.wake()
+
+    async def _settle_finished(self, epoch: int) -> None:
+        finished, self._finished = self._finished, []
+        if not finished:
+            return
+        now = self._now()
+        settlements = [
+            Settlement(
+                settle(launch.run, outcome, launch.schedule.policy, now), launch.schedule.policy.ledger
+            )
+            for launch, outcome in finished
+        ]
+        self._checkpoint("settling")
+        try:
+            applied = await self._store.settle(settlements, epoch)
+        except BaseException:
+            self._finished = finished + self._finished
+            raise
+        self._checkpoint("settled")
+        for settlement, written in zip(settlements, applied, strict=True):
+            if written:
+                self._emit(happened.RunSettled(now, settlement.run))
+
+    async def _settle_quietly(self) -> None:
+        with contextlib.suppress(DutifulError, OSError), self._clock.hold():
+            if self._epoch is not None:
+                await self._settle_finished(self._epoch)
+
+    def _cancel(self, moves: Sequence[Move]) -> None:
+        for run in (run for move in moves for run in move.cancels):
+            task = self._running.pop((run.schedule_id, run.run_at, run.kind), None)
+            if task is not None:
+                task.cancel()
+
+    # Telling
+
+    def _report(self, moves: Sequence[Move], now: Instant) -> None:
+        for move in moves:
+            for run in (*move.inserts, *move.changes):
+                if run.status is Status.SKIPPED:
+                    self._emit(happened.TicksSkipped(now, run))
+                elif run.phase is Phase.ENDED:
+                    self._emit(happened.RunEndedByPlan(now, run))
+                elif run.phase is not Phase.LAUNCHED:
+                    self._emit(happened.RunHeld(now, run))
+            if move.state.quarantine is not None and move.due.state.quarantine is None:
+                self._emit(happened.ScheduleQuarantined(now, move.due.schedule.id, move.state.quarantine))
+
+    def _emit(self, event: Event) -> None:
+        try:
+            self._observer(event)
+        except Exception:  # noqa: BLE001 - a broken observer must not stop the clock
+            self.counts["observer_errors"] += 1
+
+    # Time
+
+    def _now(self) -> Instant:
+        since = self._clock.now() - EPOCH
+        return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+    def _note_step(self, now: Instant) -> bool:
+        """Return whether the wall clock moved otherwise than time passed since the last look."""
+        monotonic = self._clock.monotonic()
+        last, self._last_seen = self._last_seen, (now, monotonic)
+        if last is None:
+            return False
+        step = (now - last[0]) - round((monotonic - last[1]) * 1000)
+        if abs(step) < _STEP:
+            return False
+        self._emit(happened.ClockStepped(now, step))
+        self._rearm = self._rearm or step < -_REARM_BEYOND
+        return True
+
+
+def _intended(moves: Sequence[Move]) -> Iterator[Launch]:
+    for move in moves:
+        for run in (*move.inserts, *move.changes):
+            if run.phase is Phase.LAUNCHED:
+                yield Launch(move.due.schedule, run)

@@ -1,0 +1,139 @@
+"""What the engine needs from the world: a store, a launcher, a clock, an observer.
+
+The contracts are in the docstrings; `tests/stores/contract.py` holds every store to its one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.draft import Due, Move
+    from dutiful.core.event import Event
+    from dutiful.core.outcome import Outcome, Settlement
+    from dutiful.core.planner import Batch
+    from dutiful.core.reconcile import Changes
+    from dutiful.core.run import Run
+    from dutiful.core.schedule import Schedule
+
+Observer: TypeAlias = "Callable[[Event], None]"
+"""Is told what happened, after it is durable. What it raises is swallowed and counted."""
+
+
+class Loaded(NamedTuple):
+    """What is due, and when the earliest schedule that is not wants to be looked at."""
+
+    batch: Batch
+    next_wake: Instant | None
+
+
+class Launch(NamedTuple):
+    """A run whose record is durable, to be carried to its task."""
+
+    schedule: Schedule
+    run: Run
+
+
+class Retention(NamedTuple):
+    """How long ended rows are kept: at most `age` ms and `rows` of them a schedule."""
+
+    age: int = 30 * 86_400_000
+    rows: int = 1000
+
+
+class Clock(Protocol):
+    """The time, and the waiting for it."""
+
+    def now(self) -> datetime:
+        """Return the present instant, aware."""
+
+    def monotonic(self) -> float:
+        """Return seconds that only ever move forward with time that really passes."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after so many seconds of this clock."""
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> None:
+        """Return when the event is set, or after so many seconds of this clock, or earlier.
+
+        A clock that can be set returns early and often, so that its reader notices.
+        """
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep virtual time from moving while work is under way outside the event loop."""
+
+
+class Launcher(Protocol):
+    """Carries a run to its task."""
+
+    in_process: bool
+    """Whether a launched run has started, or is only enqueued until somebody reports."""
+
+    async def launch(self, launch: Launch) -> Outcome:
+        """Invoke the task and return how it went; what it raises counts as a failed task."""
+
+
+class Store(Protocol):
+    """Durable memory. Every method is one transaction: all of it happened, or none."""
+
+    async def open(self) -> None:
+        """Make ready; refuse what cannot be read, and change nothing then."""
+
+    async def close(self) -> None:
+        """Let go of everything; a closed store may be opened again."""
+
+    async def lead(self, owner: str) -> int | None:
+        """Return the epoch under which `owner` leads, or None while another instance does.
+
+        A new leadership has a higher epoch than any before, and makes every schedule with runs in
+        flight due, so that they are adopted. Asking again while leading returns the same epoch.
+        """
+
+    async def apply(self, changes: Changes) -> None:
+        """Write and delete schedules, all together. A put replaces declaration, state and wake."""
+
+    async def load(self, now: Instant, limit: int) -> Loaded:
+        """Return at most `limit` schedules whose wake is at or before `now`, the most overdue first."""
+
+    async def commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
+        """Record the moves and return the runs that are now this engine's to launch.
+
+        A move whose schedule was edited or moved since it was loaded is left out whole. An insert
+        whose (schedule, run_at, kind) exists is left out alone: that tick was decided before.
+        A change applies only to a row still in an earlier attempt or phase. Raises
+        LostLeadershipError, and writes nothing, when `epoch` is no longer the current one.
+        """
+
+    async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
+        """Record how attempts went and return for each whether it applied.
+
+        It applies to a row in flight in the same attempt. The schedule's timestamps follow; a
+        schedule that waited for this run, or for room in its group, becomes due.
+        """
+
+    async def get(self, schedule_id: str) -> Due | None:
+        """Return one schedule with its state and open runs."""
+
+    async def every(self) -> list[Due]:
+        """Return all schedules, ordered by id."""
+
+    async def damaged(self) -> list[tuple[str, str]]:
+        """Return (id, problem) of schedules whose rows cannot be read; they are kept and left alone."""
+
+    async def ledger(self, schedule_id: str, until: Instant | None, limit: int) -> list[Run]:
+        """Return rows with run_at <= until, newest first."""
+
+    async def rearm(self, now: Instant, beyond: int) -> int:
+        """Set cursors more than `beyond` ms ahead of `now` back to `now`; return how many there were.
+
+        The rows stay, so what has run does not run again.
+        """
+
+    async def prune(self, now: Instant, retention: Retention) -> int:
+        """Delete ended rows beyond the retention, never one whose tick is after the cursor."""

@@ -1,0 +1,1 @@
+"""Durable memories behind one interface, held to one contract suite."""

@@ -1,0 +1,249 @@
+"""The reference store: plain dictionaries. Read it as the specification of the others."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from dutiful.core.draft import Due
+from dutiful.core.errors import LostLeadershipError
+from dutiful.core.planner import Batch
+from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+from dutiful.ports import Launch, Loaded, Retention
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.draft import Move
+    from dutiful.core.outcome import Settlement
+    from dutiful.core.reconcile import Changes, Put
+    from dutiful.core.run import Kind
+    from dutiful.core.schedule import Schedule, State
+
+
+class _Row:
+    """One schedule and everything about it."""
+
+    __slots__ = ("blocked", "ended", "open", "schedule", "state", "version", "wake_at")
+
+    def __init__(self, schedule: Schedule, state: State) -> None:
+        self.schedule, self.state = schedule, state
+        self.wake_at: Instant | None = None
+        self.blocked = False
+        self.version = 0
+        self.open: dict[tuple[Instant, Kind], Run] = {}
+        self.ended: dict[tuple[Instant, Kind], Run] = {}
+
+    def due(self) -> Due:
+        runs = sorted(self.open.values(), key=_by_tick) if self.open else ()
+        return Due(self.schedule, self.state, runs, self.version)
+
+    def put(self, run: Run, keep: bool) -> None:
+        key = run.run_at, run.kind
+        self.open.pop(key, None)
+        if run.phase is not Phase.ENDED:
+            self.open[key] = run
+        elif keep:
+            self.ended[key] = run
+
+
+def _by_tick(run: Run) -> tuple[Instant, str]:
+    return run.run_at, run.kind
+
+
+class MemoryStore:
+    """Keeps everything in this process; forgets it with the process."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, _Row] = {}
+        # (wake_at, id); an entry that no longer equals the row's wake_at is stale and passed over.
+        self._wakes: list[tuple[Instant, str]] = []
+        self._used: dict[str, int] = {}
+        self._epoch = 0
+        self._owner: str | None = None
+
+    async def open(self) -> None:
+        """Nothing to make ready."""
+
+    async def close(self) -> None:
+        """Let another owner lead; what is stored stays."""
+        self._owner = None
+
+    async def lead(self, owner: str) -> int | None:
+        """Return the epoch of `owner`, or None while another one leads."""
+        if self._owner is None:
+            self._owner = owner
+            self._epoch += 1
+            for row in self._rows.values():
+                if row.open:
+                    self._wake(row, 0)
+        return self._epoch if self._owner == owner else None
+
+    async def apply(self, changes: Changes) -> None:
+        """Write and delete schedules."""
+        for schedule_id in changes.removes:
+            row = self._rows.pop(schedule_id, None)
+            if row is not None:
+                for run in row.open.values():
+                    self._count(row, run, None)
+        for put in changes.puts:
+            self._put(put)
+
+    def _put(self, put: Put) -> None:
+        row = self._rows.get(put.schedule.id)
+        if row is None:
+            row = self._rows[put.schedule.id] = _Row(put.schedule, put.state)
+        for run in row.open.values():
+            self._count(row, run, None)
+        row.schedule, row.state = put.schedule, put.state
+        for run in row.open.values():
+            self._count(row, None, run)
+        self._wake(row, put.wake_at)
+
+    async def load(self, now: Instant, limit: int) -> Loaded:
+        """Return what is due."""
+        due: dict[str, _Row] = {}
+        while len(due) < limit and (row := self._next_row()) is not None and (row.wake_at or 0) <= now:
+            heapq.heappop(self._wakes)
+            due[row.schedule.id] = row
+        following = self._next_row()
+        for row in due.values():
+            # Due until it is committed: a pass that fails is simply made again.
+            heapq.heappush(self._wakes, (row.wake_at or 0, row.schedule.id))
+        batch = Batch([row.due() for row in due.values()], dict(self._used))
+        return Loaded(batch, following.wake_at if following is not None else None)
+
+    def _next_row(self) -> _Row | None:
+        while self._wakes:
+            wake_at, schedule_id = self._wakes[0]
+            row = self._rows.get(schedule_id)
+            if row is not None and row.wake_at == wake_at:
+                return row
+            heapq.heappop(self._wakes)
+        return None
+
+    def _wake(self, row: _Row, wake_at: Instant | None) -> None:
+        if wake_at is not None and wake_at != row.wake_at:
+            heapq.heappush(self._wakes, (wake_at, row.schedule.id))
+        row.wake_at = wake_at
+        row.version += 1
+
+    async def commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
+        """Record the moves and return the runs to launch."""
+        self._check(epoch)
+        return [launch for move in moves for launch in self._commit(move)]
+
+    def _commit(self, move: Move) -> list[Launch]:
+        row = self._rows.get(move.due.schedule.id)
+        if row is None or row.version != move.due.version:
+            return []
+        written = [run for run in move.inserts if self._insert(row, run)]
+        written += [run for run in move.changes if self._change(row, run)]
+        row.state, row.blocked = move.state, move.blocked
+        self._wake(row, move.wake_at)
+        return [Launch(row.schedule, run) for run in written if run.phase is Phase.LAUNCHED]
+
+    def _insert(self, row: _Row, run: Run) -> bool:
+        key = run.run_at, run.kind
+        if key in row.open or key in row.ended:
+            return False
+        self._write(row, None, run)
+        return True
+
+    def _change(self, row: _Row, run: Run) -> bool:
+        key = run.run_at, run.kind
+        known = row.open.get(key)
+        if known is None and (run.status is not Status.SKIPPED or key not in row.ended):
+            return False
+        self._write(row, known, run)
+        return True
+
+    async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
+        """Record how attempts went."""
+        self._check(epoch)
+        return [self._settle(settlement.run) for settlement in settlements]
+
+    def _settle(self, run: Run) -> bool:
+        row = self._rows.get(run.schedule_id)
+        known = row.open.get((run.run_at, run.kind)) if row is not None else None
+        if row is None or known is None or known.phase not in IN_FLIGHT or known.attempt != run.attempt:
+            return False
+        self._write(row, known, run)
+        if run.phase in IN_FLIGHT:
+            return True
+        ended_at = run.ended_at
+        row.state = row.state._replace(
+            ended_at=ended_at,
+            succeeded_at=ended_at if run.status is Status.SUCCESS else row.state.succeeded_at,
+            failed_at=row.state.failed_at if run.status is Status.SUCCESS else ended_at,
+        )
+        row.version += 1
+        self._wake_those_waiting(row, run)
+        return True
+
+    def _wake_those_waiting(self, row: _Row, run: Run) -> None:
+        if run.phase is Phase.RETRY:
+            self._wake(row, run.fire_at if row.wake_at is None else min(row.wake_at, run.fire_at))
+        capacity = row.schedule.policy.capacity
+        for other in [row] if capacity is None else list(self._rows.values()):
+            same_group = other is row or other.schedule.policy.capacity == capacity
+            if other.blocked and same_group:
+                self._wake(other, run.ended_at)
+
+    def _write(self, row: _Row, old: Run | None, new: Run) -> None:
+        self._count(row, old, new)
+        row.put(new, row.schedule.policy.ledger)
+
+    def _count(self, row: _Row, old: Run | None, new: Run | None) -> None:
+        capacity = row.schedule.policy.capacity
+        if capacity is not None:
+            change = sum(sign for sign, run in ((1, new), (-1, old)) if run and run.phase in IN_FLIGHT)
+            self._used[capacity.group] = self._used.get(capacity.group, 0) + change
+
+    def _check(self, epoch: int) -> None:
+        if epoch != self._epoch or self._owner is None:
+            raise LostLeadershipError(epoch, self._epoch)
+
+    async def get(self, schedule_id: str) -> Due | None:
+        """Return one schedule."""
+        row = self._rows.get(schedule_id)
+        return None if row is None else row.due()
+
+    async def every(self) -> list[Due]:
+        """Return all schedules."""
+        return [self._rows[schedule_id].due() for schedule_id in sorted(self._rows)]
+
+    async def damaged(self) -> list[tuple[str, str]]:
+        """Objects cannot be unreadable."""
+        return []
+
+    async def ledger(self, schedule_id: str, until: Instant | None, limit: int) -> list[Run]:
+        """Return rows, newest first."""
+        row = self._rows.get(schedule_id)
+        if row is None:
+            return []
+        runs = sorted([*row.open.values(), *row.ended.values()], key=_by_tick, reverse=True)
+        return [run for run in runs if until is None or run.run_at <= until][:limit]
+
+    async def rearm(self, now: Instant, beyond: int) -> int:
+        """Bring back the cursors that are far ahead of `now`."""
+        ahead = [row for row in self._rows.values() if row.state.cursor > now + beyond]
+        for row in ahead:
+            row.state = row.state._replace(cursor=now, skipped=None)
+            self._wake(row, now)
+        return len(ahead)
+
+    async def prune(self, now: Instant, retention: Retention) -> int:
+        """Delete ended rows beyond the retention."""
+        deleted = 0
+        for row in self._rows.values():
+            newest_first = sorted(row.ended, reverse=True)
+            for rank, key in enumerate(newest_first):
+                run_at = row.ended[key].run_until or key[0]
+                growing = row.state.skipped is not None and row.state.skipped.run_at == key[0]
+                expendable = run_at <= row.state.cursor and not growing
+                if expendable and (rank >= retention.rows or run_at < now - retention.age):
+                    del row.ended[key]
+                    deleted += 1
+        return deleted

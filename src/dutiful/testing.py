@@ -1,0 +1,149 @@
+"""For your tests and ours: a clock that only moves when told, and a launcher that remembers.
+
+`VirtualClock` works under plain asyncio. Time stands still until `advance`, which lets it flow
+through every wake on the way, each at its own instant, or `jump`, which is a suspend or a clock that
+was set. Both return when everything that could run has run and is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import TYPE_CHECKING
+
+from dutiful.core.outcome import Outcome, Succeeded
+from dutiful.core.zone import zone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dutiful.ports import Launch
+
+# On an event loop that does not show its ready queue, this many turns must be enough.
+_BLIND_TURNS = 100
+
+
+class VirtualClock:
+    """A clock for tests. `timezone` is the zone its `now()` is told in."""
+
+    def __init__(self, start: str | datetime, timezone: str = "UTC") -> None:
+        at = datetime.fromisoformat(start) if isinstance(start, str) else start
+        self.timezone = zone(timezone).tzinfo
+        self._wall = (at if at.tzinfo is not None else at.replace(tzinfo=self.timezone)).astimezone(UTC)
+        self._monotonic = timedelta(0)
+        self._sleepers: list[tuple[timedelta, int, asyncio.Future[None]]] = []
+        self._order = count()
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._holds = 0
+        self._released = asyncio.Event()
+
+    def now(self) -> datetime:
+        """Return the virtual instant, aware."""
+        return self._wall.astimezone(self.timezone)
+
+    def monotonic(self) -> float:
+        """Return the virtual seconds that have flowed; a jump is not among them."""
+        return self._monotonic.total_seconds()
+
+    async def sleep(self, seconds: float) -> None:
+        """Return when so many virtual seconds have flowed."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        await self._sleeper(seconds)
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> None:
+        """Return when the event is set, when so many virtual seconds have flowed, or at a jump."""
+        timer = self._sleeper(seconds)
+        self._waiting.add(timer)
+        setter = asyncio.ensure_future(event.wait())
+        setter.add_done_callback(lambda _: _finish(timer))
+        try:
+            await timer
+        finally:
+            setter.cancel()
+            self._waiting.discard(timer)
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep `advance` from going on while work is under way outside the event loop."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            if not self._holds:
+                self._released.set()
+
+    async def advance(self, seconds: float | timedelta) -> None:
+        """Let time flow; every wake on the way happens at its own instant, in order."""
+        target = self._monotonic + _delta(seconds)
+        await self._settle()
+        while self._sleepers and self._sleepers[0][0] <= target:
+            due = self._sleepers[0][0]
+            self._flow(due - self._monotonic)
+            while self._sleepers and self._sleepers[0][0] <= due:
+                _finish(heapq.heappop(self._sleepers)[2])
+            await self._settle()
+        self._flow(target - self._monotonic)
+        await self._settle()
+
+    async def jump(self, seconds: float | timedelta) -> None:
+        """Set the wall clock, by a suspend or by hand, also backwards; sleeps go on as they were."""
+        await self._settle()
+        self._wall += _delta(seconds)
+        for timer in list(self._waiting):
+            _finish(timer)
+        await self._settle()
+
+    def _flow(self, passed: timedelta) -> None:
+        self._monotonic += passed
+        self._wall += passed
+
+    def _sleeper(self, seconds: float) -> asyncio.Future[None]:
+        timer = asyncio.get_running_loop().create_future()
+        # Never at this very instant: time must flow for a sleep to end.
+        due = self._monotonic + max(timedelta(seconds=seconds), timedelta(microseconds=1))
+        heapq.heappush(self._sleepers, (due, next(self._order), timer))
+        return timer
+
+    async def _settle(self) -> None:
+        """Return when nothing can run at this instant and nothing is under way elsewhere."""
+        ready = getattr(asyncio.get_running_loop(), "_ready", None)
+        turns = 0
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+            if self._holds:
+                self._released.clear()
+                await self._released.wait()
+                turns = 0
+            elif not ready if ready is not None else turns > _BLIND_TURNS:
+                return
+
+
+def _delta(seconds: float | timedelta) -> timedelta:
+    return seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+
+
+def _finish(timer: asyncio.Future[None]) -> None:
+    if not timer.done():
+        timer.set_result(None)
+
+
+class RecordingLauncher:
+    """Remembers every launch; `behave` says how each one goes, by default well and at once."""
+
+    in_process = True
+
+    def __init__(self, behave: Callable[[Launch], Outcome] = lambda _: Succeeded()) -> None:
+        self.launches: list[Launch] = []
+        self._behave = behave
+
+    async def launch(self, launch: Launch) -> Outcome:
+        """Remember the launch and return what `behave` says."""
+        self.launches.append(launch)
+        return self._behave(launch)
