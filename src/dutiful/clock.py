@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 
 # Timers do not hear of a wall clock that is set, nor of a host that slept: look at it this often.
@@ -26,10 +26,9 @@ class SystemClock:
         """Return after so many seconds."""
         await asyncio.sleep(seconds)
 
-    async def wait(self, event: asyncio.Event, seconds: float) -> None:
-        """Return when the event is set, or after so many seconds, or after a short nap."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(event.wait(), min(seconds, _NAP))
+    async def wait(self, woken: asyncio.Future[None], seconds: float) -> None:
+        """Return when `woken` is done, or after so many seconds, or after a short nap."""
+        await asyncio.wait([woken], timeout=min(seconds, _NAP))
 
     def hold(self) -> AbstractContextManager[None]:
         """Real time cannot be held."""

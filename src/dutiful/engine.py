@@ -18,7 +18,7 @@ from dutiful.core.errors import DutifulError, LostLeadershipError
 from dutiful.core.outcome import Failed, Settlement, settle
 from dutiful.core.planner import plan
 from dutiful.core.run import Phase, Status
-from dutiful.core.zone import EPOCH
+from dutiful.core.zone import epoch_ms
 from dutiful.ports import Launch
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ class Engine:
         self._store, self._launcher, self._clock, self._observer = store, launcher, clock, observer
         self._owner, self._settings, self._checkpoint = owner, settings, checkpoint
         self._epoch: int | None = None
-        self._woken = asyncio.Event()
+        # Done when the loop has a reason to pass before the planned time; replaced at each pass.
+        self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopping = False
         self._loop: asyncio.Task[None] | None = None
         self._running: dict[tuple[str, Instant, str], asyncio.Task[None]] = {}
@@ -90,7 +91,8 @@ class Engine:
 
     def wake(self) -> None:
         """Pass again now: something was edited, or a run has ended."""
-        self._woken.set()
+        if not self._woken.done():
+            self._woken.set_result(None)
 
     async def stop(self, within: float | None = None) -> int:
         """Launch nothing more, wait for the runs in flight (`within` seconds); return how many are left."""
@@ -100,14 +102,23 @@ class Engine:
             await self._loop
         deadline = float("inf") if within is None else self._clock.monotonic() + within
         while self._running and (left := deadline - self._clock.monotonic()) > 0:
-            self._woken.clear()
+            self._woken = asyncio.get_running_loop().create_future()
             await self._clock.wait(self._woken, min(left, _IDLE / 1000))
         await self._settle_quietly()
         return len(self._running)
 
+    def abandon(self) -> None:
+        """Drop everything at once, as a crash would: nothing more is launched or written."""
+        self._stopping = True
+        for task in (self._loop, *self._running.values()):
+            if task is not None:
+                task.cancel()
+        self._running.clear()
+        self._finished.clear()
+
     async def _run(self) -> None:
         while not self._stopping:
-            self._woken.clear()
+            self._woken = asyncio.get_running_loop().create_future()
             try:
                 wake_at = await self.pass_once()
             except (DutifulError, OSError) as error:
@@ -117,7 +128,7 @@ class Engine:
 
     async def _sleep(self, wake_at: Instant | None) -> None:
         # The clock returns from a wait early and often, so that a step of the wall clock is noticed.
-        while not self._woken.is_set():
+        while not self._woken.done():
             now = self._now()
             left = _IDLE if wake_at is None else wake_at - now
             if left <= 0 or self._note_step(now):
@@ -275,8 +286,7 @@ class Engine:
     # Time
 
     def _now(self) -> Instant:
-        since = self._clock.now() - EPOCH
-        return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+        return epoch_ms(self._clock.now())
 
     def _note_step(self, now: Instant) -> bool:
         """Return whether the wall clock moved otherwise than time passed since the last look."""

@@ -59,8 +59,8 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Return after so many seconds of this clock."""
 
-    async def wait(self, event: asyncio.Event, seconds: float) -> None:
-        """Return when the event is set, or after so many seconds of this clock, or earlier.
+    async def wait(self, woken: asyncio.Future[None], seconds: float) -> None:
+        """Return when `woken` is done, or after so many seconds of this clock, or earlier.
 
         A clock that can be set returns early and often, so that its reader notices.
         """

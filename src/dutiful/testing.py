@@ -55,16 +55,14 @@ class VirtualClock:
             return
         await self._sleeper(seconds)
 
-    async def wait(self, event: asyncio.Event, seconds: float) -> None:
-        """Return when the event is set, when so many virtual seconds have flowed, or at a jump."""
+    async def wait(self, woken: asyncio.Future[None], seconds: float) -> None:
+        """Return when `woken` is done, when so many virtual seconds have flowed, or at a jump."""
         timer = self._sleeper(seconds)
         self._waiting.add(timer)
-        setter = asyncio.ensure_future(event.wait())
-        setter.add_done_callback(lambda _: _finish(timer))
+        woken.add_done_callback(lambda _: _finish(timer))
         try:
             await timer
         finally:
-            setter.cancel()
             self._waiting.discard(timer)
 
     @contextmanager

@@ -8,13 +8,13 @@ from dutiful.core.cadence import Every, count_ticks, last_tick, next_tick
 from dutiful.core.jitter import fire_time
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
-from dutiful.core.schedule import SkippedRange
+from dutiful.core.schedule import SkippedRange, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.schedule import Schedule, State
+    from dutiful.core.schedule import Schedule
 
 # A paused schedule's ticks are written down in lots, not one by one.
 _PAUSED_LOT = 60_000
@@ -81,6 +81,7 @@ class Draft:
         self._due, self._used = due, used
         self._skipped, self.ended_at = due.state.skipped, due.state.ended_at
         self._open = {(run.run_at, run.kind): run for run in due.runs}
+        self._busy = sum(map(self._occupies, due.runs))
         self._inserts: list[Run] = []
         self._changes: dict[tuple[Instant, str], Run] = {}
         self._first_attempts = 0
@@ -93,11 +94,10 @@ class Draft:
 
     def busy(self) -> bool:
         """Return whether a run of this schedule is in flight, or about to be again."""
-        launch_retry = not self.retries_task()
-        return any(
-            run.phase in IN_FLIGHT or (launch_retry and run.phase is Phase.RETRY)
-            for run in self._open.values()
-        )
+        return self._busy > 0
+
+    def _occupies(self, run: Run) -> bool:
+        return run.phase in IN_FLIGHT or (run.phase is Phase.RETRY and not self.retries_task())
 
     def retries_task(self) -> bool:
         """Return whether a waiting retry gives way to the next tick."""
@@ -195,11 +195,11 @@ class Draft:
 
     def change(self, run: Run) -> None:
         """Write down a new phase of a run that is already recorded."""
-        self._changes[run.run_at, run.kind] = run
-        if run.phase is Phase.ENDED:
-            del self._open[run.run_at, run.kind]
-        else:
-            self._open[run.run_at, run.kind] = run
+        key = run.run_at, run.kind
+        self._busy += self._occupies(run) - self._occupies(self._open.pop(key))
+        self._changes[key] = run
+        if run.phase is not Phase.ENDED:
+            self._open[key] = run
 
     def skip_before(self, tick: Instant, reason: Reason) -> None:
         """Skip every tick after the cursor that is older than `tick`."""
@@ -237,6 +237,7 @@ class Draft:
     def _insert(self, run: Run) -> None:
         self._inserts.append(run)
         self._open[run.run_at, run.kind] = run
+        self._busy += self._occupies(run)
         self.cursor, self._skipped = run.run_at, None
 
     def _count_launch(self, run: Run) -> None:
@@ -253,17 +254,24 @@ class Draft:
 
     def move(self) -> Move:
         """Return what was drafted, with the instant to look at the schedule again."""
-        state = self.state._replace(
-            cursor=self.cursor,
-            runs_started=self.state.runs_started + self._first_attempts,
-            attempted_at=self.now if self.launched else self.state.attempted_at,
-            ended_at=self.ended_at,
-            skipped=self._skipped,
+        old = self.state
+        state = State(
+            self.cursor,
+            old.runs_started + self._first_attempts,
+            self.now if self.launched else old.attempted_at,
+            old.succeeded_at,
+            old.failed_at,
+            self.ended_at,
+            self._skipped,
         )
         wake_at = self.now if self.unfinished else min(self._wakes(), default=None)
-        blocked = self.blocked or self.waits_for_run() or bool(self.runs(Phase.QUEUED))
+        blocked = self.blocked or self._next_needs_end() or bool(self.runs(Phase.QUEUED))
         changes = list(self._changes.values())
         return Move(self._due, state, wake_at, blocked, self._inserts, changes, self.cancels)
+
+    def _next_needs_end(self) -> bool:
+        """Return whether the next tick is not even known before the run in flight has ended."""
+        return self.from_completion and self.busy()
 
     def _wakes(self) -> Iterator[Instant]:
         for run in self._open.values():
@@ -271,7 +279,8 @@ class Draft:
                 yield run.fire_at
             elif run.phase in IN_FLIGHT and self.policy.run_timeout is not None:
                 yield (run.started_at or self.now) + self.policy.run_timeout
-        if not self.waits_for_run() and not self.limit_reached():
+        waits = self._next_needs_end() or (self.blocked and self.waits_for_run())
+        if not waits and not self.limit_reached():
             yield from self._tick_wake()
 
     def _tick_wake(self) -> Iterator[Instant]:

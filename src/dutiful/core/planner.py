@@ -138,9 +138,11 @@ def _take_buffered(draft: Draft) -> None:
 
 def _catch_up(draft: Draft, last: Instant) -> None:
     """Settle the ticks that are older than the grace; the ones within it are on time."""
-    missed = draft.last_due(draft.now - draft.policy.grace - 1)
     # A period counted from completion has one tick at a time: late, it is run now, once.
-    if missed is None or draft.blocked or draft.from_completion:
+    if draft.blocked or draft.from_completion:
+        return
+    missed = draft.last_due(draft.now - draft.policy.grace - 1)
+    if missed is None:
         return
     match draft.policy.catch_up:
         case CatchUp.NONE:
@@ -228,5 +230,7 @@ def retry_failed_runs(draft: Draft) -> None:
     for run in draft.runs(Phase.RETRY):
         if draft.retries_task() and draft.launched:
             draft.end(run, Status.FAILED, run.reason or Reason.TASK_FAILED)
-        elif run.fire_at <= draft.now and not (draft.retries_task() and draft.busy()):
+        elif run.fire_at <= draft.now and draft.retries_task() and draft.busy():
+            draft.blocked = True
+        elif run.fire_at <= draft.now:
             draft.launch_waiting(run)

@@ -43,6 +43,12 @@ _BLOCK_BITS = 27
 _PROBE_STEP = DAY_SECONDS
 
 
+def epoch_ms(at: datetime) -> int:
+    """Return an aware datetime as epoch milliseconds, rounded down."""
+    since = at - EPOCH
+    return (since.days * DAY_SECONDS + since.seconds) * 1000 + since.microseconds // 1000
+
+
 class Stretch(NamedTuple):
     """Instants in [start, end) share `offset`. A tick belongs to it iff low <= wall < high."""
 

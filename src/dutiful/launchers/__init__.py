@@ -1,0 +1,1 @@
+"""Ways to carry a run to its task; one file each."""
