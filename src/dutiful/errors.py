@@ -8,8 +8,10 @@ from dutiful.core.errors import (
     InvalidArgumentError,
     InvalidCronExpressionError,
     LostLeadershipError,
+    ScheduleFileError,
     SchedulerError,
     StoreError,
+    UnknownScheduleError,
 )
 
 __all__ = [
@@ -20,6 +22,8 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidCronExpressionError",
     "LostLeadershipError",
+    "ScheduleFileError",
     "SchedulerError",
     "StoreError",
+    "UnknownScheduleError",
 ]

@@ -5,6 +5,8 @@ DutifulError
 ├── InvalidCronExpressionError    a cron text that is refused, and which field is to blame
 ├── FieldParseError               why one field was refused; the cause of the error above
 ├── CronCalculationError          no occurrence within the years a datetime can hold
+├── ScheduleFileError             a schedule file with everything that is wrong in it
+├── UnknownScheduleError          there is no schedule with that id (also a LookupError)
 ├── StoreError                    the store cannot be used; the message says what to do
 │   └── LostLeadershipError       another instance leads now; nothing was written
 └── SchedulerError                root of the fleet's errors
@@ -90,6 +92,21 @@ class CronCalculationError(DutifulError):
             currentTime=current_time,
             cause=cause,
         )
+
+
+class ScheduleFileError(DutifulError):
+    """A schedule file cannot be used; `problems` lists everything that is wrong in it."""
+
+    def __init__(self, path: str, problems: list[str]) -> None:
+        listed = "".join(f"\n  {problem}" for problem in problems)
+        super().__init__(f"{path} cannot be used:{listed}", path=path, problems=problems)
+
+
+class UnknownScheduleError(DutifulError, LookupError):
+    """There is no schedule with that id."""
+
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(f'There is no schedule "{quoted(schedule_id)}"', scheduleId=schedule_id)
 
 
 class StoreError(DutifulError):

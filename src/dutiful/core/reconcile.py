@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.core.draft import Due
+    from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule, State
 
 
@@ -25,10 +26,14 @@ class Put(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What to write and what to delete; applied all together or not at all."""
+    """What to write and what to delete; applied all together or not at all.
+
+    `rows` are ledger rows of the schedules put: written, in place of what they extend or begin.
+    """
 
     puts: Sequence[Put] = ()
     removes: Sequence[str] = ()
+    rows: Sequence[Run] = ()
 
 
 @dataclass(frozen=True, slots=True)

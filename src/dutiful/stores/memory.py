@@ -89,6 +89,9 @@ class MemoryStore:
                     self._count(row, run, None)
         for put in changes.puts:
             self._put(put)
+        for run in changes.rows:
+            row = self._rows[run.schedule_id]
+            self._write(row, row.open.get((run.run_at, run.kind)), run)
 
     def _put(self, put: Put) -> None:
         row = self._rows.get(put.schedule.id)
