@@ -10,7 +10,7 @@ import click
 from dutiful.core.errors import DutifulError
 
 # Command group -> module and attribute that hold it.
-_GROUPS = {"cron": "dutiful.cli.cron:cron"}
+_GROUPS = {"cron": "dutiful.cli.cron:cron", "simulate": "dutiful.cli.simulate:simulate"}
 
 
 class LazyGroup(click.Group):

@@ -1,0 +1,153 @@
+"""`dutiful simulate`: what your schedules would do, through the outages you script."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dutiful.cli.output import print_json, print_table
+from dutiful.core.duration import parse_duration
+from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.event import ClockStepped, LeadershipChanged, ScheduleQuarantined
+from dutiful.core.run import Run, Status
+from dutiful.core.schedule import tick_key
+from dutiful.schedule_file import read_schedule_file
+from dutiful.simulate import Simulation
+from dutiful.simulate import simulate as run_simulation
+
+if TYPE_CHECKING:
+    from dutiful.core.event import Event
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--from", "-f", "since", required=True, metavar="ISO", help="Where virtual time starts.")
+@click.option(
+    "--for", "lasts", default="30d", show_default=True, help="How long to simulate, e.g. 12h or 365d."
+)
+@click.option(
+    "--ledger", type=click.Path(dir_okay=False, path_type=Path), help="Write every entry as JSON lines."
+)
+@click.option("--lines", default=30, show_default=True, help="Entries of the timeline to print.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def simulate(file: Path, since: str, lasts: str, ledger: Path | None, lines: int, as_json: bool) -> None:
+    """Run the real engine over a schedule file on a virtual clock.
+
+    Example: dutiful simulate schedules.toml --from 2026-03-01 --for 30d --ledger ledger.jsonl
+    """
+    start = _start(since)
+    simulation = run_simulation(read_schedule_file(file), start, start + parse_duration(lasts))
+    if ledger is not None:
+        with ledger.open("w", encoding="utf-8") as out:
+            out.writelines(json.dumps(_entry(run)) + "\n" for run in simulation.rows)
+    if as_json:
+        print_json(_summary(simulation))
+        return
+    _print_timeline(simulation, lines)
+    click.echo()
+    _print_summary(simulation)
+
+
+def _start(since: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(since)
+    except ValueError:
+        raise InvalidArgumentError(
+            "--from", since, "write ISO 8601, such as 2026-03-01 or 2026-03-01T06:00Z"
+        ) from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _print_timeline(simulation: Simulation, lines: int) -> None:
+    """Print what did not go as on a quiet day, in order; launches only where there is room left."""
+    notable = [(run.run_at, _line(run)) for run in simulation.rows if _is_notable(run)]
+    notable += [(event.at, _event_line(event)) for event in simulation.events]
+    notable.sort(key=lambda entry: entry[0])
+    if len(notable) < lines:
+        quiet = [(run.run_at, _line(run)) for run in simulation.rows if not _is_notable(run)]
+        notable = sorted(notable + quiet[: lines - len(notable)], key=lambda entry: entry[0])
+    print_table(["time (UTC)", "schedule", "what", ""], [[_iso(at), *line] for at, line in notable[:lines]])
+    if len(notable) > lines:
+        click.echo(f"… {len(notable) - lines} more (--lines, or --ledger for all)")
+
+
+def _is_notable(run: Run) -> bool:
+    return run.status is not Status.SUCCESS or run.attempt > 1 or (run.started_at or 0) > run.fire_at
+
+
+def _line(run: Run) -> list[str]:
+    what = f"{run.status}" if run.reason is None else f"{run.status} {run.reason}"
+    notes = [f"{run.ticks} ticks, last {_iso(run.run_until)}"] if run.run_until is not None else []
+    if run.started_at is not None and run.started_at > run.fire_at:
+        notes.append(f"{(run.started_at - run.fire_at) / 1000:g} s late")
+    if run.attempt > 1:
+        notes.append(f"attempt {run.attempt}")
+    return [run.schedule_id, what, ", ".join(notes)]
+
+
+def _event_line(event: Event) -> list[str]:
+    match event:
+        case LeadershipChanged():
+            return ["", "engine started", f"epoch {event.epoch}"]
+        case ClockStepped():
+            return ["", "clock stepped", f"{event.by / 1000:+g} s"]
+        case ScheduleQuarantined():
+            return [event.schedule_id, "quarantined", event.error]
+        case _:
+            return ["", type(event).__name__, ""]
+
+
+def _print_summary(simulation: Simulation) -> None:
+    counted = _summary(simulation)["schedules"]
+    rows = [
+        [
+            id_,
+            str(entry["ran"]),
+            str(entry["failed"]),
+            ", ".join(f"{k} {n}" for k, n in entry["skipped"].items()),
+        ]
+        for id_, entry in counted.items()
+    ]
+    print_table(["schedule", "ran", "failed", "skipped"], rows)
+
+
+def _summary(simulation: Simulation) -> dict[str, Any]:
+    schedules: dict[str, dict[str, Any]] = {}
+    for run in simulation.rows:
+        entry = schedules.setdefault(run.schedule_id, {"ran": 0, "failed": 0, "skipped": Counter()})
+        if run.status is Status.SKIPPED:
+            entry["skipped"][str(run.reason)] += run.ticks
+        else:
+            entry["failed" if run.status is Status.FAILED else "ran"] += 1
+    return {"entries": len(simulation.rows), "schedules": dict(sorted(schedules.items()))}
+
+
+def _entry(run: Run) -> dict[str, Any]:
+    return {
+        "schedule_id": run.schedule_id,
+        "run_at": _rfc3339(run.run_at),
+        "key": tick_key(run.schedule_id, run.run_at),
+        "kind": run.kind,
+        "status": run.status,
+        "reason": run.reason,
+        "attempt": run.attempt,
+        "fire_at": _rfc3339(run.fire_at),
+        "started_at": _rfc3339(run.started_at),
+        "ended_at": _rfc3339(run.ended_at),
+        "run_until": _rfc3339(run.run_until),
+        "ticks": run.ticks,
+    }
+
+
+def _rfc3339(instant: int | None) -> str | None:
+    return None if instant is None else _iso(instant).replace(" ", "T") + "Z"
+
+
+def _iso(instant: int) -> str:
+    at = datetime.fromtimestamp(instant // 1000, UTC)
+    return at.strftime("%Y-%m-%d %H:%M:%S") + (f".{instant % 1000:03}" if instant % 1000 else "")

@@ -1,0 +1,218 @@
+"""Schedules as a TOML file: read, checked as a whole, and turned into core types once."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from dutiful.core.cadence import Cadence, Every, Once, OnDemand
+from dutiful.core.cron import Cron
+from dutiful.core.duration import parse_duration
+from dutiful.core.errors import DutifulError, ScheduleFileError
+from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
+from dutiful.core.schedule import Schedule, Task, Window
+from dutiful.core.zone import epoch_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_CRON_KEYS = ("dialect", "timezone", "gap", "fold", "dst")
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """How a simulated task behaves: how long it takes, and which runs fail (every nth)."""
+
+    takes: timedelta = timedelta(0)
+    fails_every: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """From `start`, for `lasts`, the process is down (`crash`) or the host asleep (`suspend`)."""
+
+    start: datetime
+    lasts: timedelta
+    kind: str = "crash"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFile:
+    """What a schedule file says."""
+
+    schedules: tuple[Schedule, ...]
+    behaviours: dict[str, Behaviour]
+    outages: tuple[Outage, ...]
+
+
+def read_schedule_file(path: Path) -> ScheduleFile:
+    """Return the content of a schedule file, or raise ScheduleFileError with every problem in it."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ScheduleFileError(str(path), [str(error)]) from error
+    reader = _Reader(document)
+    content = reader.read()
+    if reader.problems:
+        raise ScheduleFileError(str(path), reader.problems)
+    return content
+
+
+class _Reader:
+    """Reads one document and collects what is wrong with it."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.problems: list[str] = []
+        self._document = document
+        self._path = ""
+
+    def read(self) -> ScheduleFile:
+        tables = self._tables("schedules")
+        outages = [self._outage(table) for table in self._tables("outages")]
+        self._refuse_unknown({"schedules", "outages"}, self._document, "the file")
+        schedules, behaviours = [], {}
+        for number, table in enumerate(tables, 1):
+            self._path = f"schedules[{table.get('id', number)}]"
+            schedule = self._schedule(dict(table))
+            if schedule is not None:
+                if schedule.id in behaviours:
+                    self._problem("id", f"{schedule.id!r} is used twice")
+                schedules.append(schedule)
+                behaviours[schedule.id] = self._behaviour(table)
+        return ScheduleFile(tuple(schedules), behaviours, tuple(o for o in outages if o))
+
+    def _tables(self, name: str) -> list[dict[str, Any]]:
+        tables = self._document.get(name, [])
+        if isinstance(tables, list) and all(isinstance(table, dict) for table in tables):
+            return tables
+        self.problems.append(f"{name}: write it as [[{name}]] tables")
+        return []
+
+    def _schedule(self, table: dict[str, Any]) -> Schedule | None:
+        before = len(self.problems)
+        known = {"id", "task", "payload", "cron", "every", "every_from_start", "at", "start_at", "end_at"}
+        known |= {"paused", "takes", "fails_every", *_CRON_KEYS, *_POLICY_KEYS, "capacity_group", "capacity"}
+        known |= {"retry_delay", "retry_limit"}
+        self._refuse_unknown(known, table, self._path)
+        id_ = self._take(table, "id", _text)
+        cadence = self._cadence(table)
+        policy = self._policy(table)
+        start, end = (
+            self._take(table, "start_at", _instant, None),
+            self._take(table, "end_at", _instant, None),
+        )
+        paused = self._take(table, "paused", _flag, False)
+        task = Task(self._take(table, "task", _text, id_), self._take(table, "payload", _text, ""))
+        if len(self.problems) > before:
+            return None
+        return Schedule(id_, task, cadence, policy, Window(start, end), paused)
+
+    def _cadence(self, table: dict[str, Any]) -> Cadence:
+        given = [key for key in ("cron", "every", "every_from_start", "at") if key in table]
+        if len(given) > 1:
+            self._problem(given[1], f"{given[0]!r} is there too; keep one")
+        if "cron" in table:
+            settings = {key: table[key] for key in _CRON_KEYS if key in table}
+            cron: Cadence = self._take(table, "cron", lambda text: Cron.parse(text, **settings), OnDemand())
+            return cron
+        if "every" in table:
+            return Every(self._take(table, "every", _ms, 1))
+        if "every_from_start" in table:
+            return Every(self._take(table, "every_from_start", _ms, 1), "start")
+        return Once(self._take(table, "at", _instant, 0)) if "at" in table else OnDemand()
+
+    def _policy(self, table: dict[str, Any]) -> Policy:
+        chosen = {key: self._take(table, key, read) for key, read in _POLICY_KEYS.items() if key in table}
+        if "retry_delay" in table:
+            limit = self._take(table, "retry_limit", _whole, None)
+            chosen["retry"] = Retry(self._take(table, "retry_delay", _ms, 1), limit)
+        if "capacity_group" in table:
+            group = self._take(table, "capacity_group", _text, "")
+            chosen["capacity"] = Capacity(group, self._take(table, "capacity", _whole, 1))
+        return Policy(**chosen)
+
+    def _behaviour(self, table: dict[str, Any]) -> Behaviour:
+        takes = self._take(table, "takes", parse_duration, timedelta(0))
+        return Behaviour(takes, self._take(table, "fails_every", _whole, None))
+
+    def _outage(self, table: dict[str, Any]) -> Outage | None:
+        self._path = "outages"
+        self._refuse_unknown({"from", "for", "kind"}, table, self._path)
+        start, lasts = self._take(table, "from", _datetime), self._take(table, "for", parse_duration)
+        kind = self._take(table, "kind", _one_of("crash", "suspend"), "crash")
+        return None if start is None or lasts is None else Outage(start, lasts, kind)
+
+    def _refuse_unknown(self, known: set[str], table: dict[str, Any], where: str) -> None:
+        for key in sorted(set(table) - known):
+            self.problems.append(f"{where}: unknown key {key!r} (known: {', '.join(sorted(known))})")
+
+    def _take(self, table: dict[str, Any], key: str, read: Callable[[Any], Any], *default: Any) -> Any:
+        if key not in table:
+            if not default:
+                self._problem(key, "is missing")
+            return default[0] if default else None
+        try:
+            return read(table[key])
+        except (DutifulError, ValueError, TypeError) as error:
+            self._problem(key, f"{table[key]!r}: {error}")
+            return default[0] if default else None
+
+    def _problem(self, key: str, text: str) -> None:
+        self.problems.append(f"{self._path}.{key}: {text}")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError("write a text in quotes")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("write true or false")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise TypeError("write a whole number from 1")
+    return value
+
+
+def _ms(value: Any) -> int:
+    return int(parse_duration(value).total_seconds() * 1000)
+
+
+def _datetime(value: Any) -> datetime:
+    if not isinstance(value, datetime) or not isinstance(value, date):
+        raise TypeError("write a date and time without quotes, such as 2026-03-08T02:30:00Z")
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+def _instant(value: Any) -> int:
+    return epoch_ms(_datetime(value))
+
+
+def _one_of(*choices: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in choices:
+            raise ValueError(f"choose from {', '.join(choices)}")
+        return str(value)
+
+    return read
+
+
+_POLICY_KEYS: dict[str, Callable[[Any], Any]] = {
+    "overlap": lambda value: Overlap(_one_of(*Overlap)(value)),
+    "catch_up": lambda value: CatchUp(_one_of(*CatchUp)(value)),
+    "on_orphan": lambda value: OnOrphan(_one_of(*OnOrphan)(value)),
+    "grace": _ms,
+    "jitter": _ms,
+    "run_timeout": _ms,
+    "catch_up_cap": _whole,
+    "max_runs": _whole,
+    "queue_limit": _whole,
+}
