@@ -106,12 +106,15 @@ def explain(expression: str, since: str | None, as_json: bool, **settings: Any) 
     Example: dutiful cron explain "0 9 * * 1-5"
     """
     parsed = _parse(expression, settings)
-    upcoming = _walk(parsed.next_epoch, _instant(since, parsed), 1, step=0)
+    try:
+        upcoming = parsed.next_epoch(_instant(since, parsed))
+    except CronCalculationError:
+        upcoming = None
     if as_json:
-        print_json(_heading(parsed) | {"next": _iso(parsed, upcoming[0]) if upcoming else None})
+        print_json(_heading(parsed) | {"next": None if upcoming is None else _iso(parsed, upcoming)})
         return
     click.echo(parsed.describe())
-    click.echo(f"{_settings_line(parsed)}; next {_local(parsed, upcoming[0]) if upcoming else 'never'}")
+    click.echo(f"{_settings_line(parsed)}; next {'never' if upcoming is None else _local(parsed, upcoming)}")
 
 
 @cron.command("lint")
@@ -165,7 +168,10 @@ def _instant(since: str | None, parsed: Cron) -> int:
         ) from None
     if at.tzinfo is None:
         at = at.replace(tzinfo=parsed.zone.tzinfo)
-    return int(at.timestamp() // 1)
+    try:
+        return int(at.astimezone(UTC).timestamp() // 1)
+    except OverflowError:
+        raise InvalidArgumentError("--from", since, "lies outside the years 1 to 9999 in UTC") from None
 
 
 def _walk(ask: Callable[[int], int], start: int, count: int, step: int) -> list[int]:
@@ -187,22 +193,27 @@ def _print_ticks(parsed: Cron, start: int, ticks: list[int], as_json: bool) -> N
     low, high = min(start, *ticks), max(start, *ticks)
     effects = list(dst_effects(parsed, low - DAY_SECONDS, high + DAY_SECONDS))
     if as_json:
-        rows = [{"at": _iso(parsed, t), "utc": _utc(t), "epoch": t, "dst": _mark(effects, t)} for t in ticks]
+        rows = [
+            {"at": _iso(parsed, t), "utc": _utc(t), "epoch": t, "dst": _mark(parsed, effects, t)}
+            for t in ticks
+        ]
         print_json(_heading(parsed) | {"from": _iso(parsed, start), "ticks": rows})
         return
     click.echo(f"{parsed.describe()}\n{_settings_line(parsed)}\n")
-    rows_ = [(t, [_local(parsed, t), _utc(t), _note(parsed, effects, t)]) for t in ticks]
+    rows_ = [(t, True, [_local(parsed, t), _utc(t), _note(parsed, effects, t)]) for t in ticks]
+    # A skipped time lies before the tick at the end of its gap, though both are at one instant.
     rows_ += [
-        (e.at, _skipped_row(e))
+        (e.at, False, _skipped_row(e))
         for e in effects
-        if parsed.gap == "skip" and e.kind == "gap" and low < e.at < high
+        if parsed.gap == "skip" and e.kind == "gap" and low < e.at <= high
     ]
-    rows_.sort(key=lambda row: row[0], reverse=ticks[0] > ticks[-1])
-    print_table(["local time", "UTC", ""], [row for _, row in rows_])
+    rows_.sort(key=lambda row: row[:2], reverse=ticks[-1] < start)
+    print_table(["local time", "UTC", ""], [row for *_, row in rows_])
 
 
-def _mark(effects: list[DstEffect], tick: int) -> str | None:
-    return next((effect.kind for effect in effects if effect.touches(tick)), None)
+def _mark(parsed: Cron, effects: list[DstEffect], tick: int) -> str | None:
+    moves = {"fold"} if parsed.gap == "skip" else {"gap", "fold"}
+    return next((effect.kind for effect in effects if effect.kind in moves and effect.touches(tick)), None)
 
 
 def _note(parsed: Cron, effects: list[DstEffect], tick: int) -> str:
@@ -210,12 +221,12 @@ def _note(parsed: Cron, effects: list[DstEffect], tick: int) -> str:
         "gap": "DST: moved out of the gap",
         "fold": f"DST: this time happens twice (fold={parsed.fold})",
     }
-    return notes.get(_mark(effects, tick) or "", "")
+    return notes.get(_mark(parsed, effects, tick) or "", "")
 
 
 def _skipped_row(effect: DstEffect) -> list[str]:
-    shown = datetime.fromtimestamp(effect.first, UTC)
-    return [f"{shown:%a %Y-%m-%d %H:%M}", "-", "DST: this time does not exist, skipped (gap=skip)"]
+    shown = _wall(datetime.fromtimestamp(effect.first, UTC))
+    return [shown, "-", "DST: this time does not exist, skipped (gap=skip)"]
 
 
 def _heading(parsed: Cron) -> dict[str, Any]:
@@ -243,5 +254,8 @@ def _utc(tick: int) -> str:
 
 def _local(parsed: Cron, tick: int) -> str:
     at = datetime.fromtimestamp(tick, parsed.zone.tzinfo)
-    clock = "%H:%M" if not at.second else "%H:%M:%S"
-    return at.strftime(f"%a %Y-%m-%d {clock} ") + at.isoformat()[-6:]
+    return f"{_wall(at)} {at.isoformat()[19:]}"
+
+
+def _wall(at: datetime) -> str:
+    return at.strftime("%a %Y-%m-%d %H:%M:%S" if at.second else "%a %Y-%m-%d %H:%M")

@@ -12,7 +12,7 @@ import click
 
 from dutiful.cli.output import print_json, print_table
 from dutiful.core.duration import parse_duration
-from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.errors import IntervalParseError, InvalidArgumentError
 from dutiful.core.event import ClockStepped, LeadershipChanged, ScheduleQuarantined
 from dutiful.core.run import Run, Status
 from dutiful.core.schedule import tick_key
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from dutiful.core.event import Event
 
 
+_COLUMNS = {
+    Status.SUCCESS: "ran",
+    Status.FAILED: "failed",
+    Status.STARTED: "unfinished",
+    Status.ENQUEUED: "unfinished",
+    Status.SKIPPED: "skipped",
+}
+
+
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--from", "-f", "since", required=True, metavar="ISO", help="Where virtual time starts.")
@@ -33,24 +42,35 @@ if TYPE_CHECKING:
 @click.option(
     "--ledger", type=click.Path(dir_okay=False, path_type=Path), help="Write every entry as JSON lines."
 )
-@click.option("--lines", default=30, show_default=True, help="Entries of the timeline to print.")
+@click.option(
+    "--lines",
+    type=click.IntRange(min=0),
+    default=30,
+    show_default=True,
+    help="Entries of the timeline to print.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def simulate(file: Path, since: str, lasts: str, ledger: Path | None, lines: int, as_json: bool) -> None:
     """Run the real engine over a schedule file on a virtual clock.
 
+    Exit code 1 if a schedule could not be computed.
+
     Example: dutiful simulate schedules.toml --from 2026-03-01 --for 30d --ledger ledger.jsonl
     """
     start = _start(since)
-    simulation = run_simulation(read_schedule_file(file), start, start + parse_duration(lasts))
+    content = read_schedule_file(file)
+    simulation = run_simulation(content, start, _end(start, lasts))
+    summary = _summary([schedule.id for schedule in content.schedules], simulation)
     if ledger is not None:
-        with ledger.open("w", encoding="utf-8") as out:
-            out.writelines(json.dumps(_entry(run)) + "\n" for run in simulation.rows)
+        _write_ledger(ledger, simulation.rows)
     if as_json:
-        print_json(_summary(simulation))
-        return
-    _print_timeline(simulation, lines)
-    click.echo()
-    _print_summary(simulation)
+        print_json(summary)
+    else:
+        _print_timeline(simulation, lines)
+        click.echo()
+        _print_summary(summary)
+    if any(entry["quarantined"] for entry in summary["schedules"].values()):
+        click.get_current_context().exit(1)
 
 
 def _start(since: str) -> datetime:
@@ -63,17 +83,33 @@ def _start(since: str) -> datetime:
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
+def _end(start: datetime, lasts: str) -> datetime:
+    try:
+        return start.astimezone(UTC) + parse_duration(lasts)
+    except IntervalParseError as error:
+        raise InvalidArgumentError("--for", lasts, str(error)) from None
+    except OverflowError:
+        raise InvalidArgumentError("--for", lasts, "leads beyond the years 1 to 9999") from None
+
+
+def _write_ledger(path: Path, rows: list[Run]) -> None:
+    try:
+        with path.open("w", encoding="utf-8") as out:
+            out.writelines(json.dumps(_entry(run)) + "\n" for run in rows)
+    except OSError as error:
+        raise InvalidArgumentError("--ledger", str(path), error.strerror or str(error)) from None
+
+
 def _print_timeline(simulation: Simulation, lines: int) -> None:
-    """Print what did not go as on a quiet day, in order; launches only where there is room left."""
-    notable = [(run.run_at, _line(run)) for run in simulation.rows if _is_notable(run)]
-    notable += [(event.at, _event_line(event)) for event in simulation.events]
-    notable.sort(key=lambda entry: entry[0])
-    if len(notable) < lines:
-        quiet = [(run.run_at, _line(run)) for run in simulation.rows if not _is_notable(run)]
-        notable = sorted(notable + quiet[: lines - len(notable)], key=lambda entry: entry[0])
-    print_table(["time (UTC)", "schedule", "what", ""], [[_iso(at), *line] for at, line in notable[:lines]])
-    if len(notable) > lines:
-        click.echo(f"… {len(notable) - lines} more (--lines, or --ledger for all)")
+    """Print what did not go as on a quiet day, in order; the rest only where there is room left."""
+    told = [(event.at, _event_line(event)) for event in simulation.events]
+    told += [(run.run_at, _line(run)) for run in simulation.rows if _is_notable(run)]
+    told.sort(key=lambda entry: entry[0])
+    told += [(run.run_at, _line(run)) for run in simulation.rows if not _is_notable(run)]
+    shown = sorted(told[:lines], key=lambda entry: entry[0])
+    print_table(["time (UTC)", "schedule", "what", ""], [[_iso(at), *line] for at, line in shown])
+    if len(told) > lines:
+        click.echo(f"… {len(told) - lines} more (--lines, or --ledger for all)")
 
 
 def _is_notable(run: Run) -> bool:
@@ -102,29 +138,40 @@ def _event_line(event: Event) -> list[str]:
             return ["", type(event).__name__, ""]
 
 
-def _print_summary(simulation: Simulation) -> None:
-    counted = _summary(simulation)["schedules"]
+def _print_summary(summary: dict[str, Any]) -> None:
+    head = ["schedule", "ran", "failed", "unfinished", "skipped"]
     rows = [
-        [
-            id_,
-            str(entry["ran"]),
-            str(entry["failed"]),
-            ", ".join(f"{k} {n}" for k, n in entry["skipped"].items()),
-        ]
-        for id_, entry in counted.items()
+        [id_, *(str(entry[column]) for column in head[1:4]), _counts(entry["skipped"])]
+        for id_, entry in summary["schedules"].items()
     ]
-    print_table(["schedule", "ran", "failed", "skipped"], rows)
+    print_table(head, rows)
 
 
-def _summary(simulation: Simulation) -> dict[str, Any]:
-    schedules: dict[str, dict[str, Any]] = {}
+def _counts(skipped: dict[str, int]) -> str:
+    return ", ".join(f"{reason} {ticks}" for reason, ticks in skipped.items())
+
+
+def _summary(ids: list[str], simulation: Simulation) -> dict[str, Any]:
+    """Return what became of every schedule, also of one that never had a tick."""
+    counts: dict[str, Counter[str]] = {id_: Counter() for id_ in sorted(ids)}
+    skipped: dict[str, Counter[str]] = {id_: Counter() for id_ in ids}
     for run in simulation.rows:
-        entry = schedules.setdefault(run.schedule_id, {"ran": 0, "failed": 0, "skipped": Counter()})
+        counts[run.schedule_id][_COLUMNS[run.status]] += 1
         if run.status is Status.SKIPPED:
-            entry["skipped"][str(run.reason)] += run.ticks
-        else:
-            entry["failed" if run.status is Status.FAILED else "ran"] += 1
-    return {"entries": len(simulation.rows), "schedules": dict(sorted(schedules.items()))}
+            skipped[run.schedule_id][str(run.reason)] += run.ticks
+    events = [event for event in simulation.events if isinstance(event, ScheduleQuarantined)]
+    quarantined = {event.schedule_id: event.error for event in events}
+    schedules = {
+        id_: {
+            "ran": count["ran"],
+            "failed": count["failed"],
+            "unfinished": count["unfinished"],
+            "skipped": dict(skipped[id_]),
+            "quarantined": quarantined.get(id_),
+        }
+        for id_, count in counts.items()
+    }
+    return {"entries": len(simulation.rows), "schedules": schedules}
 
 
 def _entry(run: Run) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def next_tick(cadence: Cadence, after: Instant, ended_at: Instant | None = None)
     match cadence:
         case Cron():
             try:
-                return cadence.next_epoch(after // 1000) * 1000
+                return cadence.upcoming_epoch(after // 1000) * 1000
             except CronCalculationError:
                 return None
         case Every():

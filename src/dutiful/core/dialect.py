@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.errors import FieldParseError, InvalidCronExpressionError, quoted
 
@@ -32,9 +32,16 @@ class FieldRule:
     high: int
     names: Mapping[str, int]
     every: int = field(init=False)
+    # Spelling -> bit of each plain number, and the same with the lone "*": most of what is written.
+    numbers: Mapping[str, int] = field(init=False)
+    plain: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
+        bits = {n: 1 << n for n in range(self.low, self.high + 1)}
+        numbers = {f"{n}": bit for n, bit in bits.items()} | {f"{n:02}": bit for n, bit in bits.items()}
         object.__setattr__(self, "every", span(self.low, self.high))
+        object.__setattr__(self, "numbers", numbers)
+        object.__setattr__(self, "plain", numbers | {"*": self.every})
 
 
 def span(low: int, high: int, step: int = 1) -> int:
@@ -60,7 +67,8 @@ DAY = FieldRule("day", 1, 31, _NO_NAMES)
 MONTH = FieldRule("month", 1, 12, MONTH_NAMES)
 WEEKDAY = FieldRule("weekday", 0, 6, WEEKDAY_NAMES)
 
-_FIVE = (MINUTE, HOUR, DAY, MONTH, WEEKDAY)
+# Some year has a 29th in every month.
+_IN_EVERY_MONTH = span(1, 29)
 
 MACROS = MappingProxyType(
     {
@@ -93,8 +101,7 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(NamedTuple):
     """A cron text as bit sets, with the two facts about its spelling that matter later."""
 
     second: int
@@ -115,18 +122,28 @@ def parse_fields(text: object, dialect: Dialect) -> Fields:
         raise InvalidCronExpressionError(text, "expression", f"must be a string, not {type(text).__name__}")
     if len(text) > TEXT_LENGTH_MAX:
         raise InvalidCronExpressionError(text, "expression", f"is longer than {TEXT_LENGTH_MAX} bytes")
-    parts = _split(text, dialect)
+    parts = text.split(" ")
+    if len(parts) != 5 or "" in parts or "\t" in text or text[0] == "@":
+        parts = _split(text, dialect)
     second = 1
     if len(parts) == 6:
-        second = _parse_in(text, SECOND, parts[0], dialect)
+        second = SECOND.plain.get(parts[0]) or _parse_in(text, SECOND, parts[0], dialect)
         parts = parts[1:]
-    minute, hour, day, month, weekday = [
-        _parse_in(text, rule, part, dialect) for rule, part in zip(_FIVE, parts, strict=True)
-    ]
-    either_day = parts[2] != "*" != parts[4]
-    _refuse_impossible(text, day, month, weekday_open=parts[4] == "*")
-    wildcard = parts[0][0] == "*" or parts[1][0] == "*"
-    return Fields(second, minute, hour, day, month, weekday, either_day, wildcard)
+    minute, hour, day, month, weekday = parts
+    fields = Fields(
+        second,
+        MINUTE.plain.get(minute) or _parse_in(text, MINUTE, minute, dialect),
+        HOUR.plain.get(hour) or _parse_in(text, HOUR, hour, dialect),
+        DAY.plain.get(day) or _parse_in(text, DAY, day, dialect),
+        MONTH.plain.get(month) or _parse_in(text, MONTH, month, dialect),
+        WEEKDAY.plain.get(weekday) or _parse_in(text, WEEKDAY, weekday, dialect),
+        day != "*" != weekday,
+        minute[0] == "*" or hour[0] == "*",
+    )
+    # With a restricted weekday such a date is legal: the weekday may match instead.
+    if weekday == "*" and not fields.day & _IN_EVERY_MONTH:
+        _refuse_impossible(text, fields.day, fields.month)
+    return fields
 
 
 def _split(text: str, dialect: Dialect) -> list[str]:
@@ -155,8 +172,6 @@ def _expand_macro(text: str, parts: list[str], dialect: Dialect) -> str:
 
 
 def _parse_in(text: str, rule: FieldRule, part: str, dialect: Dialect) -> int:
-    if part == "*":
-        return rule.every
     try:
         return parse_field(rule, part, dialect)
     except FieldParseError as error:
@@ -165,14 +180,17 @@ def _parse_in(text: str, rule: FieldRule, part: str, dialect: Dialect) -> int:
 
 def parse_field(rule: FieldRule, part: str, dialect: Dialect) -> int:
     """Return the bit set of one field other than a lone "*", or raise FieldParseError."""
-    bits = 0
+    numbers, bits = rule.numbers, 0
     for item in part.split(","):
-        # Plain numbers are most of what is ever written; isdigit() alone would admit other scripts.
-        if len(item) <= 2 and item.isdigit() and item.isascii() and rule.low <= (n := int(item)) <= rule.high:
-            bits |= 1 << n
-        else:
-            bits |= _parse_item(rule, item, part, dialect)
+        bits |= numbers.get(item) or _plain_range(numbers, item) or _parse_item(rule, item, part, dialect)
     return bits
+
+
+def _plain_range(numbers: Mapping[str, int], item: str) -> int | None:
+    """Return the bits of a range of plain numbers; whatever else it is, `_parse_item` knows."""
+    low, _, high = item.partition("-")
+    first, last = numbers.get(low), numbers.get(high)
+    return (last << 1) - first if first and last and first <= last else None
 
 
 _ITEM = re.compile(r"(?:(\*)|([0-9A-Za-z]+)(?:-([0-9A-Za-z]+))?)(?:/([0-9]+))?")
@@ -220,10 +238,7 @@ def _number(rule: FieldRule, token: str, part: str, dialect: Dialect) -> int:
     raise FieldParseError(_not_a_value(rule, token, named), part, rule.name)
 
 
-def _refuse_impossible(text: str, day: int, month: int, *, weekday_open: bool) -> None:
-    # With a restricted weekday such a date is legal: the weekday may match instead.
-    if not weekday_open or day & span(1, 29):
-        return
+def _refuse_impossible(text: str, day: int, month: int) -> None:
     months = span(1, 12) & ~(1 << 2) if day & 1 << 30 else sum(1 << m for m in (1, 3, 5, 7, 8, 10, 12))
     if not month & months:
         first = day.bit_length() - 1 if not day & 1 << 30 else 30

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dutiful.core.dialect import DAY, HOUR, MINUTE, SECOND, FieldRule, span, values
 from dutiful.core.explain import even_step
-from dutiful.core.occurrence import Calendar
+from dutiful.core.occurrence import Calendar, OutOfYearsError
 from dutiful.core.zone import EPOCH
 
 if TYPE_CHECKING:
@@ -67,7 +67,10 @@ def dst_effects(cron: Cron, begin: int, end: int) -> Iterator[DstEffect]:
     find = Calendar(cron.fields).find
     for at, before, after in cron.zone.changes(begin, end):
         low, high = sorted((at + before, at + after))
-        first, last = find(low - 1, True), find(high - 1, False)
+        try:
+            first, last = find(low - 1, True), find(high - 1, False)
+        except OutOfYearsError:
+            continue
         if first < high:
             yield DstEffect("gap" if before < after else "fold", at, before, after, first, last)
 
@@ -96,13 +99,17 @@ def _steps(cron: Cron) -> Iterator[Finding]:
     rules = ((SECOND, cron.fields.second), (MINUTE, cron.fields.minute), (HOUR, cron.fields.hour))
     for rule, bits in rules:
         step = _uneven_step(rule, bits)
-        if step is not None:
+        # Two values are a step only where they are written as one: 0,13 may well be meant.
+        if step is not None and (bits.bit_count() > 2 or "/" in cron.text):
             rest = rule.high + 1 - values(bits)[-1]
             text = f"every {step} {rule.name}s does not divide {rule.high + 1}: the last gap is {rest}"
             yield Finding("uneven_step", "warning", text)
-    parts = cron.text.split()
-    for part, starts_again in zip(parts[-3::2], ("on the 1st of each month", "on each Sunday"), strict=False):
-        if re.fullmatch(r"\*/0*([2-9]|[1-9][0-9])", part) and part != "*/7":
+    dates = (
+        (cron.fields.day, "on the 1st of each month"),
+        (cron.fields.weekday, "on each Sunday"),
+    )
+    for part, (bits, starts_again) in zip(cron.text.split()[-3::2], dates, strict=False):
+        if re.fullmatch(r"\*/0*([2-9]|[1-9][0-9])", part) and bits.bit_count() > 1:
             yield Finding(
                 "uneven_step",
                 "warning",
@@ -116,7 +123,6 @@ def _uneven_step(rule: FieldRule, bits: int) -> int | None:
     if len(members) < 2 or members[0] != rule.low or even_step(rule, bits) is not None:
         return None
     step = members[1] - members[0]
-    # Two values only suggest a step when a third would not fit, as in */40.
     return step if members == list(range(rule.low, rule.high + 1, step)) and step > 1 else None
 
 

@@ -1,21 +1,21 @@
 """Occurrences of cron fields: one search with a direction, first over walls, then over instants.
 
-Nothing here gives up: `dialect` refuses dates that cannot exist, a year has only fourteen shapes
-(leap or not, by the weekday it starts on), and the longest wait, for 29 February, is eight years.
+Nothing here gives up: `dialect` refuses dates that cannot exist, and the longest wait, for
+29 February, is eight years.
 
 These functions carry every next-run computation of every schedule, so they work on plain ints and
-shared tables (`make bench`, section "cron"): the times of a day and the days of a year are listed
-once per distinct spelling, and a step is two bisections.
+shared tables (`make bench`, section "cron"): the times of a day are listed and the distances between
+days tabled once per distinct spelling, and a step is one look-up and at most one bisection.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from calendar import isleap, monthrange
 from datetime import date
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from dutiful.core.days import BLOCK_BITS, BLOCK_MASK, FIRST_DAY, LAST_DAY, matching_days
 from dutiful.core.dialect import values
 from dutiful.core.zone import DAY_SECONDS
 
@@ -23,16 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dutiful.core.dialect import Fields
-    from dutiful.core.zone import Stretch, Timeline
+    from dutiful.core.zone import Timeline
 
     Find = Callable[[int, bool], int]
 
-# From a day number (0 is 1970-01-01) to the count of date.fromordinal.
-_ORDINAL_OF_EPOCH = date(1970, 1, 1).toordinal()
-_from_ordinal = date.fromordinal
-_INSTANT_MIN = (date.min.toordinal() - _ORDINAL_OF_EPOCH) * DAY_SECONDS
-_INSTANT_MAX = (date.max.toordinal() - _ORDINAL_OF_EPOCH + 1) * DAY_SECONDS - 1
+_INSTANT_MIN = FIRST_DAY * DAY_SECONDS
+_INSTANT_MAX = (LAST_DAY + 1) * DAY_SECONDS - 1
 _MINUTE_STARTS = tuple(range(0, DAY_SECONDS, 60))
+_ON_THE_MINUTE = [0]
 
 
 class OutOfYearsError(Exception):
@@ -48,26 +46,30 @@ class Occurrences:
     __slots__ = ("_calendar", "_find", "_fixed_offset", "_known", "_timeline")
 
     def __init__(self, fields: Fields, timeline: Timeline) -> None:
-        self._calendar = Calendar(fields)
+        self._calendar = _calendar(fields)
         self._find = self._calendar.find
         self._timeline = timeline
         self._fixed_offset = timeline.zone.fixed_offset
-        # For since <= instant < until the next occurrence is `until`: every schedule with this
-        # cadence shares the answer. One tuple, so that threads never see half of it.
+        # From the first of the two up to the second, the second is the next occurrence.
         self._known = (0, 0)
 
     def next(self, instant: int) -> int:
         """Return the first occurrence strictly after `instant`."""
+        return self._find(instant, True) if self._fixed_offset == 0 else self._search(instant, True)
+
+    def shared_next(self, instant: int) -> int:
+        """Return the same; the schedules with this cadence ask the same question, so it is remembered."""
         since, until = self._known
         if since <= instant < until:
             return until
-        until = _held(self._search(instant, True))
+        until = self.next(instant)
+        # One tuple, so that threads never see half of it.
         self._known = instant, until
         return until
 
     def previous(self, instant: int) -> int:
         """Return the last occurrence at or before `instant`."""
-        return _held(self._search(instant, False))
+        return self._find(instant, False) if self._fixed_offset == 0 else self._search(instant, False)
 
     def count(self, since: int, until: int) -> int:
         """Return how many occurrences lie in (since, until], in steps of years, not of occurrences."""
@@ -85,62 +87,61 @@ class Occurrences:
 
     def _search(self, instant: int, forward: bool) -> int:
         if self._fixed_offset is not None:
-            return self._find(instant + self._fixed_offset, forward) - self._fixed_offset
-        stretch = self._timeline.at(instant)
-        start, _, offset, low, high = stretch
-        wall = max(instant + offset, low - 1) if forward else min(instant + offset, high - 1)
-        while not low <= (found := self._find(wall, forward)) < high:
-            stretch = self._leave(stretch, wall, found, forward)
-            start, _, offset, low, high = stretch
+            return _held(self._find(instant + self._fixed_offset, forward) - self._fixed_offset)
+        start, end, offset, low, high = self._timeline.at(instant)
+        wall = instant + offset
+        if wall < low if forward else wall >= high:
             wall = (low if forward else high) - 1
-        # Only a wall inside a gap (`run_after`) lies before its stretch begins.
-        return max(found - offset, start)
+        while not low <= (found := self._find(wall, forward)) < high:
+            start, end, offset, low, high = self._timeline.at(_onwards(start, end, wall, found, forward))
+            wall = (low if forward else high) - 1
+        if found < start + offset:
+            # A wall inside the gap before this stretch: `run_after`.
+            return _held(start)
+        return _held(found - offset)
 
-    def _leave(self, stretch: Stretch, wall: int, found: int, forward: bool) -> Stretch:
-        """Return the next stretch that may hold an occurrence, given that `found` is the next wall.
 
-        A year of changes is passed over in one step where no wall on the way can be one that was
-        already behind `wall`: offsets are below a day, so a day's distance from the edge proves it.
-        """
-        if forward:
-            near = found - 2 * DAY_SECONDS
-            skip = wall < stretch.end - DAY_SECONDS and near > stretch.end
-            return self._timeline.at(near if skip else stretch.end)
-        near = found + 2 * DAY_SECONDS
-        skip = wall > stretch.start + DAY_SECONDS and near < stretch.start
-        return self._timeline.at(near if skip else stretch.start - 1)
+def _onwards(start: int, end: int, wall: int, found: int, forward: bool) -> int:
+    """Return an instant of the next stretch that may hold an occurrence; `found` is the next wall.
+
+    A year of changes is passed over in one step where no wall on the way can be one that was
+    already behind `wall`: offsets are below a day, so a day's distance from the edge proves it.
+    """
+    if forward:
+        near = found - 2 * DAY_SECONDS
+        return near if wall < end - DAY_SECONDS and near > end else end
+    near = found + 2 * DAY_SECONDS
+    return near if wall > start + DAY_SECONDS and near < start else start - 1
 
 
 class Calendar:
     """The walls that match the fields: the first after a wall, or the last at or before it."""
 
-    __slots__ = ("_seconds", "_times", "_years", "find")
+    __slots__ = ("_ahead", "_back", "_days", "_earliest", "_latest", "_seconds", "_times", "find")
 
     def __init__(self, fields: Fields) -> None:
-        self._years = _years(fields.day, fields.month, fields.weekday, fields.either_day)
-        self._times = _times(fields.minute, fields.hour)
-        self._seconds = values(fields.second)
-        self.find: Find = self._find_minute if self._seconds == [0] else self._find_second
+        self._days = days = matching_days(fields.day, fields.month, fields.weekday, fields.either_day)
+        self._ahead, self._back = days.ahead, days.back
+        self._times = times = _times(fields.minute, fields.hour)
+        self._earliest, self._latest = times[0], times[-1]
+        self._seconds = _ON_THE_MINUTE if fields.second == 1 else values(fields.second)
+        self.find: Find = self._find_minute if fields.second == 1 else self._find_second
 
     def count(self, low: int, high: int) -> int:
         """Return how many walls in [low, high) match."""
-        first, last = _year_of(low), _year_of(high)
-        minutes = sum(len(self._years[year][1]) for year in range(first, last)) * len(self._times)
-        return minutes * len(self._seconds) + self._rank(last, high) - self._rank(first, low)
+        days = self._days.count(low // DAY_SECONDS, high // DAY_SECONDS)
+        return days * len(self._times) * len(self._seconds) + self._rank(high) - self._rank(low)
 
-    def _rank(self, year: int, wall: int) -> int:
-        """Return how many walls of the year before `wall` match."""
-        new_year, days = self._years[year]
-        day = wall // DAY_SECONDS - new_year
-        rank = bisect_left(days, day)
-        minutes, second = rank * len(self._times), 0
-        if rank < len(days) and days[rank] == day:
-            minute = wall % DAY_SECONDS // 60 * 60
-            before = bisect_left(self._times, minute)
-            minutes += before
-            if before < len(self._times) and self._times[before] == minute:
-                second = bisect_left(self._seconds, wall % 60)
-        return minutes * len(self._seconds) + second
+    def _rank(self, wall: int) -> int:
+        """Return how many walls of its day before `wall` match."""
+        day = wall // DAY_SECONDS
+        if not self._days.count(day, day + 1):
+            return 0
+        minute = wall % DAY_SECONDS // 60 * 60
+        before, second = bisect_left(self._times, minute), 0
+        if before < len(self._times) and self._times[before] == minute:
+            second = bisect_left(self._seconds, wall % 60)
+        return before * len(self._seconds) + second
 
     def _find_second(self, wall: int, forward: bool) -> int:
         minute, second = wall - wall % 60, wall % 60
@@ -153,74 +154,24 @@ class Calendar:
 
     def _find_minute(self, wall: int, forward: bool) -> int:
         day = wall // DAY_SECONDS
-        try:
-            year = _from_ordinal(day + _ORDINAL_OF_EPOCH).year
-        except (ValueError, OverflowError):
-            return self._find_from_outside(wall, forward)
-        new_year, days = self._years[year]
-        rank = bisect_right(days, day - new_year)
-        today = rank > 0 and days[rank - 1] == day - new_year
-        times = self._times
-        if today:
-            index = bisect_right(times, wall % DAY_SECONDS) - (not forward)
-            if 0 <= index < len(times):
-                return day * DAY_SECONDS + times[index]
+        second = wall - day * DAY_SECONDS
         if forward:
-            day = new_year + days[rank] if rank < len(days) else self._years.beyond(year, 1)
-            return day * DAY_SECONDS + times[0]
-        rank -= 1 + today
-        day = new_year + days[rank] if rank >= 0 else self._years.beyond(year, -1)
-        return day * DAY_SECONDS + times[-1]
-
-    def _find_from_outside(self, wall: int, forward: bool) -> int:
-        """Return the first or the last wall of all: local clocks run ahead of UTC, or behind it."""
-        if forward != (wall < 0):
+            if second >= self._latest:
+                day, second = day + 1, -1
+            distance = self._ahead[day >> BLOCK_BITS][day & BLOCK_MASK]
+            if distance == 0:
+                return day * DAY_SECONDS + self._times[bisect_right(self._times, second)]
+            second = self._earliest
+        else:
+            if second < self._earliest:
+                day, second = day - 1, DAY_SECONDS
+            distance = self._back[day >> BLOCK_BITS][day & BLOCK_MASK]
+            if distance == 0:
+                return day * DAY_SECONDS + self._times[bisect_right(self._times, second) - 1]
+            second = self._latest
+        if distance is None:
             raise OutOfYearsError
-        if forward:
-            return self._years.beyond(date.min.year - 1, 1) * DAY_SECONDS + self._times[0]
-        return self._years.beyond(date.max.year + 1, -1) * DAY_SECONDS + self._times[-1]
-
-
-class Years(dict[int, tuple[int, list[int]]]):
-    """Year -> (day number of 1 January, the matching days of that year counted from it).
-
-    Filled as years are asked for; the lists are shared by years of the same shape.
-    """
-
-    __slots__ = ("_day", "_either", "_month", "_shapes", "_weekday")
-
-    def __init__(self, day: int, month: int, weekday: int, either: bool) -> None:
-        super().__init__()
-        self._day, self._month, self._weekday, self._either = day, month, weekday, either
-        self._shapes: dict[tuple[bool, int], list[int]] = {}
-
-    def __missing__(self, year: int) -> tuple[int, list[int]]:
-        first = date(year, 1, 1)
-        shape = isleap(year), first.isoweekday() % 7
-        if shape not in self._shapes:
-            self._shapes[shape] = self._list(*shape)
-        self[year] = first.toordinal() - _ORDINAL_OF_EPOCH, self._shapes[shape]
-        return self[year]
-
-    def beyond(self, year: int, step: int) -> int:
-        """Return the day number of the first match in a later year, or the last in an earlier one."""
-        while date.min.year <= (year := year + step) <= date.max.year:
-            new_year, days = self[year]
-            if days:
-                return new_year + days[0 if step > 0 else -1]
-        raise OutOfYearsError
-
-    def _list(self, leap: bool, first_weekday: int) -> list[int]:
-        lengths = [monthrange(2000 if leap else 2001, month)[1] for month in range(1, 13)]
-        dates = [(month, day) for month, length in enumerate(lengths, 1) for day in range(1, length + 1)]
-        return [
-            n for n, (month, day) in enumerate(dates) if self._matches(month, day, (first_weekday + n) % 7)
-        ]
-
-    def _matches(self, month: int, day: int, weekday: int) -> bool:
-        in_day, in_weekday = self._day >> day & 1, self._weekday >> weekday & 1
-        in_either = in_day | in_weekday if self._either else in_day & in_weekday
-        return bool(in_either & self._month >> month)
+        return (day + distance) * DAY_SECONDS + second
 
 
 def _held(instant: int) -> int:
@@ -230,16 +181,9 @@ def _held(instant: int) -> int:
     raise OutOfYearsError
 
 
-def _year_of(wall: int) -> int:
-    try:
-        return date.fromordinal(wall // DAY_SECONDS + _ORDINAL_OF_EPOCH).year
-    except (ValueError, OverflowError):
-        raise OutOfYearsError from None
-
-
 @lru_cache(maxsize=4096)
-def _years(day: int, month: int, weekday: int, either: bool) -> Years:
-    return Years(day, month, weekday, either)
+def _calendar(fields: Fields) -> Calendar:
+    return Calendar(fields)
 
 
 @lru_cache(maxsize=4096)

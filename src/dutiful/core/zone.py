@@ -148,16 +148,16 @@ class Timeline:
 
     def __init__(self, zone: Zone, gap: Gap, fold: Fold) -> None:
         self.zone, self._gap, self._fold = zone, gap, fold
-        self._blocks: dict[int, tuple[list[int], list[Stretch]]] = {}
+        self._blocks: dict[int, tuple[list[int], list[tuple[int, int, int, int, int]]]] = {}
 
-    def at(self, instant: int) -> Stretch:
-        """Return the stretch that contains `instant`."""
+    def at(self, instant: int) -> tuple[int, int, int, int, int]:
+        """Return the stretch that contains `instant`, as a plain tuple: this is asked at every step."""
         block = instant >> _BLOCK_BITS
         try:
             starts, stretches = self._blocks[block]
         except KeyError:
-            stretches = self._stretches(block)
-            starts = [stretch.start for stretch in stretches]
+            stretches = [(s.start, s.end, s.offset, s.low, s.high) for s in self._stretches(block)]
+            starts = [start for start, *_ in stretches]
             self._blocks[block] = starts, stretches
         return stretches[bisect_right(starts, instant) - 1]
 
@@ -194,10 +194,18 @@ def _clipped(stretch: Stretch, begin: int, stop: int) -> Stretch:
     return Stretch(start, end, offset, low, high)
 
 
+def timeline(timezone: str | tzinfo, gap: Gap, fold: Fold) -> Timeline:
+    """Return the shared timeline of a zone under these rules; the zone is given as to `zone()`."""
+    try:
+        return _timeline(timezone, gap, fold)
+    except TypeError:
+        # A tzinfo that cannot be hashed cannot be shared either.
+        return _timeline.__wrapped__(timezone, gap, fold)
+
+
 @lru_cache(maxsize=1024)
-def timeline(zone: Zone, gap: Gap, fold: Fold) -> Timeline:
-    """Return the shared timeline of a zone under these rules."""
-    return Timeline(zone, gap, fold)
+def _timeline(timezone: str | tzinfo, gap: Gap, fold: Fold) -> Timeline:
+    return Timeline(zone(timezone), gap, fold)
 
 
 def zone(timezone: str | tzinfo) -> Zone:

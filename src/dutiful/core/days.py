@@ -1,0 +1,115 @@
+"""The days that match day, month and weekday: which they are, how many, how far the next one is.
+
+Days are counted from 1970-01-01. A year has only fourteen shapes (leap or not, by the weekday it
+starts on), so its matches are bit sets, made once per shape and shared by all equal fields.
+"""
+
+from __future__ import annotations
+
+from calendar import isleap, monthrange
+from datetime import date
+from functools import lru_cache
+
+# From a day number to the count of date.fromordinal.
+_ORDINAL_OF_EPOCH = date(1970, 1, 1).toordinal()
+FIRST_DAY = date.min.toordinal() - _ORDINAL_OF_EPOCH
+LAST_DAY = date.max.toordinal() - _ORDINAL_OF_EPOCH
+
+_MONTH_LENGTHS = [[monthrange(year, month)[1] for month in range(1, 13)] for year in (2001, 2000)]
+_EVERY_SEVENTH_DAY = sum(1 << n for n in range(0, 366, 7))
+
+BLOCK_BITS = 6
+BLOCK_MASK = (1 << BLOCK_BITS) - 1
+# Ninety years of blocks, then they are forgotten: memory stays bounded however far one walks.
+_BLOCKS_MAX = 512
+
+
+class Days:
+    """The matching days of one (day, month, weekday, either may match)."""
+
+    __slots__ = ("_masks", "_spec", "ahead", "back")
+
+    def __init__(self, day: int, month: int, weekday: int, either: bool) -> None:
+        self._spec = day, month, weekday, either
+        self._masks: dict[tuple[bool, int], int] = {}
+        self.ahead, self.back = Distances(self, 1), Distances(self, -1)
+
+    def count(self, low: int, high: int) -> int:
+        """Return how many days in [low, high) match."""
+        return sum(self.window(day, min(day + 366, high)).bit_count() for day in range(low, high, 366))
+
+    def nearest(self, day: int, step: int) -> int | None:
+        """Return the first match at or after `day` (`step` 1) or the last at or before it (-1)."""
+        low = max(day, FIRST_DAY) if step > 0 else min(day, LAST_DAY) - 365
+        while FIRST_DAY - 366 < low <= LAST_DAY:
+            if bits := self.window(low, low + 366):
+                return low + (bits & -bits if step > 0 else bits).bit_length() - 1
+            low += 366 * step
+        return None
+
+    def window(self, low: int, high: int) -> int:
+        """Return the matching days in [low, high) as a bit set counted from `low`."""
+        if low > LAST_DAY or high <= FIRST_DAY:
+            return 0
+        bits = 0
+        for year in range(_year_of(low), _year_of(high - 1) + 1):
+            first = date(year, 1, 1)
+            behind = low + _ORDINAL_OF_EPOCH - first.toordinal()
+            mask = self._mask(isleap(year), first.isoweekday() % 7)
+            bits |= mask >> behind if behind >= 0 else mask << -behind
+        return bits & (1 << high - low) - 1
+
+    def _mask(self, leap: bool, first_weekday: int) -> int:
+        mask = self._masks.get((leap, first_weekday))
+        if mask is None:
+            mask = self._masks[leap, first_weekday] = _year_mask(*self._spec, leap, first_weekday)
+        return mask
+
+
+class Distances(dict[int, "list[int | None]"]):
+    """Block of 64 days -> from each of its days to the nearest match, 0 for itself, None for never."""
+
+    __slots__ = ("_days", "_step")
+
+    def __init__(self, days: Days, step: int) -> None:
+        super().__init__()
+        self._days, self._step = days, step
+
+    def __missing__(self, block: int) -> list[int | None]:
+        if len(self) >= _BLOCKS_MAX:
+            self.clear()
+        days = range(block << BLOCK_BITS, (block + 1) << BLOCK_BITS)
+        bits = self._days.window(days.start, days.stop)
+        # Against the direction of the search, so that each day knows the match it comes to.
+        against = days[:: -self._step]
+        nearest = self._days.nearest(against[0] + self._step, self._step)
+        found: list[int | None] = []
+        for day in against:
+            if bits >> (day & BLOCK_MASK) & 1:
+                nearest = day
+            found.append(None if nearest is None else nearest - day)
+        self[block] = table = found[:: -self._step]
+        return table
+
+
+@lru_cache(maxsize=4096)
+def matching_days(day: int, month: int, weekday: int, either: bool) -> Days:
+    """Return the shared Days of these bit sets."""
+    return Days(day, month, weekday, either)
+
+
+def _year_of(day: int) -> int:
+    return date.fromordinal(min(max(day, FIRST_DAY), LAST_DAY) + _ORDINAL_OF_EPOCH).year
+
+
+def _year_mask(day: int, month: int, weekday: int, either: bool, leap: bool, first_weekday: int) -> int:
+    """Return the matching days of a year of this shape as a bit set counted from 1 January."""
+    in_day = in_month = start = 0
+    for number, length in enumerate(_MONTH_LENGTHS[leap], 1):
+        if month >> number & 1:
+            whole = (1 << length) - 1
+            in_month |= whole << start
+            in_day |= (day >> 1 & whole) << start
+        start += length
+    in_weekday = ((weekday << 7 | weekday) >> first_weekday & 0x7F) * _EVERY_SEVENTH_DAY
+    return (in_day | in_weekday if either else in_day & in_weekday) & in_month
