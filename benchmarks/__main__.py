@@ -1,0 +1,64 @@
+"""Run the benchmark sections, print a table for each, and fail when a goal is not met."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks import cron, startup
+from benchmarks.report import Section, as_json, as_text, summary
+from benchmarks.timing import calibrate
+
+SECTIONS = {"cron": cron.run, "startup": startup.run}
+
+
+def main() -> int:
+    """Run what the command line names; 0 when every goal is met, 1 otherwise."""
+    arguments = _arguments()
+    machine = _machine()
+    print(", ".join(f"{key} {value}" for key, value in machine.items()))
+    sections = [_run(name) for name in SECTIONS if name in arguments.sections or not arguments.sections]
+    print(f"\n{summary(sections)}")
+    if arguments.json:
+        _write(arguments.json, machine, sections)
+    return 0 if all(row.met for section in sections for row in section.rows) else 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}; default all"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to FILE")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.sections) - set(SECTIONS):
+        parser.error(f"no section {', '.join(sorted(unknown))}; choose from {', '.join(SECTIONS)}")
+    return arguments
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "Python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "calibration loop (CPU ms)": round(calibrate(), 2),
+    }
+
+
+def _run(name: str) -> Section:
+    section = SECTIONS[name]()
+    print(f"\n{as_text(section)}", flush=True)
+    return section
+
+
+def _write(path: Path, machine: dict[str, Any], sections: list[Section]) -> None:
+    result = machine | {"sections": [as_json(section) for section in sections]}
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
