@@ -1,0 +1,395 @@
+"""The rules of the house, checked by walking syntax trees, so that nobody has to remember them.
+
+A rule takes one module and yields (line, what is wrong and what to do). Every rule is also shown a
+snippet that breaks it, because a rule that cannot fail checks nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Violations = Iterator[tuple[int, str]]
+
+ROOT = Path(__file__).resolve().parents[1]
+FILE_LINES_MAX, FUNCTION_LINES_MAX = 400, 60
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+_INNER = {"core", "ports", "clock"}
+_RING = {"engine", "registrar", "stores", "launchers", "observe", "monitor", "watchdog"}
+_DOORS = {"declarative", "fleet", "service", "simulate"}
+_DOORSTEP = {"registration", "schedule_file", "store_url"}
+_WIRED = _INNER | _RING | _DOORSTEP | {"web"}
+# Part of the package -> the parts it may import; "" is its own __init__.
+MAY_IMPORT = {
+    **{part: {"core"} for part in ("core", "errors", "ports", "clock", "registration", "schedule_file")},
+    "store_url": {"core", "ports", "stores"},
+    **{part: _INNER | {part} for part in (*_RING, "testing")},
+    "web": {"core", "ports", "registrar", "web"},
+    **{part: _WIRED | {part} for part in _DOORS},
+    # The simulation wires the real engine to the clock that is shipped for tests.
+    "simulate": _WIRED | {"testing"},
+    "pytest_plugin": {"testing"},
+    "": _WIRED | _DOORS | {"errors"},
+    "cli": _WIRED | _DOORS | {"", "errors", "testing", "cli"},
+    "__main__": {"cli"},
+}
+STANDARD_LIBRARY_ONLY = {"core", "errors", "ports", "clock"}
+# What the members of a ring may share; beyond these they are strangers to each other.
+SHARED = {"dutiful.stores.codec", "dutiful.stores.schema", "dutiful.stores.writer"}
+IMPURE = re.compile(
+    r"(asyncio|concurrent|glob|http|io|logging|multiprocessing|os|pathlib|queue|random|secrets|select|selectors"
+    r"|shutil|signal|socket|sqlite3|ssl|subprocess|sys|tempfile|threading|time|urllib|uuid)\b"
+)
+CLOCK_READS = re.compile(
+    r"datetime\.(datetime\.(now|utcnow|today)|date\.today)|asyncio\.sleep"
+    r"|time\.(time|monotonic|perf_counter|process_time)(_ns)?|time\.(sleep|localtime|gmtime)"
+)
+BANNED_NAMES = re.compile("managers?|helpers?|utils?|common|base|abstract|impl|factory|misc")
+ADVICE = {
+    r"\b(T[O]DO|F[I]XME|X{3})\b": "finish it, or write it down as an issue",
+    r"pypi\.(org|python)|pythonhosted\.|npmjs\.|-index-[u]rl|find-[l]inks": "name no registry",
+    r"(?<![\w.}-])/(home|Users|root|work|workspace|mnt)/\w|[A-Z]:\\+Users": "write a path inside the project",
+}
+GENERATED = re.compile(r"build|dist|\.git|\.venv|\.\w+_cache|\.hypothesis|__pycache__|.*\.(egg-info|db.*)")
+
+
+@dataclass(frozen=True)
+class Module:
+    """One file: `name` is dotted in the source (`dutiful.core.zone`) and a path in the tests."""
+
+    name: str
+    source: str
+    is_package: bool = False
+
+    @property
+    def part(self) -> str:
+        return (*self.name.split("."), "")[1]
+
+    def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
+        return (node for node in ast.walk(ast.parse(self.source)) if isinstance(node, kinds))
+
+    def calls(self, *names: str) -> Iterator[ast.Call]:
+        """Yield the calls of these builtins."""
+        return (node for node in self.nodes(ast.Call) if getattr(node.func, "id", "") in names)
+
+
+def load(path: Path) -> Module:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    name = ".".join(parts[1:]).removesuffix(".__init__") if parts[0] == "src" else "/".join(parts)
+    return Module(name, path.read_text(encoding="utf-8"), path.name == "__init__.py")
+
+
+SOURCE = [load(path) for path in sorted((ROOT / "src/dutiful").rglob("*.py"))]
+TESTS = [load(path) for path in sorted((ROOT / "tests").rglob("*.py"))]
+
+
+def imports(module: Module) -> Iterator[tuple[int, str]]:
+    """Yield (line, dotted name) of all that is imported, also inside functions and for types only."""
+    package = module.name.split(".") if module.is_package else module.name.split(".")[:-1]
+    for node in module.nodes(ast.Import, ast.ImportFrom):
+        above = package[: len(package) - node.level + 1] if getattr(node, "level", 0) else []
+        origin = [*above, *filter(None, [getattr(node, "module", "")])]
+        yield from ((node.lineno, ".".join([*origin, alias.name])) for alias in node.names)
+
+
+def imports_point_inwards(module: Module) -> Violations:
+    if module.part not in MAY_IMPORT:
+        yield 1, f"give {module.part!r} its place in MAY_IMPORT, in the ring that the dependency rule names"
+        return
+    allowed = MAY_IMPORT[module.part]
+    for line, target in imports(module):
+        root, part, *_ = (*target.split("."), "")
+        if root == "dutiful" and (part not in allowed or _is_sibling(module, target)):
+            yield line, f"{module.name} may not import {target}; its ring may import {sorted(allowed)}"
+        elif root not in sys.stdlib_module_names | {"dutiful"} and module.part in STANDARD_LIBRARY_ONLY:
+            yield line, f"{module.part} needs the standard library only; move the use of {root} outwards"
+
+
+def _is_sibling(module: Module, target: str) -> bool:
+    own, other = (".".join(name.split(".")[:3]) for name in (module.name, target))
+    same_ring = module.part in {"stores", "launchers"} and other.startswith(f"dutiful.{module.part}.")
+    return same_ring and not module.is_package and other not in SHARED | {own}
+
+
+def core_is_pure(module: Module) -> Violations:
+    if module.part == "core":
+        for line, target in imports(module):
+            if IMPURE.match(target):
+                yield line, f"core imports {target}; take the value as an argument, fetched by an outer ring"
+        for call in module.calls("open"):
+            yield call.lineno, "core does I/O; take the text as an argument"
+
+
+def only_the_clock_reads_time(module: Module) -> Violations:
+    bound = {}
+    for node in module.nodes(ast.Import, ast.ImportFrom):
+        origin = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        bound |= {alias.asname or alias.name: origin + alias.name for alias in node.names}
+    # Sleeping for no time gives way to others and waits for nothing.
+    yields = {call.lineno for call in module.nodes(ast.Call) if ast.unparse(call) == "asyncio.sleep(0)"}
+    for node in module.nodes(ast.Attribute, ast.Name):
+        name, exempt = _dotted(node, bound), module.name == "dutiful.clock" or node.lineno in yields
+        if CLOCK_READS.fullmatch(name) and not exempt:
+            yield node.lineno, f"{name} outside clock.py; take a Clock as an argument"
+
+
+def _dotted(node: ast.AST, bound: dict[str, str]) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value, bound)}.{node.attr}"
+    return bound.get(getattr(node, "id", ""), "")
+
+
+def core_never_shows_hash_order(module: Module) -> Violations:
+    if module.part != "core":
+        return
+    methods = [node for node in module.nodes(ast.FunctionDef) if node.name == "__hash__"]
+    for call in module.calls("hash"):
+        if not any(method.lineno <= call.lineno <= method.end_lineno for method in methods):
+            yield call.lineno, "hash() differs between processes; use hashlib, or compare the values"
+    walked = [node.iter for node in module.nodes(ast.For, ast.comprehension)]
+    walked += [arg for call in module.calls("list", "tuple", "enumerate", "iter", "map") for arg in call.args]
+    sets = [*module.nodes(ast.Set, ast.SetComp), *module.calls("set", "frozenset")]
+    places = {(node.lineno, node.col_offset) for node in sets}
+    for node in walked:
+        if (node.lineno, node.col_offset) in places:
+            yield node.lineno, "a set is walked in no stable order; walk sorted(...) of it"
+
+
+def only_the_cli_prints(module: Module) -> Violations:
+    if module.part != "cli":
+        for call in module.calls("print"):
+            yield call.lineno, "print() outside cli; return the text, or emit an event"
+
+
+def everything_public_has_a_docstring(module: Module) -> Violations:
+    pending: list[ast.AST] = [ast.parse(module.source)]
+    while pending:
+        node = pending.pop()
+        if ast.get_docstring(node) is None:
+            name, line = getattr(node, "name", "module"), getattr(node, "lineno", 1)
+            yield line, f"{name} lacks a docstring: say what it returns and raises"
+        if not isinstance(node, FUNCTIONS):
+            members = [child for child in node.body if isinstance(child, (ast.ClassDef, *FUNCTIONS))]
+            pending += [child for child in members if child.name[0] != "_"]
+
+
+def names_say_what_a_thing_is(module: Module) -> Violations:
+    classes = [(node.lineno, node.name) for node in module.nodes(ast.ClassDef)]
+    for line, name in [(1, re.split(r"[./]", module.name)[-1]), *classes]:
+        words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
+        if any(BANNED_NAMES.fullmatch(word.lower()) for word in words):
+            yield line, f"{name!r} says nothing; name it by its noun"
+
+
+def functions_are_short(module: Module) -> Violations:
+    for node in module.nodes(*FUNCTIONS):
+        if node.end_lineno - node.lineno >= FUNCTION_LINES_MAX:
+            yield node.lineno, f"{node.name} is longer than {FUNCTION_LINES_MAX} lines; split it by purpose"
+
+
+def files_are_short(module: Module) -> Violations:
+    if module.source.count("\n") > FILE_LINES_MAX:
+        yield FILE_LINES_MAX, f"is longer than {FILE_LINES_MAX} lines; split it by noun"
+
+
+RULES = {
+    imports_point_inwards: SOURCE,
+    core_is_pure: SOURCE,
+    only_the_clock_reads_time: SOURCE,
+    core_never_shows_hash_order: SOURCE,
+    only_the_cli_prints: SOURCE,
+    everything_public_has_a_docstring: SOURCE,
+    names_say_what_a_thing_is: SOURCE + TESTS,
+    functions_are_short: SOURCE + TESTS,
+    files_are_short: SOURCE + TESTS,
+}
+
+
+def import_cycle(modules: list[Module]) -> list[str]:
+    known = {module.name for module in modules}
+    graph = {m.name: {_owner(target, known) for _, target in imports(m)} - {"", m.name} for m in modules}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def _owner(target: str, known: set[str]) -> str:
+    while target and target not in known:
+        target = target.rpartition(".")[0]
+    return target
+
+
+def unfit_lines(text: str) -> Violations:
+    """Yield the lines of a tracked file that name a place outside the project, or are not finished."""
+    for line, content in enumerate(text.splitlines(), 1):
+        found = [(re.search(pattern, content), advice) for pattern, advice in ADVICE.items()]
+        yield from ((line, f"{match[0]!r}: {advice}") for match, advice in found if match)
+
+
+def unsafe_pins(lock: str) -> list[str]:
+    """Return the entries of a lock that lack a version or a hash, or that say where to download."""
+    pinned = re.compile(r"\S+==.*--hash=sha256:", re.DOTALL)
+    entries = re.split(r"\n(?=\S)", lock.strip())
+    return [entry for entry in entries if not pinned.match(entry) or "http" in entry]
+
+
+def tracked_files() -> list[Path]:
+    """Return what is, or is about to be, under version control; without git, what looks like it."""
+    if shutil.which("git"):
+        command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if listed.returncode == 0:
+            return [path for name in listed.stdout.splitlines() if (path := ROOT / name).is_file()]
+    files = [path for path in sorted(ROOT.rglob("*")) if path.is_file()]
+    return [path for path in files if not any(map(GENERATED.fullmatch, path.relative_to(ROOT).parts))]
+
+
+def report(violations: list[str]) -> str:
+    return "\n".join(["", *violations])
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_code_obeys(rule):
+    violations = [f"{module.name}:{line}: {text}" for module in RULES[rule] for line, text in rule(module)]
+    assert not violations, report(violations)
+
+
+def test_no_module_imports_itself_by_a_detour():
+    cycle = import_cycle(SOURCE)
+    assert not cycle, f"break the cycle {' -> '.join(cycle)}: move what both need inwards"
+
+
+def test_tracked_files_are_finished_and_name_no_registry_or_machine():
+    violations = []
+    for path in tracked_files():
+        text = path.read_text(encoding="utf-8", errors="replace")
+        violations += [f"{path.relative_to(ROOT)}:{line}: {advice}" for line, advice in unfit_lines(text)]
+    assert not violations, report(violations)
+
+
+def test_a_checkout_without_git_is_walked_instead(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    names = {path.relative_to(ROOT).as_posix() for path in tracked_files()}
+    assert {"Makefile", ".ci/run", "src/dutiful/__init__.py"} <= names
+    assert not [name for name in names if name.startswith((".git/", ".venv/", "build/"))]
+
+
+def test_every_decision_record_has_the_four_headings_and_its_own_number():
+    records = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
+    wanted = ["Status", "Context", "Decision", "Consequences"]
+    for record in records:
+        headings = re.findall(r"^## (.+)$", record.read_text(encoding="utf-8"), re.MULTILINE)
+        assert headings == wanted, f"{record.name}: use the headings {wanted}"
+    numbers = [int(record.name[:4]) for record in records]
+    assert numbers == list(range(1, len(records) + 1)), "number the records one by one"
+
+
+def test_the_changelog_has_a_place_for_the_next_release():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert "\n## [Unreleased]\n" in text, 'add a "## [Unreleased]" section at the top'
+
+
+def test_the_lock_pins_everything_by_hash():
+    unsafe = unsafe_pins((ROOT / "requirements/dev.lock").read_text(encoding="utf-8"))
+    assert not unsafe, "run `make lock`" + report(unsafe)
+
+
+BROKEN = [
+    (imports_point_inwards, "dutiful.core.x", "import dutiful.clock"),
+    (imports_point_inwards, "dutiful.core.x", "import click"),
+    (imports_point_inwards, "dutiful.core.x", "from ..ports import Store"),
+    (imports_point_inwards, "dutiful.ports", "from dutiful.clock import Clock"),
+    (imports_point_inwards, "dutiful.engine", "from dutiful.registrar import Registrar"),
+    (imports_point_inwards, "dutiful.registrar", "def f():\n    from dutiful.stores import sqlite"),
+    (imports_point_inwards, "dutiful.stores.sqlite", "from dutiful.stores.postgres import connect"),
+    (imports_point_inwards, "dutiful.launchers.http", "from dutiful.launchers import command"),
+    (imports_point_inwards, "dutiful.observe", "import dutiful.monitor"),
+    (imports_point_inwards, "dutiful.web.api", "from dutiful.engine import Engine"),
+    (imports_point_inwards, "dutiful.declarative", "from dutiful.service import serve"),
+    (imports_point_inwards, "dutiful.fleet.runner", "from dutiful.cli.main import cli"),
+    (imports_point_inwards, "dutiful.testing", "from dutiful import Cron"),
+    (imports_point_inwards, "dutiful.novelty", ""),
+    (core_is_pure, "dutiful.core.x", "import uuid"),
+    (core_is_pure, "dutiful.core.x", "from os.path import join"),
+    (core_is_pure, "dutiful.core.x", "def f(path): return open(path)"),
+    (only_the_clock_reads_time, "dutiful.engine", "from datetime import datetime\ndatetime.now()"),
+    (only_the_clock_reads_time, "dutiful.engine", "import datetime as dt\ndt.datetime.utcnow()"),
+    (only_the_clock_reads_time, "dutiful.testing", "from time import sleep as rest\nrest(1)"),
+    (only_the_clock_reads_time, "dutiful.observe", "import time\nread = time.monotonic"),
+    (only_the_clock_reads_time, "dutiful.engine", "import asyncio\nasyncio.sleep(5)"),
+    (core_never_shows_hash_order, "dutiful.core.x", "shard = hash(name) % 4"),
+    (core_never_shows_hash_order, "dutiful.core.x", "for x in {1, 2}: pass"),
+    (core_never_shows_hash_order, "dutiful.core.x", "names = [x for x in set(given)]"),
+    (core_never_shows_hash_order, "dutiful.core.x", "names = tuple({x for x in given})"),
+    (only_the_cli_prints, "dutiful.engine", "print('started')"),
+    (everything_public_has_a_docstring, "dutiful.engine", "x = 1"),
+    (
+        everything_public_has_a_docstring,
+        "dutiful.engine",
+        "'Doc.'\nclass A:\n    'Doc.'\n    def f(self): ...",
+    ),
+    (names_say_what_a_thing_is, "dutiful.fleet.agent_utils", ""),
+    (names_say_what_a_thing_is, "dutiful.engine", "class ScheduleManager: ..."),
+    (functions_are_short, "dutiful.engine", "def f():\n" + "    x = 1\n" * 60),
+    (files_are_short, "tests/test_x", "x = 1\n" * 401),
+]
+LEGAL = [
+    (imports_point_inwards, "dutiful.stores.sqlite", "import x\nfrom dutiful.stores.codec import encode"),
+    (imports_point_inwards, "dutiful.web.api", "import x\nfrom dutiful.registrar import Registrar"),
+    (only_the_clock_reads_time, "dutiful.clock", "import time\ntime.sleep(1)"),
+    (only_the_clock_reads_time, "dutiful.engine", "now = self.clock.now()"),
+    (only_the_clock_reads_time, "dutiful.engine", "import asyncio\nasyncio.sleep(0)"),
+    (core_never_shows_hash_order, "dutiful.core.x", "def __hash__(self):\n    return hash(self.name)"),
+    (core_never_shows_hash_order, "dutiful.core.x", "for x in sorted({1, 2}): pass"),
+    (only_the_cli_prints, "dutiful.cli.cron", "print('next')"),
+    (names_say_what_a_thing_is, "dutiful.stores.database", "class DatabaseError: ..."),
+    (functions_are_short, "dutiful.engine", "def f():\n" + "    x = 1\n" * 59),
+]
+
+
+def shown(value: object) -> str:
+    return (str(getattr(value, "__name__", value)).splitlines() or ["empty"])[-1].strip()
+
+
+@pytest.mark.parametrize(("rule", "name", "snippet"), BROKEN, ids=shown)
+def test_a_broken_rule_is_noticed(rule, name, snippet):
+    assert list(rule(Module(name, snippet)))
+
+
+@pytest.mark.parametrize(("rule", "name", "snippet"), LEGAL, ids=shown)
+def test_what_is_legal_is_left_alone(rule, name, snippet):
+    assert not list(rule(Module(name, snippet)))
+
+
+def test_every_rule_has_been_seen_to_fail():
+    assert {rule for rule, *_ in BROKEN} == {*RULES}
+
+
+def test_a_cycle_is_noticed():
+    pair = [Module("dutiful.a", "from dutiful.b import x"), Module("dutiful.b", "import dutiful.a")]
+    assert {*import_cycle(pair)} == {"dutiful.a", "dutiful.b"}
+
+
+@pytest.mark.parametrize("line", ["# FIX" + "ME", "https://pypi" + ".org/x", "cd /" + "home/ada/dutiful"])
+def test_an_unfit_line_is_noticed(line):
+    assert list(unfit_lines(line))
+
+
+@pytest.mark.parametrize("entry", ["a==1", "a \\\n  --hash=sha256:00", "a==1 @ http://x --hash=sha256:00"])
+def test_an_unsafe_pin_is_noticed(entry):
+    assert unsafe_pins(entry) == [entry]
