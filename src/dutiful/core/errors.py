@@ -7,8 +7,23 @@ DutifulError
 ├── CronCalculationError          no occurrence within the years a datetime can hold
 ├── ScheduleFileError             a schedule file with everything that is wrong in it
 ├── UnknownScheduleError          there is no schedule with that id (also a LookupError)
+├── CodecError                    a stored text that cannot be read, or a value that cannot be stored
 ├── StoreError                    the store cannot be used; the message says what to do
 │   └── LostLeadershipError       another instance leads now; nothing was written
+├── RegistrationsNotArrayError    initialize() wants a list
+├── RegistrationShapeError        of 4-tuples
+├── InvalidRegistrationError      with usable values
+├── ScheduleDuplicateTaskError    under different names
+├── CronExpressionInvalidError    with valid cron texts
+├── NegativeRetryDelayError       and delays that are not negative
+├── SchedulerAlreadyActiveError   by a scheduler that is not active yet
+├── ScheduleTaskError             initialize() failed unexpectedly; the cause is in details
+├── StopSchedulerError            so did stop()
+├── TaskTryDeserializeError       a stored task record cannot be read
+│   ├── TaskMissingFieldError
+│   ├── TaskInvalidTypeError
+│   ├── TaskInvalidValueError
+│   └── TaskInvalidStructureError
 └── SchedulerError                root of the fleet's errors
     └── IntervalParseError        "5x" is not an interval
 """
@@ -109,6 +124,14 @@ class UnknownScheduleError(DutifulError, LookupError):
         super().__init__(f'There is no schedule "{quoted(schedule_id)}"', scheduleId=schedule_id)
 
 
+class CodecError(DutifulError, ValueError):
+    """A stored text cannot be read back, or a value has no form in which it could be stored."""
+
+    def __init__(self, subject: str, reason: str) -> None:
+        super().__init__(f"{subject}: {reason}", subject=subject, reason=reason)
+        self.subject, self.reason = subject, reason
+
+
 class StoreError(DutifulError):
     """The store cannot be read or written; nothing was launched because of it."""
 
@@ -134,3 +157,104 @@ class IntervalParseError(SchedulerError, ValueError):
     def __init__(self, reason: str, text: object) -> None:
         super().__init__(reason, input=text)
         self.input = text
+
+
+class RegistrationsNotArrayError(DutifulError):
+    """`initialize` was given something other than a list or tuple."""
+
+    def __init__(self) -> None:
+        super().__init__("Registrations must be an array")
+
+
+class RegistrationShapeError(DutifulError):
+    """A registration is not a 4-tuple of name, cron text, callable and retry delay."""
+
+    def __init__(self, index: int, received: object) -> None:
+        message = "Invalid registration shape: expected [string, string, function, Duration]"
+        super().__init__(message, registrationIndex=index, received=received)
+
+
+class InvalidRegistrationError(DutifulError):
+    """A registration has the right shape and an unusable value."""
+
+    def __init__(self, field: str, value: object, reason: str) -> None:
+        super().__init__(f"Invalid registration: {field} {reason}", field=field, value=value, reason=reason)
+
+
+class ScheduleDuplicateTaskError(DutifulError):
+    """Two registrations have the same name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f'Task with name "{quoted(name)}" is already scheduled', taskName=name)
+
+
+class CronExpressionInvalidError(DutifulError):
+    """A registration has a cron text that is refused; the cause is the InvalidCronExpressionError."""
+
+    def __init__(self, refused: InvalidCronExpressionError) -> None:
+        super().__init__(str(refused), **refused.details)
+
+
+class NegativeRetryDelayError(DutifulError):
+    """A retry delay is below zero."""
+
+    def __init__(self, retry_delay_ms: float) -> None:
+        super().__init__("Retry delay must be non-negative", retryDelayMs=retry_delay_ms)
+
+
+class SchedulerAlreadyActiveError(DutifulError):
+    """`initialize` was called on a scheduler that is initializing, running or stopping."""
+
+    def __init__(self, state: str) -> None:
+        message = f"Cannot initialize scheduler: scheduler is already {state}"
+        super().__init__(message, currentState=state)
+
+
+class ScheduleTaskError(DutifulError):
+    """`initialize` failed for a reason nobody foresaw; nothing was changed."""
+
+    def __init__(self, name: str, cron_expression: str, cause: BaseException) -> None:
+        message = f"Failed to schedule task '{quoted(name)}': {quoted(str(cause))}"
+        super().__init__(message, name=name, cronExpression=cron_expression, cause=cause)
+
+
+class StopSchedulerError(DutifulError):
+    """`stop` failed for a reason nobody foresaw."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"Failed to stop scheduler: {quoted(str(cause))}", cause=cause)
+
+
+class TaskTryDeserializeError(DutifulError):
+    """A stored task record cannot be read."""
+
+
+class TaskMissingFieldError(TaskTryDeserializeError):
+    """A required field is not there."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(f"Missing required field: {field}", field=field)
+
+
+class TaskInvalidTypeError(TaskTryDeserializeError):
+    """A field has the wrong type."""
+
+    def __init__(self, field: str, value: object, expected: str, actual: str) -> None:
+        message = f"Invalid type for field '{field}': expected {expected}, got {actual}"
+        super().__init__(message, field=field, value=value, expectedType=expected, actualType=actual)
+
+
+class TaskInvalidValueError(TaskTryDeserializeError):
+    """A field has a value that cannot be."""
+
+    def __init__(self, field: str, value: object, reason: str) -> None:
+        super().__init__(
+            f"Invalid value for field '{field}': {reason}", field=field, value=value, reason=reason
+        )
+
+
+class TaskInvalidStructureError(TaskTryDeserializeError):
+    """The record is not a record at all."""
+
+    def __init__(self, value: object, problem: str) -> None:
+        super().__init__(f"Invalid task record: {problem}", value=value)

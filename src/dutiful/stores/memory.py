@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from itertools import count
 from typing import TYPE_CHECKING
 
 from dutiful.core.draft import Due
@@ -25,19 +26,23 @@ if TYPE_CHECKING:
 class _Row:
     """One schedule and everything about it."""
 
-    __slots__ = ("blocked", "ended", "open", "schedule", "state", "version", "wake_at")
+    __slots__ = ("blocked", "ended", "number", "open", "schedule", "state", "version", "wake_at")
 
-    def __init__(self, schedule: Schedule, state: State) -> None:
+    def __init__(self, schedule: Schedule, state: State, number: int, version: int) -> None:
         self.schedule, self.state = schedule, state
+        self.number, self.version = number, version
         self.wake_at: Instant | None = None
         self.blocked = False
-        self.version = 0
         self.open: dict[tuple[Instant, Kind], Run] = {}
         self.ended: dict[tuple[Instant, Kind], Run] = {}
 
     def due(self) -> Due:
         runs = sorted(self.open.values(), key=_by_tick) if self.open else ()
-        return Due(self.schedule, self.state, runs, self.version)
+        return Due(self.schedule, self.state, runs, self.version, self.blocked)
+
+    def group(self) -> str | None:
+        capacity = self.schedule.policy.capacity
+        return None if capacity is None else capacity.group
 
     def put(self, run: Run, keep: bool) -> None:
         key = run.run_at, run.kind
@@ -57,8 +62,11 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._rows: dict[str, _Row] = {}
-        # (wake_at, id); an entry that no longer equals the row's wake_at is stale and passed over.
-        self._wakes: list[tuple[Instant, str]] = []
+        # (wake_at, number, id); one that no longer equals its row is stale and passed over.
+        self._wakes: list[tuple[Instant, int, str]] = []
+        self._numbers = count(1)
+        # No schedule that was removed had a higher version; one of the same id begins above it.
+        self._version_floor = 0
         self._used: dict[str, int] = {}
         self._epoch = 0
         self._owner: str | None = None
@@ -85,8 +93,10 @@ class MemoryStore:
         for schedule_id in changes.removes:
             row = self._rows.pop(schedule_id, None)
             if row is not None:
+                self._version_floor = max(self._version_floor, row.version)
                 for run in row.open.values():
                     self._count(row, run, None)
+                self._wake_group(row.group())
         for put in changes.puts:
             self._put(put)
         for run in changes.rows:
@@ -96,7 +106,8 @@ class MemoryStore:
     def _put(self, put: Put) -> None:
         row = self._rows.get(put.schedule.id)
         if row is None:
-            row = self._rows[put.schedule.id] = _Row(put.schedule, put.state)
+            row = _Row(put.schedule, put.state, next(self._numbers), self._version_floor)
+            self._rows[put.schedule.id] = row
         for run in row.open.values():
             self._count(row, run, None)
         row.schedule, row.state = put.schedule, put.state
@@ -113,39 +124,54 @@ class MemoryStore:
         following = self._next_row()
         for row in due.values():
             # Due until it is committed: a pass that fails is simply made again.
-            heapq.heappush(self._wakes, (row.wake_at or 0, row.schedule.id))
+            heapq.heappush(self._wakes, (row.wake_at or 0, row.number, row.schedule.id))
         batch = Batch([row.due() for row in due.values()], dict(self._used))
         return Loaded(batch, following.wake_at if following is not None else None)
 
     def _next_row(self) -> _Row | None:
         while self._wakes:
-            wake_at, schedule_id = self._wakes[0]
+            wake_at, number, schedule_id = self._wakes[0]
             row = self._rows.get(schedule_id)
-            if row is not None and row.wake_at == wake_at:
+            if row is not None and (row.wake_at, row.number) == (wake_at, number):
                 return row
             heapq.heappop(self._wakes)
         return None
 
     def _wake(self, row: _Row, wake_at: Instant | None) -> None:
         if wake_at is not None and wake_at != row.wake_at:
-            heapq.heappush(self._wakes, (wake_at, row.schedule.id))
+            heapq.heappush(self._wakes, (wake_at, row.number, row.schedule.id))
         row.wake_at = wake_at
         row.version += 1
 
     async def commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
         """Record the moves and return the runs to launch."""
         self._check(epoch)
-        return [launch for move in moves for launch in self._commit(move)]
+        moved: list[Move] = []
+        launches = [launch for move in moves for launch in self._commit(move, moved)]
+        for move in moved:
+            self._wake_for_room(self._rows[move.due.schedule.id], move)
+        return launches
 
-    def _commit(self, move: Move) -> list[Launch]:
+    def _commit(self, move: Move, moved: list[Move]) -> list[Launch]:
         row = self._rows.get(move.due.schedule.id)
         if row is None or row.version != move.due.version:
             return []
+        moved.append(move)
         written = [run for run in move.inserts if self._insert(row, run)]
         written += [run for run in move.changes if self._change(row, run)]
         row.state, row.blocked = move.state, move.blocked
         self._wake(row, move.wake_at)
-        return [Launch(row.schedule, run) for run in written if run.phase is Phase.LAUNCHED]
+        launched = [run for run in written if run.phase is Phase.LAUNCHED]
+        # One that the same move has ended again is not launched at all.
+        return [Launch(row.schedule, run) for run in launched if row.open.get((run.run_at, run.kind)) is run]
+
+    def _wake_for_room(self, row: _Row, move: Move) -> None:
+        """Wake what waits for a place that a run ended by the planner may have held."""
+        for run in move.changes:
+            if run.phase is Phase.ENDED and run.status is Status.FAILED and row.group() is not None:
+                for other in list(self._rows.values()):
+                    if other is not row and other.blocked and other.group() == row.group():
+                        self._wake(other, run.ended_at)
 
     def _insert(self, row: _Row, run: Run) -> bool:
         key = run.run_at, run.kind
@@ -165,21 +191,22 @@ class MemoryStore:
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
         """Record how attempts went."""
         self._check(epoch)
-        return [self._settle(settlement.run) for settlement in settlements]
+        return [self._settle(*settlement) for settlement in settlements]
 
-    def _settle(self, run: Run) -> bool:
+    def _settle(self, run: Run, keep: bool) -> bool:
         row = self._rows.get(run.schedule_id)
         known = row.open.get((run.run_at, run.kind)) if row is not None else None
         if row is None or known is None or known.phase not in IN_FLIGHT or known.attempt != run.attempt:
             return False
-        self._write(row, known, run)
+        self._count(row, known, run)
+        row.put(run, keep)
         if run.phase in IN_FLIGHT:
             return True
         ended_at = run.ended_at
         row.state = row.state._replace(
             ended_at=ended_at,
             succeeded_at=ended_at if run.status is Status.SUCCESS else row.state.succeeded_at,
-            failed_at=row.state.failed_at if run.status is Status.SUCCESS else ended_at,
+            failed_at=row.state.failed_at if run.status in (Status.SUCCESS, Status.SKIPPED) else ended_at,
         )
         row.version += 1
         self._wake_those_waiting(row, run)
@@ -188,11 +215,16 @@ class MemoryStore:
     def _wake_those_waiting(self, row: _Row, run: Run) -> None:
         if run.phase is Phase.RETRY:
             self._wake(row, run.fire_at if row.wake_at is None else min(row.wake_at, run.fire_at))
-        capacity = row.schedule.policy.capacity
-        for other in [row] if capacity is None else list(self._rows.values()):
-            same_group = other is row or other.schedule.policy.capacity == capacity
-            if other.blocked and same_group:
+        group = row.group()
+        for other in [row] if group is None else list(self._rows.values()):
+            if other.blocked and other.group() == group:
                 self._wake(other, run.ended_at)
+
+    def _wake_group(self, group: str | None) -> None:
+        """Make due what waits for room in a group that may have some now."""
+        for other in self._rows.values():
+            if group is not None and other.blocked and other.group() == group:
+                self._wake(other, 0)
 
     def _write(self, row: _Row, old: Run | None, new: Run) -> None:
         self._count(row, old, new)

@@ -1,0 +1,321 @@
+"""Model <-> texts at rest: the only place that knows how a schedule is written down.
+
+A text is a JSON object with the version of its form under "v". Reading is strict: what is missing,
+mistyped or unknown to this version raises CodecError; keys that a later release added are passed
+over. Equal texts are read once and share one object.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from datetime import datetime, timezone, tzinfo
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
+from zoneinfo import ZoneInfo
+
+from dutiful.core.cadence import Cadence, Every, Once, OnDemand
+from dutiful.core.cron import Cron
+from dutiful.core.errors import CodecError, DutifulError, quoted
+from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
+from dutiful.core.schedule import Schedule, Task, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from enum import StrEnum
+
+    E = TypeVar("E", bound=StrEnum)
+
+Value = dict[str, Any]
+
+VERSION = 1
+_CACHE_SIZE = 16_384
+_INT64 = range(-(2**63), 2**63)
+_OFFSET = re.compile(r"[+-]\d\d:\d\d(:\d\d(\.\d{6})?)?")
+# datetime's own UTC is "UTC"; the database's entry of that name is another tzinfo.
+_DATABASE_UTC = "zoneinfo:UTC"
+
+
+class Declaration(NamedTuple):
+    """A schedule as the columns of a row, all but its id."""
+
+    task: str
+    payload: str
+    cadence: str
+    policy: str
+    window_start: int | None
+    window_end: int | None
+    paused: int
+
+
+def declare(schedule: Schedule) -> Declaration:
+    """Return the schedule as columns, or raise CodecError where it has no such form."""
+    try:
+        declaration = Declaration(
+            _text(schedule.task.name, "task"),
+            _text(schedule.task.payload, "payload"),
+            encode_cadence(schedule.cadence),
+            encode_policy(schedule.policy),
+            _instant_or_none(schedule.window.start, "window"),
+            _instant_or_none(schedule.window.end, "window"),
+            int(schedule.paused),
+        )
+        _text(schedule.id, "id")
+    except CodecError as error:
+        raise CodecError(f"schedule {quoted(schedule.id)!r}, {error.subject}", error.reason) from error
+    return declaration
+
+
+def revive(schedule_id: str, declaration: Declaration) -> Schedule:
+    """Return the schedule that was declared, or raise CodecError."""
+    task, payload, cadence, policy, start, end, paused = declaration
+    window = _ALWAYS if start is None is end else Window(start, end)
+    return Schedule(
+        schedule_id, _task(task, payload), decode_cadence(cadence), decode_policy(policy), window, paused == 1
+    )
+
+
+def checksum(schedule_id: str, declaration: Declaration) -> int:
+    """Return a number that changes when any byte of the declaration does."""
+    task, payload, cadence, policy, start, end, paused = declaration
+    text = f"{schedule_id}\0{task}\0{payload}\0{cadence}\0{policy}\0{start}\0{end}\0{paused}"
+    return zlib.crc32(text.encode())
+
+
+_ALWAYS = Window()
+_task = lru_cache(maxsize=_CACHE_SIZE)(Task)
+
+
+# Cadences
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def encode_cadence(cadence: Cadence) -> str:
+    """Return the text of a cadence."""
+    return _checked("cadence", _cadence_value(cadence), _cadence)
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def decode_cadence(text: str) -> Cadence:
+    """Return the cadence that a text means."""
+    return _cadence(_Reader("cadence", _object("cadence", text)))
+
+
+def _cadence_value(cadence: Cadence) -> Value:
+    match cadence:
+        case Cron():
+            settings = {"dialect": cadence.dialect, "zone": _zone_name(cadence.zone.tzinfo)}
+            return {
+                "kind": "cron",
+                "text": cadence.text,
+                **settings,
+                "gap": cadence.gap,
+                "fold": cadence.fold,
+            }
+        case Every():
+            return {"kind": "every", "period": cadence.period, "anchor": cadence.anchor}
+        case Once():
+            return {"kind": "once", "at": cadence.at}
+        case OnDemand():
+            return {"kind": "on_demand"}
+        case _:
+            assert_never(cadence)
+
+
+def _cadence(read: _Reader) -> Cadence:
+    match read.text("kind"):
+        case "cron":
+            return _cron(read)
+        case "every":
+            return Every(read.integer("period"), "start" if _anchored_at_start(read) else "completion")
+        case "once":
+            return Once(read.integer("at"))
+        case "on_demand":
+            return OnDemand()
+        case kind:
+            raise read.refuse(f"the kind {quoted(kind)!r} is unknown")
+
+
+def _cron(read: _Reader) -> Cron:
+    text, dialect, zone = read.text("text"), read.text("dialect"), _tzinfo(read)
+    gap, fold = read.text("gap"), read.text("fold")
+    try:
+        return Cron.parse(text, dialect, zone, gap, fold)  # type: ignore[arg-type]
+    except DutifulError as error:
+        raise read.refuse(str(error)) from error
+
+
+def _anchored_at_start(read: _Reader) -> bool:
+    anchor = read.text("anchor")
+    if anchor not in ("completion", "start"):
+        raise read.refuse(f"the anchor {quoted(anchor)!r} is unknown")
+    return anchor == "start"
+
+
+def _zone_name(tz: tzinfo) -> str:
+    if isinstance(tz, timezone):
+        # Without the name a program may have given it; the offset is what counts.
+        return str(timezone(tz.utcoffset(None))).removeprefix("UTC") or "UTC"
+    key = getattr(tz, "key", None)
+    if not isinstance(key, str):
+        reason = f"{quoted(repr(tz))} has no IANA name and no fixed offset; use zoneinfo.ZoneInfo"
+        raise CodecError("time zone", reason)
+    return _DATABASE_UTC if key == "UTC" else key
+
+
+def _tzinfo(read: _Reader) -> str | tzinfo:
+    name = read.text("zone")
+    if name == _DATABASE_UTC:
+        return ZoneInfo("UTC")
+    if _OFFSET.fullmatch(name):
+        try:
+            return datetime.fromisoformat(f"2000-01-01T00:00:00{name}").tzinfo or name
+        except ValueError as error:
+            raise read.refuse(f"the offset {name!r} does not exist") from error
+    return name
+
+
+# Policies
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def encode_policy(policy: Policy) -> str:
+    """Return the text of a policy."""
+    return _checked("policy", _policy_value(policy), _policy)
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def decode_policy(text: str) -> Policy:
+    """Return the policy that a text means."""
+    return _policy(_Reader("policy", _object("policy", text)))
+
+
+def _policy_value(policy: Policy) -> Value:
+    retry, capacity = policy.retry, policy.capacity
+    value = {name: getattr(policy, name) for name in Policy.__slots__}
+    if retry is not None:
+        value["retry"] = {name: getattr(retry, name) for name in Retry.__slots__}
+    if capacity is not None:
+        value["capacity"] = {name: getattr(capacity, name) for name in Capacity.__slots__}
+    return value
+
+
+def _policy(read: _Reader) -> Policy:
+    return Policy(
+        overlap=read.choice("overlap", Overlap),
+        catch_up=read.choice("catch_up", CatchUp),
+        grace=read.integer("grace"),
+        catch_up_cap=read.integer("catch_up_cap"),
+        jitter=read.integer("jitter"),
+        jitter_early=read.boolean("jitter_early"),
+        retry=_retry(read),
+        capacity=_capacity(read),
+        max_runs=read.integer_or_none("max_runs"),
+        on_orphan=read.choice("on_orphan", OnOrphan),
+        run_timeout=read.integer_or_none("run_timeout"),
+        queue_limit=read.integer("queue_limit"),
+        ledger=read.boolean("ledger"),
+    )
+
+
+def _retry(read: _Reader) -> Retry | None:
+    inner = read.inner("retry")
+    if inner is None:
+        return None
+    of = inner.text("of")
+    if of not in ("task", "launch"):
+        raise inner.refuse(f"the value {quoted(of)!r} of 'of' is unknown")
+    delay, limit, backoff = inner.integer("delay"), inner.integer_or_none("limit"), inner.integer("backoff")
+    return Retry(delay, limit, backoff, "task" if of == "task" else "launch")
+
+
+def _capacity(read: _Reader) -> Capacity | None:
+    inner = read.inner("capacity")
+    return None if inner is None else Capacity(inner.text("group"), inner.integer("limit"))
+
+
+# Texts
+
+
+class _Reader:
+    """Takes typed values out of one JSON object."""
+
+    def __init__(self, subject: str, value: Value) -> None:
+        self.subject, self._value = subject, value
+
+    def refuse(self, reason: str) -> CodecError:
+        return CodecError(self.subject, reason)
+
+    def text(self, key: str) -> str:
+        return _text(self._get(key, str), f"{self.subject} key {key!r}")
+
+    def boolean(self, key: str) -> bool:
+        return bool(self._get(key, bool))
+
+    def integer(self, key: str) -> int:
+        number = self._get(key, int)
+        if number not in _INT64:
+            raise self.refuse(f"{key!r} does not fit in 64 bits")
+        return int(number)
+
+    def integer_or_none(self, key: str) -> int | None:
+        return None if self._value.get(key, ...) is None else self.integer(key)
+
+    def choice(self, key: str, choices: type[E]) -> E:
+        value = self.text(key)
+        try:
+            return choices(value)
+        except ValueError as error:
+            raise self.refuse(f"the value {quoted(value)!r} of {key!r} is unknown") from error
+
+    def inner(self, key: str) -> _Reader | None:
+        if self._value.get(key, ...) is None:
+            return None
+        return _Reader(f"{self.subject} key {key!r}", self._get(key, dict))
+
+    def _get(self, key: str, kind: type) -> Any:
+        if key not in self._value:
+            raise self.refuse(f"the key {key!r} is missing")
+        value = self._value[key]
+        # Exactly: True is an int to isinstance, and 1.0 equals 1.
+        if type(value) is not kind and not (kind is str and isinstance(value, str)):
+            raise self.refuse(f"{key!r} must be {kind.__name__}, not {type(value).__name__}")
+        return value
+
+
+def _object(subject: str, text: str) -> Value:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CodecError(subject, f"is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise CodecError(subject, "is not a JSON object")
+    version = value.get("v")
+    if version != VERSION:
+        raise CodecError(subject, f"has version {quoted(version)!r}; this release reads version {VERSION}")
+    return value
+
+
+def _checked(subject: str, value: Value, decode: Callable[[_Reader], object]) -> str:
+    """Return the text of a value that is sure to be read again."""
+    decode(_Reader(subject, value))
+    return json.dumps({"v": VERSION, **value}, ensure_ascii=False, separators=(",", ":"))
+
+
+def _text(value: str, subject: str) -> str:
+    if not isinstance(value, str):
+        raise CodecError(subject, f"must be str, not {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise CodecError(subject, "has half a surrogate pair, which UTF-8 cannot hold") from error
+    if "\0" in value:
+        raise CodecError(subject, "has a NUL character, which databases cut texts at")
+    return value
+
+
+def _instant_or_none(value: int | None, subject: str) -> int | None:
+    if value is not None and (type(value) is not int or value not in _INT64):
+        raise CodecError(subject, f"must be epoch milliseconds in 64 bits, not {quoted(value)!r}")
+    return value

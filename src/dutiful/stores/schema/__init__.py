@@ -1,0 +1,29 @@
+"""The numbered SQL of each dialect, read in order and never edited once it is released."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+from typing import NamedTuple
+
+
+class Migration(NamedTuple):
+    """One file such as `0001_init.sql`: its number, its name, its SQL and the checksum of that."""
+
+    number: int
+    name: str
+    sql: str
+    checksum: str
+
+
+def migrations(dialect: str) -> list[Migration]:
+    """Return the migrations of a dialect, in order."""
+    found = [path for path in files(__name__).joinpath(dialect).iterdir() if path.name.endswith(".sql")]
+    return [
+        _migration(path.name.removesuffix(".sql"), path.read_text(encoding="utf-8"))
+        for path in sorted(found, key=lambda path: path.name)
+    ]
+
+
+def _migration(name: str, sql: str) -> Migration:
+    return Migration(int(name.partition("_")[0]), name, sql, hashlib.sha256(sql.encode()).hexdigest())

@@ -1,0 +1,43 @@
+"""Thousands of small writes at a time, and which of them hit their row."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from dutiful.stores.sqlite.rows import Row
+
+
+class Write(NamedTuple):
+    """A statement that changes at most one row, with its values."""
+
+    statement: str
+    values: Row
+
+
+def hits(connection: sqlite3.Connection, writes: Sequence[Write]) -> list[bool]:
+    """Do all writes and return for each whether its row was there to be hit.
+
+    They are done like with like, a statement at a time. SQLite then tells how many rows were hit and
+    not which; nearly always it is all of them. Otherwise they are done again one by one, in order.
+    """
+    connection.execute("SAVEPOINT bulk")
+    answers = [True] * len(writes)
+    if not _all_hit(connection, writes):
+        connection.execute("ROLLBACK TO bulk")
+        answers = [connection.execute(*write).rowcount == 1 for write in writes]
+    connection.execute("RELEASE bulk")
+    return answers
+
+
+def _all_hit(connection: sqlite3.Connection, writes: Sequence[Write]) -> bool:
+    values: defaultdict[str, list[Row]] = defaultdict(list)
+    for statement, row in writes:
+        values[statement].append(row)
+    return all(
+        connection.executemany(statement, rows).rowcount == len(rows) for statement, rows in values.items()
+    )

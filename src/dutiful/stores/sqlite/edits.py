@@ -1,0 +1,188 @@
+"""Writes that people cause: declarations, edits and removals; and the marking of damaged rows."""
+
+# ruff: noqa: S608 - the statements are made of column names written down here, never of values
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from dutiful.core.errors import CodecError
+from dutiful.core.run import Phase
+from dutiful.stores.codec import Declaration, checksum, declare, decode_cadence, decode_policy
+from dutiful.stores.sqlite import meta
+from dutiful.stores.sqlite.rows import RUN_COLUMNS, STATE_COLUMNS, run_columns, state_columns
+from dutiful.stores.sqlite.wake import wake_groups
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from dutiful.core.reconcile import Changes, Put
+    from dutiful.core.run import Run
+    from dutiful.stores.sqlite.reads import Damage
+    from dutiful.stores.sqlite.rows import Row
+
+    T = TypeVar("T")
+
+_DECLARED = ("task", "payload", "cadence", "policy", "window_start", "window_end", "paused", "checksum")
+_STATE = (*STATE_COLUMNS.removeprefix("version, ").split(", "), "wake_at", "capacity_group")
+_RUN = RUN_COLUMNS.split(", ")
+
+
+def _insert(table: str, columns: Sequence[str]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+def _update(table: str, columns: Sequence[str]) -> str:
+    # By name, so that columns a later release added keep what they hold.
+    return f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)}"
+
+
+_INSERT_SCHEDULE = _insert("schedules", (*_DECLARED, "number", "namespace", "id"))
+_UPDATE_SCHEDULE = _update("schedules", _DECLARED) + ", damage = NULL WHERE number = ?"
+_INSERT_STATE = _insert("states", (*_STATE, "number", "namespace", "version"))
+_UPDATE_STATE = _update("states", _STATE) + ", version = version + 1 WHERE number = ?"
+_KNOWN = (
+    "SELECT id, number, cadence, policy, capacity_group, version FROM schedules JOIN states USING (number)"
+    " WHERE schedules.namespace = ? AND id IN (SELECT value FROM json_each(?))"
+)
+_REGROUP = "UPDATE runs SET capacity_group = ? WHERE schedule = ? AND phase <> 'ended'"
+_WRITE_RUN = (
+    _insert("runs", (*_RUN, "schedule", "capacity_group"))
+    + " ON CONFLICT (schedule, run_at, kind) DO UPDATE SET "
+    + ", ".join(f"{column} = excluded.{column}" for column in _RUN[2:])
+)
+_DROP_RUN = "DELETE FROM runs WHERE schedule = ? AND run_at = ? AND kind = ? AND phase <> 'ended'"
+
+
+class _Known(NamedTuple):
+    number: int
+    cadence: str
+    policy: str
+    group: str | None
+    version: int
+
+
+def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> None:
+    """Write and delete schedules, and write the ledger rows that belong to the edits."""
+    _remove(connection, namespace, changes.removes)
+    # The last put of an id counts, as it would one after the other.
+    puts = {put.schedule.id: put for put in changes.puts}
+    declarations = {schedule_id: declare(put.schedule) for schedule_id, put in puts.items()}
+    known = _find(connection, namespace, puts)
+    _overwrite(connection, known, puts, declarations)
+    numbers = {schedule_id: each.number for schedule_id, each in known.items()}
+    numbers |= _add(
+        connection, namespace, [put for put in puts.values() if put.schedule.id not in known], declarations
+    )
+    for run in changes.rows:
+        _write_run(connection, numbers[run.schedule_id], run, puts[run.schedule_id])
+
+
+def _find(connection: sqlite3.Connection, namespace: str, ids: Iterable[str]) -> dict[str, _Known]:
+    rows = connection.execute(_KNOWN, (namespace, json.dumps(list(ids))))
+    return {schedule_id: _Known._make(rest) for schedule_id, *rest in rows}
+
+
+def _remove(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> None:
+    known = _find(connection, namespace, ids) if ids else {}
+    if not known:
+        return
+    # A schedule that is declared anew begins above, so that no move made on the old one fits it.
+    meta.raise_to(connection, namespace, "version floor", max(each.version for each in known.values()))
+    wake_groups(
+        connection, namespace, [(each.group, 0, each.number) for each in known.values() if each.group]
+    )
+    numbers = [(each.number,) for each in known.values()]
+    for table, column in (("runs", "schedule"), ("states", "number"), ("schedules", "number")):
+        connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", numbers)
+
+
+def _add(
+    connection: sqlite3.Connection,
+    namespace: str,
+    puts: Sequence[Put],
+    declarations: Mapping[str, Declaration],
+) -> dict[str, int]:
+    found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'schedules'").fetchone()
+    first = 1 + (found[0] if found is not None else 0)
+    version = 1 + meta.get(connection, namespace, "version floor", 0)
+    numbers = {put.schedule.id: number for number, put in enumerate(puts, first)}
+    connection.executemany(
+        _INSERT_SCHEDULE,
+        (
+            (*declarations[id_], checksum(id_, declarations[id_]), number, namespace, id_)
+            for id_, number in numbers.items()
+        ),
+    )
+    connection.executemany(
+        _INSERT_STATE, ((*_state(put), numbers[put.schedule.id], namespace, version) for put in puts)
+    )
+    return numbers
+
+
+def _overwrite(
+    connection: sqlite3.Connection,
+    known: Mapping[str, _Known],
+    puts: Mapping[str, Put],
+    declarations: Mapping[str, Declaration],
+) -> None:
+    declared, states, groups = [], [], []
+    for schedule_id, each in known.items():
+        put = puts[schedule_id]
+        declaration = _keep_texts(each, put, declarations[schedule_id])
+        declared.append((*declaration, checksum(schedule_id, declaration), each.number))
+        states.append((*_state(put), each.number))
+        if _group(put) != each.group:
+            groups.append((_group(put), each.number))
+    connection.executemany(_UPDATE_SCHEDULE, declared)
+    connection.executemany(_UPDATE_STATE, states)
+    connection.executemany(_REGROUP, groups)
+
+
+def _keep_texts(known: _Known, put: Put, declaration: Declaration) -> Declaration:
+    """Leave a text alone that means the same: a later release may have written more into it."""
+    cadence = _kept(known.cadence, decode_cadence, put.schedule.cadence, declaration.cadence)
+    policy = _kept(known.policy, decode_policy, put.schedule.policy, declaration.policy)
+    return declaration._replace(cadence=cadence, policy=policy)
+
+
+def _kept(stored: str, decode: Callable[[str], T], value: T, text: str) -> str:
+    try:
+        return stored if decode(stored) == value else text
+    except CodecError:
+        return text
+
+
+def _state(put: Put) -> Row:
+    return *state_columns(put.state), put.wake_at, _group(put)
+
+
+def _group(put: Put) -> str | None:
+    capacity = put.schedule.policy.capacity
+    return None if capacity is None else capacity.group
+
+
+def _write_run(connection: sqlite3.Connection, number: int, run: Run, put: Put) -> None:
+    if run.phase is not Phase.ENDED or put.schedule.policy.ledger:
+        connection.execute(_WRITE_RUN, (*run_columns(run), number, _group(put)))
+    else:
+        connection.execute(_DROP_RUN, (number, run.run_at, run.kind))
+
+
+def mark(connection: sqlite3.Connection, damage: Sequence[Damage]) -> None:
+    """Write down why these schedules cannot be read, and look at them no more."""
+    marks: list[tuple[Any, ...]] = [(each.problem, each.number) for each in damage]
+    connection.executemany("UPDATE schedules SET damage = ? WHERE number = ? AND damage IS NULL", marks)
+    numbers = [(each.number,) for each in damage]
+    connection.executemany(
+        "UPDATE states SET wake_at = NULL, version = version + 1 WHERE number = ?", numbers
+    )
+
+
+def unmark(connection: sqlite3.Connection, repaired: Sequence[int]) -> None:
+    """Look at schedules again that somebody repaired."""
+    numbers = [(number,) for number in repaired]
+    connection.executemany("UPDATE schedules SET damage = NULL WHERE number = ?", numbers)
+    connection.executemany("UPDATE states SET wake_at = 0, version = version + 1 WHERE number = ?", numbers)

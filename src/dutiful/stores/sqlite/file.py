@@ -1,0 +1,157 @@
+"""The database file: made, recognised, migrated and checked before anything is read from it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from typing import TYPE_CHECKING
+
+from dutiful.core.errors import StoreError
+from dutiful.stores.schema import migrations
+from dutiful.stores.sqlite.faults import RESTORE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dutiful.stores.schema import Migration
+
+# "duti" in ASCII: how the file says whose it is.
+APPLICATION_ID = 0x64757469
+# SQLite would take a smaller file for an empty one, and overwrite it.
+_PAGE_MIN = 512
+_NOT_OURS = "name another file; this one was not changed"
+_UPGRADE = "upgrade dutiful to the release that wrote it, or a later one; nothing was changed"
+_SETTINGS = (
+    "PRAGMA synchronous = FULL",
+    "PRAGMA cache_size = -65536",
+    # Rare checkpoints write a page once that was changed many times; the log stays below 64 MiB.
+    "PRAGMA wal_autocheckpoint = 10000",
+    "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA trusted_schema = OFF",
+)
+
+
+class DatabaseFile:
+    """One path, and what was found there when it was opened."""
+
+    def __init__(self, path: str, lock_path: str, busy_timeout: float) -> None:
+        self.path, self._lock_path, self._busy_timeout = path, lock_path, busy_timeout
+        self._identity: list[tuple[str, int, int]] = []
+
+    def connect(self) -> sqlite3.Connection:
+        """Return a connection to a database of the newest schema; refuse all others unchanged."""
+        self._make()
+        connection = sqlite3.connect(self.path, timeout=self._busy_timeout, isolation_level=None)
+        try:
+            self._recognise(connection)
+            if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+                connection.execute("PRAGMA journal_mode = WAL")
+            for setting in _SETTINGS:
+                connection.execute(setting)
+            self._migrate(connection)
+            self._identity = [self._identify(self.path), self._identify(f"{self.path}-wal")]
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def check(self) -> None:
+        """Raise StoreError when the path no longer leads to the files that were opened."""
+        for path, device, inode in self._identity:
+            if self._identify(path) != (path, device, inode):
+                problem = f"{path} was deleted or replaced while it was in use"
+                raise StoreError(problem, "put it back, then restart dutiful", path=path)
+
+    def verify(self, connection: sqlite3.Connection) -> None:
+        """Raise StoreError when the pages of the database do not fit together."""
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise self._error("is damaged", RESTORE, cause=found)
+
+    def _make(self) -> None:
+        directory = os.path.dirname(self.path)
+        if not os.path.isdir(directory):
+            raise self._error("has no directory", f"create {directory}, or name another path")
+        if os.path.isdir(self.path):
+            raise self._error("is a directory", "name a file in it")
+        # Not opened when it exists: closing it again would drop this process's locks on it.
+        with contextlib.suppress(FileExistsError), self._permitted():
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            return
+        size = os.path.getsize(self.path)
+        if 0 < size < _PAGE_MIN:
+            raise self._error("is not a SQLite database", _NOT_OURS)
+        if size == 0 and os.path.exists(self._lock_path):
+            advice = f"{RESTORE}; to begin anew, delete it and {self._lock_path}"
+            raise self._error("is empty and was in use before", advice)
+        for path in (self.path, directory):
+            if not os.access(path, os.W_OK):
+                advice = f"{path} must be writable by the user that runs dutiful"
+                raise self._error("is read-only", advice)
+
+    @contextlib.contextmanager
+    def _permitted(self) -> Iterator[None]:
+        try:
+            yield
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise self._error("cannot be created", str(error), cause=str(error)) from error
+
+    def _recognise(self, connection: sqlite3.Connection) -> None:
+        owner = connection.execute("PRAGMA application_id").fetchone()[0]
+        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        if owner != APPLICATION_ID and not empty:
+            raise self._error("belongs to another program", _NOT_OURS)
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        known = migrations("sqlite")
+        if self._applied(connection, known) < len(known):
+            connection.execute("BEGIN IMMEDIATE")
+            # Asked again: another process may have been faster.
+            for migration in known[self._applied(connection, known) :]:
+                _apply(connection, migration)
+            connection.execute("COMMIT")
+
+    def _applied(self, connection: sqlite3.Connection, known: list[Migration]) -> int:
+        """Return how many migrations the file has seen, all of them known and unchanged."""
+        if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]:
+            return 0
+        query = "SELECT value FROM meta WHERE namespace = '' AND name LIKE 'schema %' ORDER BY name"
+        seen = [checksum for (checksum,) in connection.execute(query)]
+        if len(seen) > len(known):
+            problem = f"has schema {len(seen)}, and this release knows {len(known)}"
+            raise self._error(problem, _UPGRADE)
+        if seen != [migration.checksum for migration in known[: len(seen)]]:
+            raise self._error("has a schema that this release does not know", _UPGRADE)
+        return len(seen)
+
+    def _identify(self, path: str) -> tuple[str, int, int]:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return path, 0, 0
+        return path, found.st_dev, found.st_ino
+
+    def _error(self, problem: str, advice: str, **details: str) -> StoreError:
+        return StoreError(f"The database {self.path} {problem}", advice, path=self.path, **details)
+
+
+def _apply(connection: sqlite3.Connection, migration: Migration) -> None:
+    for statement in _statements(migration.sql):
+        connection.execute(statement)
+    connection.execute(
+        "INSERT INTO meta VALUES ('', ?, ?)", (f"schema {migration.number:04}", migration.checksum)
+    )
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _statements(sql: str) -> Iterator[str]:
+    # Not executescript, which commits on its own.
+    statement = ""
+    for line in sql.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

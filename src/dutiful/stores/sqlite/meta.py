@@ -1,0 +1,41 @@
+"""The facts about a namespace: who leads it, and whether its last leader said goodbye."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_ORPHANS_ARE_DUE = (
+    "UPDATE states SET wake_at = 0, version = version + 1 WHERE namespace = ?"
+    " AND number IN (SELECT schedule FROM runs WHERE phase <> 'ended')"
+    " AND number NOT IN (SELECT number FROM schedules WHERE damage IS NOT NULL)"
+)
+
+
+def get(connection: sqlite3.Connection, namespace: str, name: str, default: int) -> int:
+    """Return a number kept under `name`."""
+    query = "SELECT value FROM meta WHERE namespace = ? AND name = ?"
+    found = connection.execute(query, (namespace, name)).fetchone()
+    return default if found is None else int(found[0])
+
+
+def put(connection: sqlite3.Connection, namespace: str, name: str, value: int) -> None:
+    """Keep a number under `name`."""
+    statement = "INSERT INTO meta VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
+    connection.execute(statement, (namespace, name, value))
+
+
+def raise_to(connection: sqlite3.Connection, namespace: str, name: str, value: int) -> None:
+    """Keep a number under `name`, unless a higher one is kept there."""
+    put(connection, namespace, name, max(value, get(connection, namespace, name, value)))
+
+
+def begin_leadership(connection: sqlite3.Connection, namespace: str) -> int:
+    """Return the epoch that begins; what was in flight under the last one is due, to be adopted."""
+    epoch = get(connection, namespace, "epoch", 0) + 1
+    put(connection, namespace, "epoch", epoch)
+    put(connection, namespace, "clean", 0)
+    connection.execute(_ORPHANS_ARE_DUE, (namespace,))
+    return epoch

@@ -1,0 +1,152 @@
+"""Questions to the database. None of them writes: what is found damaged is named, and marked later."""
+
+# ruff: noqa: S608 - the statements are made of column names written down here, never of values
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from dutiful.core.draft import Due
+from dutiful.core.errors import CodecError, StoreError
+from dutiful.core.planner import Batch
+from dutiful.ports import Loaded
+from dutiful.stores.sqlite.rows import (
+    READ_COLUMNS,
+    RUN_COLUMNS,
+    Stored,
+    read_run,
+    read_stored,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.run import Run
+    from dutiful.stores.sqlite.rows import Row
+
+# Read along the index, so that the cost follows the rows returned and not those stored.
+_DUE = (
+    f"SELECT {READ_COLUMNS} FROM states INDEXED BY states_due CROSS JOIN schedules USING (number)"
+    " WHERE states.namespace = ? AND wake_at <= ? ORDER BY wake_at, number LIMIT ?"
+)
+_NEXT_WAKE = (
+    "SELECT wake_at FROM states INDEXED BY states_due WHERE namespace = ? AND wake_at IS NOT NULL"
+    " ORDER BY wake_at, number LIMIT 1 OFFSET ?"
+)
+_STORED = f"SELECT {READ_COLUMNS} FROM schedules JOIN states USING (number) WHERE schedules.namespace = ?"
+_OPEN = f"SELECT schedule, {RUN_COLUMNS} FROM runs INDEXED BY runs_open WHERE phase <> 'ended'"
+_OPEN_ORDER = "ORDER BY schedule, run_at, kind"
+_IN_FLIGHT = (
+    "SELECT runs.capacity_group, count(*) FROM runs INDEXED BY runs_capacity"
+    " CROSS JOIN schedules ON schedules.number = runs.schedule"
+    " WHERE runs.capacity_group IN (SELECT value FROM json_each(?))"
+    " AND runs.phase IN ('launched', 'accepted') AND namespace = ? AND damage IS NULL GROUP BY 1"
+)
+_LEDGER = (
+    f"SELECT {RUN_COLUMNS} FROM runs WHERE run_at <= ?"
+    " AND schedule = (SELECT number FROM schedules WHERE namespace = ? AND id = ?)"
+    " ORDER BY run_at DESC, kind DESC LIMIT ?"
+)
+_END_OF_TIME = 2**63 - 1
+
+
+class Damage(NamedTuple):
+    """A schedule whose rows cannot be read, and why."""
+
+    number: int
+    id: str
+    problem: str
+
+
+def load(
+    connection: sqlite3.Connection, namespace: str, now: Instant, limit: int
+) -> tuple[Loaded, list[tuple[str, int]], list[Damage]]:
+    """Return what is due, with (id, number) of it, and what could not be read."""
+    rows = connection.execute(_DUE, (namespace, now, max(limit, 0))).fetchall()
+    stored, damage = _read(rows)
+    numbers = [each.number for each in stored]
+    runs = _OPEN + " AND schedule IN (SELECT value FROM json_each(?)) " + _OPEN_ORDER
+    due = _with_runs(stored, connection.execute(runs, (json.dumps(numbers),)), damage)
+    following = connection.execute(_NEXT_WAKE, (namespace, len(rows))).fetchone()
+    batch = Batch(due, _used(connection, namespace, stored))
+    loaded = Loaded(batch, None if following is None else following[0])
+    return loaded, [(each.schedule.id, each.number) for each in stored], damage
+
+
+def _used(connection: sqlite3.Connection, namespace: str, stored: Iterable[Stored]) -> Mapping[str, int]:
+    capacities = {each.schedule.policy.capacity for each in stored} - {None}
+    if not capacities:
+        return {}
+    groups = json.dumps([capacity.group for capacity in capacities if capacity is not None])
+    return dict(connection.execute(_IN_FLIGHT, (groups, namespace)).fetchall())
+
+
+def get(connection: sqlite3.Connection, namespace: str, schedule_id: str) -> Due | None:
+    """Return one schedule, unless it cannot be read."""
+    rows = connection.execute(f"{_STORED} AND damage IS NULL AND id = ?", (namespace, schedule_id)).fetchall()
+    stored, damage = _read(rows)
+    runs = connection.execute(
+        f"{_OPEN} AND schedule = ? {_OPEN_ORDER}", [each.number for each in stored] or [0]
+    )
+    return next(iter(_with_runs(stored, runs, damage)), None)
+
+
+def every(connection: sqlite3.Connection, namespace: str) -> tuple[list[Due], list[Damage]]:
+    """Return all schedules that can be read, ordered by id, and those that were found damaged."""
+    stored, damage = _read(connection.execute(f"{_STORED} AND damage IS NULL ORDER BY id", (namespace,)))
+    return _with_runs(stored, connection.execute(f"{_OPEN} {_OPEN_ORDER}"), damage), damage
+
+
+def marked(connection: sqlite3.Connection, namespace: str) -> list[Damage]:
+    """Return the schedules that are known to be damaged, ordered by id."""
+    query = "SELECT number, id, damage FROM schedules WHERE namespace = ? AND damage IS NOT NULL ORDER BY id"
+    return [Damage._make(row) for row in connection.execute(query, (namespace,))]
+
+
+def repaired(connection: sqlite3.Connection, namespace: str) -> list[int]:
+    """Return the numbers of schedules that were damaged and can be read again."""
+    stored, _ = _read(connection.execute(f"{_STORED} AND damage IS NOT NULL", (namespace,)))
+    return [each.number for each in stored]
+
+
+def ledger(
+    connection: sqlite3.Connection, namespace: str, schedule_id: str, until: Instant | None, limit: int
+) -> list[Run]:
+    """Return rows of the ledger, newest first; raise StoreError for one that cannot be read."""
+    latest = _END_OF_TIME if until is None else until
+    rows = connection.execute(_LEDGER, (latest, namespace, schedule_id, limit))
+    try:
+        return [read_run(schedule_id, row) for row in rows]
+    except CodecError as error:
+        problem = f"The ledger of {schedule_id!r} cannot be read"
+        raise StoreError(problem, f"{error}; repair the row in the table runs") from error
+
+
+def _read(rows: Iterable[Row]) -> tuple[list[Stored], list[Damage]]:
+    stored, damage = [], []
+    for row in rows:
+        try:
+            stored.append(read_stored(row))
+        except CodecError as error:
+            damage.append(Damage(row[0], row[1], str(error)))
+    return stored, damage
+
+
+def _with_runs(stored: Sequence[Stored], rows: Iterable[Row], damage: list[Damage]) -> list[Due]:
+    """Return the schedules with their open runs; one that cannot be read makes its schedule damaged."""
+    runs: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        runs[row[0]].append(row[1:])
+    due = []
+    for number, schedule, state, version, blocked in stored:
+        try:
+            known = [read_run(schedule.id, row) for row in runs[number]] if number in runs else ()
+        except CodecError as error:
+            damage.append(Damage(number, schedule.id, str(error)))
+            continue
+        due.append(Due(schedule, state, known, version, blocked))
+    return due

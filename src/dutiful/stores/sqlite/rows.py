@@ -1,0 +1,111 @@
+"""Rows <-> values: which columns there are, in which order, and what they mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dutiful.core.errors import CodecError, quoted
+from dutiful.core.policy import Reason
+from dutiful.core.run import Kind, Phase, Run, Status
+from dutiful.core.schedule import Schedule, SkippedRange, State
+from dutiful.stores.codec import Declaration, checksum, revive
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEDULE_COLUMNS = "number, id, checksum, task, payload, cadence, policy, window_start, window_end, paused"
+STATE_COLUMNS = (
+    "version, cursor, runs_started, attempted_at, succeeded_at, failed_at, ended_at, quarantine,"
+    " skipped_at, skipped_reason, skipped_ticks"
+)
+READ_COLUMNS = f"{SCHEDULE_COLUMNS}, {STATE_COLUMNS}, blocked"
+RUN_COLUMNS = (
+    "run_at, kind, status, phase, fire_at, reason, attempt, epoch, started_at, ended_at, run_until, ticks,"
+    " run_id, detail"
+)
+
+Row = tuple[Any, ...]
+
+_KINDS: Mapping[str, Kind] = {"schedule": "schedule", "manual": "manual"}
+_STATUSES = {status.value: status for status in Status}
+_PHASES = {phase.value: phase for phase in Phase}
+_REASONS: Mapping[str | None, Reason | None] = {None: None, **{reason.value: reason for reason in Reason}}
+
+
+class Stored(NamedTuple):
+    """A schedule as it was read, before its open runs are added."""
+
+    number: int
+    schedule: Schedule
+    state: State
+    version: int
+    blocked: bool
+
+
+def read_stored(row: Row) -> Stored:
+    """Return what READ_COLUMNS hold, or raise CodecError."""
+    number, schedule_id, expected = row[:3]
+    declaration = Declaration._make(row[3:10])
+    if checksum(schedule_id, declaration) != expected:
+        raise CodecError("declaration", "the row was changed outside dutiful: its checksum does not match")
+    schedule = revive(schedule_id, declaration)
+    version, cursor, started, attempted, succeeded, failed, ended, quarantine, skipped_at = row[10:19]
+    skipped = None if skipped_at is None else _skipped(skipped_at, row[19], row[20])
+    state = State(cursor, started, attempted, succeeded, failed, ended, skipped, quarantine)
+    return Stored(number, schedule, state, version, bool(row[21]))
+
+
+def _skipped(run_at: int, reason: str, ticks: int) -> SkippedRange:
+    known = _REASONS.get(reason)
+    if known is None:
+        raise CodecError("state", f"the reason {quoted(reason)!r} is unknown")
+    return SkippedRange(run_at, known, ticks)
+
+
+def read_run(schedule_id: str, row: Row) -> Run:
+    """Return what RUN_COLUMNS hold, or raise CodecError."""
+    run_at, kind, status, phase, fire_at, reason, *rest = row
+    try:
+        return Run(
+            schedule_id,
+            run_at,
+            _KINDS[kind],
+            _STATUSES[status],
+            _PHASES[phase],
+            fire_at,
+            _REASONS[reason],
+            *rest,
+        )
+    except KeyError as error:
+        raise CodecError(f"run at {run_at}", f"the word {quoted(error.args[0])!r} is unknown") from error
+
+
+def state_columns(state: State) -> Row:
+    """Return the values of STATE_COLUMNS, all but the version."""
+    cursor, started, attempted, succeeded, failed, ended, skipped, quarantine = state
+    run_at, reason, ticks = skipped if skipped is not None else (None, None, None)
+    shown = None if reason is None else reason.value
+    problem = _storable(quarantine)
+    return cursor, started, attempted, succeeded, failed, ended, problem, run_at, shown, ticks
+
+
+def run_columns(run: Run) -> Row:
+    """Return the values of RUN_COLUMNS; plain strings, because binding an enum is slow."""
+    _, run_at, kind, status, phase, fire_at, reason, *rest, run_id, detail = run
+    shown = None if reason is None else reason.value
+    return (
+        run_at,
+        kind,
+        status.value,
+        phase.value,
+        fire_at,
+        shown,
+        *rest,
+        _storable(run_id),
+        _storable(detail),
+    )
+
+
+def _storable(text: str | None) -> str | None:
+    # What a task says of its failure may hold half a surrogate pair, such as from a file name.
+    return None if text is None else text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,88 @@
+"""How attempts went, written down: only where the row is still in flight in the same attempt."""
+
+# ruff: noqa: S608 - the statements are made of column names written down here, never of values
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+from dutiful.stores.sqlite.bulk import Write, hits
+from dutiful.stores.sqlite.rows import RUN_COLUMNS, Row, run_columns
+from dutiful.stores.sqlite.wake import wake_blocked
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from dutiful.core.outcome import Settlement
+
+_SAME_ATTEMPT = (
+    "WHERE schedule = ? AND run_at = ? AND kind = ? AND attempt = ? AND phase IN ('launched', 'accepted')"
+)
+_SETTLE = (
+    f"UPDATE runs SET {', '.join(f'{column} = ?' for column in RUN_COLUMNS.split(', '))} {_SAME_ATTEMPT}"
+)
+# Most runs end well and have nothing to add; binding None is slow.
+_SETTLE_WELL = (
+    "UPDATE runs SET status = 'SUCCESS', phase = 'ended', fire_at = ?, reason = NULL, epoch = ?,"
+    " started_at = ?, ended_at = ?, run_until = NULL, ticks = 1, run_id = NULL, detail = NULL"
+    f" {_SAME_ATTEMPT}"
+)
+_DROP = f"DELETE FROM runs {_SAME_ATTEMPT}"
+# What a run has from `run_until` on when it ended well and has nothing to add.
+_NOTHING_TO_ADD = [*Run("", 0, "schedule", Status.SUCCESS, Phase.ENDED, 0)[11:]]
+
+_SUCCEEDED = "UPDATE states SET succeeded_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
+_FAILED = "UPDATE states SET failed_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
+_ENDED = "UPDATE states SET ended_at = ?, version = version + 1 WHERE number = ?"
+_WAKE_FOR_RETRY = (
+    "UPDATE states SET wake_at = min(coalesce(wake_at, ?1), ?1), version = version + 1 WHERE number = ?2"
+)
+
+
+def settle(
+    connection: sqlite3.Connection, namespace: str, settlements: Sequence[Settlement], numbers: Sequence[int]
+) -> list[bool]:
+    """Record how attempts went and return for each whether it applied."""
+    applied = hits(connection, [*map(_write, settlements, numbers)])
+    ended = [
+        (number, settlement.run)
+        for number, settlement, hit in zip(numbers, settlements, applied, strict=True)
+        if hit and settlement.run.phase not in IN_FLIGHT
+    ]
+    _follow(connection, namespace, ended)
+    return applied
+
+
+def _write(settlement: Settlement, number: int) -> Write:
+    run, keep = settlement
+    _, run_at, kind, status, phase, fire_at, reason, attempt, epoch, started_at, ended_at, *rest = run
+    key = number, run_at, kind, attempt
+    if phase is Phase.ENDED and not keep:
+        return Write(_DROP, key)
+    if phase is Phase.ENDED and status is Status.SUCCESS and reason is None and rest == _NOTHING_TO_ADD:
+        return Write(_SETTLE_WELL, (fire_at, epoch, started_at, ended_at, *key))
+    return Write(_SETTLE, (*run_columns(run), *key))
+
+
+def _follow(connection: sqlite3.Connection, namespace: str, ended: Sequence[tuple[int, Run]]) -> None:
+    """Bring the timestamps of the schedules up to date, and make due what waited for these runs."""
+    latest: dict[int, int] = {}
+    for number, run in ended:
+        latest.pop(number, None)
+        latest[number] = run.ended_at or 0
+    succeeded, failed, other = list[Row](), list[Row](), list[Row]()
+    for number, run in ended:
+        if run.status is Status.SUCCESS:
+            succeeded.append((run.ended_at, latest[number], number))
+        elif run.status is Status.SKIPPED:
+            other.append((latest[number], number))
+        else:
+            failed.append((run.ended_at, latest[number], number))
+    connection.executemany(_SUCCEEDED, succeeded)
+    connection.executemany(_FAILED, failed)
+    connection.executemany(_ENDED, other)
+    retries = [(run.fire_at, number) for number, run in ended if run.phase is Phase.RETRY]
+    connection.executemany(_WAKE_FOR_RETRY, retries)
+    wake_blocked(connection, namespace, latest)

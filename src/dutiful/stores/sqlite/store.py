@@ -1,0 +1,246 @@
+"""`SqliteStore`: the contract of `ports.Store`, kept by one file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+from dutiful.core.errors import InvalidArgumentError, LostLeadershipError, StoreError
+from dutiful.stores.sqlite import edits, meta, reads, upkeep
+from dutiful.stores.sqlite.commit import commit
+from dutiful.stores.sqlite.file import DatabaseFile
+from dutiful.stores.sqlite.lock import LeaderLock
+from dutiful.stores.sqlite.numbers import Numbers
+from dutiful.stores.sqlite.settle import settle
+from dutiful.stores.sqlite.writer import Writer
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Sequence
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.draft import Due, Move
+    from dutiful.core.outcome import Settlement
+    from dutiful.core.reconcile import Changes
+    from dutiful.core.run import Run
+    from dutiful.ports import Launch, Loaded, Retention
+    from dutiful.stores.sqlite.reads import Damage
+
+T = TypeVar("T")
+# It becomes part of a file name.
+_NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class SqliteStore:
+    """Keeps everything in one SQLite file; schedules of different namespaces do not see each other.
+
+    A program that holds the file locked is waited for, up to `busy_timeout` seconds.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, namespace: str = "default", busy_timeout: float = 5.0
+    ) -> None:
+        if not _NAMESPACE.fullmatch(namespace):
+            raise InvalidArgumentError("namespace", namespace, "write letters, digits, '.', '_' and '-'")
+        self._path, self._namespace = os.path.realpath(path), namespace
+        lock_path = f"{self._path}.{namespace}.lock"
+        self._file = DatabaseFile(self._path, lock_path, busy_timeout)
+        self._lock = LeaderLock(lock_path)
+        self._numbers = Numbers(namespace)
+        self._writer: Writer | None = None
+        self._process = os.getpid()
+        self._leading: tuple[str, int] | None = None
+
+    # Life
+
+    async def open(self) -> None:
+        """Make the file ready, or raise StoreError and leave it as it is."""
+        if self._writer is not None:
+            return
+        self._process = os.getpid()
+        writer = Writer(self._path, self._connect, self._file.check)
+        await writer.start()
+        self._writer = writer
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = self._file.connect()
+        try:
+            self._verify_after_crash(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _verify_after_crash(self, connection: sqlite3.Connection) -> None:
+        # Where another process leads, the absence of a goodbye means nothing.
+        if meta.get(connection, self._namespace, "clean", 1) or not self._lock.acquire():
+            return
+        try:
+            self._file.verify(connection)
+        finally:
+            self._lock.release()
+
+    async def close(self) -> None:
+        """Let go of the file and of the leadership."""
+        if self._writer is None:
+            return
+        writer = self._open_writer()
+        try:
+            if self._leading is not None:
+                # Without the goodbye the next start looks the file over, and that is all.
+                with contextlib.suppress(StoreError):
+                    await writer.write(lambda connection: meta.put(connection, self._namespace, "clean", 1))
+        finally:
+            self._writer = None
+            self._stand_down()
+            await writer.stop()
+
+    def _stand_down(self) -> None:
+        self._leading = None
+        self._lock.release()
+
+    def _open_writer(self) -> Writer:
+        if self._writer is None:
+            raise StoreError(f"The database {self._path} is not open", "call open() first", path=self._path)
+        if self._process != os.getpid():
+            advice = "open a store of its own in each process"
+            raise StoreError(
+                f"The database {self._path} was opened by a parent process", advice, path=self._path
+            )
+        return self._writer
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._open_writer().read(work)
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._open_writer().write(work)
+
+    # Leadership
+
+    async def lead(self, owner: str) -> int | None:
+        """Return the epoch of `owner`, or None while another one leads."""
+        self._open_writer()
+        if self._leading is not None:
+            leader, epoch = self._leading
+            return epoch if leader == owner else None
+        if not await self._read(lambda _: self._lock.acquire()):
+            return None
+        try:
+            epoch = await self._write(self._begin_leadership)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._leading = owner, epoch
+        return epoch
+
+    def _begin_leadership(self, connection: sqlite3.Connection) -> int:
+        edits.unmark(connection, reads.repaired(connection, self._namespace))
+        return meta.begin_leadership(connection, self._namespace)
+
+    async def _write_leading(self, epoch: int, work: Callable[[sqlite3.Connection], T]) -> T:
+        leading = self._leading
+
+        def checked(connection: sqlite3.Connection) -> T:
+            current = meta.get(connection, self._namespace, "epoch", 0)
+            if leading is None or epoch != current:
+                raise LostLeadershipError(epoch, current)
+            return work(connection)
+
+        try:
+            return await self._write(checked)
+        except LostLeadershipError:
+            # Somebody took over in spite of the lock: ask for it anew.
+            if leading is not None and leading[1] == epoch:
+                self._stand_down()
+            raise
+
+    # Schedules
+
+    async def apply(self, changes: Changes) -> None:
+        """Write and delete schedules."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            if changes.removes:
+                self._numbers.forget()
+            edits.apply(connection, self._namespace, changes)
+
+        await self._write(work)
+
+    async def get(self, schedule_id: str) -> Due | None:
+        """Return one schedule, unless it is damaged."""
+        return await self._read(lambda connection: reads.get(connection, self._namespace, schedule_id))
+
+    async def every(self) -> list[Due]:
+        """Return all schedules but the damaged ones."""
+        due, _ = await self._read(lambda connection: reads.every(connection, self._namespace))
+        return due
+
+    async def damaged(self) -> list[tuple[str, str]]:
+        """Look at every row, and return (id, problem) of those that cannot be read."""
+        _, found = await self._read(lambda connection: reads.every(connection, self._namespace))
+        if found:
+            await self._mark(found)
+        marked = await self._read(lambda connection: reads.marked(connection, self._namespace))
+        return [(damage.id, damage.problem) for damage in marked]
+
+    async def _mark(self, found: Sequence[Damage]) -> None:
+        await self._write(lambda connection: edits.mark(connection, found))
+
+    # Passes
+
+    async def load(self, now: Instant, limit: int) -> Loaded:
+        """Return what is due; what is found damaged on the way is marked and left alone from then on."""
+
+        def work(connection: sqlite3.Connection) -> tuple[Loaded, list[Damage]]:
+            loaded, numbers, damage = reads.load(connection, self._namespace, now, limit)
+            self._numbers.remember(numbers)
+            return loaded, damage
+
+        while True:
+            loaded, damage = await self._read(work)
+            if not damage:
+                return loaded
+            await self._mark(damage)
+
+    async def commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
+        """Record the moves and return the runs to launch."""
+
+        def work(connection: sqlite3.Connection) -> list[Launch]:
+            numbers = self._numbers.of(connection, [move.due.schedule.id for move in moves])
+            return commit(connection, self._namespace, moves, numbers)
+
+        return await self._write_leading(epoch, work)
+
+    async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
+        """Record how attempts went."""
+
+        def work(connection: sqlite3.Connection) -> list[bool]:
+            numbers = self._numbers.of(connection, [each.run.schedule_id for each in settlements])
+            return settle(connection, self._namespace, settlements, numbers)
+
+        return await self._write_leading(epoch, work)
+
+    # The ledger
+
+    async def ledger(self, schedule_id: str, until: Instant | None, limit: int) -> list[Run]:
+        """Return rows, newest first."""
+        return await self._read(
+            lambda connection: reads.ledger(connection, self._namespace, schedule_id, until, limit)
+        )
+
+    async def rearm(self, now: Instant, beyond: int) -> int:
+        """Bring back the cursors that are far ahead of `now`."""
+        return await self._write(lambda connection: upkeep.rearm(connection, self._namespace, now, beyond))
+
+    async def prune(self, now: Instant, retention: Retention) -> int:
+        """Delete ended rows beyond the retention, some schedules at a time so that passes go on."""
+        deleted = 0
+        for numbers in await self._read(lambda connection: upkeep.slices(connection, self._namespace)):
+            deleted += await self._write(
+                lambda connection, numbers=numbers: upkeep.prune(  # type: ignore[misc]
+                    connection, self._namespace, numbers, now, retention
+                )
+            )
+        return deleted

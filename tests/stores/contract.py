@@ -1,0 +1,291 @@
+"""What every store promises. A store is bound to it by a class with a `new_store`."""
+
+from __future__ import annotations
+
+from zoneinfo import ZoneInfo
+
+import pytest
+from tests.stores.contract_runs import (
+    LeadershipContract,
+    SettlementContract,
+    UpkeepContract,
+    WakingContract,
+)
+from tests.stores.notation import (
+    MINUTE,
+    T0,
+    declare,
+    due_at,
+    end,
+    make_moves,
+    open_run,
+    pass_at,
+    put,
+    rows,
+    schedule,
+    stored,
+    wake_of,
+)
+
+from dutiful.core.cadence import Every, Once, OnDemand
+from dutiful.core.cron import Cron
+from dutiful.core.draft import Due
+from dutiful.core.errors import LostLeadershipError
+from dutiful.core.planner import Batch
+from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason, Retry
+from dutiful.core.reconcile import Changes, Put
+from dutiful.core.run import Phase, Run, Status
+from dutiful.core.schedule import Schedule, SkippedRange, State, Task, Window
+from dutiful.ports import Launch, Loaded
+
+
+class DeclarationContract:
+    """Schedules are written, edited and removed all together, and read back as they were."""
+
+    @stored
+    async def test_a_new_store_is_empty(self, store):
+        assert await store.every() == []
+        assert await store.get("a") is None
+        assert await store.damaged() == []
+        assert await store.ledger("a", None, 10) == []
+        assert await store.load(T0, 10) == Loaded(Batch([], {}), None)
+
+    @stored
+    async def test_schedules_are_read_back_as_they_were_declared(self, store):
+        berlin = Cron.parse("30 2 * * *", "standard", ZoneInfo("Europe/Berlin"), "run_after", "first")
+        rich = Schedule(
+            "rich", Task("t", "{}"), berlin, schedule(retry=Retry(5, 2)).policy, Window(1, 2), paused=True
+        )
+        others = [
+            schedule("once", Once(T0)),
+            schedule("period", Every(5000, "start"), capacity=Capacity("g", 2)),
+            schedule("asked", OnDemand(), overlap=Overlap.QUEUE, ledger=False),
+        ]
+        state = State(T0, 3, 1, 2, 3, 4, SkippedRange(5, Reason.MISSED, 6), "broken")
+        puts = [Put(each, state, None) for each in (rich, *others)]
+        await store.apply(Changes(puts))
+        expected = sorted([rich, *others], key=lambda each: each.id)
+        found = await store.every()
+        assert [(due.schedule, due.state, [*due.runs]) for due in found] == [
+            (each, state, []) for each in expected
+        ]
+        assert await store.get("rich") == next(due for due in found if due.schedule.id == "rich")
+
+    @stored
+    async def test_all_schedules_come_ordered_by_id(self, store):
+        await declare(store, *(schedule(id_) for id_ in ["é", "b", "a", "B", "日", "10", "9", "𝟘"]))
+        ids = [due.schedule.id for due in await store.every()]
+        assert ids == sorted(ids)
+
+    @stored
+    async def test_the_last_put_of_an_id_counts(self, store):
+        first, last = schedule(paused=True), schedule(grace=1)
+        await store.apply(Changes([put(first), put(last, cursor=5)]))
+        [due] = await store.every()
+        assert (due.schedule, due.state) == (last, State(5))
+
+    @stored
+    async def test_removes_come_before_puts(self, store):
+        await declare(store, schedule("a"), schedule("b"))
+        await store.apply(Changes([put(schedule("a", grace=7))], ["a", "b", "never there"]))
+        [due] = await store.every()
+        assert due.schedule == schedule("a", grace=7)
+
+    @stored
+    async def test_an_edit_keeps_open_runs_and_the_ledger(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        edited = schedule(grace=1, ledger=False)
+        await store.apply(Changes([put(edited, cursor=T0, runs_started=1)]))
+        due = await store.get("a")
+        assert due[:2] == (edited, State(T0, 1))
+        assert [*due.runs] == [launch.run] == await store.ledger("a", None, 10)
+
+    @stored
+    async def test_a_removed_schedule_takes_its_history_along(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        await store.apply(Changes(removes=["a"]))
+        assert not await end(store, launch, T0 + 1)
+        await declare(store, schedule())
+        assert await rows(store) == []
+
+    @stored
+    async def test_a_schedule_declared_anew_is_not_moved_by_a_move_of_the_old_one(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        moves = await make_moves(store, T0)
+        await store.apply(Changes(removes=["a"]))
+        await declare(store, schedule())
+        assert await store.commit(moves, 1) == []
+        assert await rows(store) == []
+
+    @stored
+    async def test_ledger_rows_of_an_edit_begin_or_extend_ranges(self, store):
+        await declare(store, schedule())
+        row = Run("a", T0, "schedule", Status.SKIPPED, Phase.ENDED, T0, Reason.PAUSED, ended_at=T0)
+        await store.apply(Changes([put(schedule())], rows=[row]))
+        longer = row._replace(run_until=T0 + MINUTE, ticks=2)
+        await store.apply(Changes([put(schedule())], rows=[longer]))
+        assert await store.ledger("a", None, 10) == [longer]
+
+    @stored
+    async def test_ledger_rows_of_an_edit_are_not_kept_without_a_ledger(self, store):
+        row = Run("a", T0, "schedule", Status.SKIPPED, Phase.ENDED, T0, Reason.PAUSED, ended_at=T0)
+        await store.apply(Changes([put(schedule(ledger=False))], rows=[row]))
+        assert await rows(store) == []
+
+
+class LoadingContract:
+    """The most overdue schedules come first, and stay due until a move is committed."""
+
+    @stored
+    async def test_the_most_overdue_come_first_and_equals_in_the_order_they_were_stored(self, store):
+        wakes = {"c": T0, "a": T0 + 1, "d": T0, "b": T0 - 1, "late": T0 + 9, "never": None}
+        await store.apply(Changes([put(schedule(id_), wake) for id_, wake in wakes.items()]))
+        assert await due_at(store, T0 + 1) == ["b", "c", "d", "a"]
+        assert await due_at(store, T0 - 2) == []
+
+    @stored
+    async def test_a_limit_leaves_the_rest_for_later(self, store):
+        await store.apply(Changes([put(schedule(f"{n}"), T0 + n) for n in range(4)]))
+        loaded = await store.load(T0 + 9, 2)
+        assert [due.schedule.id for due in loaded.batch.due] == ["0", "1"]
+        assert loaded.next_wake == T0 + 2
+        assert (await store.load(T0 + 9, 0)).next_wake == T0
+
+    @stored
+    async def test_the_next_wake_is_that_of_the_first_schedule_not_due(self, store):
+        await store.apply(Changes([put(schedule(f"{n}"), T0 + n) for n in range(4)]))
+        assert (await store.load(T0 + 1, 9)).next_wake == T0 + 2
+        assert (await store.load(T0 + 9, 9)).next_wake is None
+
+    @stored
+    async def test_loading_twice_gives_the_same(self, store):
+        await declare(store, schedule("a"), schedule("b"))
+        assert await store.load(T0, 10) == await store.load(T0, 10)
+
+    @stored
+    async def test_what_is_loaded_has_its_state_and_open_runs_oldest_first(self, store):
+        await declare(store, schedule(overlap=Overlap.ALLOW, catch_up=CatchUp.FIRE_IMMEDIATELY))
+        await store.lead("me")
+        launches = await pass_at(store, T0 + 2 * MINUTE)
+        [due] = (await store.load(T0 + 9 * MINUTE, 10)).batch.due
+        assert [*due.runs] == [launch.run for launch in launches]
+        assert [run.run_at for run in due.runs] == [T0, T0 + MINUTE, T0 + 2 * MINUTE]
+        assert due == await store.get("a")
+
+
+class CommitContract:
+    """A move happens whole and once, or not at all."""
+
+    @stored
+    async def test_what_is_launched_was_recorded_before(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        launches = await pass_at(store, T0 + 5)
+        run = Run("a", T0, "schedule", Status.STARTED, Phase.LAUNCHED, T0, None, 1, 1, T0 + 5)
+        assert launches == [Launch(schedule(), run)]
+        assert await store.ledger("a", None, 10) == [run]
+        due = await store.get("a")
+        assert due.state == State(T0, 1, T0 + 5)
+        assert [*due.runs] == [run]
+
+    @stored
+    async def test_a_committed_schedule_is_due_at_its_new_wake(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        await pass_at(store, T0)
+        assert await wake_of(store, "a") == T0 + MINUTE
+
+    @stored
+    async def test_a_move_on_a_schedule_edited_meanwhile_is_left_out_whole(self, store):
+        await declare(store, schedule("a"), schedule("b"))
+        await store.lead("me")
+        moves = await make_moves(store, T0)
+        await store.apply(Changes([put(schedule("a", grace=1))]))
+        assert [launch.run.schedule_id for launch in await store.commit(moves, 1)] == ["b"]
+        assert (await store.get("a"))[:3] == Due(schedule("a", grace=1), State(T0 - MINUTE))[:3]
+        assert await rows(store, "a") == []
+
+    @stored
+    async def test_a_move_is_committed_once(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        moves = await make_moves(store, T0)
+        assert len(await store.commit(moves, 1)) == 1
+        assert await store.commit(moves, 1) == []
+        assert len(await rows(store)) == 1
+
+    @stored
+    async def test_of_two_moves_of_one_schedule_in_one_commit_the_first_counts(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        [move] = await make_moves(store, T0)
+        assert len(await store.commit([move, move], 1)) == 1
+
+    @stored
+    async def test_a_move_on_a_run_that_ended_meanwhile_is_left_out(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        moves = await make_moves(store, T0 + MINUTE)
+        await end(store, launch, T0 + MINUTE)
+        assert await store.commit(moves, 1) == []
+        assert len(await pass_at(store, T0 + MINUTE)) == 1
+
+    @stored
+    async def test_a_tick_that_has_a_row_is_left_out_alone(self, store):
+        await declare(store, schedule(catch_up=CatchUp.FIRE_IMMEDIATELY, overlap=Overlap.ALLOW))
+        await store.lead("me")
+        [first] = await pass_at(store, T0)
+        await end(store, first, T0)
+        # Somebody set the cursor back, as after a wrong clock.
+        await store.apply(Changes([put(schedule(catch_up=CatchUp.FIRE_IMMEDIATELY, overlap=Overlap.ALLOW))]))
+        launches = await pass_at(store, T0 + MINUTE)
+        assert [launch.run.run_at for launch in launches] == [T0 + MINUTE]
+        assert await rows(store) == [(1, "STARTED", "launched"), (0, "SUCCESS", "ended")]
+
+    @stored
+    async def test_a_range_of_skipped_ticks_grows_in_its_row(self, store):
+        await declare(store, schedule(paused=True))
+        await store.lead("me")
+        for minute in range(3):
+            await pass_at(store, T0 + minute * MINUTE)
+        [row] = await store.ledger("a", None, 10)
+        assert (row.run_at, row.run_until, row.ticks) == (T0, T0 + 2 * MINUTE, 3)
+        assert (row.status, row.reason) == (Status.SKIPPED, Reason.PAUSED)
+        assert (await store.get("a")).state.skipped == SkippedRange(T0, Reason.PAUSED, 3)
+
+    @stored
+    async def test_a_run_that_its_own_move_ends_again_is_not_launched(self, store):
+        await declare(store, schedule(overlap=Overlap.CANCEL_OTHER))
+        await store.lead("me")
+        [launch] = await pass_at(store, T0 + MINUTE)
+        assert launch.run.run_at == T0 + MINUTE
+        assert await rows(store) == [(1, "STARTED", "launched"), (0, "FAILED", "ended")]
+
+    @stored
+    async def test_nothing_is_written_under_an_epoch_that_is_over(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        moves = await make_moves(store, T0 + MINUTE)
+        for work in (store.commit(moves, 2), store.settle([], 2), store.commit(moves, 0)):
+            with pytest.raises(LostLeadershipError):
+                await work
+        assert await open_run(store) == launch.run
+
+
+class StoreContract(
+    DeclarationContract,
+    LoadingContract,
+    CommitContract,
+    SettlementContract,
+    WakingContract,
+    LeadershipContract,
+    UpkeepContract,
+):
+    """All of it: give a subclass a `new_store(directory)` that returns a closed, empty store."""

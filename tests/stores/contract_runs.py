@@ -1,0 +1,350 @@
+"""The second half of the contract: how runs end, who is woken, who leads, what is kept."""
+
+from __future__ import annotations
+
+import pytest
+from tests.stores.notation import (
+    MINUTE,
+    T0,
+    declare,
+    due_at,
+    end,
+    ending,
+    open_run,
+    pass_at,
+    put,
+    rows,
+    schedule,
+    stored,
+    wake_of,
+)
+
+from dutiful.core.cadence import Every, Once
+from dutiful.core.errors import LostLeadershipError
+from dutiful.core.outcome import Accepted, Failed, NoWork, Settlement, Unreached
+from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Reason, Retry
+from dutiful.core.reconcile import Changes
+from dutiful.core.run import Phase, Status
+from dutiful.core.schedule import State
+from dutiful.ports import Retention
+
+ONE_PLACE = Capacity("agent", 1)
+
+
+async def used(store, now=T0 + 10**9):
+    return {group: n for group, n in (await store.load(now, 100)).batch.used.items() if n}
+
+
+class SettlementContract:
+    """An ending counts once, for the attempt it belongs to."""
+
+    @stored
+    async def test_an_end_is_recorded_and_the_schedule_remembers_when(self, store):
+        await declare(store, schedule("good"), schedule("bad"), schedule("idle"))
+        await store.lead("me")
+        good, bad, idle = await pass_at(store, T0)
+        endings = [
+            ending(good, T0 + 1),
+            ending(bad, T0 + 2, Failed("oh")),
+            ending(idle, T0 + 3, NoWork("empty")),
+        ]
+        assert await store.settle(endings, 1) == [True, True, True]
+        for settlement in endings:
+            assert await store.ledger(settlement.run.schedule_id, None, 10) == [settlement.run]
+        states = {due.schedule.id: due.state for due in await store.every()}
+        assert states == {
+            "good": State(T0, 1, T0, succeeded_at=T0 + 1, ended_at=T0 + 1),
+            "bad": State(T0, 1, T0, failed_at=T0 + 2, ended_at=T0 + 2),
+            "idle": State(T0, 1, T0, ended_at=T0 + 3),
+        }
+
+    @stored
+    async def test_several_ends_of_one_schedule_leave_the_last_one(self, store):
+        await declare(store, schedule(overlap=Overlap.ALLOW, catch_up=CatchUp.FIRE_IMMEDIATELY))
+        await store.lead("me")
+        first, second, third = await pass_at(store, T0 + 2 * MINUTE)
+        now = T0 + 2 * MINUTE
+        endings = [ending(third, now + 5), ending(first, now + 9, Failed()), ending(second, now + 7)]
+        assert await store.settle(endings, 1) == [True, True, True]
+        state = (await store.get("a")).state
+        assert state[3:6] == (now + 7, now + 9, now + 7)
+
+    @stored
+    async def test_an_end_counts_once(self, store):
+        await declare(store, schedule("a"), schedule("b"))
+        await store.lead("me")
+        a, b = await pass_at(store, T0)
+        assert await end(store, a, T0 + 1)
+        late = [ending(a, T0 + 2, Failed()), ending(b, T0 + 2), ending(b, T0 + 3, Failed())]
+        assert await store.settle(late, 1) == [False, True, False]
+        assert await rows(store, "a") == await rows(store, "b") == [(0, "SUCCESS", "ended")]
+        assert (await store.get("a")).state.failed_at is None
+
+    @stored
+    async def test_what_was_never_stored_is_not_settled(self, store):
+        await declare(store, schedule("a"), schedule("gone"))
+        await store.lead("me")
+        a, gone = await pass_at(store, T0)
+        await store.apply(Changes(removes=["gone"]))
+        strange = Settlement(ending(a, T0).run._replace(run_at=1), True)
+        assert await store.settle([ending(gone, T0), strange, ending(a, T0)], 1) == [False, False, True]
+        assert await store.settle([], 1) == []
+
+    @stored
+    async def test_the_end_of_an_earlier_attempt_is_ignored(self, store):
+        await declare(store, schedule(on_orphan=OnOrphan.RESTART))
+        await store.lead("me")
+        [first] = await pass_at(store, T0)
+        await store.close()
+        await store.open()
+        assert await store.lead("heir") == 2
+        [second] = await pass_at(store, T0 + 1, epoch=2)
+        assert (second.run.attempt, second.run.run_at) == (2, first.run.run_at)
+        assert await store.settle([ending(first, T0 + 2)], 2) == [False]
+        assert await store.settle([ending(second, T0 + 2)], 2) == [True]
+
+    @stored
+    async def test_an_accepted_run_stays_in_flight_until_it_ends(self, store):
+        await declare(store, schedule(capacity=ONE_PLACE))
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        before = await store.get("a")
+        assert await end(store, launch, T0 + 1, Accepted("job 7"))
+        run = await open_run(store)
+        assert (run.phase, run.status, run.run_id) == (Phase.ACCEPTED, Status.ENQUEUED, "job 7")
+        assert (await store.get("a")).state == before.state
+        assert await used(store) == {"agent": 1}
+        assert await end(store, launch._replace(run=run), T0 + 2)
+        assert await used(store) == {}
+
+    @stored
+    async def test_a_failed_run_that_is_tried_again_wakes_its_schedule_then(self, store):
+        await declare(store, schedule(retry=Retry(1000)))
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        await end(store, launch, T0 + 5, Failed("oh"))
+        assert (await open_run(store)).phase is Phase.RETRY
+        assert (await store.get("a")).state.failed_at == T0 + 5
+        assert await wake_of(store, "a") == T0 + 1005
+        [again] = await pass_at(store, T0 + 1005)
+        assert (again.run.attempt, again.run.run_at) == (2, T0)
+
+    @stored
+    async def test_a_retry_does_not_put_off_an_earlier_wake(self, store):
+        await declare(store, schedule(retry=Retry(10 * MINUTE)))
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        await end(store, launch, T0 + 5, Failed("oh"))
+        assert await wake_of(store, "a") == T0 + MINUTE
+
+    @stored
+    async def test_a_retry_wakes_a_schedule_that_had_no_wake(self, store):
+        once = schedule("a", Once(T0), retry=Retry(1000, of="launch"), run_timeout=None)
+        await declare(store, once)
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        assert await wake_of(store, "a") is None
+        await end(store, launch, T0 + 5, Unreached("no route"))
+        assert await wake_of(store, "a") == T0 + 1005
+
+    @stored
+    async def test_without_a_ledger_rows_vanish_when_they_end(self, store):
+        await declare(store, schedule("a", ledger=False), schedule("b", ledger=False, run_timeout=1))
+        await store.lead("me")
+        a, _ = await pass_at(store, T0)
+        assert [len(await rows(store, id_)) for id_ in "ab"] == [1, 1]
+        assert await end(store, a, T0 + 1)
+        await pass_at(store, T0 + 2)
+        assert [await rows(store, id_) for id_ in "ab"] == [[], []]
+        assert (await store.get("a")).state == State(T0, 1, T0, succeeded_at=T0 + 1, ended_at=T0 + 1)
+
+
+class WakingContract:
+    """What waited for a run to end becomes due when it does."""
+
+    @stored
+    async def test_a_schedule_that_waits_for_its_own_run_is_woken_by_its_end(self, store):
+        await declare(store, schedule("a", Every(MINUTE)), schedule("b", Every(MINUTE)))
+        await store.lead("me")
+        a, _ = await pass_at(store, T0)
+        assert await due_at(store, T0 + MINUTE) == []
+        await end(store, a, T0 + 7)
+        assert await due_at(store, T0 + 7) == ["a"]
+
+    @stored
+    async def test_a_schedule_that_waits_for_room_is_woken_by_any_end_in_its_group(self, store):
+        full = [schedule(id_, capacity=ONE_PLACE) for id_ in "ab"]
+        third = schedule("c", capacity=ONE_PLACE)
+        other = schedule("d", capacity=Capacity("other", 1))
+        await declare(store, *full, third, other)
+        await store.lead("me")
+        launches = await pass_at(store, T0)
+        assert [launch.run.schedule_id for launch in launches] == ["a", "d"]
+        await end(store, launches[1], T0 + 1)
+        assert await due_at(store, T0 + 5) == []
+        await end(store, launches[0], T0 + 5)
+        assert await due_at(store, T0 + 5) == ["b", "c"]
+
+    @stored
+    async def test_a_group_is_one_whatever_limit_its_members_name(self, store):
+        await declare(store, schedule("a", capacity=ONE_PLACE), schedule("b", capacity=Capacity("agent", 1)))
+        await declare(store, schedule("low", capacity=Capacity("agent", 0)))
+        await store.lead("me")
+        [a] = await pass_at(store, T0)
+        await end(store, a, T0 + 5)
+        assert await due_at(store, T0 + 5) == ["b", "low"]
+
+    @stored
+    async def test_a_place_that_the_planner_frees_wakes_those_who_wait_for_it(self, store):
+        lost = schedule("a", Once(T0), capacity=ONE_PLACE, run_timeout=MINUTE)
+        await declare(store, lost, schedule("b", Once(T0), capacity=ONE_PLACE))
+        await store.lead("me")
+        assert len(await pass_at(store, T0)) == 1
+        assert await wake_of(store, "b") is None
+        assert await pass_at(store, T0 + MINUTE) == []
+        assert await rows(store) == [(0, "FAILED", "ended")]
+        [launch] = await pass_at(store, T0 + MINUTE)
+        assert launch.run.schedule_id == "b"
+
+    @stored
+    async def test_runs_in_flight_are_counted_by_group_on_every_path(self, store):
+        await declare(store, *(schedule(id_, capacity=Capacity("g", 9)) for id_ in "abcd"))
+        await store.lead("me")
+        a, b, c, _ = await pass_at(store, T0)
+        assert await used(store) == {"g": 4}
+        await end(store, a, T0)
+        assert await used(store) == {"g": 3}
+        await end(store, b, T0, Accepted())
+        assert await used(store) == {"g": 3}
+        await store.apply(Changes(removes=["d"]))
+        assert await used(store) == {"g": 2}
+        await store.apply(Changes([put(schedule("c", capacity=Capacity("h", 9)), cursor=T0)]))
+        assert await used(store) == {"g": 1, "h": 1}
+        await end(store, c, T0)
+        assert await used(store) == {"g": 1}
+        await store.apply(Changes([put(schedule("b"), cursor=T0)]))
+        assert await used(store) == {}
+
+
+class LeadershipContract:
+    """One leads at a time, and each time under a higher epoch."""
+
+    @stored
+    async def test_the_first_to_ask_leads_and_others_stand_by(self, store):
+        assert [await store.lead(owner) for owner in ("me", "you", "me")] == [1, None, 1]
+
+    @stored
+    async def test_a_new_leadership_has_a_higher_epoch(self, store):
+        epochs = []
+        for owner in ("me", "you", "me"):
+            epochs.append(await store.lead(owner))
+            await store.close()
+            await store.open()
+        assert epochs == [1, 2, 3]
+
+    @stored
+    async def test_who_does_not_lead_writes_nothing(self, store):
+        await declare(store, schedule())
+        with pytest.raises(LostLeadershipError):
+            await store.commit([], 0)
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        await store.close()
+        await store.open()
+        with pytest.raises(LostLeadershipError):
+            await store.settle([ending(launch, T0)], 1)
+        await store.lead("you")
+        with pytest.raises(LostLeadershipError):
+            await store.settle([ending(launch, T0)], 1)
+        assert await open_run(store) == launch.run
+
+    @stored
+    async def test_schedules_with_open_runs_become_due_with_a_new_leader(self, store):
+        await declare(store, *(schedule(id_, Once(T0), run_timeout=None) for id_ in ("busy", "idle")))
+        await store.lead("me")
+        _, idle = await pass_at(store, T0)
+        await end(store, idle, T0)
+        assert await due_at(store, T0 + 10**9) == []
+        await store.close()
+        await store.open()
+        await store.lead("you")
+        assert await due_at(store, 0) == ["busy"]
+
+
+class UpkeepContract:
+    """Clocks that went wrong, and ledgers that grew long."""
+
+    @stored
+    async def test_cursors_far_ahead_are_armed_again_from_now(self, store):
+        near, far = T0 + 1000, T0 + 1001
+        await store.apply(
+            Changes([put(schedule("near"), near, near), put(schedule("far", paused=True), far, far)])
+        )
+        await store.lead("me")
+        assert await store.rearm(T0, 1000) == 1
+        assert (await store.get("far")).state == State(T0)
+        assert (await store.get("near")).state == State(near)
+        assert await due_at(store, T0) == ["far"]
+
+    @stored
+    async def test_a_move_made_before_the_cursor_was_set_back_is_left_out(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        ahead = T0 + 9 * MINUTE
+        await pass_at(store, ahead)
+        before = await store.get("a")
+        await store.rearm(T0, 1000)
+        assert (await store.get("a")).version != before.version
+        # What has run does not run again.
+        assert await pass_at(store, ahead) == []
+
+    @stored
+    async def test_the_ledger_is_read_newest_first_up_to_an_instant(self, store):
+        await declare(store, schedule(overlap=Overlap.ALLOW, catch_up=CatchUp.FIRE_IMMEDIATELY))
+        await store.lead("me")
+        launches = await pass_at(store, T0 + 3 * MINUTE)
+        newest_first = [launch.run for launch in launches][::-1]
+        assert await store.ledger("a", None, 10) == newest_first
+        assert await store.ledger("a", T0 + MINUTE, 10) == newest_first[2:]
+        assert await store.ledger("a", T0 + MINUTE - 1, 10) == newest_first[3:]
+        assert await store.ledger("a", None, 1) == newest_first[:1]
+
+    @stored
+    async def test_pruning_keeps_the_newest_rows_and_the_young_ones(self, store):
+        await self.fill(store)
+        assert await store.prune(T0 + 9 * MINUTE, Retention(rows=3)) == 2
+        assert [minute for minute, *_ in await rows(store)] == [4, 3, 2]
+        assert await store.prune(T0 + 9 * MINUTE, Retention(age=6 * MINUTE)) == 1
+        assert [minute for minute, *_ in await rows(store)] == [4, 3]
+
+    @stored
+    async def test_pruning_never_touches_open_runs(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        await pass_at(store, T0)
+        assert await store.prune(T0 + 10**9, Retention(0, 0)) == 0
+
+    @stored
+    async def test_pruning_never_goes_past_the_cursor(self, store):
+        await self.fill(store)
+        await store.apply(Changes([put(schedule(), cursor=T0 + MINUTE)]))
+        assert await store.prune(T0 + 10**9, Retention(0, 0)) == 2
+        assert [minute for minute, *_ in await rows(store)] == [4, 3, 2]
+
+    @stored
+    async def test_pruning_spares_the_range_that_still_grows(self, store):
+        await declare(store, schedule(paused=True))
+        await store.lead("me")
+        await pass_at(store, T0 + 2 * MINUTE)
+        assert await store.prune(T0 + 10**9, Retention(0, 0)) == 0
+        await pass_at(store, T0 + 3 * MINUTE)
+        [row] = await store.ledger("a", None, 10)
+        assert (row.reason, row.ticks) == (Reason.PAUSED, 4)
+
+    async def fill(self, store):
+        """Leave five ended rows."""
+        await declare(store, schedule())
+        await store.lead("me")
+        for minute in range(5):
+            [launch] = await pass_at(store, T0 + minute * MINUTE)
+            await end(store, launch, T0 + minute * MINUTE)

@@ -1,0 +1,110 @@
+"""A few words for the tests of the stores: schedules, passes and endings in one line each."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import wraps
+from typing import TYPE_CHECKING
+
+from dutiful.core.cron import Cron
+from dutiful.core.draft import Limits
+from dutiful.core.outcome import Settlement, Succeeded, settle
+from dutiful.core.planner import plan
+from dutiful.core.policy import Policy
+from dutiful.core.reconcile import Changes, Put
+from dutiful.core.schedule import Schedule, State, Task
+
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Cadence, Instant
+    from dutiful.core.draft import Move
+    from dutiful.core.outcome import Outcome
+    from dutiful.core.run import Run
+    from dutiful.ports import Launch, Store
+
+MINUTE = 60_000
+# 2023-11-14T22:14:00Z, a whole minute.
+T0 = 1_700_000_040_000
+MINUTELY = Cron.parse("* * * * *")
+
+
+def stored(test):
+    """Turn a coroutine function over a store into a test that makes, opens and closes one."""
+
+    @wraps(test)
+    def run(self, tmp_path):
+        async def scenario():
+            store = self.new_store(tmp_path)
+            await store.open()
+            try:
+                await test(self, store)
+            finally:
+                await store.close()
+
+        asyncio.run(scenario())
+
+    # Not the wrapped function's arguments: pytest would look for a fixture named `store`.
+    del run.__wrapped__
+    return run
+
+
+def schedule(id_: str = "a", cadence: Cadence = MINUTELY, paused: bool = False, **policy) -> Schedule:
+    return Schedule(id_, Task("greet", f"hello {id_}"), cadence, Policy(**policy), paused=paused)
+
+
+def put(what: Schedule, wake_at: Instant | None = T0, cursor: Instant = T0 - MINUTE, **state) -> Put:
+    return Put(what, State(cursor, **state), wake_at)
+
+
+async def declare(store: Store, *schedules: Schedule) -> None:
+    """Store schedules that owe the tick at T0."""
+    await store.apply(Changes([put(each) for each in schedules]))
+
+
+async def make_moves(store: Store, now: Instant, epoch: int = 1, limit: int = 10_000) -> list[Move]:
+    loaded = await store.load(now, limit)
+    return plan(loaded.batch, now, Limits(epoch))
+
+
+async def pass_at(store: Store, now: Instant, epoch: int = 1) -> list[Launch]:
+    return await store.commit(await make_moves(store, now, epoch), epoch)
+
+
+def ending(launch: Launch, now: Instant, outcome: Outcome | None = None) -> Settlement:
+    policy = launch.schedule.policy
+    return Settlement(settle(launch.run, outcome or Succeeded(), policy, now), policy.ledger)
+
+
+async def end(store: Store, launch: Launch, now: Instant, outcome: Outcome | None = None) -> bool:
+    [applied] = await store.settle([ending(launch, now, outcome)], launch.run.epoch)
+    return applied
+
+
+async def wake_of(store: Store, id_: str, until: Instant = T0 + 10**12) -> Instant | None:
+    """Return when a schedule is due, found by asking for what is due at more and more instants."""
+    low, high = -1, until
+    if id_ not in await due_at(store, high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if id_ in await due_at(store, middle) else (middle, high)
+    return high
+
+
+async def due_at(store: Store, now: Instant) -> list[str]:
+    loaded = await store.load(now, 10_000)
+    return [each.schedule.id for each in loaded.batch.due]
+
+
+async def rows(store: Store, id_: str = "a") -> list[tuple[Instant, str, str]]:
+    """Return (minutes after T0, status, phase) of the ledger, newest first."""
+    return [
+        ((run.run_at - T0) // MINUTE, run.status.value, run.phase.value)
+        for run in await store.ledger(id_, None, 1000)
+    ]
+
+
+async def open_run(store: Store, id_: str = "a") -> Run:
+    due = await store.get(id_)
+    assert due is not None
+    [run] = due.runs
+    return run

@@ -1,0 +1,200 @@
+"""The embedded store against the reference: the same operations, the same answers, step by step.
+
+Moves are made by the real planner, each on what its own store has loaded; versions are compared only
+by what they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.stores.notation import MINUTE, MINUTELY, T0, ending, put
+
+from dutiful.core.cadence import Every, Once, OnDemand
+from dutiful.core.draft import Limits
+from dutiful.core.outcome import Accepted, Failed, NoWork, Succeeded, Unanswered, Unreached
+from dutiful.core.planner import plan
+from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
+from dutiful.core.reconcile import Changes
+from dutiful.core.run import Phase, Run, Status
+from dutiful.core.schedule import Schedule, Task
+from dutiful.ports import Retention
+from dutiful.stores.memory import MemoryStore
+from dutiful.stores.sqlite import SqliteStore
+
+IDS = [*"abcdef"]
+CADENCES = [MINUTELY, Every(90_000), Every(90_000, "start"), Once(T0 + 3 * MINUTE), OnDemand()]
+GROUPS = [Capacity("g", 1), Capacity("g", 2), Capacity("h", 1), None, None]
+POLICIES = st.builds(
+    Policy,
+    overlap=st.sampled_from(Overlap),
+    catch_up=st.sampled_from(CatchUp),
+    grace=st.sampled_from([0, 60_000, 600_000]),
+    catch_up_cap=st.integers(1, 3),
+    jitter=st.sampled_from([0, 0, 5_000]),
+    retry=st.sampled_from([None, None, Retry(30_000, 2), Retry(0, 3, 2, "launch")]),
+    capacity=st.sampled_from(GROUPS),
+    max_runs=st.sampled_from([None, None, 3]),
+    on_orphan=st.sampled_from(OnOrphan),
+    run_timeout=st.sampled_from([None, 90_000, 3_600_000]),
+    queue_limit=st.integers(1, 2),
+    ledger=st.sampled_from([True, True, True, False]),
+)
+SCHEDULES = st.builds(
+    Schedule, st.sampled_from(IDS), st.just(Task("t", "p")), st.sampled_from(CADENCES), POLICIES,
+    paused=st.sampled_from([False, False, True]),
+)  # fmt: skip
+OUTCOMES = [Succeeded(), Succeeded("fine"), Failed("oh"), NoWork(), Accepted("7"), Unreached(), Unanswered()]
+OFFSETS = st.sampled_from([-3 * MINUTE, -MINUTE, 0, MINUTE])
+
+
+def plain(due):
+    return [(each.schedule, each.state, [*each.runs]) for each in due]
+
+
+class TwoStores(RuleBasedStateMachine):
+    @initialize()
+    def begin(self):
+        self.runner = asyncio.Runner()
+        self.directory = tempfile.TemporaryDirectory()
+        self.stores = [MemoryStore(), SqliteStore(Path(self.directory.name, "state.db"))]
+        self.now, self.epoch = T0, 1
+        self.launches, self.held = [], []
+        self.both(lambda store: store.open())
+        assert self.both(lambda store: store.lead("me")) == 1
+
+    def teardown(self):
+        if hasattr(self, "runner"):
+            self.both(lambda store: store.close())
+            self.runner.close()
+            self.directory.cleanup()
+
+    def both(self, ask, shown=lambda answer: answer):
+        """Return the answer that both stores give."""
+        memory, sqlite = [self.runner.run(ask(store)) for store in self.stores]
+        assert shown(memory) == shown(sqlite)
+        return memory
+
+    @rule(schedules=st.lists(SCHEDULES, min_size=1, max_size=4), cursor=OFFSETS, wake=OFFSETS | st.none())
+    def declare(self, schedules, cursor, wake):
+        wake_at = None if wake is None else self.now + wake
+        puts = [put(each, wake_at, self.now + cursor) for each in schedules]
+        self.both(lambda store: store.apply(Changes(puts)))
+
+    @rule(ids=st.sets(st.sampled_from(IDS), max_size=2), schedules=st.lists(SCHEDULES, max_size=2))
+    def remove_and_declare(self, ids, schedules):
+        puts = [put(each, self.now, self.now - MINUTE) for each in schedules]
+        self.both(lambda store: store.apply(Changes(puts, sorted(ids))))
+
+    @rule(id_=st.sampled_from(IDS), later=st.sampled_from([0, MINUTE]))
+    def ask_for_a_run(self, id_, later):
+        due = self.both(lambda store: store.get(id_), lambda due: due and plain([due]))
+        if due is not None:
+            fire_at = self.now + later
+            run = Run(id_, self.now, "manual", Status.ENQUEUED, Phase.DELAYED, fire_at, epoch=self.epoch)
+            changes = Changes([put(due.schedule, self.now, due.state.cursor)], rows=[run])
+            if not any(known.run_at == self.now and known.kind == "manual" for known in self.ledger(id_)):
+                self.both(lambda store: store.apply(changes))
+
+    @rule(seconds=st.sampled_from([0, 1, 59, 60, 90, 600]))
+    def wait(self, seconds):
+        self.now += seconds * 1000
+
+    @rule(limit=st.integers(1, 4), commit=st.sampled_from([True, True, True, False]))
+    def make_a_pass(self, limit, commit):
+        made = [self.runner.run(self.moves(store, limit)) for store in self.stores]
+        if commit:
+            self.commit(made)
+        else:
+            self.held.append(made)
+
+    @precondition(lambda self: self.held)
+    @rule()
+    def commit_what_was_held_back(self):
+        self.commit(self.held.pop())
+
+    async def moves(self, store, limit):
+        loaded = await store.load(self.now, limit)
+        return plan(loaded.batch, self.now, Limits(self.epoch))
+
+    def commit(self, made):
+        answers = [
+            self.runner.run(store.commit(moves, self.epoch))
+            for store, moves in zip(self.stores, made, strict=True)
+        ]
+        assert answers[0] == answers[1]
+        self.launches += answers[0]
+
+    @precondition(lambda self: self.launches)
+    @rule(data=st.data())
+    def settle(self, data):
+        launches = data.draw(st.lists(st.sampled_from(self.launches), min_size=1, max_size=4))
+        settlements = [
+            ending(launch, self.now + n, data.draw(st.sampled_from(self.outcomes(launch))))
+            for n, launch in enumerate(launches)
+        ]
+        applied = self.both(lambda store: store.settle(settlements, self.epoch))
+        for launch, settlement, hit in zip(launches, settlements, applied, strict=True):
+            if hit and settlement.run.phase is Phase.ACCEPTED:
+                self.launches.append(launch._replace(run=settlement.run))
+
+    @staticmethod
+    def outcomes(launch):
+        accepted = launch.run.phase is Phase.ACCEPTED
+        return [each for each in OUTCOMES if not (accepted and isinstance(each, Accepted))]
+
+    @rule(beyond=st.sampled_from([0, MINUTE]))
+    def rearm(self, beyond):
+        self.both(lambda store: store.rearm(self.now, beyond))
+
+    @rule(retention=st.builds(Retention, st.sampled_from([0, MINUTE, 10 * MINUTE]), st.integers(0, 3)))
+    def prune(self, retention):
+        self.both(lambda store: store.prune(self.now, retention))
+
+    @rule(owner=st.sampled_from(["me", "you"]))
+    def lead_anew(self, owner):
+        self.both(lambda store: store.close())
+        self.both(lambda store: store.open())
+        self.epoch = self.both(lambda store: store.lead(owner))
+        self.launches.clear()
+
+    @invariant()
+    def everything_is_equal(self):
+        if not hasattr(self, "runner"):
+            return
+        due = self.both(lambda store: store.every(), plain)
+        for each in due:
+            self.ledger(each.schedule.id)
+        self.both(lambda store: store.load(self.now, 3), self.shown)
+        self.both(lambda store: store.load(self.now + 10**12, 99), self.shown)
+
+    def ledger(self, id_):
+        return self.both(lambda store: store.ledger(id_, None, 1000))
+
+    @staticmethod
+    def shown(loaded):
+        capacities = {due.schedule.policy.capacity for due in loaded.batch.due} - {None}
+        used = {capacity.group: loaded.batch.used.get(capacity.group, 0) for capacity in capacities}
+        return plain(loaded.batch.due), loaded.next_wake, used
+
+
+# Deterministic, so that a red build is red again; the soak looks further every time.
+SHORT = settings(
+    max_examples=20, stateful_step_count=25, derandomize=True, database=None, deadline=None,
+    suppress_health_check=[*HealthCheck],
+)  # fmt: skip
+
+
+class TestTheStoresAgree(TwoStores.TestCase):
+    settings = SHORT
+
+
+@pytest.mark.soak
+class TestTheStoresAgreeForLong(TwoStores.TestCase):
+    settings = settings(SHORT, max_examples=2000, stateful_step_count=60, derandomize=False)

@@ -1,0 +1,310 @@
+"""What the world does to a file: every case ends in an error that says what to do, or in going on."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import stat
+
+import pytest
+from tests.stores.notation import MINUTE, T0, declare, due_at, ending, pass_at, put, schedule
+
+from dutiful.core.cadence import Every
+from dutiful.core.errors import CodecError, StoreError
+from dutiful.core.reconcile import Changes
+
+
+async def populate(store, count=300):
+    await declare(store, *(schedule(f"s{n:03}") for n in range(count)))
+    await store.lead("me")
+    await run_all(store, T0, 1)
+
+
+async def run_all(store, now, epoch):
+    """Launch what is due and end it well."""
+    launches = await pass_at(store, now, epoch)
+    await store.settle([ending(launch, now) for launch in launches], epoch)
+
+
+async def nothing(_):
+    pass
+
+
+def refusal(path, scenario=nothing, **settings):
+    """Return the message with which the file is refused."""
+    with pytest.raises(StoreError) as caught:
+        with_store(path, scenario, **settings)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state.db"
+
+
+@pytest.fixture
+def crashed(tmp_path, path):
+    """A database whose leader died: what was on the disk while it was open."""
+    image = tmp_path / "crashed.db"
+
+    async def crash(store):
+        await populate(store)
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", f"{image}{suffix}")
+
+    with_store(path, crash)
+    # Everything into the one file, as the next start would do.
+    connection = sqlite3.connect(image)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return image
+
+
+# What cannot be opened
+
+
+def test_a_new_file_is_for_its_owner_only(path):
+    with_store(path, populate)
+    for file in path.parent.glob("state.db*"):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_a_missing_directory_is_named(path):
+    assert f"create {path.parent / 'no'}" in refusal(path.parent / "no" / "state.db")
+
+
+def test_a_directory_is_no_file(tmp_path):
+    assert "is a directory: name a file in it" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"x", b"x" * 511, b"hello\n" * 500])
+def test_a_file_that_is_no_database_is_left_as_it_is(path, content):
+    path.write_bytes(content)
+    assert "is not a SQLite database: name another file" in refusal(path)
+    assert path.read_bytes() == content
+
+
+def test_the_database_of_another_program_is_left_as_it_is(path):
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE schedules (x)")
+    connection.close()
+    content = path.read_bytes()
+    assert "belongs to another program" in refusal(path)
+    assert path.read_bytes() == content
+
+
+def test_an_empty_file_is_a_new_store_unless_it_was_in_use_before(path):
+    path.touch()
+    with_store(path, populate)
+    path.write_bytes(b"")
+    assert "is empty and was in use before" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("INSERT INTO meta VALUES ('', 'schema 0002', 'abc')", "has schema 2, and this release knows 1"),
+        ("UPDATE meta SET value = 'abc' WHERE name = 'schema 0001'", "has a schema that this release"),
+    ],
+)
+def test_a_schema_of_another_release_is_left_as_it_is(path, statement, problem):
+    with_store(path, populate)
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    content = path.read_bytes()
+    message = refusal(path)
+    assert problem in message
+    assert "upgrade dutiful" in message
+    assert path.read_bytes() == content
+
+
+# Damaged pages
+
+
+def test_after_a_crash_everything_is_there_and_the_file_is_looked_over(crashed):
+    async def look(store):
+        assert len(await store.every()) == 300
+        assert await store.lead("heir") == 2
+
+    with_store(crashed, look)
+
+
+def test_random_bytes_in_the_pages_are_found_after_a_crash(crashed):
+    content = bytearray(crashed.read_bytes())
+    for page in range(3, len(content) // 4096, 7):
+        content[page * 4096 : page * 4096 + 200] = bytes(range(200))
+    crashed.write_bytes(content)
+    message = refusal(crashed)
+    assert "is damaged: stop dutiful, keep a copy of the file, and restore a backup" in message
+    assert crashed.read_bytes() == content
+
+
+def test_a_truncated_file_is_found_after_a_crash(crashed):
+    content = crashed.read_bytes()[: 4096 * 5]
+    crashed.write_bytes(content)
+    assert "is damaged" in refusal(crashed)
+    assert crashed.read_bytes() == content
+
+
+def test_damage_that_shows_only_when_it_is_read_is_told_then(path):
+    with_store(path, populate)
+    content = bytearray(path.read_bytes())
+    content[4096 * 3 :] = b"\xff" * (len(content) - 4096 * 3)
+    path.write_bytes(content)
+
+    async def read(store):
+        await store.every()
+
+    assert "is damaged" in refusal(path, read)
+
+
+# Damaged rows
+
+
+def flip(path, text):
+    """Flip one bit of every copy of `text` in the file."""
+    content = path.read_bytes()
+    assert text in content
+    path.write_bytes(content.replace(text, bytes([text[0] ^ 1]) + text[1:]))
+
+
+def test_a_flipped_bit_in_a_declaration_stops_that_schedule_alone(path):
+    with_store(path, populate)
+    flip(path, b"hello s007")
+
+    async def go_on(store):
+        await store.lead("me")
+        assert await store.get("s007") is None
+        assert len(await due_at(store, T0 + MINUTE)) == len(await store.every()) == 299
+        [(id_, problem)] = await store.damaged()
+        assert (id_, problem) == (
+            "s007",
+            "declaration: the row was changed outside dutiful: its checksum does not match",
+        )
+
+    with_store(path, go_on)
+    with_store(path, go_on)
+
+
+def test_a_damaged_schedule_is_found_without_being_due(path):
+    async def declare_for_later(store):
+        await store.apply(Changes([put(schedule("later"), T0 + 10**9)]))
+
+    with_store(path, declare_for_later)
+    flip(path, b"hello later")
+
+    async def look(store):
+        assert [id_ for id_, _ in await store.damaged()] == ["later"]
+        assert (await store.load(T0 + 10**10, 10)).batch.due == []
+
+    with_store(path, look)
+
+
+def test_a_repaired_schedule_goes_on_with_the_next_leader(path):
+    with_store(path, populate)
+    flip(path, b"hello s007")
+
+    async def find(store):
+        assert len(await due_at(store, T0 + MINUTE)) == 299
+
+    with_store(path, find)
+    flip(path, b"iello s007")
+
+    async def go_on(store):
+        await store.lead("me")
+        assert await store.damaged() == []
+        assert (await due_at(store, 0)) == ["s007"]
+
+    with_store(path, go_on)
+
+
+def test_declaring_a_damaged_schedule_anew_repairs_it_and_keeps_its_history(path):
+    with_store(path, populate)
+    flip(path, b"hello s007")
+
+    async def repair(store):
+        assert len(await store.damaged()) == 1
+        await declare(store, schedule("s007"))
+        assert await store.damaged() == []
+        assert (await store.get("s007")).schedule == schedule("s007")
+        assert len(await store.ledger("s007", None, 10)) == 1
+
+    with_store(path, repair)
+
+
+def edit(path, *statements):
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def test_a_run_that_cannot_be_read_stops_its_schedule_alone(path):
+    async def launch(store):
+        await declare(store, schedule("a"), schedule("b"))
+        await store.lead("me")
+        await pass_at(store, T0)
+
+    with_store(path, launch)
+    edit(path, "UPDATE runs SET phase = 'lunched' WHERE schedule = 1")
+
+    async def go_on(store):
+        await store.lead("me")
+        assert await due_at(store, T0) == ["b"]
+        assert await store.damaged() == [("a", f"run at {T0}: the word 'lunched' is unknown")]
+        with pytest.raises(StoreError, match="The ledger of 'a' cannot be read"):
+            await store.ledger("a", None, 10)
+
+    with_store(path, go_on)
+
+
+def test_a_state_that_cannot_be_read_stops_its_schedule_alone(path):
+    with_store(path, populate)
+    edit(path, "UPDATE states SET skipped_at = 1, skipped_reason = 'bored' WHERE number = 1")
+
+    async def go_on(store):
+        assert await store.damaged() == [("s000", "state: the reason 'bored' is unknown")]
+        assert len(await store.every()) == 299
+
+    with_store(path, go_on)
+
+
+# What must survive
+
+
+def test_what_a_later_release_added_survives_edits_and_runs(path):
+    with_store(path, populate)
+    edit(
+        path,
+        "ALTER TABLE schedules ADD COLUMN note TEXT",
+        "ALTER TABLE runs ADD COLUMN note TEXT",
+        "UPDATE schedules SET note = 'mine'",
+        "UPDATE runs SET note = 'mine'",
+    )
+
+    async def work(store):
+        await store.lead("me")
+        await store.apply(Changes([put(schedule("s000", paused=True), cursor=T0)]))
+        await run_all(store, T0 + MINUTE, 2)
+
+    with_store(path, work)
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT count(*) FROM schedules WHERE note = 'mine'").fetchone() == (300,)
+    assert connection.execute("SELECT count(*) FROM runs WHERE note = 'mine'").fetchone() == (300,)
+    connection.close()
+
+
+def test_an_apply_that_cannot_be_stored_changes_nothing(path):
+    async def fail(store):
+        await declare(store, schedule("kept"))
+        changes = Changes([put(schedule("new")), put(schedule("bad", Every(1.5)))], ["kept"])
+        with pytest.raises(CodecError, match="'bad', cadence: 'period' must be int, not float"):
+            await store.apply(changes)
+        assert [due.schedule.id for due in await store.every()] == ["kept"]
+
+    with_store(path, fail)
