@@ -10,24 +10,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core import event as happened
 from dutiful.core.draft import Limits
 from dutiful.core.errors import DutifulError, LostLeadershipError
-from dutiful.core.outcome import Failed, Settlement, settle
+from dutiful.core.outcome import Failed, Outcome, Settlement, settle
 from dutiful.core.planner import plan
 from dutiful.core.run import Phase, Status
 from dutiful.core.zone import epoch_ms
 from dutiful.ports import Launch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from dutiful.core.cadence import Instant
     from dutiful.core.draft import Move
     from dutiful.core.event import Event
-    from dutiful.core.outcome import Outcome
+    from dutiful.core.run import Run
     from dutiful.ports import Clock, Launcher, Observer, Store
 
 # A wall clock that moved this much more or less than time passed was set, or the host slept.
@@ -36,6 +37,10 @@ _STEP = 1000
 _REARM_BEYOND = 86_400_000
 # With nothing planned the engine waits to be woken.
 _IDLE = 3_600_000
+
+
+running_engine: ContextVar[Engine | None] = ContextVar("running_engine", default=None)
+"""The engine that runs the current task, also in what the task started."""
 
 
 class Settings(NamedTuple):
@@ -50,6 +55,10 @@ class Settings(NamedTuple):
 
 
 DEFAULTS = Settings()
+
+
+async def nothing_to_do(epoch: int) -> None:
+    """Do nothing when leadership begins."""
 
 
 def no_checkpoint(label: str) -> None:
@@ -67,10 +76,13 @@ class Engine:
         observer: Observer,
         owner: str,
         settings: Settings = DEFAULTS,
+        on_lead: Callable[[int], Awaitable[None]] = nothing_to_do,
         checkpoint: Callable[[str], None] = no_checkpoint,
     ) -> None:
         self._store, self._launcher, self._clock, self._observer = store, launcher, clock, observer
-        self._owner, self._settings, self._checkpoint = owner, settings, checkpoint
+        self._owner, self._settings = owner, settings
+        # Runs when leadership begins, before anything is decided: a standby declares its schedules then.
+        self._on_lead, self._checkpoint = on_lead, checkpoint
         self._epoch: int | None = None
         # Done when the loop has a reason to pass before the planned time; replaced at each pass.
         self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -78,9 +90,11 @@ class Engine:
         self._loop: asyncio.Task[None] | None = None
         self._running: dict[tuple[str, Instant, str], asyncio.Task[None]] = {}
         self._finished: list[tuple[Launch, Outcome]] = []
-        self._unsure: list[Launch] = []
+        # Moves of a commit whose answer was lost: they may be written or not.
+        self._unsure: list[Move] = []
         self._last_seen: tuple[Instant, float] | None = None
         self._rearm = True
+        self._led_at = 0
         self.counts: Counter[str] = Counter()
 
     # Life
@@ -103,6 +117,7 @@ class Engine:
         deadline = float("inf") if within is None else self._clock.monotonic() + within
         while self._running and (left := deadline - self._clock.monotonic()) > 0:
             self._woken = asyncio.get_running_loop().create_future()
+            await self._settle_quietly()
             await self._clock.wait(self._woken, min(left, _IDLE / 1000))
         await self._settle_quietly()
         return len(self._running)
@@ -121,7 +136,7 @@ class Engine:
             self._woken = asyncio.get_running_loop().create_future()
             try:
                 wake_at = await self.pass_once()
-            except (DutifulError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it was, the next pass may succeed
                 self._emit(happened.PassFailed(self._now(), f"{type(error).__name__}: {error}"))
                 wake_at = self._now() + self._settings.retry_after
             await self._sleep(wake_at)
@@ -147,24 +162,22 @@ class Engine:
                 return now + self._settings.retry_after
             await self._resolve_unsure()
             await self._settle_finished(epoch)
-            return await self._plan_and_launch(now, epoch)
+            return await self._plan_and_launch(self._now(), epoch)
 
     async def _lead(self, now: Instant) -> int | None:
         epoch = await self._store.lead(self._owner)
         if epoch != self._epoch:
-            self._epoch, self._rearm = epoch, True
+            self._epoch, self._rearm, self._led_at = epoch, True, now
             self._emit(happened.LeadershipChanged(now, epoch))
         if epoch is not None and self._rearm:
+            await self._on_lead(epoch)
             await self._store.rearm(now, _REARM_BEYOND)
             self._rearm = False
             self._checkpoint("led")
         return epoch
 
     async def _plan_and_launch(self, now: Instant, epoch: int) -> Instant | None:
-        limit = self._room()
-        if limit <= 0:
-            return None
-        loaded = await self._store.load(now, limit)
+        loaded = await self._store.load(now, self._settings.batch)
         self._checkpoint("loaded")
         if not loaded.batch.due:
             return loaded.next_wake
@@ -172,15 +185,28 @@ class Engine:
         self._checkpoint("planned")
         launches = await self._commit(moves, epoch)
         self._checkpoint("committed")
-        for launch in launches:
-            self._start(launch, now)
-        self._cancel(moves)
+        self._cancel([run for move in moves for run in move.cancels])
         self._report(moves, now)
-        if len(moves) == limit:
+        before = {_key(run): run.phase for move in moves if move.changes for run in move.due.runs}
+        free_at = {move.due.schedule.id: move.due.state.ended_at for move in moves}
+        for launch in launches:
+            could = max(launch.run.fire_at, free_at[launch.schedule.id] or 0, self._led_at)
+            self._start(launch, now, max(0, now - could), before.get(_key(launch.run)))
+        return await self._when_next(moves, loaded.next_wake, now)
+
+    async def _when_next(
+        self, moves: Sequence[Move], next_wake: Instant | None, now: Instant
+    ) -> Instant | None:
+        if self._room() == 0:
+            # What is still due waits for a run to end; timeouts are looked at meanwhile.
+            return now + self._settings.retry_after
+        ended = any(run.phase is Phase.ENDED for move in moves for run in move.changes)
+        if ended or len(moves) == self._settings.batch:
+            # A run that the planner ended may have woken others; and there may be more that is due.
             await asyncio.sleep(0)
             return now
         wakes = [move.wake_at for move in moves if move.wake_at is not None]
-        return min([*wakes, *([] if loaded.next_wake is None else [loaded.next_wake])], default=None)
+        return min([*wakes, *([] if next_wake is None else [next_wake])], default=None)
 
     async def _commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
         try:
@@ -189,42 +215,46 @@ class Engine:
             raise
         except BaseException:
             # It may have been written before the answer was lost: ask before doing anything else.
-            self._unsure += list(_intended(moves))
+            self._unsure += moves
             raise
 
     async def _resolve_unsure(self) -> None:
-        """Launch the runs of a commit whose answer was lost, if they are in the store after all."""
+        """Do what a commit whose answer was lost asked for, as far as it is in the store after all."""
         while self._unsure:
-            launch = self._unsure[-1]
-            due = await self._store.get(launch.run.schedule_id)
+            move = self._unsure[-1]
+            due = await self._store.get(move.due.schedule.id)
             self._unsure.pop()
-            if due is not None and launch.run in due.runs:
-                self._start(launch, self._now())
+            present = due.runs if due is not None else ()
+            open_keys = {_key(run) for run in present}
+            for run in (*move.inserts, *move.changes):
+                if run.phase is Phase.LAUNCHED and run in present:
+                    self._start(Launch(move.due.schedule, run), self._now(), 0)
+            self._cancel([run for run in move.cancels if _key(run) not in open_keys])
 
     def _limits(self, epoch: int) -> Limits:
         status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
-        return Limits(epoch, self._settings.lookahead, status)
+        return Limits(epoch, self._settings.lookahead, status, self._room())
 
-    def _room(self) -> int:
+    def _room(self) -> int | None:
         most = self._settings.in_flight_max
-        return self._settings.batch if most is None else min(self._settings.batch, most - len(self._running))
+        return None if most is None else max(0, most - len(self._running))
 
     # Runs
 
-    def _start(self, launch: Launch, now: Instant) -> None:
+    def _start(self, launch: Launch, now: Instant, late: int, before: Phase | None = None) -> None:
         run = launch.run
-        key = run.schedule_id, run.run_at, run.kind
-        self._running[key] = asyncio.create_task(self._carry(launch), name=run.schedule_id)
-        self._emit(happened.RunLaunched(now, run, now - run.fire_at))
+        self._running[_key(run)] = asyncio.create_task(self._carry(launch), name=run.schedule_id)
+        self._emit(happened.RunLaunched(now, run, late, before))
 
     async def _carry(self, launch: Launch) -> None:
         self._checkpoint("launching")
+        running_engine.set(self)
         try:
-            outcome = await self._launcher.launch(launch)
+            answer: object = await self._launcher.launch(launch)
+            outcome = answer if isinstance(answer, Outcome) else Failed(f"the answer was {answer!r:.80}")
         except BaseException as error:  # noqa: BLE001 - whatever a task raises is that task's failure
             outcome = Failed(f"{type(error).__name__}: {error}")
-        run = launch.run
-        key = run.schedule_id, run.run_at, run.kind
+        key = _key(launch.run)
         if self._running.get(key) is asyncio.current_task():
             del self._running[key]
         self._finished.append((launch, outcome))
@@ -257,9 +287,9 @@ class Engine:
             if self._epoch is not None:
                 await self._settle_finished(self._epoch)
 
-    def _cancel(self, moves: Sequence[Move]) -> None:
-        for run in (run for move in moves for run in move.cancels):
-            task = self._running.pop((run.schedule_id, run.run_at, run.kind), None)
+    def _cancel(self, runs: Sequence[Run]) -> None:
+        for run in runs:
+            task = self._running.pop(_key(run), None)
             if task is not None:
                 task.cancel()
 
@@ -302,8 +332,5 @@ class Engine:
         return True
 
 
-def _intended(moves: Sequence[Move]) -> Iterator[Launch]:
-    for move in moves:
-        for run in (*move.inserts, *move.changes):
-            if run.phase is Phase.LAUNCHED:
-                yield Launch(move.due.schedule, run)
+def _key(run: Run) -> tuple[str, Instant, str]:
+    return run.schedule_id, run.run_at, run.kind

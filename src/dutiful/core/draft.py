@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.schedule import Schedule
 
+# The engine's own bound is counted beside the capacity groups, under a name no group can have.
+ENGINE = ""
 # A paused schedule's ticks are written down in lots, not one by one.
 _PAUSED_LOT = 60_000
 
@@ -28,6 +30,8 @@ class Limits(NamedTuple):
     lookahead: int = 60_000
     # In-process launchers start what they are handed; others only enqueue it.
     launch_status: Status = Status.STARTED
+    # How many more runs the engine itself can take; None is without bound.
+    room: int | None = None
 
 
 class Due(NamedTuple):
@@ -38,6 +42,8 @@ class Due(NamedTuple):
     runs: Sequence[Run] = ()
     # Counts every write to the schedule or its state; a move made on an older one is not committed.
     version: int = 0
+    # Whether the last move left something waiting for a run in flight, or for room, to end.
+    blocked: bool = False
 
 
 class Move(NamedTuple):
@@ -55,9 +61,16 @@ class Move(NamedTuple):
 
 
 def opening_cursor(schedule: Schedule, cursor: Instant) -> Instant:
-    """Return the cursor, moved up to the window's start; a period keeps its own beat."""
+    """Return the cursor, moved up to just before the window's start; a period keeps its beat."""
     start = schedule.window.start
-    return cursor if start is None or isinstance(schedule.cadence, Every) else max(cursor, start - 1)
+    if start is None or start - 1 <= cursor:
+        return cursor
+    if not isinstance(schedule.cadence, Every):
+        return start - 1
+    period = schedule.cadence.period
+    if schedule.cadence.anchor == "completion":
+        return max(cursor, start - period)
+    return cursor + (start - 1 - cursor) // period * period
 
 
 def first_wake(schedule: Schedule, state: State) -> Instant | None:
@@ -79,6 +92,7 @@ class Draft:
         self.launched = 0
         self.cancels: list[Run] = []
         self._due, self._used = due, used
+        self.was_blocked = due.blocked
         self._skipped, self.ended_at = due.state.skipped, due.state.ended_at
         self._open = {(run.run_at, run.kind): run for run in due.runs}
         self._busy = sum(map(self._occupies, due.runs))
@@ -107,17 +121,25 @@ class Draft:
         """Return whether no tick can be decided before the run in flight has ended."""
         return (self.from_completion or self.policy.overlap is Overlap.BUFFER_ONE) and self.busy()
 
+    def engine_is_full(self) -> bool:
+        """Return whether the engine can take no more runs in this pass, whatever the schedule says."""
+        return self.limits.room is not None and self._used.get(ENGINE, 0) >= self.limits.room
+
     def at_capacity(self) -> bool:
         """Return whether the capacity group has no room."""
         capacity = self.policy.capacity
         return capacity is not None and self._used.get(capacity.group, 0) >= capacity.limit
 
+    def runs_left(self) -> int | None:
+        """Return how many more runs may begin, beside those that wait to; None is without limit."""
+        if self.policy.max_runs is None:
+            return None
+        held = sum(run.attempt == 0 for run in self.runs(Phase.QUEUED, Phase.DELAYED))
+        return max(0, self.policy.max_runs - self.state.runs_started - self._first_attempts - held)
+
     def limit_reached(self) -> bool:
         """Return whether as many runs as allowed have started or are waiting to."""
-        if self.policy.max_runs is None:
-            return False
-        held = sum(run.attempt == 0 for run in self.runs(Phase.QUEUED, Phase.DELAYED))
-        return self.state.runs_started + self._first_attempts + held >= self.policy.max_runs
+        return self.runs_left() == 0
 
     def next_tick(self) -> Instant | None:
         """Return the first tick after the cursor, within the window."""
@@ -168,6 +190,9 @@ class Draft:
 
     def launch_waiting(self, run: Run) -> None:
         """Hand a run that is already recorded to the launcher, for one more attempt."""
+        if run.phase not in IN_FLIGHT and self.engine_is_full():
+            self.unfinished = True
+            return
         if run.phase not in IN_FLIGHT and self.at_capacity():
             self.blocked = True
             return
@@ -246,6 +271,7 @@ class Draft:
         self._take_room(1)
 
     def _take_room(self, runs: int) -> None:
+        self._used[ENGINE] = self._used.get(ENGINE, 0) + runs
         if self.policy.capacity is not None:
             group = self.policy.capacity.group
             self._used[group] = self._used.get(group, 0) + runs

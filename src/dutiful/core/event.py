@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
-    from dutiful.core.run import Run
+    from dutiful.core.run import Phase, Run
 
 
 @dataclass(frozen=True, slots=True)
 class RunLaunched:
-    """A run was recorded and handed to the launcher. `late` is how long after its fire time, in ms."""
+    """A run was recorded and handed to the launcher.
+
+    `late` is how long it could have started earlier, in ms: since its fire time, the end of the run
+    before it, and the beginning of leadership. `before` is the phase it was in, None for a new run.
+    """
 
     at: Instant
     run: Run
     late: int
+    before: Phase | None = None
 
 
 @dataclass(frozen=True, slots=True)

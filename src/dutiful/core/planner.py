@@ -91,23 +91,25 @@ def expire_lost_runs(draft: Draft) -> None:
 
 def resume_waiting_runs(draft: Draft) -> None:
     """Let waiting runs go whose time or turn has come; overlap is judged now, not when they began."""
-    for run in draft.runs(Phase.DELAYED):
-        if run.fire_at <= draft.now and (run.kind == "manual" or not draft.schedule.paused):
-            _resume_delayed(draft, run)
     for run in draft.runs(Phase.QUEUED):
         if not draft.busy() and not draft.schedule.paused:
             draft.launch_waiting(run)
+    for run in draft.runs(Phase.DELAYED):
+        if run.fire_at <= draft.now and (run.kind == "manual" or not draft.schedule.paused):
+            _resume_delayed(draft, run)
 
 
 def _resume_delayed(draft: Draft, run: Run) -> None:
-    overlap = draft.policy.overlap
-    if run.kind == "manual" or overlap is Overlap.ALLOW or not draft.busy():
+    overlap, queue = draft.policy.overlap, len(draft.runs(Phase.QUEUED))
+    if run.kind == "manual" or overlap is Overlap.ALLOW or not (draft.busy() or queue):
         draft.launch_waiting(run)
     elif overlap is Overlap.SKIP:
         draft.end(run, Status.SKIPPED, Reason.OVERLAP)
     elif overlap is Overlap.CANCEL_OTHER:
-        _cancel_runs_in_flight(draft)
+        _cancel_other_runs(draft)
         draft.launch_waiting(run)
+    elif overlap is Overlap.QUEUE and queue >= draft.policy.queue_limit:
+        draft.end(run, Status.SKIPPED, Reason.QUEUE_FULL)
     else:
         draft.change(run.to(Phase.QUEUED))
 
@@ -123,6 +125,7 @@ def take_ticks(draft: Draft) -> None:
         draft.blocked = True
     else:
         _take_buffered(draft)
+        _take_kept(draft, last)
         _catch_up(draft, last)
         _take_live(draft, last)
 
@@ -134,6 +137,13 @@ def _take_buffered(draft: Draft) -> None:
         if newest is not None:
             draft.skip_before(newest, Reason.REPLACED)
             offer(draft, newest)
+
+
+def _take_kept(draft: Draft, last: Instant) -> None:
+    """Keep a tick due that waited for room, until the next one overtakes it."""
+    if draft.was_blocked and draft.policy.capacity is not None and not draft.blocked:
+        draft.skip_before(last, Reason.AT_CAPACITY)
+        offer(draft, last)
 
 
 def _catch_up(draft: Draft, last: Instant) -> None:
@@ -151,6 +161,8 @@ def _catch_up(draft: Draft, last: Instant) -> None:
             draft.skip_through(missed, Reason.COALESCED)
         case CatchUp.LATEST:
             draft.skip_before(last, Reason.COALESCED)
+        case CatchUp.FIRE_IMMEDIATELY if draft.policy.overlap is Overlap.CANCEL_OTHER:
+            draft.skip_before(last, Reason.REPLACED)
         case CatchUp.FIRE_IMMEDIATELY | CatchUp.SPREAD:
             ticks = draft.newest(missed)
             draft.skip_before(ticks[0], Reason.CATCHUP_CAP)
@@ -163,21 +175,27 @@ def _catch_up(draft: Draft, last: Instant) -> None:
 
 
 def _spread(draft: Draft, ticks: list[Instant]) -> None:
-    pace = draft.limits.lookahead // (len(ticks) + 1)
-    for n, tick in enumerate(ticks, 1):
+    allowed = ticks[: draft.runs_left()]
+    pace = draft.limits.lookahead // (len(allowed) + 1)
+    for n, tick in enumerate(allowed, 1):
         draft.hold(tick, Phase.DELAYED, draft.now + n * pace)
+    if len(allowed) < len(ticks):
+        draft.skip_through(ticks[-1], Reason.LIMIT_REACHED)
 
 
 def _offer_in_turn(draft: Draft, ticks: list[Instant]) -> None:
     for tick in ticks:
-        if not draft.blocked:
+        if not (draft.blocked or draft.unfinished):
             offer(draft, tick)
 
 
 def _take_live(draft: Draft, last: Instant) -> None:
     """Offer the ticks on time, oldest first; beyond the cap the rest waits for the next pass."""
+    if draft.policy.overlap is Overlap.CANCEL_OTHER and draft.cursor < last:
+        # Each would only cancel the one before.
+        draft.skip_before(last, Reason.REPLACED)
     for _ in range(draft.policy.catch_up_cap):
-        if draft.blocked or draft.cursor >= last:
+        if draft.blocked or draft.unfinished or draft.cursor >= last:
             return
         tick = draft.next_tick()
         assert tick is not None
@@ -196,11 +214,18 @@ def offer(draft: Draft, tick: Instant) -> None:
         _enqueue(draft, tick)
     elif busy and overlap is Overlap.BUFFER_ONE:
         draft.blocked = True
+    else:
+        if busy and overlap is Overlap.CANCEL_OTHER:
+            _cancel_other_runs(draft)
+        _launch_where_room(draft, tick)
+
+
+def _launch_where_room(draft: Draft, tick: Instant) -> None:
+    if draft.engine_is_full():
+        draft.unfinished = True
     elif draft.at_capacity():
         _wait_for_room(draft)
     else:
-        if busy and overlap is Overlap.CANCEL_OTHER:
-            _cancel_runs_in_flight(draft)
         draft.launch(tick)
 
 
@@ -219,9 +244,10 @@ def _wait_for_room(draft: Draft) -> None:
     draft.blocked = True
 
 
-def _cancel_runs_in_flight(draft: Draft) -> None:
-    for run in draft.runs(*IN_FLIGHT):
-        draft.cancels.append(run)
+def _cancel_other_runs(draft: Draft) -> None:
+    for run in draft.runs(*IN_FLIGHT, Phase.RETRY):
+        if run.phase is not Phase.RETRY:
+            draft.cancels.append(run)
         draft.end(run, Status.FAILED, Reason.INTERRUPTED)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dutiful.core.draft import first_wake
@@ -84,5 +84,10 @@ def _compare(declared: Schedule, known: Due | None) -> Difference:
 
 def _override(declared: Schedule, known: Due) -> Put:
     # Open runs may want attention before the next tick: look at once, and let the planner decide.
-    wake_at = 0 if known.runs else first_wake(declared, known.state)
-    return Put(declared, known.state, wake_at)
+    state = known.state
+    if declared.cadence != known.schedule.cadence:
+        # The new cadence owes nothing that lies before the last attempt under the old one.
+        state = state._replace(cursor=max(state.cursor, state.attempted_at or 0), skipped=None)
+    # Pausing is the operator's; a declaration does not undo it.
+    declared = replace(declared, paused=known.schedule.paused)
+    return Put(declared, state, 0 if known.runs else first_wake(declared, state))
