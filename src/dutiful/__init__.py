@@ -1,5 +1,7 @@
 """dutiful: a scheduler that keeps its obligations."""
 
+from typing import TYPE_CHECKING, Any
+
 from dutiful.core.cron import Cron
 from dutiful.core.errors import (
     CronCalculationError,
@@ -9,6 +11,9 @@ from dutiful.core.errors import (
     InvalidCronExpressionError,
 )
 
+if TYPE_CHECKING:
+    from dutiful.declarative import Scheduler
+
 __all__ = [
     "Cron",
     "CronCalculationError",
@@ -16,4 +21,14 @@ __all__ = [
     "FieldParseError",
     "InvalidArgumentError",
     "InvalidCronExpressionError",
+    "Scheduler",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The scheduler brings asyncio and logging; who only asks a cron text should not wait for them.
+    if name == "Scheduler":
+        from dutiful.declarative import Scheduler
+
+        return Scheduler
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

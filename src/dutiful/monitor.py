@@ -1,0 +1,359 @@
+"""The formal model as a monitor: reads a trace of events and says which axiom broke, and where.
+
+A trace is a sequence of mappings with `name` (InitStart, InitSuccess, InitFailure, StopStart, StopEnd,
+RunStart, RunSuccess, RunFailure, Crash; Frozen and Unfrozen around time that was not granted), `at`
+(epoch seconds, an ISO text or an aware datetime), and where it applies `task`, `call` and `list`. When
+a task is due is computed from the registered cron texts; pulses in the trace are passed over.
+
+Per task name the model keeps four facts: `mark`, the last start; `retry`, an instant or none; `orphan`,
+whether a crash cut its run short; and whether it runs. A task is owed a start while it does not run and
+is an orphan, or its retry has come, or a minute that its cron matches lies after the mark.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dutiful.core.cron import Cron
+from dutiful.core.errors import CronCalculationError, DutifulError
+from dutiful.core.zone import EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import tzinfo
+
+    from dutiful.core.zone import Zone
+
+    Registrations = Mapping[str, Sequence[tuple[str, str, Any]]]
+
+# Beyond this many tasks the bound on a start grows by 6 ms for each.
+_TASKS_IN_LAG, _LAG_PER_TASK = 10_000, 0.006
+
+
+class Violation(NamedTuple):
+    """An axiom that broke; `position` is the event's place in the trace, None where one never came."""
+
+    axiom: str
+    position: int | None
+    message: str
+
+
+def check(
+    events: Iterable[Mapping[str, Any]],
+    *,
+    registrations: Registrations,
+    timezone: str | tzinfo = "UTC",
+    lag: float = 60,
+    end: Any = None,
+) -> list[Violation]:
+    """Return the violations in a trace; `end` is until when nothing more happened, if that is known."""
+    monitor = Monitor(registrations, timezone, lag)
+    for event in events:
+        monitor.see(event)
+    if end is not None:
+        monitor.pass_time(_seconds(end))
+    return monitor.violations
+
+
+@dataclass(slots=True)
+class _Task:
+    """What the model knows of one registered name."""
+
+    cron: Cron
+    delay: float
+    mark: float
+    retry: float | None = None
+    orphan: bool = False
+    started: float | None = None
+    ended: float = float("-inf")
+    # Start of the last run that succeeded: the next such start needs a due minute in between.
+    succeeded: float | None = None
+    # Counts changes, so that an old deadline is known to be stale.
+    version: int = 0
+
+    def pending_since(self) -> float | None:
+        """Return since when, or from when, a start is owed; None while it runs or is never due."""
+        if self.started is not None:
+            return None
+        if self.orphan:
+            return float("-inf")
+        try:
+            due = float(self.cron.next_epoch(int(self.mark // 1)))
+        except CronCalculationError:
+            due = float("inf")
+        return min(due, self.retry if self.retry is not None else float("inf"))
+
+
+@dataclass(slots=True)
+class Monitor:
+    """The model, fed one event at a time."""
+
+    registrations: Registrations
+    timezone: str | tzinfo
+    lag: float
+    violations: list[Violation] = field(default_factory=list)
+    _tasks: dict[str, _Task] = field(default_factory=dict)
+    _position: int = -1
+    _now: float = float("-inf")
+    _active_since: float | None = None
+    _initialized: bool = False
+    # Open calls of initialize: call -> (list, whether something else was active when it began, deadline).
+    _initializing: dict[Any, tuple[str, bool, float]] = field(default_factory=dict)
+    _stopping: dict[Any, float] = field(default_factory=dict)
+    _stop_deadline: float | None = None
+    _frozen_since: float | None = None
+    _deadlines: list[tuple[float, str, int]] = field(default_factory=list)
+
+    def see(self, event: Mapping[str, Any]) -> None:
+        """Take the next event."""
+        self._position += 1
+        at = _seconds(event["at"])
+        if at < self._now:
+            self._violate("EA3", f"time goes back from {self._now} to {at}")
+            at = self._now
+        name = event["name"]
+        if self._frozen_since is not None and name not in ("Unfrozen", "Crash"):
+            self._violate("EA2", f"{name} while frozen")
+        self.pass_time(at)
+        self._step(name, event)
+
+    def _step(self, name: str, event: Mapping[str, Any]) -> None:
+        match name:
+            case "InitStart":
+                self._init_start(event)
+            case "InitSuccess":
+                self._init_success(event)
+            case "InitFailure":
+                self._init_failure(event)
+            case "StopStart":
+                self._stop_start(event)
+            case "StopEnd":
+                self._stop_end(event)
+            case "RunStart":
+                self._run_start(event["task"])
+            case "RunSuccess" | "RunFailure":
+                self._run_end(name, event["task"])
+            case "Crash":
+                self._crash()
+            case "Frozen":
+                self._frozen_since = self._now
+            case "Unfrozen":
+                self._unfreeze()
+
+    def pass_time(self, now: float) -> None:
+        """Let time pass: what is owed by then and did not come breaks a liveness axiom."""
+        self._now = now
+        if self._frozen_since is not None:
+            return
+        while self._deadlines and self._deadlines[0][0] < now:
+            deadline, name, version = heapq.heappop(self._deadlines)
+            task = self._tasks.get(name)
+            if task is not None and task.version == version and self._active_since is not None:
+                self._violate("L1", f"{name} was owed a start by {_iso(deadline)}", never=True)
+        for call, (list_, other, deadline) in list(self._initializing.items()):
+            if deadline < now:
+                self._violate("L2", f"initialize({list_}) did not return by {_iso(deadline)}", never=True)
+                self._initializing[call] = list_, other, float("inf")
+        if self._stop_deadline is not None and self._stop_deadline < now:
+            self._violate("L3", f"stop did not return by {_iso(self._stop_deadline)}", never=True)
+            self._stop_deadline = None
+
+    # Steps
+
+    def _init_start(self, event: Mapping[str, Any]) -> None:
+        busy = bool(self._initializing or self._stopping or self._initialized)
+        self._initializing[event.get("call")] = event["list"], busy, self._now + self._bound()
+
+    def _init_success(self, event: Mapping[str, Any]) -> None:
+        list_ = self._end_init(event)
+        if self._initialized:
+            self._violate("S6", "a second initialize succeeded before a stop or a crash")
+        tasks = self._valid_tasks(list_)
+        if tasks is None:
+            self._violate("S4", f"initialize accepted the invalid list {list_}")
+            return
+        self._initialized = True
+        self._register(tasks)
+        self._active_since = None if self._stopping else self._now
+        for name in self._tasks:
+            self._changed(name)
+
+    def _init_failure(self, event: Mapping[str, Any]) -> None:
+        _, busy, _ = self._initializing.get(event.get("call"), (event.get("list"), True, 0.0))
+        list_ = self._end_init(event)
+        if not busy and self._valid_tasks(list_) is not None:
+            self._violate("S5", f"initialize refused the valid list {list_} though nothing was active")
+
+    def _end_init(self, event: Mapping[str, Any]) -> str:
+        if event.get("call") not in self._initializing:
+            self._violate("EA7", f"{event['name']} without an open InitStart")
+            return str(event["list"])
+        return self._initializing.pop(event.get("call"))[0]
+
+    def _stop_start(self, event: Mapping[str, Any]) -> None:
+        self._stopping[event.get("call")] = self._now
+        self._active_since = None
+        self._await_quiescence()
+
+    def _stop_end(self, event: Mapping[str, Any]) -> None:
+        if self._stopping.pop(event.get("call"), None) is None:
+            self._violate("EA7", "StopEnd without an open StopStart")
+        running = sorted(name for name, task in self._tasks.items() if task.started is not None)
+        if running:
+            self._violate("S3", f"stop returned while {', '.join(running)} ran")
+        self._initialized, self._stop_deadline = False, None
+        self._await_quiescence()
+
+    def _run_start(self, name: str) -> None:
+        task = self._tasks.get(name)
+        problem = self._no_obligation(task)
+        if problem is not None:
+            self._violate("S1", f"{name} started {problem}")
+        if task is not None:
+            task.mark, task.retry, task.orphan, task.started = self._now, None, False, self._now
+            self._changed(name)
+
+    def _no_obligation(self, task: _Task | None) -> str | None:
+        if task is None:
+            return "though it is not registered"
+        if self._active_since is None:
+            return "while the scheduler was not active"
+        pending = task.pending_since()
+        if pending is None:
+            return "while it was running"
+        return "without being due" if pending > self._now else None
+
+    def _run_end(self, event_name: str, name: str) -> None:
+        task = self._tasks.get(name)
+        if task is None or task.started is None:
+            self._violate("EA7", f"{event_name} of {name}, which does not run")
+            return
+        if event_name == "RunFailure":
+            task.retry = self._now + task.delay
+        else:
+            if task.succeeded is not None and not _due_in(task.cron, task.succeeded, task.started):
+                self._violate("S2", f"{name} succeeded twice without a due minute in between")
+            task.succeeded = task.started
+        task.started, task.ended = None, self._now
+        self._changed(name)
+        self._await_quiescence()
+
+    def _crash(self) -> None:
+        for task in self._tasks.values():
+            task.orphan = task.orphan or task.started is not None
+            task.started = None
+            task.version += 1
+        self._initializing.clear()
+        self._stopping.clear()
+        self._active_since, self._stop_deadline, self._initialized = None, None, False
+        self._frozen_since = None
+
+    def _unfreeze(self) -> None:
+        """Time that was not granted does not count: every deadline moves by it."""
+        lost = self._now - (self._frozen_since if self._frozen_since is not None else self._now)
+        self._frozen_since = None
+        self._deadlines = [(deadline + lost, name, version) for deadline, name, version in self._deadlines]
+        heapq.heapify(self._deadlines)
+        for call, (list_, other, deadline) in self._initializing.items():
+            self._initializing[call] = list_, other, deadline + lost
+        if self._stop_deadline is not None:
+            self._stop_deadline += lost
+
+    # Facts
+
+    def _register(self, tasks: dict[str, tuple[Cron, float]]) -> None:
+        previous, self._tasks = self._tasks, {}
+        for name, (cron, delay) in tasks.items():
+            known = previous.get(name)
+            if known is None:
+                known = _Task(cron, delay, _just_before_minute(self._now, cron.zone))
+            known.cron, known.delay = cron, delay
+            self._tasks[name] = known
+
+    def _valid_tasks(self, list_: str) -> dict[str, tuple[Cron, float]] | None:
+        tasks: dict[str, tuple[Cron, float]] = {}
+        for name, text, delay in self.registrations[list_]:
+            seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+            try:
+                cron = Cron.parse(text, "posix", self.timezone)
+            except DutifulError:
+                return None
+            if name in tasks or seconds < 0 or not name:
+                return None
+            tasks[name] = cron, seconds
+        return tasks
+
+    def _changed(self, name: str) -> None:
+        """Set the deadline of what is owed to this task now or next."""
+        task = self._tasks[name]
+        task.version += 1
+        pending = task.pending_since()
+        if pending is not None and pending != float("inf") and self._active_since is not None:
+            since = max(pending, self._active_since, task.ended)
+            heapq.heappush(self._deadlines, (since + self._bound(), name, task.version))
+
+    def _await_quiescence(self) -> None:
+        running = any(task.started is not None for task in self._tasks.values())
+        if self._stopping and not running and self._stop_deadline is None:
+            self._stop_deadline = self._now + self._bound()
+
+    def _bound(self) -> float:
+        return self.lag + _LAG_PER_TASK * max(0, len(self._tasks) - _TASKS_IN_LAG)
+
+    def _violate(self, axiom: str, message: str, *, never: bool = False) -> None:
+        self.violations.append(Violation(axiom, None if never else self._position, message))
+
+
+def _due_in(cron: Cron, after: float, until: float) -> bool:
+    return cron.next_epoch(int(after // 1)) <= until
+
+
+def _just_before_minute(now: float, where: Zone) -> float:
+    instant = int(now // 1)
+    return instant - (instant + where.offset(instant)) % 60 - 1
+
+
+def _seconds(at: Any) -> float:
+    if isinstance(at, str):
+        at = datetime.fromisoformat(at)
+    return (at - EPOCH).total_seconds() if isinstance(at, datetime) else float(at)
+
+
+def _iso(seconds: float) -> str:
+    return (EPOCH + timedelta(seconds=seconds)).isoformat()
+
+
+_NAMES = {
+    "SchedulerInitializationStarted": "InitStart",
+    "SchedulerInitializationCompleted": "InitSuccess",
+    "SchedulerInitializationFailed": "InitFailure",
+    "SchedulerStopRequested": "StopStart",
+    "SchedulerStopped": "StopEnd",
+    "TaskRunStarted": "RunStart",
+    "TaskRetryStarted": "RunStart",
+    "TaskRunCompleted": "RunSuccess",
+    "TaskRunFailed": "RunFailure",
+    **{name: name for name in ("Crash", "Frozen", "Unfrozen")},
+}
+
+
+def from_events(events: Iterable[Mapping[str, Any]], lists: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the trace of a scheduler's events (as dicts); its nth initialize is given the nth list.
+
+    A crash leaves no event: put {"name": "Crash", "at": …} where it happened.
+    """
+    trace: list[dict[str, Any]] = []
+    inits = -1
+    for event in events:
+        name = _NAMES.get(event["name"])
+        if name is None:
+            continue
+        inits += name == "InitStart"
+        list_ = lists[min(max(inits, 0), len(lists) - 1)] if name.startswith("Init") else None
+        trace.append(
+            {"name": name, "at": event["at"], "task": event.get("task"), "call": None, "list": list_}
+        )
+    return trace

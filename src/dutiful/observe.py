@@ -1,0 +1,76 @@
+"""What the outside is told: named events, as structured log records and to an observer."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from dutiful.core import event as happened
+from dutiful.core.policy import Reason
+from dutiful.core.run import Phase, Status
+
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Instant
+    from dutiful.core.event import Event
+
+logger = logging.getLogger("dutiful")
+# A library is silent until its host configures logging.
+logger.addHandler(logging.NullHandler())
+
+_WARNINGS = {
+    *("TaskRunFailed", "TaskStartLate", "SchedulerInitializationFailed", "ClockStepped"),
+    *("ScheduleQuarantined", "PassFailed", "LoopBlocked"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerEvent:
+    """Something that happened, under the name the documentation gives it."""
+
+    name: str
+    at: datetime
+    task: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as plain values."""
+        return {"name": self.name, "at": self.at.isoformat(), "task": self.task, **self.details}
+
+
+def log(event: SchedulerEvent) -> None:
+    """Write the event as one structured log record."""
+    level = logging.WARNING if event.name in _WARNINGS else logging.INFO
+    if logger.isEnabledFor(level):
+        task = f" {event.task}" if event.task is not None else ""
+        details = "".join(f" {key}={value}" for key, value in event.details.items())
+        logger.log(level, "%s%s%s", event.name, task, details, extra={"event": event.as_dict()})
+
+
+def translate(event: Event) -> SchedulerEvent | None:
+    """Return the event under the names of the declarative scheduler; None for what it does not tell."""
+    match event:
+        case happened.RunLaunched(run=run):
+            name = "TaskRetryStarted" if event.before is Phase.RETRY else "TaskRunStarted"
+            return _of(name, event.at, run.schedule_id)
+        case happened.RunSettled(run=run):
+            name = "TaskRunCompleted" if run.status is Status.SUCCESS else "TaskRunFailed"
+            details = {} if run.detail is None else {"error": run.detail}
+            return _of(name, event.at, run.schedule_id, **details)
+        case happened.RunEndedByPlan(run=run) if run.reason is Reason.TASK_FAILED:
+            return _of("TaskRetryPreempted", event.at, run.schedule_id)
+        case happened.ClockStepped():
+            return _of("ClockStepped", event.at, byMs=event.by)
+        case happened.ScheduleQuarantined():
+            return _of("ScheduleQuarantined", event.at, event.schedule_id, error=event.error)
+        case happened.PassFailed():
+            return _of("PassFailed", event.at, error=event.error)
+        case happened.LoopBlocked():
+            return _of("LoopBlocked", event.at, event.task, seconds=event.seconds)
+        case _:
+            return None
+
+
+def _of(name: str, at: Instant, task: str | None = None, **details: Any) -> SchedulerEvent:
+    return SchedulerEvent(name, datetime.fromtimestamp(at / 1000, UTC), task, details)

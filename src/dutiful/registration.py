@@ -1,0 +1,107 @@
+"""Registrations of the declarative scheduler: checked in order, then turned into schedules."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from dutiful.core.cron import Cron
+from dutiful.core.errors import (
+    CronExpressionInvalidError,
+    InvalidCronExpressionError,
+    InvalidRegistrationError,
+    NegativeRetryDelayError,
+    RegistrationShapeError,
+    RegistrationsNotArrayError,
+    ScheduleDuplicateTaskError,
+)
+from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
+from dutiful.core.schedule import Schedule, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from datetime import tzinfo
+
+Registration: TypeAlias = "tuple[str, str, Callable[[], Awaitable[Any]], timedelta | float]"
+
+_MS = timedelta(milliseconds=1)
+
+
+class Registered(NamedTuple):
+    """A valid list: its schedules, and the callbacks by name."""
+
+    schedules: list[Schedule]
+    callbacks: dict[str, Callable[[], Awaitable[Any]]]
+
+
+def check(registrations: Sequence[Registration], timezone: str | tzinfo) -> Registered:
+    """Return the schedules that the registrations mean, or raise the error of the first bad one."""
+    if not isinstance(registrations, list | tuple):
+        raise RegistrationsNotArrayError
+    registered = Registered([], {})
+    for index, registration in enumerate(registrations):
+        name, text, callback, delay = _shape(index, registration)
+        _check_name(name, registered)
+        registered.schedules.append(_schedule(name, _cron(text, timezone), _delay_ms(delay)))
+        registered.callbacks[name] = callback
+    return registered
+
+
+def _shape(index: int, registration: Any) -> Any:
+    if isinstance(registration, list | tuple) and len(registration) == 4:
+        name, text, callback, delay = registration
+        is_duration = isinstance(delay, timedelta | int | float) and not isinstance(delay, bool)
+        if isinstance(name, str) and isinstance(text, str) and callable(callback) and is_duration:
+            return registration
+    raise RegistrationShapeError(index, registration)
+
+
+def _check_name(name: str, registered: Registered) -> None:
+    if not name:
+        raise InvalidRegistrationError("name", name, "must be a non-empty string")
+    if not name.isprintable():
+        raise InvalidRegistrationError("name", name, "must be printable, without control characters")
+    if name in registered.callbacks:
+        raise ScheduleDuplicateTaskError(name)
+
+
+def _cron(text: str, timezone: str | tzinfo) -> Cron:
+    try:
+        return Cron.parse(text, "posix", timezone)
+    except InvalidCronExpressionError as error:
+        raise CronExpressionInvalidError(error) from error
+
+
+def _delay_ms(delay: timedelta | float) -> int:
+    if not isinstance(delay, timedelta):
+        if not math.isfinite(delay):
+            raise InvalidRegistrationError("retryDelay", delay, "must be a finite number of seconds")
+        try:
+            delay = timedelta(seconds=delay)
+        except OverflowError:
+            raise InvalidRegistrationError(
+                "retryDelay", delay, "is longer than a timedelta can hold"
+            ) from None
+    if delay < timedelta(0):
+        raise NegativeRetryDelayError(delay / _MS)
+    return -(-delay // _MS)
+
+
+def _schedule(name: str, cron: Cron, delay_ms: int) -> Schedule:
+    return Schedule(name, Task(name), cron, policy(delay_ms))
+
+
+@lru_cache(maxsize=1024)
+def policy(delay_ms: int) -> Policy:
+    """Return what every declared task does: one run at a time, one obligation, a fixed retry delay."""
+    return Policy(
+        overlap=Overlap.BUFFER_ONE,
+        catch_up=CatchUp.LATEST,
+        grace=0,
+        retry=Retry(delay_ms),
+        on_orphan=OnOrphan.RESTART,
+        run_timeout=None,
+        ledger=False,
+    )
