@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cron, startup
+from benchmarks import cron, engine, startup
 from benchmarks.report import Section, as_json, as_text, summary
 from benchmarks.timing import calibrate
 
-SECTIONS = {"cron": cron.run, "startup": startup.run}
+SECTIONS = {"cron": cron.run, "startup": startup.run, "engine": engine.run}
 
 
 def main() -> int:
