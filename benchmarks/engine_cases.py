@@ -139,7 +139,8 @@ async def floor_sqlite(n: int) -> dict[str, float]:
         db = sqlite3.connect(f"{folder}/floor.db", isolation_level=None)
         db.executescript(
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-65536;"
-            "CREATE TABLE runs (run_at INTEGER, schedule INTEGER, status INTEGER, started INTEGER, ended INTEGER,"
+            "CREATE TABLE runs (run_at INTEGER, schedule INTEGER, status INTEGER, started INTEGER,"
+            " ended INTEGER,"
             " PRIMARY KEY (run_at, schedule)) WITHOUT ROWID;"
             "CREATE TABLE schedules (number INTEGER PRIMARY KEY, next INTEGER)"
         )

@@ -22,6 +22,7 @@ import dutiful
 import dutiful.errors
 from dutiful.cli.main import cli
 from dutiful.core import cron, dialect, lint
+from dutiful.schedule_file import read_schedule_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +30,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOTICES = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
-# `text` is for diagrams and grammars, which nothing can run; `sh` for make targets, which are checked.
-LANGUAGES = {"python", "console", "sh", "text", "{toctree}"}
+# `text` is for diagrams and grammars, which nothing can run; `sh` for make targets, which are checked;
+# `toml` for schedule files, which are read and, if they begin with `# NAME.toml`, there for the commands.
+LANGUAGES = {"python", "console", "sh", "text", "toml", "{toctree}"}
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>.*)\n(?P<text>(?:.*\n)*?)(?P=indent)```$", re.MULTILINE)
+# A python block that begins so is run by pytest, not as a script.
+TEST_FILE = re.compile(r"# (test_\w+\.py)\n")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 REFUSAL = re.compile(r"^\| `(.*?)` \| `(\w+)` \| `(\w+)` \| (.+) \|$", re.MULTILINE)
 CRON_PAGE = (ROOT / "docs/reference/cron.md").read_text(encoding="utf-8")
@@ -67,11 +71,25 @@ def test_every_code_block_is_in_a_language_that_is_checked(page):
 def test_the_python_examples_are_true(page):
     names: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(page, "python"):
-        assert not re.search(r"\b(now|today|utcnow)\(", block.text), f"line {block.line}: use a fixed time"
+        if TEST_FILE.match(block.text):
+            continue
+        told = re.search(r"(?<!clock\.)\b(now|today|utcnow)\(", block.text)
+        assert not told, f"line {block.line}: use a fixed time"
         if ">>>" in block.text:
             assert_doctest(page, block, names)
         else:
             exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
+
+
+@page_by_page
+def test_the_examples_that_are_test_files_pass(page, tmp_path):
+    for block in blocks(page, "python"):
+        if name := TEST_FILE.match(block.text):
+            (tmp_path / name[1]).write_text(block.text, encoding="utf-8")
+            options = ["-q", "-p", "no:dutiful", "-p", "dutiful.pytest_plugin", "-p", "no:cacheprovider"]
+            command = [sys.executable, "-m", "pytest", *options, name[1]]
+            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout
 
 
 def assert_doctest(page: Path, block: Block, names: dict[str, object]) -> None:
@@ -83,7 +101,20 @@ def assert_doctest(page: Path, block: Block, names: dict[str, object]) -> None:
 
 
 @page_by_page
-def test_the_console_examples_print_exactly_this(page):
+def test_the_schedule_files_are_read(page, tmp_path):
+    for block in blocks(page, "toml"):
+        path = tmp_path / f"line-{block.line}.toml"
+        path.write_text(block.text, encoding="utf-8")
+        assert read_schedule_file(path).schedules, f"line {block.line}: show at least one schedule"
+
+
+@page_by_page
+def test_the_console_examples_print_exactly_this(page, tmp_path, monkeypatch):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for block in blocks(page, "toml"):
+        if name := re.match(r"# (\w+\.toml)\n", block.text):
+            (tmp_path / name[1]).write_text(block.text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
     status = 0
     for block in blocks(page, "console"):
         for command, expected in commands(block):

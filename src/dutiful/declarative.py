@@ -18,23 +18,24 @@ from dutiful.core.errors import (
     TaskInvalidStructureError,
 )
 from dutiful.core.event import RunLaunched, RunSettled
+from dutiful.core.reconcile import Put, reconcile
 from dutiful.core.run import Status
 from dutiful.core.schedule import State
 from dutiful.core.zone import epoch_ms, zone
 from dutiful.engine import Engine, running_engine
 from dutiful.launchers.callback import CallbackLauncher
 from dutiful.observe import SchedulerEvent, log, logger, translate
-from dutiful.registrar import Registrar
 from dutiful.registration import Registered, check
 from dutiful.store_url import store_for
 from dutiful.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import tzinfo
 
+    from dutiful.core.draft import Due
     from dutiful.core.event import Event
-    from dutiful.core.reconcile import Difference
+    from dutiful.core.reconcile import Changes, Difference
     from dutiful.ports import Clock
     from dutiful.registration import Registration
 
@@ -67,6 +68,7 @@ class Scheduler:
         self._engine: Engine | None = None
         self._watchdog: Watchdog | None = None
         self._declared_under: int | None = None
+        self._polling = False
 
     # The two public methods
 
@@ -77,13 +79,14 @@ class Scheduler:
         """
         if self._state not in ("uninitialized", "stopped"):
             raise SchedulerAlreadyActiveError(self._state)
-        loop = asyncio.get_running_loop()
         self._tell("SchedulerInitializationStarted")
         try:
-            self._registered = check(registrations, self._zone.tzinfo)
-        except DutifulError:
+            registered = check(registrations, self._zone.tzinfo)
+            loop = asyncio.get_running_loop()
+        except Exception:
             self._tell("SchedulerInitializationFailed")
             raise
+        self._registered = registered
         self._state, self._stopping = "initializing", None
         self._initializing = loop.create_task(self._initialize(), name="dutiful-initialize")
         return self._initializing
@@ -91,13 +94,17 @@ class Scheduler:
     async def stop(self) -> None:
         """Start nothing more, and return when what runs has ended.
 
-        May be called at any time and by many; all return together. A task that stops its own scheduler
-        is not waited for: for it the call returns at once, and the stop ends after the task.
+        A poll that is under way is completed; what it has recorded still starts. May be called at any
+        time and by many; all return together. A task that stops its own scheduler is not waited for:
+        for it the call returns at once, and the stop ends after the task.
         """
         if self._state in ("uninitialized", "stopped"):
             return
         if self._stopping is None:
-            self._tell("SchedulerStopRequested")
+            if self._state == "running":
+                self._state = "stopping"
+            else:
+                self._tell("SchedulerStopRequested")
             self._stopping = asyncio.create_task(self._stop(), name="dutiful-stop")
         if running_engine.get() is None or running_engine.get() is not self._engine:
             await asyncio.shield(self._stopping)
@@ -108,17 +115,25 @@ class Scheduler:
         try:
             await self._open()
         except BaseException as error:
-            self._state = "uninitialized"
-            with suppress(Exception):
-                await self._store.close()
-            self._tell("SchedulerInitializationFailed")
+            await self._give_up()
             if isinstance(error, DutifulError) or not isinstance(error, Exception):
                 raise
             first = self._registered.schedules[0] if self._registered.schedules else None
             name, text = (first.id, str(first.cadence)) if first is not None else ("", "")
             raise ScheduleTaskError(name, text, error) from error
 
+    async def _give_up(self) -> None:
+        try:
+            with suppress(Exception), self._clock.hold():
+                await self._store.close()
+        finally:
+            # With a stop under way it is the stop that ends this life.
+            self._state = "uninitialized" if self._stopping is None else "stopping"
+            self._tell("SchedulerInitializationFailed")
+
     async def _open(self) -> None:
+        # A stop that is called in the same breath comes during this initialize, whatever the store.
+        await asyncio.sleep(0)
         owner = uuid.uuid4().hex
         self._declared_under = None
         with self._clock.hold():
@@ -139,15 +154,21 @@ class Scheduler:
         for name, problem in await self._store.damaged():
             if name in self._registered.callbacks:
                 raise TaskInvalidStructureError(name, f"{name}: {problem}")
-        registrar = Registrar(self._store, self._clock, lambda: None)
+        stored = {due.schedule.id: due for due in await self._store.every()}
         opening = self._opening_state()
-        differences = await registrar.declare(self._registered.schedules, lambda _: opening)
-        self._declared_under = epoch
+        differences, changes = reconcile(self._registered.schedules, stored, lambda _: opening)
+        await self._store.apply(self._restarting(differences, changes, stored))
+        begins, self._declared_under = self._declared_under is None, epoch
         if self._is_heard():
             for difference in differences:
                 self._tell_difference(difference)
+        if begins:
+            self._begin()
+
+    def _begin(self) -> None:
         self._tell("SchedulerInitializationCompleted", tasks=len(self._registered.schedules))
         if self._registered.schedules and self._stopping is None:
+            self._polling = True
             self._tell("PollingStarted")
 
     def _opening_state(self) -> State:
@@ -155,6 +176,20 @@ class Scheduler:
         now = epoch_ms(self._clock.now())
         wall = now + self._zone.offset(now // 1000) * 1000
         return State(cursor=now - wall % 60_000 - 1)
+
+    def _restarting(
+        self, differences: list[Difference], changes: Changes, stored: Mapping[str, Due]
+    ) -> Changes:
+        """Return the changes, and in them that the restart of an orphan serves all it has missed."""
+        now = epoch_ms(self._clock.now())
+        puts = {put.schedule.id: put for put in changes.puts}
+        for difference in differences:
+            if difference.kind == "orphaned":
+                known = stored[difference.id]
+                put = puts.get(difference.id, Put(known.schedule, known.state, 0))
+                state = put.state._replace(cursor=max(put.state.cursor, now))
+                puts[difference.id] = put._replace(state=state)
+        return changes._replace(puts=[*puts.values()])
 
     def _start_engine(self, owner: str) -> None:
         launcher = CallbackLauncher(self._registered.callbacks)
@@ -169,33 +204,39 @@ class Scheduler:
     async def _stop(self) -> None:
         if self._initializing is not None:
             await asyncio.wait([self._initializing])
-        if self._state != "uninitialized":
-            self._state = "stopping"
+        self._state = "stopping"
         try:
             await self._close()
         except Exception as error:
             raise StopSchedulerError(error) from error
         finally:
-            if self._state == "stopping":
-                self._state = "stopped"
+            self._state = "stopped"
             self._tell("SchedulerStopped")
 
     async def _close(self) -> None:
-        polling = bool(self._registered.schedules) and self._engine is not None
-        if polling:
-            self._tell("PollingStopRequested")
-        engine, self._engine = self._engine, None
         try:
-            if engine is not None:
-                await engine.stop()
+            if self._engine is not None:
+                await self._stop_engine(self._engine)
         finally:
+            self._engine = None
             if self._watchdog is not None:
                 self._watchdog.stop()
                 self._watchdog = None
-            with self._clock.hold():
-                await self._store.close()
-            if polling:
-                self._tell("PollingStopped")
+            try:
+                with self._clock.hold():
+                    await self._store.close()
+            finally:
+                if self._polling:
+                    self._polling = False
+                    self._tell("PollingStopped")
+
+    async def _stop_engine(self, engine: Engine) -> None:
+        # Not told before the poll under way is completed: after it nothing starts.
+        await engine.stop(within=0)
+        self._tell("SchedulerStopRequested")
+        if self._polling:
+            self._tell("PollingStopRequested")
+        await engine.stop()
 
     # Telling
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
-    from datetime import datetime
+    from datetime import datetime, tzinfo
 
     from dutiful.core.cadence import Instant
     from dutiful.core.draft import Due, Move
@@ -49,6 +49,9 @@ class Retention(NamedTuple):
 
 class Clock(Protocol):
     """The time, and the waiting for it."""
+
+    timezone: tzinfo
+    """The zone of schedules that name none."""
 
     def now(self) -> datetime:
         """Return the present instant, aware."""
@@ -99,15 +102,20 @@ class Store(Protocol):
         """Write and delete schedules, all together. A put replaces declaration, state and wake."""
 
     async def load(self, now: Instant, limit: int) -> Loaded:
-        """Return at most `limit` schedules whose wake is at or before `now`, the most overdue first."""
+        """Return at most `limit` schedules whose wake is at or before `now`, the most overdue first.
+
+        Those of the same wake come in the order in which they were first stored.
+        """
 
     async def commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
         """Record the moves and return the runs that are now this engine's to launch.
 
         A move whose schedule was edited or moved since it was loaded is left out whole. An insert
         whose (schedule, run_at, kind) exists is left out alone: that tick was decided before.
-        A change applies only to a row still in an earlier attempt or phase. Raises
-        LostLeadershipError, and writes nothing, when `epoch` is no longer the current one.
+        A change applies only to a row still in an earlier attempt or phase. A run that its own move
+        has ended again is not launched; what waits in a group for a place that a move has freed
+        becomes due. Raises LostLeadershipError, and writes nothing, when `epoch` is no longer the
+        current one.
         """
 
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:

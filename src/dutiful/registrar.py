@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from dutiful.core.cadence import Every, next_tick
-from dutiful.core.draft import Draft, Due, Limits, first_wake, opening_cursor
-from dutiful.core.errors import UnknownScheduleError
+from dutiful.core.cadence import Every, last_tick
+from dutiful.core.draft import Draft, Due, Limits, first_wake
+from dutiful.core.errors import DutifulError, UnknownScheduleError
 from dutiful.core.jitter import fire_time
 from dutiful.core.policy import Reason
 from dutiful.core.reconcile import Changes, Difference, Put, reconcile
+from dutiful.core.run import Run
 from dutiful.core.schedule import State
-from dutiful.core.verdict import Verdict, explain
+from dutiful.core.verdict import EDITED, Verdict, explain, minute_of
 from dutiful.core.zone import epoch_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
 
     from dutiful.core.cadence import Instant
@@ -46,7 +48,7 @@ class Registrar:
         put = arm(schedule, now) if known is None else None
         changes = Changes([put]) if put else _edit(_known(schedule.id, known), schedule, now)
         await self._apply(changes)
-        return changes.puts[0].wake_at
+        return next(iter(await self.preview(schedule.id, 1)), None)
 
     async def pause(self, schedule_id: str, paused: bool) -> None:
         """Pause or resume; the ticks that pass meanwhile are written down as paused."""
@@ -60,22 +62,20 @@ class Registrar:
         await self._apply(Changes(removes=[schedule_id]))
 
     async def preview(self, schedule_id: str, count: int) -> list[Instant]:
-        """Return the next fire times, as far as they are known."""
+        """Return the next fire times, as far as they are known: as if nothing paused or held it.
+
+        A period counted from completion knows one, and none while it runs.
+        """
         due = _known(schedule_id, await self._store.get(schedule_id))
-        cursor = opening_cursor(due.schedule, max(due.state.cursor, self._base(due)))
-        end, times = due.schedule.window.end, list[int]()
-        while len(times) < count:
-            tick = next_tick(due.schedule.cadence, cursor, due.state.ended_at)
-            if tick is None or (end is not None and tick > end):
-                break
-            times.append(fire_time(due.schedule, tick))
-            cursor = tick
-        return times
+        limit = due.schedule.policy.max_runs
+        left = count if limit is None else max(0, limit - due.state.runs_started)
+        return list(islice(_fire_times(due, self._now()), min(count, left)))
 
     async def explain(self, schedule_id: str, at: datetime) -> Verdict:
         """Return why the tick at `at` ran, did not run, or will run."""
         due = _known(schedule_id, await self._store.get(schedule_id))
-        rows = await self._store.ledger(schedule_id, epoch_ms(at) + 59_999, 100)
+        _, until = minute_of(due.schedule, at)
+        rows = await self._store.ledger(schedule_id, until, 100)
         row = next((run for run in rows if run.kind == "schedule"), None)
         return explain(due, row, at, self._now())
 
@@ -83,10 +83,6 @@ class Registrar:
         with self._clock.hold():
             await self._store.apply(changes)
         self._wake()
-
-    def _base(self, due: Due) -> Instant:
-        # Ticks of a period are counted from the cursor; others from now.
-        return due.state.cursor if isinstance(due.schedule.cadence, Every) else self._now()
 
     def _now(self) -> Instant:
         return epoch_ms(self._clock.now())
@@ -98,27 +94,88 @@ def _known(schedule_id: str, due: Due | None) -> Due:
     return due
 
 
+def _fire_times(due: Due, now: Instant) -> Iterator[Instant]:
+    draft = Draft(due, now, Limits(), {})
+    if due.state.quarantine is not None:
+        return
+    if draft.from_completion:
+        tick = None if draft.busy() else draft.next_tick()
+        # Late, it is run now, once.
+        yield from [] if tick is None else [max(now, fire_time(due.schedule, tick))]
+        return
+    draft.cursor = draft.last_due(now - 1) or draft.cursor
+    while (tick := draft.next_tick()) is not None:
+        yield fire_time(due.schedule, tick)
+        draft.cursor = tick
+
+
 def arm(schedule: Schedule, now: Instant) -> Put:
     """Return a new schedule that owes nothing before `now`; a period runs at once."""
-    state = State(cursor=now - schedule.cadence.period if isinstance(schedule.cadence, Every) else now)
+    state = State(cursor=_fresh_cursor(schedule, now))
     return Put(schedule, state, first_wake(schedule, state))
 
 
-def _edit(due: Due, schedule: Schedule, now: Instant) -> Changes:
-    """Return the changes that put `schedule` in place of what is stored, from `now` on.
+def _fresh_cursor(schedule: Schedule, now: Instant) -> Instant:
+    return now - schedule.cadence.period if isinstance(schedule.cadence, Every) else now
 
-    Ticks of the old schedule that nobody has decided yet are written down under the old schedule:
-    they were passed while paused, or replaced by this edit.
-    """
-    draft = Draft(due, now, Limits(), {})
-    last = draft.last_due(now) if due.schedule != schedule and not draft.waits_for_run() else None
-    if last is not None:
-        draft.skip_through(last, Reason.PAUSED if due.schedule.paused else Reason.REPLACED)
-    move = draft.move()
-    state = move.state
-    if schedule.cadence != due.schedule.cadence and not isinstance(schedule.cadence, Every):
-        state = state._replace(cursor=max(state.cursor, now), skipped=None)
+
+def _edit(due: Due, schedule: Schedule, now: Instant) -> Changes:
+    """Return the changes that put `schedule` in place of what is stored, from `now` on."""
+    state, rows = due.state, list[Run]()
+    if schedule != due.schedule:
+        moved = (schedule.cadence, schedule.window) != (due.schedule.cadence, due.schedule.window)
+        state, rows = _leave(due, now, moved)
+        cursor = _edited_cursor(due.schedule, schedule, state.cursor, now, moved)
+        state = state._replace(cursor=cursor, skipped=None if moved else state.skipped)
     # Editing is also how a quarantined schedule gets another chance.
     state = state._replace(quarantine=None)
     wake_at = now if due.runs else first_wake(schedule, state)
-    return Changes([Put(schedule, state, wake_at)], rows=[*move.inserts, *move.changes])
+    return Changes([Put(schedule, state, wake_at)], rows=rows)
+
+
+def _leave(due: Due, now: Instant, moved: bool) -> tuple[State, list[Run]]:
+    """Return the state after, and the rows for, the ticks of the old schedule that nobody decided."""
+    draft = Draft(due, now, Limits(), {})
+    reason = _why_undecided(draft)
+    try:
+        last = _last_passed(draft, now, moved)
+        if last is not None:
+            draft.skip_through(last, reason)
+        move = draft.move()
+    except (DutifulError, ArithmeticError, LookupError, TypeError, ValueError):
+        # What cannot be computed was quarantined for it: there are no ticks to account for.
+        return due.state, []
+    detail = EDITED if reason is Reason.REPLACED else None
+    return move.state, [row._replace(detail=detail) for row in (*move.inserts, *move.changes)]
+
+
+def _why_undecided(draft: Draft) -> Reason:
+    if draft.state.quarantine is not None:
+        return Reason.QUARANTINED
+    if draft.schedule.paused:
+        return Reason.PAUSED
+    return Reason.LIMIT_REACHED if draft.limit_reached() else Reason.REPLACED
+
+
+def _last_passed(draft: Draft, now: Instant, moved: bool) -> Instant | None:
+    """Return the last tick that the old schedule still has to account for."""
+    if draft.waits_for_run() and (draft.from_completion or not (moved or draft.schedule.paused)):
+        # What waits for a run in flight goes on waiting for it.
+        return None
+    last, end = draft.last_due(now), draft.schedule.window.end
+    if not moved:
+        return last
+    # A tick that jitter holds back beyond this edit is not left to the new schedule either.
+    nominal = last_tick(draft.cadence, draft.cursor, now if end is None else min(now, end), draft.ended_at)
+    return max((tick for tick in (last, nominal) if tick is not None), default=None)
+
+
+def _edited_cursor(old: Schedule, new: Schedule, cursor: Instant, now: Instant, moved: bool) -> Instant:
+    """Return from where an edited schedule goes on; it owes no more before `now` than a new one."""
+    cadence = new.cadence
+    if isinstance(cadence, Every) and cadence.anchor == "completion":
+        return max(cursor, _fresh_cursor(new, now))
+    if isinstance(cadence, Every) and cadence == old.cadence:
+        # It keeps its beat.
+        return last_tick(cadence, cursor, now) or cursor if moved else cursor
+    return max(cursor, _fresh_cursor(new, now)) if moved else cursor

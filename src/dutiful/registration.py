@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -76,17 +75,20 @@ def _cron(text: str, timezone: str | tzinfo) -> Cron:
 
 def _delay_ms(delay: timedelta | float) -> int:
     if not isinstance(delay, timedelta):
-        if not math.isfinite(delay):
-            raise InvalidRegistrationError("retryDelay", delay, "must be a finite number of seconds")
-        try:
-            delay = timedelta(seconds=delay)
-        except OverflowError:
-            raise InvalidRegistrationError(
-                "retryDelay", delay, "is longer than a timedelta can hold"
-            ) from None
+        delay = _duration(delay)
     if delay < timedelta(0):
         raise NegativeRetryDelayError(delay / _MS)
-    return -(-delay // _MS)
+    whole, rest = divmod(delay, _MS)
+    return whole + bool(rest)
+
+
+def _duration(seconds: float) -> timedelta:
+    try:
+        return timedelta(seconds=seconds)
+    except (ValueError, OverflowError):
+        raise InvalidRegistrationError(
+            "retryDelay", seconds, "must be a number of seconds that a timedelta can hold"
+        ) from None
 
 
 def _schedule(name: str, cron: Cron, delay_ms: int) -> Schedule:

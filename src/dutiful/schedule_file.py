@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cadence import Cadence, Every, Once, OnDemand
 from dutiful.core.cron import Cron
 from dutiful.core.duration import parse_duration
-from dutiful.core.errors import DutifulError, ScheduleFileError
+from dutiful.core.errors import DutifulError, ScheduleFileError, quoted
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task, Window
 from dutiful.core.zone import epoch_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
-_CRON_KEYS = ("dialect", "timezone", "gap", "fold", "dst")
+_CADENCE_KEYS = ("cron", "every", "every_from_start", "at")
+_CRON_KEYS = ("timezone", "dialect", "gap", "fold", "dst")
+# A setting -> what it belongs to, and without which it would be ignored in silence.
+_COMPANIONS = {
+    **dict.fromkeys(_CRON_KEYS, "cron"),
+    "retry_limit": "retry_delay",
+    "capacity": "capacity_group",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,8 @@ def read_schedule_file(path: Path) -> ScheduleFile:
     """Return the content of a schedule file, or raise ScheduleFileError with every problem in it."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
+        # Not only TOMLDecodeError: a number of five thousand digits is a plain ValueError.
         raise ScheduleFileError(str(path), [str(error)]) from error
     reader = _Reader(document)
     content = reader.read()
@@ -71,17 +81,20 @@ class _Reader:
 
     def read(self) -> ScheduleFile:
         tables = self._tables("schedules")
-        outages = [self._outage(table) for table in self._tables("outages")]
-        self._refuse_unknown({"schedules", "outages"}, self._document, "the file")
-        schedules, behaviours = [], {}
+        outages = [self._outage(table, n) for n, table in enumerate(self._tables("outages"), 1)]
+        self._refuse_overlaps(outages)
+        self._path = ""
+        self._refuse_unknown({"schedules", "outages"}, self._document)
+        schedules, behaviours, seen = [], {}, set[str]()
         for number, table in enumerate(tables, 1):
-            self._path = f"schedules[{table.get('id', number)}]"
-            schedule = self._schedule(dict(table))
+            self._path = f"schedules[{quoted(table.get('id', number))}]."
+            schedule, behaviour = self._schedule(table), self._behaviour(table)
+            if repr(table.get("id", number)) in seen:
+                self._problem("id", "is used twice")
+            seen.add(repr(table.get("id", number)))
             if schedule is not None:
-                if schedule.id in behaviours:
-                    self._problem("id", f"{schedule.id!r} is used twice")
                 schedules.append(schedule)
-                behaviours[schedule.id] = self._behaviour(table)
+                behaviours[schedule.id] = behaviour
         return ScheduleFile(tuple(schedules), behaviours, tuple(o for o in outages if o))
 
     def _tables(self, name: str) -> list[dict[str, Any]]:
@@ -93,36 +106,47 @@ class _Reader:
 
     def _schedule(self, table: dict[str, Any]) -> Schedule | None:
         before = len(self.problems)
-        known = {"id", "task", "payload", "cron", "every", "every_from_start", "at", "start_at", "end_at"}
-        known |= {"paused", "takes", "fails_every", *_CRON_KEYS, *_POLICY_KEYS, "capacity_group", "capacity"}
-        known |= {"retry_delay", "retry_limit"}
-        self._refuse_unknown(known, table, self._path)
+        self._refuse_unknown(SCHEDULE_KEYS, table)
+        for key, needed in _COMPANIONS.items():
+            if key in table and needed not in table:
+                self._problem(key, f"means nothing without {needed!r}")
         id_ = self._take(table, "id", _text)
-        cadence = self._cadence(table)
-        policy = self._policy(table)
-        start, end = (
-            self._take(table, "start_at", _instant, None),
-            self._take(table, "end_at", _instant, None),
-        )
+        cadence, policy, window = self._cadence(table), self._policy(table), self._window(table)
         paused = self._take(table, "paused", _flag, False)
         task = Task(self._take(table, "task", _text, id_), self._take(table, "payload", _text, ""))
         if len(self.problems) > before:
             return None
-        return Schedule(id_, task, cadence, policy, Window(start, end), paused)
+        return Schedule(id_, task, cadence, policy, window, paused)
+
+    def _window(self, table: dict[str, Any]) -> Window:
+        start = self._take(table, "start_at", _instant, None)
+        end = self._take(table, "end_at", _instant, None)
+        if start is not None and end is not None and end < start:
+            self._problem("end_at", "is before start_at")
+        return Window(start, end)
 
     def _cadence(self, table: dict[str, Any]) -> Cadence:
-        given = [key for key in ("cron", "every", "every_from_start", "at") if key in table]
+        given = [key for key in _CADENCE_KEYS if key in table]
         if len(given) > 1:
             self._problem(given[1], f"{given[0]!r} is there too; keep one")
         if "cron" in table:
-            settings = {key: table[key] for key in _CRON_KEYS if key in table}
-            cron: Cadence = self._take(table, "cron", lambda text: Cron.parse(text, **settings), OnDemand())
-            return cron
+            return self._cron(table)
         if "every" in table:
             return Every(self._take(table, "every", _ms, 1))
         if "every_from_start" in table:
             return Every(self._take(table, "every_from_start", _ms, 1), "start")
         return Once(self._take(table, "at", _instant, 0)) if "at" in table else OnDemand()
+
+    def _cron(self, table: dict[str, Any]) -> Cadence:
+        def accepts(key: str) -> bool:
+            # One by one, so that each is blamed for itself.
+            return self._take(table, key, lambda value: Cron.parse("* * * * *", **{key: value})) is not None
+
+        settings = {key: table[key] for key in _CRON_KEYS if key in table and accepts(key)}
+        if "dialect" in table and "dialect" not in settings:
+            return OnDemand()
+        cron: Cadence = self._take(table, "cron", lambda text: Cron.parse(text, **settings), OnDemand())
+        return cron
 
     def _policy(self, table: dict[str, Any]) -> Policy:
         chosen = {key: self._take(table, key, read) for key, read in _POLICY_KEYS.items() if key in table}
@@ -138,16 +162,22 @@ class _Reader:
         takes = self._take(table, "takes", parse_duration, timedelta(0))
         return Behaviour(takes, self._take(table, "fails_every", _whole, None))
 
-    def _outage(self, table: dict[str, Any]) -> Outage | None:
-        self._path = "outages"
-        self._refuse_unknown({"from", "for", "kind"}, table, self._path)
+    def _outage(self, table: dict[str, Any], number: int) -> Outage | None:
+        self._path = f"outages[{number}]."
+        self._refuse_unknown(OUTAGE_KEYS, table)
         start, lasts = self._take(table, "from", _datetime), self._take(table, "for", parse_duration)
         kind = self._take(table, "kind", _one_of("crash", "suspend"), "crash")
         return None if start is None or lasts is None else Outage(start, lasts, kind)
 
-    def _refuse_unknown(self, known: set[str], table: dict[str, Any], where: str) -> None:
+    def _refuse_overlaps(self, outages: list[Outage | None]) -> None:
+        numbered = [(outage, number) for number, outage in enumerate(outages, 1) if outage is not None]
+        for (early, first), (late, second) in pairwise(sorted(numbered, key=lambda entry: entry[0].start)):
+            if late.start - early.start < early.lasts:
+                self.problems.append(f"outages[{second}].from: lies within outages[{first}]")
+
+    def _refuse_unknown(self, known: AbstractSet[str], table: dict[str, Any]) -> None:
         for key in sorted(set(table) - known):
-            self.problems.append(f"{where}: unknown key {key!r} (known: {', '.join(sorted(known))})")
+            self._problem(quoted(key), f"unknown key (known: {', '.join(sorted(known))})")
 
     def _take(self, table: dict[str, Any], key: str, read: Callable[[Any], Any], *default: Any) -> Any:
         if key not in table:
@@ -157,11 +187,11 @@ class _Reader:
         try:
             return read(table[key])
         except (DutifulError, ValueError, TypeError) as error:
-            self._problem(key, f"{table[key]!r}: {error}")
+            self._problem(key, f"{quoted(repr(table[key]))}: {error}")
             return default[0] if default else None
 
     def _problem(self, key: str, text: str) -> None:
-        self.problems.append(f"{self._path}.{key}: {text}")
+        self.problems.append(f"{self._path}{key}: {text}")
 
 
 def _text(value: Any) -> str:
@@ -183,11 +213,11 @@ def _whole(value: Any) -> int:
 
 
 def _ms(value: Any) -> int:
-    return int(parse_duration(value).total_seconds() * 1000)
+    return parse_duration(value) // timedelta(milliseconds=1)
 
 
 def _datetime(value: Any) -> datetime:
-    if not isinstance(value, datetime) or not isinstance(value, date):
+    if not isinstance(value, datetime):
         raise TypeError("write a date and time without quotes, such as 2026-03-08T02:30:00Z")
     return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
@@ -216,3 +246,7 @@ _POLICY_KEYS: dict[str, Callable[[Any], Any]] = {
     "max_runs": _whole,
     "queue_limit": _whole,
 }
+_OTHER_KEYS = ("id", "task", "payload", "start_at", "end_at", "paused", "retry_delay", "capacity_group")
+_SIMULATION_KEYS = ("takes", "fails_every")
+SCHEDULE_KEYS = frozenset([*_OTHER_KEYS, *_CADENCE_KEYS, *_COMPANIONS, *_POLICY_KEYS, *_SIMULATION_KEYS])
+OUTAGE_KEYS = frozenset(("from", "for", "kind"))

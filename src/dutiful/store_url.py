@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from dutiful.ports import Store
 
 
-def store_for(url: str, namespace: str) -> Store:
+def store_for(url: object, namespace: str) -> Store:
     """Return the store, not yet opened, or raise InvalidArgumentError."""
-    kind, _, rest = url.partition(":")
+    kind, _, rest = url.partition(":") if isinstance(url, str) else ("", "", "")
     if kind == "memory" and not rest:
         return MemoryStore()
     if kind == "sqlite" and rest:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING
 
+from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.outcome import Outcome, Succeeded
 from dutiful.core.zone import zone
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # On an event loop that does not show its ready queue, this many turns must be enough.
 _BLIND_TURNS = 100
+# Ten thousand years: no datetime lives to see the end of such a sleep.
+_SECONDS_MAX = 3.2e11
 
 
 class VirtualClock:
@@ -78,6 +81,10 @@ class VirtualClock:
 
     async def advance(self, seconds: float | timedelta) -> None:
         """Let time flow; every wake on the way happens at its own instant, in order."""
+        if _delta(seconds) < timedelta(0):
+            raise InvalidArgumentError(
+                "seconds", seconds, "time flows forwards; use jump to set the clock back"
+            )
         target = self._monotonic + _delta(seconds)
         await self._settle()
         while self._sleepers and self._sleepers[0][0] <= target:
@@ -104,8 +111,8 @@ class VirtualClock:
     def _sleeper(self, seconds: float) -> asyncio.Future[None]:
         timer = asyncio.get_running_loop().create_future()
         # Never at this very instant: time must flow for a sleep to end.
-        due = self._monotonic + max(timedelta(seconds=seconds), timedelta(microseconds=1))
-        heapq.heappush(self._sleepers, (due, next(self._order), timer))
+        length = max(timedelta(seconds=min(seconds, _SECONDS_MAX)), timedelta(microseconds=1))
+        heapq.heappush(self._sleepers, (self._monotonic + length, next(self._order), timer))
         return timer
 
     async def _settle(self) -> None:

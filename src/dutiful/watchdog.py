@@ -7,6 +7,7 @@ how its author finds out.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -40,14 +41,24 @@ class Watchdog:
     def _watch(self) -> None:
         while not self._stopped.wait(self._beat):
             self._turned.clear()
-            if self._loop.is_closed():
+            # Looked at after clearing: a stop just before it has set what is cleared now.
+            if self._stopped.is_set() or not self._ask():
                 return
-            self._loop.call_soon_threadsafe(self._turned.set)
             if not self._turned.wait(self._beat):
                 self._report()
                 self._turned.wait()
 
+    def _ask(self) -> bool:
+        """Ask the loop to turn and return whether it still exists."""
+        try:
+            self._loop.call_soon_threadsafe(self._turned.set)
+        except RuntimeError:
+            return False
+        return True
+
     def _report(self) -> None:
         task = asyncio.current_task(self._loop)
         name = task.get_name() if task is not None else "a callback of the event loop"
-        self._observer(LoopBlocked(epoch_ms(self._clock.now()), name, self._beat))
+        # A broken observer must not end the watch.
+        with contextlib.suppress(Exception):
+            self._observer(LoopBlocked(epoch_ms(self._clock.now()), name, self._beat))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tests.core.planner_notation import HOUR, MINUTE, at, decided, run, schedule, shown
+import pytest
+from tests.core.planner_notation import HOUR, MINUTE, SECOND, at, clock, decided, run, schedule, shown
 
 from dutiful.core.cadence import Every
 from dutiful.core.cron import Cron
+from dutiful.core.jitter import fire_time
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason, Retry
 from dutiful.core.run import Phase
 from dutiful.core.schedule import Window
@@ -75,3 +77,23 @@ def test_a_spread_run_never_overtakes_the_queue():
 def test_a_period_does_not_fire_before_its_window():
     declared = schedule(Every(MINUTE, "start"), window=Window(at("10:30")))
     assert not decided(declared, "10:10", "10:00").inserts
+
+
+def test_a_period_that_waits_for_room_longer_than_itself_is_woken_by_the_end_of_a_run_alone():
+    declared = schedule(Every(MINUTE), capacity=Capacity("g", 1))
+    move = decided(declared, "10:30", "10:00", used={"g": 1}, ended_at=at("10:00"), blocked=True)
+    assert shown(move) == "cursor 10:00; wake never; blocked"
+
+
+@pytest.mark.parametrize("jitter", [0, 5 * SECOND])
+def test_a_period_from_completion_has_one_tick_at_a_time_whatever_its_jitter(jitter):
+    declared = schedule(Every(MINUTE), overlap=Overlap.ALLOW, jitter=jitter)
+    move = decided(declared, "12:00", "10:00", ended_at=at("10:00"))
+    assert shown(move) == "launch 10:01; cursor 10:01; wake 13:00; blocked"
+
+
+def test_a_queued_tick_keeps_its_jittered_fire_time():
+    declared = schedule(overlap=Overlap.QUEUE, jitter=20 * SECOND)
+    fires = fire_time(declared, at("10:02"))
+    move = decided(declared, clock(fires), "10:01", run("10:01"))
+    assert [(row.phase, row.fire_at) for row in move.inserts] == [(Phase.QUEUED, fires)]

@@ -182,7 +182,7 @@ def test_the_forecast_is_what_then_happens(data, begin, ahead):
             FROM_NOW.map(lambda ms: Once(start + ms // 1000 * 1000)),
         )
     )
-    window = Window(None if isinstance(cadence, Every) else data.draw(instants), data.draw(instants))
+    window = Window(data.draw(instants), data.draw(instants))
     declared = schedule(
         cadence, window=window, overlap=data.draw(st.sampled_from(Overlap)),
         catch_up=data.draw(st.sampled_from(CatchUp)), jitter=data.draw(st.sampled_from([0, 0, 2000, 90_000])),

@@ -29,8 +29,9 @@ from tests.stores.notation import (
 
 from dutiful.core.cadence import Every, Once, OnDemand
 from dutiful.core.cron import Cron
-from dutiful.core.draft import Due
+from dutiful.core.draft import Due, Move
 from dutiful.core.errors import LostLeadershipError
+from dutiful.core.outcome import Failed
 from dutiful.core.planner import Batch
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason, Retry
 from dutiful.core.reconcile import Changes, Put
@@ -261,11 +262,34 @@ class CommitContract:
 
     @stored
     async def test_a_run_that_its_own_move_ends_again_is_not_launched(self, store):
-        await declare(store, schedule(overlap=Overlap.CANCEL_OTHER))
+        await declare(store, schedule("a"), schedule("b"))
         await store.lead("me")
-        [launch] = await pass_at(store, T0 + MINUTE)
-        assert launch.run.run_at == T0 + MINUTE
-        assert await rows(store) == [(1, "STARTED", "launched"), (0, "FAILED", "ended")]
+        a, b = await make_moves(store, T0)
+        [run] = a.inserts
+        ended = run.to(Phase.ENDED, status=Status.FAILED, reason=Reason.INTERRUPTED, ended_at=T0)
+        launches = await store.commit([a._replace(changes=[ended]), b], 1)
+        assert [launch.run.schedule_id for launch in launches] == ["b"]
+        assert await rows(store, "a") == [(0, "FAILED", "ended")]
+
+    @stored
+    async def test_a_change_of_a_run_that_has_ended_is_left_out(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        await end(store, launch, T0)
+        again = launch.run._replace(attempt=2)
+        assert await store.commit([Move(await store.get("a"), State(T0), changes=[again])], 1) == []
+        assert await rows(store) == [(0, "SUCCESS", "ended")]
+
+    @stored
+    async def test_launches_come_in_the_order_of_their_moves(self, store):
+        await declare(store, schedule("z", Once(T0), retry=Retry(0)), schedule("a", Once(T0 + 1)))
+        await store.lead("me")
+        [z] = await pass_at(store, T0)
+        await end(store, z, T0, Failed())
+        moves = await make_moves(store, T0 + 1)
+        assert [[*map(len, move[4:6])] for move in moves] == [[0, 1], [1, 0]]
+        assert [launch.run.schedule_id for launch in await store.commit(moves, 1)] == ["z", "a"]
 
     @stored
     async def test_nothing_is_written_under_an_epoch_that_is_over(self, store):

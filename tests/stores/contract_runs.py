@@ -104,6 +104,15 @@ class SettlementContract:
         assert await store.settle([ending(second, T0 + 2)], 2) == [True]
 
     @stored
+    async def test_a_run_that_waits_to_be_tried_again_has_nothing_to_end(self, store):
+        await declare(store, schedule(retry=Retry(1000)))
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        assert await end(store, launch, T0, Failed())
+        assert not await end(store, launch, T0 + 1)
+        assert (await open_run(store)).phase is Phase.RETRY
+
+    @stored
     async def test_an_accepted_run_stays_in_flight_until_it_ends(self, store):
         await declare(store, schedule(capacity=ONE_PLACE))
         await store.lead("me")
@@ -186,6 +195,20 @@ class WakingContract:
         assert await due_at(store, T0 + 5) == ["b", "c"]
 
     @stored
+    async def test_of_several_ends_in_a_group_the_last_one_wakes(self, store):
+        two = schedule(
+            "a", overlap=Overlap.ALLOW, catch_up=CatchUp.FIRE_IMMEDIATELY, capacity=Capacity("g", 3)
+        )
+        full = schedule("c", Once(T0 + MINUTE), capacity=Capacity("g", 3))
+        await declare(store, two, schedule("b", Once(T0), capacity=Capacity("g", 3)), full)
+        await store.lead("me")
+        first, second, other = await pass_at(store, T0 + MINUTE)
+        now = T0 + MINUTE
+        endings = [ending(first, now + 5), ending(other, now + 7), ending(second, now + 9)]
+        assert await store.settle(endings, 1) == [True, True, True]
+        assert await wake_of(store, "c") == now + 9
+
+    @stored
     async def test_a_group_is_one_whatever_limit_its_members_name(self, store):
         await declare(store, schedule("a", capacity=ONE_PLACE), schedule("b", capacity=Capacity("agent", 1)))
         await declare(store, schedule("low", capacity=Capacity("agent", 0)))
@@ -205,6 +228,19 @@ class WakingContract:
         assert await rows(store) == [(0, "FAILED", "ended")]
         [launch] = await pass_at(store, T0 + MINUTE)
         assert launch.run.schedule_id == "b"
+
+    @stored
+    async def test_a_place_that_an_edit_or_a_removal_frees_wakes_those_who_wait_for_it(self, store):
+        await declare(store, *(schedule(id_, Once(T0), capacity=ONE_PLACE) for id_ in "abc"))
+        await store.lead("me")
+        assert len(await pass_at(store, T0)) == 1
+        assert await due_at(store, T0 + MINUTE) == []
+        await store.apply(Changes([put(schedule("a", Once(T0)), None, T0)]))
+        [launch] = await pass_at(store, T0 + MINUTE)
+        assert launch.run.schedule_id == "b"
+        await store.apply(Changes(removes=["b"]))
+        [launch] = await pass_at(store, T0 + MINUTE)
+        assert launch.run.schedule_id == "c"
 
     @stored
     async def test_runs_in_flight_are_counted_by_group_on_every_path(self, store):

@@ -74,7 +74,7 @@ PLAIN = Schedule("a", Task("t", "p"), Every(5000))
 @given(SCHEDULES)
 def test_every_schedule_is_read_back_as_it_was(schedule):
     declaration = declare(schedule)
-    assert revive(schedule.id, declaration) == schedule
+    assert revive(schedule.id, declaration, checksum(schedule.id, declaration)) == schedule
     assert all(type(column) in {str, int, type(None)} for column in declaration)
 
 
@@ -85,6 +85,12 @@ def test_the_checksum_notices_a_changed_column(schedule, data):
     other = data.draw(SCHEDULES.map(declare).filter(lambda each: each != declaration))
     assert checksum(schedule.id, other) != checksum(schedule.id, declaration)
     assert checksum(schedule.id + "x", declaration) != checksum(schedule.id, declaration)
+
+
+def test_a_changed_column_is_refused():
+    declaration = declare(PLAIN)
+    with pytest.raises(CodecError, match="its checksum does not match"):
+        revive("a", declaration._replace(payload="q"), checksum("a", declaration))
 
 
 def test_the_texts_are_what_a_person_can_read():
@@ -215,7 +221,8 @@ def test_keys_of_a_later_release_are_passed_over():
 def test_equal_texts_share_one_object():
     text = encode_policy(Policy(grace=7))
     assert decode_policy(text) is decode_policy(str(bytearray(text, "utf-8"), "utf-8"))
-    one, two = (revive(id_, declare(PLAIN)) for id_ in "ab")
+    declaration = declare(PLAIN)
+    one, two = (revive(id_, declaration, checksum(id_, declaration)) for id_ in "ab")
     assert (one.task, one.cadence, one.policy, one.window) == (two.task, two.cadence, two.policy, two.window)
     assert one.task is two.task
     assert one.policy is two.policy

@@ -8,6 +8,7 @@ import stat
 
 import pytest
 from tests.stores.notation import MINUTE, T0, declare, due_at, ending, pass_at, put, schedule
+from tests.stores.sqlite_rig import with_store
 
 from dutiful.core.cadence import Every
 from dutiful.core.errors import CodecError, StoreError
@@ -78,7 +79,7 @@ def test_a_directory_is_no_file(tmp_path):
     assert "is a directory: name a file in it" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"x", b"x" * 511, b"hello\n" * 500])
+@pytest.mark.parametrize("content", [b"x", b"x" * 511, b"hello\n" * 500], ids=["tiny", "small", "text"])
 def test_a_file_that_is_no_database_is_left_as_it_is(path, content):
     path.write_bytes(content)
     assert "is not a SQLite database: name another file" in refusal(path)

@@ -130,12 +130,13 @@ WITHOUT_RIGHTS = """
 @pytest.fixture
 def open_directory(tmp_path):
     """A directory that everybody may enter, in which nobody else may write."""
-    private = [tmp_path, tmp_path.parent, tmp_path.parent.parent]
-    for directory in private:
-        directory.chmod(0o705)
+    around = [tmp_path, *tmp_path.parents]
+    private = {each: each.stat().st_mode for each in around if each.stat().st_mode & 0o005 != 0o005}
+    for directory, mode in private.items():
+        directory.chmod(mode | 0o005)
     yield tmp_path
-    for directory in private:
-        directory.chmod(0o700)
+    for directory, mode in private.items():
+        directory.chmod(mode)
 
 
 def test_a_read_only_file_is_refused_at_once(open_directory):

@@ -10,7 +10,11 @@ import click
 from dutiful.core.errors import DutifulError
 
 # Command group -> module and attribute that hold it.
-_GROUPS = {"cron": "dutiful.cli.cron:cron", "simulate": "dutiful.cli.simulate:simulate"}
+_GROUPS = {
+    "cron": "dutiful.cli.cron:cron",
+    "monitor": "dutiful.cli.monitor:monitor",
+    "simulate": "dutiful.cli.simulate:simulate",
+}
 
 
 class LazyGroup(click.Group):

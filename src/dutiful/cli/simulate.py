@@ -60,17 +60,22 @@ def simulate(file: Path, since: str, lasts: str, ledger: Path | None, lines: int
     start = _start(since)
     content = read_schedule_file(file)
     simulation = run_simulation(content, start, _end(start, lasts))
-    summary = _summary([schedule.id for schedule in content.schedules], simulation)
     if ledger is not None:
         _write_ledger(ledger, simulation.rows)
+    ids = [schedule.id for schedule in content.schedules]
+    click.get_current_context().exit(_tell(ids, simulation, lines, as_json))
+
+
+def _tell(ids: list[str], simulation: Simulation, lines: int, as_json: bool) -> int:
+    """Print what happened and return the exit code."""
+    summary = _summary(ids, simulation)
     if as_json:
         print_json(summary)
     else:
         _print_timeline(simulation, lines)
         click.echo()
         _print_summary(summary)
-    if any(entry["quarantined"] for entry in summary["schedules"].values()):
-        click.get_current_context().exit(1)
+    return int(any(entry["quarantined"] for entry in summary["schedules"].values()))
 
 
 def _start(since: str) -> datetime:

@@ -155,7 +155,9 @@ class Draft:
         last = self._last(until)
         if not self.policy.jitter:
             return last
-        after = next_tick(self.cadence, self.cursor if last is None else last, self.ended_at)
+        # A period counted from completion has no tick after this one before that one's run has ended.
+        only = self.from_completion and last is not None
+        after = None if only else next_tick(self.cadence, last or self.cursor, self.ended_at)
         after = self._within_window(after)
         if after is not None and fire_time(self.schedule, after) <= now:
             return after
@@ -312,6 +314,8 @@ class Draft:
     def _tick_wake(self) -> Iterator[Instant]:
         # A tick that waits for room is woken by a run's end; the one after it makes it overtaken.
         passed = self.last_due(self.now) if self.blocked else None
+        if passed is not None and self.from_completion:
+            return
         after = self.cursor if passed is None else passed
         tick = self._within_window(next_tick(self.cadence, after, self.ended_at))
         if tick is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from dutiful.core.draft import Draft, Due, Limits, Move
 from dutiful.core.errors import DutifulError
+from dutiful.core.jitter import fire_time
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 
@@ -231,7 +232,7 @@ def _launch_where_room(draft: Draft, tick: Instant) -> None:
 
 def _enqueue(draft: Draft, tick: Instant) -> None:
     if len(draft.runs(Phase.QUEUED)) < draft.policy.queue_limit:
-        draft.hold(tick, Phase.QUEUED, tick)
+        draft.hold(tick, Phase.QUEUED, fire_time(draft.schedule, tick))
     else:
         draft.skip_through(tick, Reason.QUEUE_FULL)
 

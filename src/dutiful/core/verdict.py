@@ -100,7 +100,7 @@ def explain(due: Due, row: Run | None, at: datetime, now: Instant) -> Verdict:
 
 def _tick_within(due: Due, begin: Instant, end: Instant) -> Instant | None:
     """Return the tick from `begin` to `end`; the beat of a period is known from its cursor."""
-    cadence, cursor = due.schedule.cadence, due.state.cursor
+    cadence, cursor = due.schedule.cadence, opening_cursor(due.schedule, due.state.cursor)
     if isinstance(cadence, Every) and cadence.anchor == "start":
         tick: Instant | None = end - (end - cursor) % cadence.period
     elif isinstance(cadence, Every):
@@ -148,7 +148,7 @@ def _depends_on_a_run(due: Due, begin: Instant) -> bool:
     cadence, state = due.schedule.cadence, due.state
     if not isinstance(cadence, Every) or cadence.anchor == "start" or begin <= state.cursor:
         return False
-    next_known = next_tick(cadence, state.cursor, state.ended_at)
+    next_known = next_tick(cadence, opening_cursor(due.schedule, state.cursor), state.ended_at)
     in_flight = any(run.phase in IN_FLIGHT for run in due.runs)
     return in_flight or next_known is None or begin > next_known
 

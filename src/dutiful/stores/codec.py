@@ -20,9 +20,10 @@ from dutiful.core.cron import Cron
 from dutiful.core.errors import CodecError, DutifulError, quoted
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task, Window
+from dutiful.stores.task_record import task_from_record as task_from_record  # noqa: PLC0414 - its public name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from enum import StrEnum
 
     E = TypeVar("E", bound=StrEnum)
@@ -67,24 +68,32 @@ def declare(schedule: Schedule) -> Declaration:
     return declaration
 
 
-def revive(schedule_id: str, declaration: Declaration) -> Schedule:
-    """Return the schedule that was declared, or raise CodecError."""
-    task, payload, cadence, policy, start, end, paused = declaration
+def revive(schedule_id: str, declaration: Sequence[Any], expected: int) -> Schedule:
+    """Return the schedule that was declared, or raise CodecError; `expected` is its checksum."""
+    task, payload, cadence_text, policy_text, start, end, paused = declaration
+    cadence, policy, seed = _shared(cadence_text, policy_text)
+    if zlib.crc32(f"{schedule_id}\0{task}\0{payload}\0{start}\0{end}\0{paused}".encode(), seed) != expected:
+        raise CodecError("declaration", "the row was changed outside dutiful: its checksum does not match")
     window = _ALWAYS if start is None is end else Window(start, end)
-    return Schedule(
-        schedule_id, _task(task, payload), decode_cadence(cadence), decode_policy(policy), window, paused == 1
-    )
+    return Schedule(schedule_id, _task(task, payload), cadence, policy, window, paused == 1)
 
 
 def checksum(schedule_id: str, declaration: Declaration) -> int:
     """Return a number that changes when any byte of the declaration does."""
     task, payload, cadence, policy, start, end, paused = declaration
-    text = f"{schedule_id}\0{task}\0{payload}\0{cadence}\0{policy}\0{start}\0{end}\0{paused}"
-    return zlib.crc32(text.encode())
+    seed = zlib.crc32(f"{cadence}\0{policy}\0".encode())
+    return zlib.crc32(f"{schedule_id}\0{task}\0{payload}\0{start}\0{end}\0{paused}".encode(), seed)
 
 
 _ALWAYS = Window()
 _task = lru_cache(maxsize=_CACHE_SIZE)(Task)
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _shared(cadence: str, policy: str) -> tuple[Cadence, Policy, int]:
+    """Return what many schedules have in common, and its part of their checksums."""
+    seed = zlib.crc32(f"{cadence}\0{policy}\0".encode())
+    return decode_cadence(cadence), decode_policy(policy), seed
 
 
 # Cadences

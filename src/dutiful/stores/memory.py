@@ -108,11 +108,14 @@ class MemoryStore:
         if row is None:
             row = _Row(put.schedule, put.state, next(self._numbers), self._version_floor)
             self._rows[put.schedule.id] = row
+        group = row.group()
         for run in row.open.values():
             self._count(row, run, None)
         row.schedule, row.state = put.schedule, put.state
         for run in row.open.values():
             self._count(row, None, run)
+        if group != row.group():
+            self._wake_group(group)
         self._wake(row, put.wake_at)
 
     async def load(self, now: Instant, limit: int) -> Loaded:

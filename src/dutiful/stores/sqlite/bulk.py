@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import sqlite3
@@ -11,12 +11,8 @@ if TYPE_CHECKING:
 
     from dutiful.stores.sqlite.rows import Row
 
-
-class Write(NamedTuple):
-    """A statement that changes at most one row, with its values."""
-
-    statement: str
-    values: Row
+Write: TypeAlias = "tuple[str, Row]"
+"""A statement that changes at most one row, with its values. Plain: there are thousands."""
 
 
 def hits(connection: sqlite3.Connection, writes: Sequence[Write]) -> list[bool]:
@@ -25,6 +21,8 @@ def hits(connection: sqlite3.Connection, writes: Sequence[Write]) -> list[bool]:
     They are done like with like, a statement at a time. SQLite then tells how many rows were hit and
     not which; nearly always it is all of them. Otherwise they are done again one by one, in order.
     """
+    if not writes:
+        return []
     connection.execute("SAVEPOINT bulk")
     answers = [True] * len(writes)
     if not _all_hit(connection, writes):

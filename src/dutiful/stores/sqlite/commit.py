@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 from dutiful.core.run import Phase, Run, Status
 from dutiful.ports import Launch
-from dutiful.stores.sqlite.bulk import Write, hits
+from dutiful.stores.sqlite.bulk import hits
 from dutiful.stores.sqlite.rows import RUN_COLUMNS, STATE_COLUMNS, run_columns, state_columns
 from dutiful.stores.sqlite.wake import wake_groups
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dutiful.core.draft import Move
+    from dutiful.core.schedule import Schedule
+    from dutiful.stores.sqlite.bulk import Write
 
 _STATE = ", ".join(f"{column} = ?" for column in STATE_COLUMNS.split(", ")[1:])
 _MOVED = "wake_at = ?, blocked = ?, version = version + 1 WHERE number = ? AND version = ?"
@@ -43,11 +45,16 @@ _CHANGE = f"UPDATE runs SET {_RUN} {_KEY} AND phase <> 'ended'"
 _GROW = f"UPDATE runs SET {_RUN} {_KEY}"
 _DROP = f"DELETE FROM runs {_KEY} AND phase <> 'ended'"
 
+_ENDED, _LAUNCHED = Phase.ENDED, Phase.LAUNCHED
 
-class _Numbered(NamedTuple):
-    place: int
-    number: int
-    move: Move
+
+# Plain strings: binding an enum costs four times as much, and asking it for its value is slow too.
+_STATUS = {status: status.value for status in Status}
+_PHASE = {phase: phase.value for phase in Phase}
+
+
+_Written: TypeAlias = "tuple[int, Schedule, int, Run]"
+"""A run to be written: the place of its move, its schedule, the number of that, and the run."""
 
 
 def commit(
@@ -55,79 +62,67 @@ def commit(
 ) -> list[Launch]:
     """Record the moves that were made on the present version; return the runs to launch, in order."""
     moved = hits(connection, [*map(_state_write, moves, numbers)])
-    current = [
-        _Numbered(place, number, move)
-        for place, (number, move, hit) in enumerate(zip(numbers, moves, moved, strict=True))
-        if hit
-    ]
-    launches = _insert(connection, current) + _change(connection, current)
-    wake_groups(connection, namespace, [freed for each in current for freed in _freed(each)])
-    launches.sort(key=lambda launch: launch[0])
+    inserts, changes = list[_Written](), list[_Written]()
+    for place, (move, number, hit) in enumerate(zip(moves, numbers, moved, strict=True)):
+        if hit:
+            schedule = move.due.schedule
+            inserts += [(place, schedule, number, run) for run in move.inserts]
+            changes += [(place, schedule, number, run) for run in move.changes]
+    inserts = [each for each in inserts if each[3].phase is not _ENDED or each[1].policy.ledger]
+    launches = _launches(inserts, hits(connection, [*map(_insert_write, inserts)]))
+    if changes:
+        changed = hits(connection, [*map(_change_write, changes)])
+        launches = _still_launched(launches, changes) + _launches(changes, changed)
+        launches.sort(key=lambda launch: launch[0])
+        wake_groups(connection, namespace, _freed(changes))
     return [launch for _, launch in launches]
 
 
 def _state_write(move: Move, number: int) -> Write:
     due, state, wake_at, blocked, *_ = move
     if state[3:] == due.state[3:] and wake_at is not None and state.attempted_at is not None:
-        moved = state[0], state[1], state[2], wake_at, int(blocked), number, due.version
-        return Write(_MOVE_ON, moved)
-    return Write(_MOVE, (*state_columns(state), wake_at, int(blocked), number, due.version))
+        return _MOVE_ON, (*state[:3], wake_at, int(blocked), number, due.version)
+    return _MOVE, (*state_columns(state), wake_at, int(blocked), number, due.version)
 
 
-def _insert(connection: sqlite3.Connection, current: Sequence[_Numbered]) -> list[tuple[int, Launch]]:
-    pairs = [(each, run) for each in current for run in each.move.inserts if _stays(each, run)]
-    written = hits(connection, [_insert_write(each, run) for each, run in pairs])
-    return _launches(pairs, written)
-
-
-def _insert_write(each: _Numbered, run: Run) -> Write:
-    capacity = each.move.due.schedule.policy.capacity
-    if capacity is None and run.reason is None and run.started_at is not None and run[10:] == _NOTHING_YET:
+def _insert_write(written: _Written) -> Write:
+    _, schedule, number, run = written
+    capacity = schedule.policy.capacity
+    if capacity is None and run[10:] == _NOTHING_YET and run.reason is None and run.started_at is not None:
         _, run_at, kind, status, phase, fire_at, _, attempt, epoch, started_at, *_ = run
-        values = run_at, kind, status.value, phase.value, fire_at, attempt, epoch, started_at, each.number
-        return Write(_INSERT_LAUNCHED, values)
-    return Write(_INSERT, (*run_columns(run), each.number, None if capacity is None else capacity.group))
+        texts = _STATUS[status], _PHASE[phase]
+        return _INSERT_LAUNCHED, (run_at, kind, *texts, fire_at, attempt, epoch, started_at, number)
+    return _INSERT, (*run_columns(run), number, None if capacity is None else capacity.group)
 
 
-def _change(connection: sqlite3.Connection, current: Sequence[_Numbered]) -> list[tuple[int, Launch]]:
-    pairs = [(each, run) for each in current for run in each.move.changes]
-    written = hits(connection, [_change_write(each, run) for each, run in pairs])
-    return _launches(pairs, written)
+def _change_write(written: _Written) -> Write:
+    _, schedule, number, run = written
+    key = number, run.run_at, run.kind
+    if run.phase is _ENDED and not schedule.policy.ledger:
+        return _DROP, key
+    return _GROW if run.status is Status.SKIPPED else _CHANGE, (*run_columns(run), *key)
 
 
-def _change_write(each: _Numbered, run: Run) -> Write:
-    if not _stays(each, run):
-        return Write(_DROP, (each.number, run.run_at, run.kind))
-    statement = _GROW if run.status is Status.SKIPPED else _CHANGE
-    return Write(statement, (*run_columns(run), each.number, run.run_at, run.kind))
-
-
-def _stays(each: _Numbered, run: Run) -> bool:
-    return run.phase is not Phase.ENDED or each.move.due.schedule.policy.ledger
-
-
-def _launches(pairs: Sequence[tuple[_Numbered, Run]], written: Sequence[bool]) -> list[tuple[int, Launch]]:
+def _launches(writes: Sequence[_Written], hit: Sequence[bool]) -> list[tuple[int, Launch]]:
     return [
-        (each.place, Launch(each.move.due.schedule, run))
-        for (each, run), hit in zip(pairs, written, strict=True)
-        if hit and run.phase is Phase.LAUNCHED and not _ended_again(each.move, run)
+        (place, Launch(schedule, run))
+        for (place, schedule, _, run), there in zip(writes, hit, strict=True)
+        if there and run.phase is _LAUNCHED
     ]
 
 
-def _ended_again(move: Move, run: Run) -> bool:
-    return any(
-        later.phase is Phase.ENDED and (later.run_at, later.kind) == (run.run_at, run.kind)
-        for later in move.changes
-    )
+def _still_launched(
+    launches: Sequence[tuple[int, Launch]], changes: Sequence[_Written]
+) -> list[tuple[int, Launch]]:
+    """Leave out what its own move has ended again."""
+    ended = {(place, run.run_at, run.kind) for place, _, _, run in changes if run.phase is _ENDED}
+    return [each for each in launches if (each[0], each[1].run.run_at, each[1].run.kind) not in ended]
 
 
-def _freed(each: _Numbered) -> list[tuple[str, int, int]]:
-    """Return (group, ended_at, number) for each run that the planner ended and that may have held a place."""
-    capacity = each.move.due.schedule.policy.capacity
-    if capacity is None:
-        return []
+def _freed(changes: Sequence[_Written]) -> list[tuple[str, int, int]]:
+    """Return (group, ended_at, number) of the runs that the planner ended, which may have held a place."""
     return [
-        (capacity.group, run.ended_at or 0, each.number)
-        for run in each.move.changes
-        if run.phase is Phase.ENDED and run.status is Status.FAILED
+        (schedule.policy.capacity.group, run.ended_at or 0, number)
+        for _, schedule, number, run in changes
+        if schedule.policy.capacity is not None and run.phase is _ENDED and run.status is Status.FAILED
     ]

@@ -11,7 +11,7 @@ from dutiful.core.errors import CodecError
 from dutiful.core.run import Phase
 from dutiful.stores.codec import Declaration, checksum, declare, decode_cadence, decode_policy
 from dutiful.stores.sqlite import meta
-from dutiful.stores.sqlite.rows import RUN_COLUMNS, STATE_COLUMNS, run_columns, state_columns
+from dutiful.stores.sqlite.rows import RUN_COLUMNS, STATE_COLUMNS, Row, run_columns, state_columns
 from dutiful.stores.sqlite.wake import wake_groups
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dutiful.core.reconcile import Changes, Put
     from dutiful.core.run import Run
     from dutiful.stores.sqlite.reads import Damage
-    from dutiful.stores.sqlite.rows import Row
 
     T = TypeVar("T")
 
@@ -71,7 +70,7 @@ def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> N
     puts = {put.schedule.id: put for put in changes.puts}
     declarations = {schedule_id: declare(put.schedule) for schedule_id, put in puts.items()}
     known = _find(connection, namespace, puts)
-    _overwrite(connection, known, puts, declarations)
+    _overwrite(connection, namespace, known, puts, declarations)
     numbers = {schedule_id: each.number for schedule_id, each in known.items()}
     numbers |= _add(
         connection, namespace, [put for put in puts.values() if put.schedule.id not in known], declarations
@@ -124,11 +123,12 @@ def _add(
 
 def _overwrite(
     connection: sqlite3.Connection,
+    namespace: str,
     known: Mapping[str, _Known],
     puts: Mapping[str, Put],
     declarations: Mapping[str, Declaration],
 ) -> None:
-    declared, states, groups = [], [], []
+    declared, states, groups, freed = list[Row](), list[Row](), list[Row](), list[tuple[str, int, int]]()
     for schedule_id, each in known.items():
         put = puts[schedule_id]
         declaration = _keep_texts(each, put, declarations[schedule_id])
@@ -136,9 +136,11 @@ def _overwrite(
         states.append((*_state(put), each.number))
         if _group(put) != each.group:
             groups.append((_group(put), each.number))
+            freed += [(each.group, 0, each.number)] if each.group else []
     connection.executemany(_UPDATE_SCHEDULE, declared)
     connection.executemany(_UPDATE_STATE, states)
     connection.executemany(_REGROUP, groups)
+    wake_groups(connection, namespace, freed)
 
 
 def _keep_texts(known: _Known, put: Put, declaration: Declaration) -> Declaration:

@@ -8,7 +8,7 @@ from dutiful.core.errors import CodecError, quoted
 from dutiful.core.policy import Reason
 from dutiful.core.run import Kind, Phase, Run, Status
 from dutiful.core.schedule import Schedule, SkippedRange, State
-from dutiful.stores.codec import Declaration, checksum, revive
+from dutiful.stores.codec import revive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,15 +44,11 @@ class Stored(NamedTuple):
 
 def read_stored(row: Row) -> Stored:
     """Return what READ_COLUMNS hold, or raise CodecError."""
-    number, schedule_id, expected = row[:3]
-    declaration = Declaration._make(row[3:10])
-    if checksum(schedule_id, declaration) != expected:
-        raise CodecError("declaration", "the row was changed outside dutiful: its checksum does not match")
-    schedule = revive(schedule_id, declaration)
+    schedule = revive(row[1], row[3:10], row[2])
     version, cursor, started, attempted, succeeded, failed, ended, quarantine, skipped_at = row[10:19]
     skipped = None if skipped_at is None else _skipped(skipped_at, row[19], row[20])
     state = State(cursor, started, attempted, succeeded, failed, ended, skipped, quarantine)
-    return Stored(number, schedule, state, version, bool(row[21]))
+    return Stored(row[0], schedule, state, version, row[21] == 1)
 
 
 def _skipped(run_at: int, reason: str, ticks: int) -> SkippedRange:

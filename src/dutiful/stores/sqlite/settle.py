@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
-from dutiful.stores.sqlite.bulk import Write, hits
+from dutiful.stores.sqlite.bulk import hits
 from dutiful.stores.sqlite.rows import RUN_COLUMNS, Row, run_columns
 from dutiful.stores.sqlite.wake import wake_blocked
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dutiful.core.outcome import Settlement
+    from dutiful.stores.sqlite.bulk import Write
 
 _SAME_ATTEMPT = (
     "WHERE schedule = ? AND run_at = ? AND kind = ? AND attempt = ? AND phase IN ('launched', 'accepted')"
@@ -35,7 +36,7 @@ _NOTHING_TO_ADD = [*Run("", 0, "schedule", Status.SUCCESS, Phase.ENDED, 0)[11:]]
 
 _SUCCEEDED = "UPDATE states SET succeeded_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
 _FAILED = "UPDATE states SET failed_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
-_ENDED = "UPDATE states SET ended_at = ?, version = version + 1 WHERE number = ?"
+_SKIPPED = "UPDATE states SET ended_at = ?, version = version + 1 WHERE number = ?"
 _WAKE_FOR_RETRY = (
     "UPDATE states SET wake_at = min(coalesce(wake_at, ?1), ?1), version = version + 1 WHERE number = ?2"
 )
@@ -60,29 +61,30 @@ def _write(settlement: Settlement, number: int) -> Write:
     _, run_at, kind, status, phase, fire_at, reason, attempt, epoch, started_at, ended_at, *rest = run
     key = number, run_at, kind, attempt
     if phase is Phase.ENDED and not keep:
-        return Write(_DROP, key)
+        return _DROP, key
     if phase is Phase.ENDED and status is Status.SUCCESS and reason is None and rest == _NOTHING_TO_ADD:
-        return Write(_SETTLE_WELL, (fire_at, epoch, started_at, ended_at, *key))
-    return Write(_SETTLE, (*run_columns(run), *key))
+        return _SETTLE_WELL, (fire_at, epoch, started_at, ended_at, *key)
+    return _SETTLE, (*run_columns(run), *key)
 
 
 def _follow(connection: sqlite3.Connection, namespace: str, ended: Sequence[tuple[int, Run]]) -> None:
     """Bring the timestamps of the schedules up to date, and make due what waited for these runs."""
     latest: dict[int, int] = {}
     for number, run in ended:
+        # To the end, so that the order is that of the endings.
         latest.pop(number, None)
         latest[number] = run.ended_at or 0
-    succeeded, failed, other = list[Row](), list[Row](), list[Row]()
+    succeeded, failed, skipped = list[Row](), list[Row](), list[Row]()
     for number, run in ended:
         if run.status is Status.SUCCESS:
             succeeded.append((run.ended_at, latest[number], number))
         elif run.status is Status.SKIPPED:
-            other.append((latest[number], number))
+            skipped.append((latest[number], number))
         else:
             failed.append((run.ended_at, latest[number], number))
     connection.executemany(_SUCCEEDED, succeeded)
     connection.executemany(_FAILED, failed)
-    connection.executemany(_ENDED, other)
+    connection.executemany(_SKIPPED, skipped)
     retries = [(run.fire_at, number) for number, run in ended if run.phase is Phase.RETRY]
     connection.executemany(_WAKE_FOR_RETRY, retries)
     wake_blocked(connection, namespace, latest)

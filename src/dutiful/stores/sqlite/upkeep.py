@@ -11,24 +11,23 @@ if TYPE_CHECKING:
     from dutiful.ports import Retention
 
 # Small enough that the moves of a pass do not wait long behind a slice.
-_SLICE = 500
+_SLICE = 100
 _REARM = (
     "UPDATE states SET cursor = ?1, wake_at = ?1, skipped_at = NULL, skipped_reason = NULL,"
     " skipped_ticks = NULL, version = version + 1 WHERE namespace = ?2 AND cursor > ?1 + ?3"
     " AND number NOT IN (SELECT number FROM schedules WHERE damage IS NOT NULL)"
 )
-_PRUNE = """
-DELETE FROM runs WHERE (schedule, run_at, kind) IN (
-  SELECT schedule, run_at, kind
-  FROM (
-    SELECT schedule, run_at, kind, coalesce(run_until, run_at) AS last,
-      row_number() OVER (PARTITION BY schedule ORDER BY run_at DESC, kind DESC) AS rank
-    FROM runs WHERE schedule BETWEEN ? AND ? AND phase = 'ended'
-  )
-  JOIN states ON states.number = schedule
-  WHERE namespace = ? AND last <= cursor AND run_at IS NOT skipped_at AND (rank > ? OR last < ?)
+_EXPENDABLE = """
+SELECT run_at, schedule, kind
+FROM (
+  SELECT run_at, schedule, kind, coalesce(run_until, run_at) AS last,
+    row_number() OVER (PARTITION BY schedule ORDER BY run_at DESC, kind DESC) AS rank
+  FROM runs WHERE schedule BETWEEN ? AND ? AND phase = 'ended'
 )
+JOIN states ON states.number = schedule
+WHERE namespace = ? AND last <= cursor AND run_at IS NOT skipped_at AND (rank > ? OR last < ?)
 """
+_DELETE = "DELETE FROM runs WHERE run_at = ? AND schedule = ? AND kind = ?"
 
 
 def rearm(connection: sqlite3.Connection, namespace: str, now: Instant, beyond: int) -> int:
@@ -52,4 +51,6 @@ def prune(
 ) -> int:
     """Delete the rows of these schedules that are beyond the retention; return how many there were."""
     values = (*numbers, namespace, retention.rows, now - retention.age)
-    return connection.execute(_PRUNE, values).rowcount
+    expendable = connection.execute(_EXPENDABLE, values).fetchall()
+    connection.executemany(_DELETE, expendable)
+    return len(expendable)

@@ -50,7 +50,7 @@ CREATE TABLE states (
 CREATE INDEX states_due ON states (namespace, wake_at) WHERE wake_at IS NOT NULL;
 CREATE INDEX states_blocked ON states (namespace, capacity_group) WHERE blocked = 1;
 
--- The ledger.
+-- The ledger, in the order of time: new rows go to its end, however long the history of each schedule is.
 CREATE TABLE runs (
   schedule       INTEGER NOT NULL,
   run_at         INTEGER NOT NULL,
@@ -68,9 +68,10 @@ CREATE TABLE runs (
   run_id         TEXT,
   detail         TEXT,
   capacity_group TEXT,
-  PRIMARY KEY (schedule, run_at, kind)
+  PRIMARY KEY (run_at, schedule, kind)
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX runs_by_schedule ON runs (schedule, run_at, kind);
 CREATE INDEX runs_open ON runs (schedule) WHERE phase <> 'ended';
 CREATE INDEX runs_capacity ON runs (capacity_group)
   WHERE capacity_group IS NOT NULL AND phase IN ('launched', 'accepted');

@@ -1,31 +1,20 @@
-"""The formal model as a monitor: reads a trace of events and says which axiom broke, and where.
-
-A trace is a sequence of mappings with `name` (InitStart, InitSuccess, InitFailure, StopStart, StopEnd,
-RunStart, RunSuccess, RunFailure, Crash; Frozen and Unfrozen around time that was not granted), `at`
-(epoch seconds, an ISO text or an aware datetime), and where it applies `task`, `call` and `list`. When
-a task is due is computed from the registered cron texts; pulses in the trace are passed over.
-
-Per task name the model keeps four facts: `mark`, the last start; `retry`, an instant or none; `orphan`,
-whether a crash cut its run short; and whether it runs. A task is owed a start while it does not run and
-is an orphan, or its retry has come, or a minute that its cron matches lies after the mark.
-"""
+"""The model: it is fed one event at a time and keeps what broke."""
 
 from __future__ import annotations
 
 import heapq
+import math
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cron import Cron
-from dutiful.core.errors import CronCalculationError, DutifulError
-from dutiful.core.zone import EPOCH
+from dutiful.core.errors import InvalidCronExpressionError
+from dutiful.monitor.obligation import Task, due_in, epoch_seconds, iso, just_before_minute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import tzinfo
-
-    from dutiful.core.zone import Zone
 
     Registrations = Mapping[str, Sequence[tuple[str, str, Any]]]
 
@@ -41,52 +30,6 @@ class Violation(NamedTuple):
     message: str
 
 
-def check(
-    events: Iterable[Mapping[str, Any]],
-    *,
-    registrations: Registrations,
-    timezone: str | tzinfo = "UTC",
-    lag: float = 60,
-    end: Any = None,
-) -> list[Violation]:
-    """Return the violations in a trace; `end` is until when nothing more happened, if that is known."""
-    monitor = Monitor(registrations, timezone, lag)
-    for event in events:
-        monitor.see(event)
-    if end is not None:
-        monitor.pass_time(_seconds(end))
-    return monitor.violations
-
-
-@dataclass(slots=True)
-class _Task:
-    """What the model knows of one registered name."""
-
-    cron: Cron
-    delay: float
-    mark: float
-    retry: float | None = None
-    orphan: bool = False
-    started: float | None = None
-    ended: float = float("-inf")
-    # Start of the last run that succeeded: the next such start needs a due minute in between.
-    succeeded: float | None = None
-    # Counts changes, so that an old deadline is known to be stale.
-    version: int = 0
-
-    def pending_since(self) -> float | None:
-        """Return since when, or from when, a start is owed; None while it runs or is never due."""
-        if self.started is not None:
-            return None
-        if self.orphan:
-            return float("-inf")
-        try:
-            due = float(self.cron.next_epoch(int(self.mark // 1)))
-        except CronCalculationError:
-            due = float("inf")
-        return min(due, self.retry if self.retry is not None else float("inf"))
-
-
 @dataclass(slots=True)
 class Monitor:
     """The model, fed one event at a time."""
@@ -95,7 +38,7 @@ class Monitor:
     timezone: str | tzinfo
     lag: float
     violations: list[Violation] = field(default_factory=list)
-    _tasks: dict[str, _Task] = field(default_factory=dict)
+    _tasks: dict[str, Task] = field(default_factory=dict)
     _position: int = -1
     _now: float = float("-inf")
     _active_since: float | None = None
@@ -110,7 +53,7 @@ class Monitor:
     def see(self, event: Mapping[str, Any]) -> None:
         """Take the next event."""
         self._position += 1
-        at = _seconds(event["at"])
+        at = epoch_seconds(event["at"])
         if at < self._now:
             self._violate("EA3", f"time goes back from {self._now} to {at}")
             at = self._now
@@ -152,13 +95,13 @@ class Monitor:
             deadline, name, version = heapq.heappop(self._deadlines)
             task = self._tasks.get(name)
             if task is not None and task.version == version and self._active_since is not None:
-                self._violate("L1", f"{name} was owed a start by {_iso(deadline)}", never=True)
+                self._violate("L1", f"{name} was owed a start by {iso(deadline)}", never=True)
         for call, (list_, other, deadline) in list(self._initializing.items()):
             if deadline < now:
-                self._violate("L2", f"initialize({list_}) did not return by {_iso(deadline)}", never=True)
+                self._violate("L2", f"initialize({list_}) did not return by {iso(deadline)}", never=True)
                 self._initializing[call] = list_, other, float("inf")
         if self._stop_deadline is not None and self._stop_deadline < now:
-            self._violate("L3", f"stop did not return by {_iso(self._stop_deadline)}", never=True)
+            self._violate("L3", f"stop did not return by {iso(self._stop_deadline)}", never=True)
             self._stop_deadline = None
 
     # Steps
@@ -216,7 +159,7 @@ class Monitor:
             task.mark, task.retry, task.orphan, task.started = self._now, None, False, self._now
             self._changed(name)
 
-    def _no_obligation(self, task: _Task | None) -> str | None:
+    def _no_obligation(self, task: Task | None) -> str | None:
         if task is None:
             return "though it is not registered"
         if self._active_since is None:
@@ -234,7 +177,7 @@ class Monitor:
         if event_name == "RunFailure":
             task.retry = self._now + task.delay
         else:
-            if task.succeeded is not None and not _due_in(task.cron, task.succeeded, task.started):
+            if task.succeeded is not None and not due_in(task.cron, task.succeeded, task.started):
                 self._violate("S2", f"{name} succeeded twice without a due minute in between")
             task.succeeded = task.started
         task.started, task.ended = None, self._now
@@ -269,7 +212,7 @@ class Monitor:
         for name, (cron, delay) in tasks.items():
             known = previous.get(name)
             if known is None:
-                known = _Task(cron, delay, _just_before_minute(self._now, cron.zone))
+                known = Task(cron, delay, just_before_minute(self._now, cron.zone))
             known.cron, known.delay = cron, delay
             self._tasks[name] = known
 
@@ -279,9 +222,9 @@ class Monitor:
             seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
             try:
                 cron = Cron.parse(text, "posix", self.timezone)
-            except DutifulError:
+            except InvalidCronExpressionError:
                 return None
-            if name in tasks or seconds < 0 or not name:
+            if name in tasks or not name or not name.isprintable() or not 0 <= seconds < math.inf:
                 return None
             tasks[name] = cron, seconds
         return tasks
@@ -305,55 +248,3 @@ class Monitor:
 
     def _violate(self, axiom: str, message: str, *, never: bool = False) -> None:
         self.violations.append(Violation(axiom, None if never else self._position, message))
-
-
-def _due_in(cron: Cron, after: float, until: float) -> bool:
-    return cron.next_epoch(int(after // 1)) <= until
-
-
-def _just_before_minute(now: float, where: Zone) -> float:
-    instant = int(now // 1)
-    return instant - (instant + where.offset(instant)) % 60 - 1
-
-
-def _seconds(at: Any) -> float:
-    if isinstance(at, str):
-        at = datetime.fromisoformat(at)
-    return (at - EPOCH).total_seconds() if isinstance(at, datetime) else float(at)
-
-
-def _iso(seconds: float) -> str:
-    return (EPOCH + timedelta(seconds=seconds)).isoformat()
-
-
-_NAMES = {
-    "SchedulerInitializationStarted": "InitStart",
-    "SchedulerInitializationCompleted": "InitSuccess",
-    "SchedulerInitializationFailed": "InitFailure",
-    "SchedulerStopRequested": "StopStart",
-    "SchedulerStopped": "StopEnd",
-    "TaskRunStarted": "RunStart",
-    "TaskRetryStarted": "RunStart",
-    "TaskRunCompleted": "RunSuccess",
-    "TaskRunFailed": "RunFailure",
-    **{name: name for name in ("Crash", "Frozen", "Unfrozen")},
-}
-
-
-def from_events(events: Iterable[Mapping[str, Any]], lists: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the trace of a scheduler's events (as dicts); its nth initialize is given the nth list.
-
-    A crash leaves no event: put {"name": "Crash", "at": …} where it happened.
-    """
-    trace: list[dict[str, Any]] = []
-    inits = -1
-    for event in events:
-        name = _NAMES.get(event["name"])
-        if name is None:
-            continue
-        inits += name == "InitStart"
-        list_ = lists[min(max(inits, 0), len(lists) - 1)] if name.startswith("Init") else None
-        trace.append(
-            {"name": name, "at": event["at"], "task": event.get("task"), "call": None, "list": list_}
-        )
-    return trace

@@ -1,0 +1,129 @@
+"""`dutiful monitor`: read a recorded trace and say which axiom broke, and where."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dutiful.cli.output import print_json, print_table
+from dutiful.core.errors import InvalidArgumentError
+from dutiful.monitor import Violation, check, from_events
+
+_Line = tuple[int, dict[str, Any]]
+
+
+@click.command()
+@click.argument("trace", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--lag", type=click.FloatRange(min=0), default=60, show_default=True, help="Seconds a start may take."
+)
+@click.option("--end", metavar="ISO", help="Until when nothing more happened [default: the last event].")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def monitor(trace: Path, lag: float, end: str | None, as_json: bool) -> None:
+    """Check a recorded trace; exit 1 if it breaks an axiom.
+
+    A trace is JSON lines. The first may hold "registrations" (list name to [name, cron, delay in
+    seconds]) and "timezone"; the others are events of a scheduler or of the model.
+
+    Example: dutiful monitor trace.jsonl --lag 5
+    """
+    header, events = _split(_read(trace))
+    until = None if end is None else _instant("--end", end)
+    violations = check(
+        _steps(header["registrations"], events),
+        registrations=header["registrations"],
+        timezone=header["timezone"],
+        lag=lag,
+        end=until,
+    )
+    _tell(violations, len(events), as_json)
+    click.get_current_context().exit(int(bool(violations)))
+
+
+def _tell(violations: list[Violation], events: int, as_json: bool) -> None:
+    if as_json:
+        print_json({"events": events, "violations": [violation._asdict() for violation in violations]})
+    elif violations:
+        rows = [[v.axiom, "" if v.position is None else str(v.position), v.message] for v in violations]
+        print_table(["axiom", "event", "what"], rows)
+    else:
+        click.echo(f"ok: {events} events break no axiom")
+
+
+def _read(path: Path) -> list[_Line]:
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError("trace", str(path), str(error)) from None
+    return [(number, _object(number, text)) for number, text in enumerate(texts, 1) if text.strip()]
+
+
+def _object(number: int, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"line {number}", text, f"is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidArgumentError(f"line {number}", text, "is not a JSON object")
+    return value
+
+
+def _split(lines: list[_Line]) -> tuple[dict[str, Any], list[_Line]]:
+    """Return the header, complete, and the lines with events."""
+    header: dict[str, Any] = {"registrations": {}, "timezone": "UTC"}
+    if lines and "name" not in lines[0][1]:
+        header |= lines[0][1]
+        lines = lines[1:]
+    lists = header["registrations"]
+    if not isinstance(lists, dict) or not all(map(_is_list, lists.values())):
+        reason = "write an object of lists of [name, cron, delay in seconds]"
+        raise InvalidArgumentError("registrations", lists, reason)
+    return header, lines
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(entry, list)
+        and len(entry) == 3
+        and isinstance(entry[0], str)
+        and isinstance(entry[1], str)
+        and isinstance(entry[2], int | float)
+        for entry in value
+    )
+
+
+def _steps(lists: dict[str, Any], lines: list[_Line]) -> list[dict[str, Any]]:
+    """Return the events in the alphabet of the model, whichever they were written in."""
+    events = [_event(number, event) for number, event in lines]
+    if any(event["name"].startswith("Scheduler") for event in events):
+        events = from_events(events, [*lists])
+    for event in events:
+        if event["name"].startswith("Init") and event.get("list") not in lists:
+            reason = "is not among the registrations of the first line"
+            raise InvalidArgumentError("list", event.get("list"), reason)
+        if event["name"].startswith("Run") and not isinstance(event.get("task"), str):
+            raise InvalidArgumentError("event", event, "has no task")
+    return events
+
+
+def _event(number: int, event: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(event.get("name"), str):
+        raise InvalidArgumentError(f"line {number}", event, "has no name")
+    at = event.get("at")
+    if isinstance(at, bool) or not isinstance(at, int | float | str):
+        raise InvalidArgumentError(f"line {number}", event, "has no time under 'at'")
+    return event | {"at": _instant(f"line {number}", at) if isinstance(at, str) else at}
+
+
+def _instant(where: str, text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidArgumentError(where, text, "write ISO 8601, such as 2026-03-01T06:00Z") from None
+    if at.tzinfo is None:
+        raise InvalidArgumentError(where, text, "has no UTC offset; add Z or +00:00")
+    return at

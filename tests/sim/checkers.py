@@ -1,0 +1,243 @@
+"""The judges of a finished world. Each yields what is wrong, as "rule: what happened"."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.sim.oracle import cron_ticks_between, fire_time, ticks
+
+from dutiful.core.cadence import Every
+from dutiful.core.cron import Cron
+from dutiful.core.policy import OnOrphan, Overlap, Reason
+from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tests.sim.executor import Call
+    from tests.sim.recorder import Era, Key, Record
+
+    from dutiful.core.draft import Due
+
+SKIPS = {
+    Reason.OVERLAP, Reason.MISSED, Reason.COALESCED, Reason.CATCHUP_CAP, Reason.QUEUE_FULL, Reason.REPLACED,
+    Reason.PAUSED, Reason.OUTSIDE_WINDOW, Reason.LIMIT_REACHED, Reason.AT_CAPACITY, Reason.NO_WORK, Reason.QUARANTINED,
+}  # fmt: skip
+FAILURES = set(Reason) - SKIPS
+DAY = 86_400_000
+
+
+class Case(NamedTuple):
+    """One schedule and everything that is known of it."""
+
+    id: str
+    eras: Sequence[Era]
+    # The final version of every row, by tick.
+    rows: Sequence[Run]
+    calls: Sequence[Call]
+    record: Record
+
+    @property
+    def policy(self):
+        return self.eras[-1].schedule.policy
+
+    def is_edited(self) -> bool:
+        return self.id in self.record.edited
+
+    def repeats(self) -> bool:
+        """Return whether the clock was set back by days, so that instants came twice."""
+        return any(era.repeats_until for era in self.eras)
+
+
+def check(record: Record, calls: Sequence[Call], dues: Mapping[str, Due], now: int) -> list[str]:
+    """Return every problem of a world that has been healed."""
+    problems = []
+    for case in cases(record, calls):
+        for judge in JUDGES:
+            problems += [f"{judge.__name__}: {case.id} {text}" for text in judge(case)]
+    for due in dues.values():
+        if not ahead_of_time(dues, now):
+            problems += [f"settled: {due.schedule.id} {text}" for text in settled(due, now)]
+    problems += [f"launched: {key} attempt {attempt} was never made" for key, attempt in sorted(record.pending)]
+    return problems
+
+
+def cases(record: Record, calls: Sequence[Call]) -> Iterator[Case]:
+    rows, made = defaultdict(list), defaultdict(list)
+    for key, versions in sorted(record.history.items()):
+        if versions:
+            rows[key[0]].append(versions[-1].row)
+    for call in calls:
+        made[call.key[0]].append(call)
+    for id_, eras in record.eras.items():
+        yield Case(id_, eras, rows[id_], made[id_], record)
+
+
+# Judges of one schedule
+
+
+def reasons(case: Case) -> Iterator[str]:
+    """Statuses and reasons belong together, and come from the closed list."""
+    for row in case.rows:
+        legal = {
+            Status.SUCCESS: row.reason is None,
+            Status.FAILED: row.reason in FAILURES,
+            Status.SKIPPED: row.reason in SKIPS,
+        }.get(row.status, row.phase is not Phase.ENDED)
+        if not legal or (row.run_until is not None) != (row.ticks > 1):
+            yield f"has the row {row}"
+
+
+def attempts(case: Case) -> Iterator[str]:
+    """Every repeat of a key carries a higher attempt; without a ledger nobody remembers for days."""
+    if case.repeats() and not case.policy.ledger:
+        return
+    last: dict[Key, int] = {}
+    for call in case.calls:
+        if call.attempt <= last.get(call.key, 0):
+            yield f"was called for {call.key[1]} with attempt {call.attempt} after {last[call.key]}"
+        last[call.key] = call.attempt
+
+
+def at_most_once(case: Case) -> Iterator[str]:
+    """What may have been sent is not sent again."""
+    if case.is_edited() or case.policy.on_orphan is not OnOrphan.GIVE_UP:
+        return
+    sent = Counter(call.key for call in case.calls if call.manner != "unreached")
+    yield from (f"was sent {count} times for {key[1]}" for key, count in sent.items() if count > 1)
+
+
+def pre_emption(case: Case) -> Iterator[str]:
+    """Any start clears a task's pending retry: no other run comes between two attempts."""
+    policy = case.policy
+    if case.is_edited() or policy.retry is None or policy.retry.of != "task" or policy.overlap is Overlap.ALLOW:
+        return
+    before: dict[Key, int] = {}
+    for number, call in enumerate(case.calls):
+        if call.attempt > 1 and before.get(call.key, number) < number - 1:
+            yield f"went back to {call.key[1]} after another run had started"
+        before[call.key] = number
+
+
+def limit(case: Case) -> Iterator[str]:
+    """No more ticks are started than allowed."""
+    started = {call.key for call in case.calls}
+    if case.policy.max_runs is not None and not case.is_edited() and len(started) > case.policy.max_runs:
+        yield f"started {len(started)} runs, of {case.policy.max_runs} allowed"
+
+
+def grace(case: Case) -> Iterator[str]:
+    """A tick within the grace is on time, never missed."""
+    for row in case.rows if not case.is_edited() else ():
+        if row.reason is Reason.MISSED:
+            for seen in case.record.history[row.schedule_id, row.run_at, row.kind]:
+                newest = seen.row.run_until or seen.row.run_at
+                if newest - case.policy.jitter >= seen.wall - case.policy.grace:
+                    yield f"missed {newest}, {seen.wall - newest} ms late"
+
+
+def jitter(case: Case) -> Iterator[str]:
+    """A tick fires when the hash of its key says, and never beyond its neighbours."""
+    for row in case.rows if not case.is_edited() else ():
+        first = case.record.history[row.schedule_id, row.run_at, row.kind][0].row
+        schedule, reach = case.eras[-1].schedule, 2 * case.policy.jitter + 2000
+        if first.phase is Phase.LAUNCHED and isinstance(schedule.cadence, Cron):
+            around = cron_ticks_between(schedule.cadence, row.run_at - reach, row.run_at + reach)
+            expected = fire_time(schedule, row.run_at, around)
+            if first.fire_at != expected:
+                yield f"fires {row.run_at} at {first.fire_at}, not at {expected}"
+        elif first.phase is Phase.LAUNCHED and abs(first.fire_at - row.run_at) > case.policy.jitter:
+            yield f"fires {row.run_at} at {first.fire_at}"
+
+
+def complete(case: Case) -> Iterator[str]:
+    """Each tick that the cursor passed has exactly one row."""
+    if not case.policy.ledger:
+        return
+    covered: Counter[int] = Counter()
+    by_era = list(_ticks_by_era(case))
+    for row in case.rows:
+        found = next((inside for era, due in by_era if (inside := _fitting(era, due, row))), ())
+        covered.update(found)
+    for era, due in by_era:
+        for tick in due:
+            again = sum(other.opened < tick <= other.closed for other in case.eras) > 1
+            if covered[tick] == 0 or (covered[tick] > 1 and not again):
+                yield f"has {covered[tick]} rows for the tick {tick} of {era.schedule.cadence}"
+
+
+def genuine(case: Case) -> Iterator[str]:
+    """No row without a tick, and no stretch with a wrong count."""
+    by_era = list(_ticks_by_era(case))
+    for row in case.rows:
+        if not any(_fitting(era, due, row) for era, due in by_era):
+            yield f"has a row without its ticks: {row}"
+
+
+def _ticks_by_era(case: Case) -> Iterator[tuple[Era, list[int]]]:
+    for era in case.eras:
+        yield era, ticks(era.schedule, era.opened, era.closed)
+
+
+def _fitting(era: Era, due: list[int], row: Run) -> list[int]:
+    """Return the ticks of a row, if they are just those of the era between its ends."""
+    last = row.run_until or row.run_at
+    if not era.opened < row.run_at <= last <= era.closed:
+        return []
+    if isinstance(era.schedule.cadence, Every) and era.schedule.cadence.anchor == "completion":
+        return [row.run_at]
+    inside = due[bisect_left(due, row.run_at) : bisect_right(due, last)]
+    exact = len(inside) == row.ticks and (inside[:1], inside[-1:]) == ([row.run_at], [last])
+    return inside if exact else []
+
+
+def beat(case: Case) -> Iterator[str]:
+    """A period from completion never ticks faster than its period."""
+    for era in case.eras if not case.repeats() else ():
+        cadence = era.schedule.cadence
+        if isinstance(cadence, Every) and cadence.anchor == "completion":
+            ran = [row for row in case.rows if era.opened < row.run_at <= era.closed]
+            for one, other in pairwise(ran):
+                if other.run_at - (one.run_until or one.run_at) < cadence.period:
+                    yield f"ticked at {one.run_at} and {other.run_at}"
+
+
+JUDGES = (reasons, attempts, at_most_once, pre_emption, limit, grace, jitter, complete, genuine, beat)
+
+
+# The healed world
+
+
+def ahead_of_time(dues: Mapping[str, Due], now: int) -> bool:
+    """Return whether something waits for an instant that was passed before the clock was set back.
+
+    Not fixed yet, see tests/test_engine_steps.py: such waits should be cut short.
+    """
+    instants = [due.state.ended_at or 0 for due in dues.values()]
+    instants += [run.started_at or run.fire_at for due in dues.values() for run in due.runs]
+    return any(instant > now + DAY for instant in instants)
+
+
+def settled(due: Due, now: int) -> Iterator[str]:
+    """Nothing is left to do: no open run, no undecided tick."""
+    if due.state.quarantine is not None:
+        return
+    for run in due.runs:
+        since = (run.started_at or now) if run.phase in IN_FLIGHT else run.fire_at
+        if since <= now:
+            yield f"still has the open run {run}"
+    policy, cadence = due.schedule.policy, due.schedule.cadence
+    if policy.max_runs is not None and due.state.runs_started >= policy.max_runs:
+        return
+    slack = 2000 + policy.jitter
+    if isinstance(cadence, Every) and cadence.anchor == "completion":
+        next_ = max(due.state.cursor, due.state.ended_at or 0) + cadence.period
+        if next_ <= now - slack or next_ > now + cadence.period + DAY:
+            yield f"is due at {next_}, and it is {now}"
+        return
+    undecided = ticks(due.schedule, due.state.cursor, now - slack)
+    if undecided:
+        yield f"has not decided {len(undecided)} ticks from {undecided[0]}; it is {now}"

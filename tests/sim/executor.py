@@ -1,0 +1,150 @@
+"""A launcher with every manner: quick, slow, failing, silent, lying, or not there at all."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.sim.recorder import key_of
+
+from dutiful.core.outcome import (
+    Accepted,
+    Failed,
+    NoWork,
+    Outcome,
+    Refused,
+    Settlement,
+    Succeeded,
+    Unanswered,
+    Unreached,
+    settle,
+)
+from dutiful.core.errors import StoreError
+from dutiful.core.policy import Reason
+from dutiful.core.run import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.sim.recorder import Key, Recorder
+    from tests.sim.world import World
+
+    from dutiful.ports import Launch
+    from dutiful.testing import VirtualClock
+
+RAISED = (ValueError("no"), SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError(), BaseException("own"))
+ANSWERS = {
+    "quick": Succeeded(),
+    "fail": Failed("as drawn"),
+    "no_work": NoWork(),
+    "refused": Refused(Reason.LAUNCH_REFUSED),
+    "unknown_workflow": Refused(Reason.UNKNOWN_WORKFLOW),
+    "unreached": Unreached("as drawn"),
+    "rubbish": None,
+}
+
+
+class Call(NamedTuple):
+    """One invocation: when, by which engine, for which run, and how it was meant to go."""
+
+    wall: int
+    passed: float
+    engine: int
+    key: Key
+    attempt: int
+    manner: str
+
+
+class Executor:
+    """What the engine launches with; one object outlives all engines, as an executor would."""
+
+    def __init__(
+        self, world: World, clock: VirtualClock, recorder: Recorder, wake: Callable[[], None], now, tell
+    ) -> None:
+        self.in_process = world.in_process
+        self._seed, self._clock, self._recorder = world.seed, clock, recorder
+        self._entries = {entry.schedule.id: entry for entry in world.entries}
+        self._wake, self._now, self._tell = wake, now, tell
+        self._again_after = max(5, world.horizon / 100)
+        self.healing = False
+        self.engine = 0
+        self.calls: list[Call] = []
+        self.reports: set[asyncio.Task[None]] = set()
+
+    async def launch(self, launch: Launch) -> Outcome:
+        rng = Random(f"{self._seed}:{key_of(launch.run)}:{launch.run.attempt}")
+        manner, lasts = self._draw(launch, rng)
+        self._note(launch, manner)
+        return await self._behave(launch, manner, lasts, rng)
+
+    def _draw(self, launch: Launch, rng: Random) -> tuple[str, float]:
+        entry = self._entries.get(launch.run.schedule_id)
+        if self.healing or entry is None:
+            return "quick", 0.0
+        return rng.choice(entry.manners), round(rng.uniform(0, entry.lasts), 3)
+
+    def _note(self, launch: Launch, manner: str) -> None:
+        run, (wall, passed) = launch.run, self._now()
+        key = key_of(run)
+        self.calls.append(Call(wall, passed, self.engine, key, run.attempt, manner))
+        self._tell("call", *key, run.attempt, manner)
+        self._recorder.record.pending.discard((key, run.attempt))
+        row = self._recorder.peek(key)
+        if key[0] not in self._recorder.record.removed:
+            if row is None or (row.attempt, row.phase) != (run.attempt, Phase.LAUNCHED):
+                self._recorder.complain("durable", f"{key} was launched while its row was {row}")
+            if wall < run.fire_at and run.attempt == 1:
+                self._recorder.complain("early", f"{key} was launched {run.fire_at - wall} ms early")
+
+    async def _behave(self, launch: Launch, manner: str, lasts: float, rng: Random) -> Outcome:
+        match manner:
+            case "slow":
+                await self._clock.sleep(lasts)
+                return Succeeded()
+            case "raise":
+                raise rng.choice(RAISED)
+            case "hang":
+                await asyncio.Event().wait()
+            case "stubborn":
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    await self._clock.sleep(lasts)
+                return Succeeded()
+            case "unanswered":
+                # It may have been taken all the same, and then there will be a report.
+                if rng.random() < 0.5:
+                    self._report_later(launch, lasts, Succeeded())
+                return Unanswered()
+            case "overtake":
+                self._report_later(launch, 0, Succeeded())
+                await self._clock.sleep(lasts)
+                return Accepted("overtaken")
+            case "accept_never":
+                return Accepted("silence")
+            case "accept" | "accept_fail" | "repeat":
+                self._report_later(launch, lasts, Failed() if manner == "accept_fail" else Succeeded())
+                if manner == "repeat":
+                    self._report_later(launch, lasts * 2, Failed("said twice"))
+                return Accepted("taken")
+        return ANSWERS[manner]  # type: ignore[return-value]
+
+    def _report_later(self, launch: Launch, after: float, outcome: Outcome) -> None:
+        task = asyncio.create_task(self._report(launch, after, outcome))
+        self.reports.add(task)
+        task.add_done_callback(self.reports.discard)
+
+    async def _report(self, launch: Launch, after: float, outcome: Outcome) -> None:
+        """Tell the store how a run ended, as the executor's feedback would, whoever leads now."""
+        await self._clock.sleep(after + 0.001)
+        while True:
+            ended = settle(launch.run, outcome, launch.schedule.policy, self._now()[0])
+            try:
+                (heard,) = await self._recorder.settle([Settlement(ended, keep=True)], self._recorder.epoch)
+            except StoreError:
+                await self._clock.sleep(self._again_after)
+                continue
+            self._tell("report", *key_of(launch.run), launch.run.attempt, heard)
+            self._wake()
+            return

@@ -1,0 +1,272 @@
+"""Runs a world: the real engine on a virtual clock, with everything that the world does to it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from datetime import UTC, datetime
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.sim.checkers import check
+from tests.sim.executor import Executor
+from tests.sim.gate import Crashed, Gate
+from tests.sim.recorder import Recorder
+
+from dutiful.core.cadence import Every
+from dutiful.core.draft import first_wake
+from dutiful.core.errors import UnknownScheduleError
+from dutiful.core.reconcile import Changes, Put
+from dutiful.core.run import IN_FLIGHT
+from dutiful.core.schedule import State
+from dutiful.core.zone import epoch_ms
+from dutiful.engine import Engine, Settings
+from dutiful.ports import Retention
+from dutiful.registrar import Registrar, arm
+from dutiful.stores.memory import MemoryStore
+from dutiful.testing import VirtualClock
+
+if TYPE_CHECKING:
+    from tests.sim.executor import Call
+    from tests.sim.recorder import Record
+    from tests.sim.world import Action, Entry, World
+
+    from dutiful.core.event import Event
+
+
+class Result(NamedTuple):
+    """What a run of a world has shown."""
+
+    problems: list[str]
+    trace: list[tuple[Any, ...]]
+    reach: Counter[str]
+    days: float
+    record: Record
+    calls: list[Call]
+
+    def digest(self) -> str:
+        return hashlib.sha256(repr(self.trace).encode()).hexdigest()
+
+
+def run(world: World) -> Result:
+    """Return what happens in a world, judged by every checker."""
+    return asyncio.run(Runner(world).run())
+
+
+class Runner:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._clock = VirtualClock(datetime.fromtimestamp(world.start / 1000, UTC))
+        self._trace: list[tuple[Any, ...]] = []
+        self._reach: Counter[str] = Counter()
+        self._store = MemoryStore()
+        self._recorder = Recorder(self._store, self._now, self._tell)
+        self._executor = Executor(world, self._clock, self._recorder, self._wake, self._now, self._tell)
+        self._registrar = Registrar(self._recorder, self._clock, self._wake)
+        self._rng = Random(f"store:{world.seed}")
+        self._engine: Engine | None = None
+        self._gate = Gate(self._recorder)
+        self._armed: tuple[str, float] | None = None
+        self._outage_until = 0.0
+        self._instances = 0
+        self._healing = False
+        self._chores: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> Result:
+        await self._recorder.apply(Changes([self._put(entry) for entry in self._world.entries]))
+        self._boot()
+        for action in self._world.actions:
+            await self._advance_to(action.at)
+            await self._act(action)
+        await self._advance_to(self._world.horizon)
+        await self._heal()
+        await self._end()
+        record = self._recorder.record
+        ledgers = {due.schedule.id: due for due in await self._store.every()}
+        problems = record.problems + check(record, self._executor.calls, ledgers, self._now()[0])
+        days = self._clock.monotonic() / 86_400
+        return Result(problems, self._trace, self._reach, days, record, self._executor.calls)
+
+    # Time and trace
+
+    def _now(self) -> tuple[int, float]:
+        return epoch_ms(self._clock.now()), self._clock.monotonic()
+
+    def _tell(self, what: str, *details: Any) -> None:
+        self._trace.append((round(self._clock.monotonic(), 3), epoch_ms(self._clock.now()), what, *details))
+
+    def _hear(self, event: Event) -> None:
+        name = type(event).__name__
+        self._reach[name] += 1
+        if name in ("PassFailed", "ClockStepped", "ScheduleQuarantined", "LeadershipChanged"):
+            self._tell(name, getattr(event, "error", None) or getattr(event, "by", None))
+
+    async def _advance_to(self, passed: float) -> None:
+        await self._clock.advance(max(0.0, passed - self._clock.monotonic()))
+
+    # Engines
+
+    def _put(self, entry: Entry) -> Put:
+        state = arm(entry.schedule, self._world.start).state
+        if isinstance(entry.schedule.cadence, Every):
+            return Put(entry.schedule, state, first_wake(entry.schedule, state))
+        owing = State(state.cursor - entry.owed)
+        return Put(entry.schedule, owing, first_wake(entry.schedule, owing))
+
+    def _boot(self) -> None:
+        self._instances += 1
+        self._gate = Gate(self._recorder, self._verdict)
+        self._executor.engine = self._instances
+        owner = f"instance {self._instances}"
+        settings = Settings(batch=self._world.batch)
+        self._engine = Engine(
+            self._gate, self._executor, self._clock, self._hear, owner, settings, checkpoint=self._checkpoint
+        )
+        self._engine.start()
+        self._engine._loop.add_done_callback(self._note_end)
+        self._tell("boot", owner)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, Crashed):
+            self._recorder.complain("alive", f"the engine died of {type(error).__name__}: {error}")
+
+    def _wake(self) -> None:
+        if self._engine is not None:
+            self._engine.wake()
+
+    def _verdict(self, method: str) -> Any:
+        if self._healing:
+            return None
+        if self._clock.monotonic() < self._outage_until:
+            self._reach["outage"] += 1
+            return "before"
+        drawn, faults = self._rng.random(), self._world.faults
+        for verdict in ("before", "after", "pause"):
+            rate = getattr(faults, verdict)
+            if drawn < rate:
+                self._reach[f"{verdict} {method}"] += 1
+                return verdict
+            drawn -= rate
+        return None
+
+    def _checkpoint(self, label: str) -> None:
+        if self._armed is None or self._armed[0] != label or self._gate.dead or self._engine is None:
+            return
+        (_, downtime), self._armed = self._armed, None
+        self._reach[f"crash {label}"] += 1
+        self._crash(label, downtime)
+        raise Crashed
+
+    def _crash(self, label: str, downtime: float) -> None:
+        self._tell("crash", label, downtime)
+        self._gate.dead = True
+        engine, self._engine = self._engine, None
+        for task in engine._running.values():
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        asyncio.get_running_loop().call_soon(self._bury, engine, downtime)
+
+    def _bury(self, engine: Engine, downtime: float) -> None:
+        engine.abandon()
+        self._recorder.excuse()
+        self._chore(self._reboot(downtime))
+
+    async def _reboot(self, downtime: float) -> None:
+        await self._store.close()
+        await self._clock.sleep(downtime)
+        self._boot()
+
+    async def _stop(self, patience: float) -> None:
+        engine, self._engine = self._engine, None
+        left = await engine.stop(within=patience)
+        self._tell("stopped", left)
+        self._reach["stopped with runs left" if left else "stopped"] += 1
+        self._gate.dead = True
+        engine.abandon()
+        self._recorder.excuse()
+        await self._reboot(1)
+
+    def _chore(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+    # What happens to the world
+
+    async def _act(self, action: Action) -> None:
+        self._tell("act", action.kind, action.target, action.amount)
+        match action.kind:
+            case "crash":
+                self._armed = action.target, action.amount
+            case "kill" if self._engine is not None:
+                self._reach["kill"] += 1
+                self._crash("kill", action.amount)
+                await self._clock.advance(0)
+            case "stop" if self._engine is not None:
+                self._chore(self._stop(action.amount))
+            case "jump":
+                self._reach["step forward" if action.amount > 0 else "step back"] += 1
+                await self._clock.jump(action.amount)
+            case "outage":
+                self._outage_until = self._clock.monotonic() + action.amount
+            case "prune":
+                await self._recorder.prune(self._now()[0], Retention())
+            case "edit" | "add" | "pause" | "resume" | "remove":
+                await self._edit(action)
+                await self._clock.advance(0)
+
+    async def _edit(self, action: Action) -> None:
+        try:
+            if action.kind in ("pause", "resume"):
+                await self._registrar.pause(action.target, paused=action.kind == "pause")
+            elif action.kind == "remove":
+                await self._registrar.remove(action.target)
+            elif action.target not in self._recorder.record.removed:
+                await self._registrar.upsert(action.schedule)
+            self._reach[action.kind] += 1
+        except UnknownScheduleError:
+            self._tell("unknown", action.target)
+
+    # The end
+
+    async def _heal(self) -> None:
+        """Let everything that was promised come true: no faults any more, and enough time."""
+        self._healing = self._executor.healing = True
+        self._armed = None
+        self._tell("heal")
+        await self._outlast(self._chores)
+        for due in await self._store.every():
+            if due.schedule.paused:
+                await self._registrar.pause(due.schedule.id, paused=False)
+        await self._clock.advance(1)
+        for _ in range(6):
+            await self._clock.advance(await self._patience())
+        await self._outlast(self._executor.reports)
+        await self._clock.advance(2)
+
+    async def _outlast(self, tasks: set[asyncio.Task[None]]) -> None:
+        while tasks:
+            await self._clock.advance(self._world.horizon / 20 + 1)
+
+    async def _patience(self) -> float:
+        """Return after how many seconds everything that is open now must have ended.
+
+        What began before the clock was set back by days ends days later; nobody waits for that.
+        """
+        now, waits = self._now()[0], [2000]
+        for due in await self._store.every():
+            waits.append(due.state.cursor - now)
+            timeout = due.schedule.policy.run_timeout or 0
+            for run in due.runs:
+                flying = run.phase in IN_FLIGHT
+                waits.append(((run.started_at or now) + timeout if flying else run.fire_at) - now)
+        return max(wait for wait in waits if wait < self._world.horizon * 3000) / 1000 + 1
+
+    async def _end(self) -> None:
+        if self._engine is not None:
+            self._engine.abandon()
+        for task in (*self._chores, *self._executor.reports):
+            task.cancel()
+        await asyncio.sleep(0)
+

@@ -1,0 +1,57 @@
+"""A world to run the engine in: schedules, how their runs go, and everything that goes wrong.
+
+A world is plain data, so that it can be printed, replayed and made smaller; `tests/sim/genesis.py`
+draws one from a seed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from dutiful.core.schedule import Schedule
+
+LABELS = ("led", "loaded", "planned", "committed", "launching", "settling", "settled")
+
+
+class Entry(NamedTuple):
+    """A schedule, and how its runs go: each draws one of the manners and lasts up to `lasts` seconds."""
+
+    schedule: Schedule
+    manners: tuple[str, ...]
+    lasts: int
+    # How long before the start its cursor lies: ticks in between are found missed.
+    owed: int = 0
+
+
+class Action(NamedTuple):
+    """Something that happens to the world after so many seconds that really passed."""
+
+    at: float
+    kind: str
+    # Seconds: a downtime, a step of the clock, a patience.
+    amount: float = 0
+    # A label to crash at, or the id of a schedule.
+    target: str = ""
+    schedule: Schedule | None = None
+
+
+class Faults(NamedTuple):
+    """How often a call to the store fails, before or after the write, or lets others go first."""
+
+    before: float = 0
+    after: float = 0
+    pause: float = 0
+
+
+class World(NamedTuple):
+    seed: int
+    # Epoch milliseconds.
+    start: int
+    # Seconds until everything is healed.
+    horizon: int
+    entries: tuple[Entry, ...]
+    actions: tuple[Action, ...] = ()
+    faults: Faults = Faults()
+    in_process: bool = True
+    batch: int = 100

@@ -1,0 +1,85 @@
+"""The reference pages are complete: every key, reason, event and column is there, with its default."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from enum import StrEnum
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from tests.core.planner_notation import run
+
+from dutiful.cli.simulate import _entry
+from dutiful.core import event, verdict
+from dutiful.core.duration import parse_duration
+from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Reason
+from dutiful.schedule_file import _POLICY_KEYS, OUTAGE_KEYS, SCHEDULE_KEYS
+
+REFERENCE = Path(__file__).resolve().parents[1] / "docs/reference"
+
+
+def rows(page: str) -> dict[str, list[str]]:
+    """Return the tables of a page: first cell, without its quotes, to the other cells."""
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    return {cell.strip("`"): [rest.strip() for rest in others] for cell, *others in lines}
+
+
+@pytest.mark.parametrize("key", sorted(SCHEDULE_KEYS | OUTAGE_KEYS))
+def test_every_key_of_a_schedule_file_is_documented(key):
+    assert key in rows("schedule-file.md")
+
+
+def test_no_other_key_is_documented():
+    assert {*rows("schedule-file.md")} == SCHEDULE_KEYS | OUTAGE_KEYS
+
+
+@pytest.mark.parametrize("key", sorted(_POLICY_KEYS))
+def test_every_setting_of_the_policy_is_documented_with_its_default(key):
+    _, told, *_ = rows("schedule-file.md")[key]
+    default = getattr(Policy(), key)
+    if default in (None, 0):
+        assert told == "none"
+    elif isinstance(default, StrEnum):
+        assert told == f"`{default}`"
+    elif told.endswith(("s`", "m`", "h`")):
+        assert parse_duration(told.strip("`")).total_seconds() * 1000 == default
+    else:
+        assert told == f"`{default}`"
+
+
+@pytest.mark.parametrize(
+    ("key", "choices"), [("overlap", Overlap), ("catch_up", CatchUp), ("on_orphan", OnOrphan)]
+)
+def test_every_choice_is_documented(key, choices):
+    values, *_ = rows("schedule-file.md")[key]
+    assert re.findall(r"`(\w+)`", values) == [*choices]
+    text = (REFERENCE / "schedule-file.md").read_text(encoding="utf-8")
+    assert [choice for choice in choices if f"\n- `{choice}`: " not in text] == []
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_is_documented_with_the_setting_behind_it(reason):
+    status, _, decided_by = rows("reasons.md")[reason]
+    assert status in {"SKIPPED", "FAILED", "-"}
+    setting = "paused" if reason is Reason.PAUSED else verdict._DECIDED_BY.get(reason)
+    assert decided_by.split(",")[0] == ("-" if setting is None else f"`{setting}`")
+
+
+def test_the_list_of_reasons_is_closed():
+    only_explained = {"not_due", "dst_gap", "dst_fold", "undecided", "unrecorded"}
+    assert {*rows("reasons.md")} == {*Reason} | only_explained
+    assert all(code in (verdict.Verdict.__doc__ or "") for code in only_explained)
+
+
+@pytest.mark.parametrize("kind", get_args(event.Event))
+def test_every_event_is_documented_with_its_fields(kind):
+    names, _ = rows("events.md")[kind.__name__]
+    assert names == ", ".join(f"`{field.name}`" for field in fields(kind))
+
+
+def test_every_column_of_a_ledger_file_is_documented():
+    page = (REFERENCE / "cli.md").read_text(encoding="utf-8")
+    assert [column for column in _entry(run("10:00")) if f"| `{column}` |" not in page] == []

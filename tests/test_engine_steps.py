@@ -1,0 +1,110 @@
+"""The engine after a clock was set back by days: it goes on from there, and history stays as it was."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.core.planner_notation import HOUR, MINUTE, at, schedule
+from tests.sim.rig import Rig
+
+from dutiful.core.cadence import Every
+from dutiful.core.cron import Cron
+from dutiful.core.outcome import Accepted, Failed
+from dutiful.core.policy import CatchUp, Overlap, Retry
+from dutiful.ports import Retention
+from dutiful.registrar import Registrar
+
+DAYS = 86_400
+HOURLY = Cron.parse("0 * * * *")
+
+
+def unfixed(reason):
+    return pytest.mark.xfail(strict=True, reason=reason)
+
+
+def test_a_cron_fires_again_what_a_wrong_clock_had_skipped():
+    async def story():
+        async with Rig(schedule(HOURLY)) as rig:
+            await rig.time.jump(300 * DAYS)
+            await rig.time.jump(-300 * DAYS)
+            await rig.time.advance(3 * 3600)
+            return [tick for _, _, tick, _ in rig.calls.noted if not tick.startswith("300+")]
+
+    # The stretch that was skipped is the row of 11:00, its first tick.
+    assert asyncio.run(story()) == ["12:00", "13:00"]
+
+
+@unfixed("a period goes on counting from the end of its last run, days ahead")
+def test_a_period_from_completion_goes_on_from_there():
+    async def story():
+        async with Rig(schedule(Every(10 * MINUTE))) as rig:
+            await rig.time.advance(3600)
+            await rig.time.jump(-3 * DAYS)
+            before = len(rig.calls.noted)
+            await rig.time.advance(3600)
+            return len(rig.calls.noted) - before
+
+    assert asyncio.run(story()) >= 5
+
+
+@pytest.mark.parametrize("overlap", [Overlap.SKIP, Overlap.QUEUE, Overlap.BUFFER_ONE])
+@unfixed("the timeout of a run in flight is still counted from its start, days ahead")
+def test_a_run_in_flight_still_times_out(overlap):
+    async def vanish(_):
+        return Accepted()
+
+    async def story():
+        async with Rig(schedule(overlap=overlap, run_timeout=HOUR), behave=vanish) as rig:
+            await rig.time.advance(90)
+            await rig.time.jump(-3 * DAYS)
+            await rig.time.advance(2 * 3600)
+            return await rig.rows()
+
+    assert "10:01 FAILED lost_run" in asyncio.run(story())
+
+
+@unfixed("a retry keeps its instant, days ahead")
+def test_a_waiting_retry_does_not_wait_for_days():
+    async def fail(_):
+        return Failed()
+
+    async def story():
+        declared = schedule(HOURLY, retry=Retry(10 * MINUTE, limit=3))
+        async with Rig(declared, behave=fail) as rig:
+            await rig.time.advance(3600 + 60)
+            await rig.time.jump(-3 * DAYS)
+            await rig.time.advance(1200)
+            return [attempt for _, _, tick, attempt in rig.calls.noted if tick == "11:00"]
+
+    assert asyncio.run(story()) == [1, 2]
+
+
+@unfixed("a stretch whose first row was refused grows over the row that was there")
+def test_a_stretch_never_replaces_what_has_run():
+    async def story():
+        async with Rig(schedule(HOURLY)) as rig:
+            await rig.time.advance(30 * 3600)
+            await rig.time.jump(-28 * 3600)
+            registrar = Registrar(rig.store, rig.time, rig.engine.wake)
+            await registrar.pause("s", paused=True)
+            await rig.time.advance(10 * 3600)
+            return await rig.rows()
+
+    rows = asyncio.run(story())
+    assert [row for row in rows if not row.endswith("SUCCESS")] == []
+    assert len(rows) == 30
+
+
+@unfixed("what is pruned by number of rows is forgotten, and runs again")
+def test_nothing_that_has_run_runs_again_even_when_it_is_pruned_meanwhile():
+    async def story():
+        async with Rig(schedule(HOURLY, overlap=Overlap.ALLOW, catch_up=CatchUp.FIRE_IMMEDIATELY)) as rig:
+            await rig.time.advance(30 * 3600)
+            await rig.store.prune(at("1+16:00"), Retention(rows=5))
+            await rig.time.jump(-28 * 3600)
+            await rig.time.advance(30 * 3600)
+            return [tick for _, _, tick, _ in rig.calls.noted]
+
+    noted = asyncio.run(story())
+    assert len(noted) == len(set(noted))

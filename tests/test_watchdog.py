@@ -1,0 +1,140 @@
+"""The watchdog names what blocks the loop. These tests really block, each for well under a second."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+from tests.core.planner_notation import at
+
+from dutiful.core.event import LoopBlocked
+from dutiful.testing import VirtualClock
+from dutiful.watchdog import Watchdog
+
+TEN = "2026-01-05T10:00:00+00:00"
+BEAT, BLOCKADE = 0.05, 0.35
+
+
+async def watched(observer, story, beat=BEAT):
+    """Run the story under a watchdog, which has ended when this returns."""
+    watchdog = Watchdog(VirtualClock(TEN), observer, beat)
+    watchdog.start()
+    await story(watchdog)
+    watchdog.stop()
+    return watchdog._thread.is_alive()
+
+
+async def block():
+    time.sleep(BLOCKADE)  # noqa: ASYNC251 - this is the mistake that is to be found
+
+
+async def block_in_a_task(name):
+    await asyncio.create_task(block(), name=name)
+
+
+async def turn(watchdog):
+    """Let the loop turn until the watchdog has seen it do so."""
+    watchdog._turned.clear()
+    while not watchdog._turned.is_set():  # noqa: ASYNC110 - it is set by another thread
+        await asyncio.sleep(0.005)
+
+
+def test_the_task_that_blocks_the_loop_is_named_once_per_blockade():
+    told = []
+
+    async def story(watchdog):
+        await block_in_a_task("nightly-report")
+        await turn(watchdog)
+        await block_in_a_task("hourly-sync")
+
+    asyncio.run(watched(told.append, story))
+    assert [event for event in told if event.task in ("nightly-report", "hourly-sync")] == [
+        LoopBlocked(at("10:00"), "nightly-report", BEAT),
+        LoopBlocked(at("10:00"), "hourly-sync", BEAT),
+    ]
+
+
+def test_a_callback_that_blocks_the_loop_outside_any_task_is_reported_too():
+    told = []
+
+    async def story(watchdog):
+        asyncio.get_running_loop().call_soon(time.sleep, BLOCKADE)
+        await turn(watchdog)
+
+    asyncio.run(watched(told.append, story))
+    assert LoopBlocked(at("10:00"), "a callback of the event loop", BEAT) in told
+
+
+def test_a_loop_that_turns_is_not_reported():
+    told = []
+    # Half a second, so that a busy machine is not taken for a blocked loop.
+    asyncio.run(watched(told.append, turn, beat=0.5))
+    assert told == []
+
+
+def test_stopping_ends_the_thread_without_waiting_for_the_next_beat():
+    async def story(_):
+        pass
+
+    begin = time.monotonic()
+    assert asyncio.run(watched(lambda _: None, story, beat=60)) is False
+    assert time.monotonic() - begin < 30
+
+
+def test_an_observer_that_raises_does_not_end_the_watch():
+    told = []
+
+    def broken(event):
+        told.append(event.task)
+        raise RuntimeError("no space left")
+
+    async def story(watchdog):
+        for name in ("first", "second"):
+            await block_in_a_task(name)
+            await turn(watchdog)
+
+    asyncio.run(watched(broken, story))
+    assert [name for name in told if name in ("first", "second")] == ["first", "second"]
+
+
+class Gate(threading.Event):
+    """An event that is cleared only after the watchdog was told to stop."""
+
+    def __init__(self, stopped: threading.Event) -> None:
+        super().__init__()
+        self._stopped = stopped
+        self.reached = threading.Event()
+
+    def clear(self) -> None:
+        self.reached.set()
+        self._stopped.wait()
+        # What `stop` does next is to set this event.
+        self.wait(5)
+        super().clear()
+
+
+def test_a_stop_between_two_steps_of_the_watch_is_not_overlooked():
+    told = []
+
+    async def watch():
+        watchdog = Watchdog(VirtualClock(TEN), told.append, BEAT)
+        watchdog._turned = Gate(watchdog._stopped)
+        watchdog.start()
+        await asyncio.to_thread(watchdog._turned.reached.wait)
+        watchdog.stop()
+        return watchdog._thread.is_alive()
+
+    assert asyncio.run(watch()) is False
+    assert told == []
+
+
+def test_the_watch_ends_with_the_loop():
+    async def start():
+        watchdog = Watchdog(VirtualClock(TEN), lambda _: None, BEAT)
+        watchdog.start()
+        return watchdog
+
+    watchdog = asyncio.run(start())
+    watchdog._thread.join(20)
+    assert not watchdog._thread.is_alive()
