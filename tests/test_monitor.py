@@ -123,6 +123,36 @@ ACCEPTABLE = {
         10:00:15 IEs hourly
         10:00:15 RS a
         10:00:16 REf a""",
+    "a retry from under the old cron succeeds under the new one": """
+        09:30 IS minutely
+        09:30 IEs minutely
+        09:30 RS a
+        09:30 REs a
+        09:31 RS a
+        09:31:01 REf a
+        09:31:02 SS
+        09:31:02 SE
+        09:31:03 IS hourly
+        09:31:03 IEs hourly
+        09:32:31 RS a
+        09:32:32 REs a""",
+    "a task that is registered again is not held to its old deadlines": """
+        10:59 IS hourly
+        10:59 IEs hourly
+        11:00 RS a
+        11:00 REs a
+        11:01 SS
+        11:01 SE
+        11:01 IS other
+        11:01 IEs other
+        11:01 SS
+        11:01 SE
+        11:02 IS hourly
+        11:02 IEs hourly
+        12:00 RS a
+        12:00:05 REs a
+        12:05 SS
+        12:05 SE""",
     "an invalid list is refused": """
         10:00 IS twice
         10:00 IEf twice

@@ -40,12 +40,12 @@ def test_an_empty_trace_is_ok(run):
 def test_violations_are_a_table_and_exit_code_1(run):
     code, output = run([HEADER, *BAD])
     assert code == 1
-    assert output == "axiom  event  what\nS1     2      a started without being due\n"
+    assert output == "axiom  line  what\nS1     4     a started without being due\n"
 
 
 def test_violations_can_be_json(run):
     code, output = run([HEADER, *BAD], "--json")
-    violation = {"axiom": "S1", "position": 2, "message": "a started without being due"}
+    violation = {"axiom": "S1", "line": 4, "message": "a started without being due"}
     assert (code, json.loads(output)) == (1, {"events": 4, "violations": [violation]})
 
 
@@ -69,7 +69,16 @@ def test_the_events_that_a_scheduler_told_are_read_too(run):
     events = play(story).events
     header = {"registrations": {"R": [["job", "* * * * *", 30]]}}
     assert run([header, *events]) == (0, f"ok: {len(events)} events break no axiom\n")
-    assert run([{"registrations": {"R": [["job", "0 10 * * *", 30]]}}, *events])[0] == 1
+    code, output = run([{"registrations": {"R": [["job", "0 10 * * *", 30]]}}, *events], "--json")
+    line = json.loads(output)["violations"][0]["line"]
+    # The header is line 1; what broke is the start at 10:01, after a retry that had succeeded.
+    assert (code, events[line - 2]["name"], events[line - 2]["at"][11:16]) == (1, "TaskRunStarted", "10:01")
+
+
+def test_what_never_came_has_no_line(run):
+    code, output = run([HEADER, *GOOD], "--end", "2026-01-01T11:02:00Z")
+    expected = "axiom  line  what\nL1           a was owed a start by 2026-01-01T11:01:00+00:00\n"
+    assert (code, output) == (1, expected)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from dutiful.core.schedule import State
 from dutiful.core.zone import epoch_ms, zone
 from dutiful.engine import Engine, running_engine
 from dutiful.launchers.callback import CallbackLauncher
-from dutiful.observe import SchedulerEvent, log, logger, translate
+from dutiful.observe import SchedulerEvent, change_in_words, log, logger, translate
 from dutiful.registration import Registered, check
 from dutiful.store_url import store_for
 from dutiful.watchdog import Watchdog
@@ -251,7 +251,7 @@ class Scheduler:
 
     def _tell_difference(self, difference: Difference) -> None:
         if difference.kind != "kept":
-            changes = {name: f"{old} -> {new}" for name, old, new in difference.changed}
+            changes = dict(change_in_words(*change) for change in difference.changed)
             self._tell("TaskDifference", difference.id, kind=difference.kind, **changes)
 
     def _tell(self, name: str, task: str | None = None, **details: Any) -> None:

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core import event as happened
-from dutiful.core.policy import Reason
+from dutiful.core.cron import Cron
+from dutiful.core.policy import Policy, Reason
 from dutiful.core.run import Phase, Status
 
 if TYPE_CHECKING:
@@ -70,6 +71,17 @@ def translate(event: Event) -> SchedulerEvent | None:
             return _of("LoopBlocked", event.at, event.task, seconds=event.seconds)
         case _:
             return None
+
+
+def change_in_words(field: str, old: object, new: object) -> tuple[str, str]:
+    """Return which part of a registration changed, under its documented name, and from what to what."""
+    if isinstance(old, Policy) and isinstance(new, Policy):
+        field, old, new = "retryDelayMs", old.retry and old.retry.delay, new.retry and new.retry.delay
+    elif isinstance(old, Cron) and isinstance(new, Cron):
+        field = "cronExpression"
+        if old.zone != new.zone:
+            old, new = f"{old} ({old.zone.tzinfo})", f"{new} ({new.zone.tzinfo})"
+    return field, f"{old} -> {new}"
 
 
 def _of(name: str, at: Instant, task: str | None = None, **details: Any) -> SchedulerEvent:

@@ -88,8 +88,12 @@ class VirtualClock:
         target = self._monotonic + _delta(seconds)
         await self._settle()
         while self._sleepers and self._sleepers[0][0] <= target:
-            due = self._sleepers[0][0]
+            due, _, timer = heapq.heappop(self._sleepers)
+            if timer.done():
+                # Woken before its time: nobody waits for this instant any more.
+                continue
             self._flow(due - self._monotonic)
+            _finish(timer)
             while self._sleepers and self._sleepers[0][0] <= due:
                 _finish(heapq.heappop(self._sleepers)[2])
             await self._settle()

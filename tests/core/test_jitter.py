@@ -83,7 +83,6 @@ def test_lateness_is_counted_from_the_fire_time():
     assert (on_time.reason, missed.reason) == (None, "missed")
 
 
-@pytest.mark.xfail(strict=True, reason="the tick before is looked for on a beat that such a period has not")
 def test_a_period_from_completion_fires_at_most_half_of_it_early():
     for number in range(100):
         declared = schedule(Every(MINUTE), jitter=HOUR, id_=f"s{number}")

@@ -97,3 +97,9 @@ def test_a_queued_tick_keeps_its_jittered_fire_time():
     fires = fire_time(declared, at("10:02"))
     move = decided(declared, clock(fires), "10:01", run("10:01"))
     assert [(row.phase, row.fire_at) for row in move.inserts] == [(Phase.QUEUED, fires)]
+
+
+def test_a_tick_that_was_buffered_is_not_offered_again_because_it_also_waited_for_room():
+    declared = schedule(overlap=Overlap.BUFFER_ONE, capacity=Capacity("g", 2), max_runs=1)
+    move = decided(declared, "10:01:30", "10:00", ended_at=at("10:01:30"), blocked=True)
+    assert shown(move) == "launch 10:01; cursor 10:01; wake 11:01:30"

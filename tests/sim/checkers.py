@@ -27,6 +27,7 @@ SKIPS = {
     Reason.PAUSED, Reason.OUTSIDE_WINDOW, Reason.LIMIT_REACHED, Reason.AT_CAPACITY, Reason.NO_WORK, Reason.QUARANTINED,
 }  # fmt: skip
 FAILURES = set(Reason) - SKIPS
+PROMPT = {"quick", "fail", "raise", "rubbish", "no_work", "refused", "unknown_workflow", "unreached"}
 DAY = 86_400_000
 
 
@@ -61,7 +62,9 @@ def check(record: Record, calls: Sequence[Call], dues: Mapping[str, Due], now: i
     for due in dues.values():
         if not ahead_of_time(dues, now):
             problems += [f"settled: {due.schedule.id} {text}" for text in settled(due, now)]
-    problems += [f"launched: {key} attempt {attempt} was never made" for key, attempt in sorted(record.pending)]
+    problems += [
+        f"launched: {key} attempt {attempt} was never made" for key, attempt in sorted(record.pending)
+    ]
     return problems
 
 
@@ -104,7 +107,8 @@ def attempts(case: Case) -> Iterator[str]:
 
 def at_most_once(case: Case) -> Iterator[str]:
     """What may have been sent is not sent again."""
-    if case.is_edited() or case.policy.on_orphan is not OnOrphan.GIVE_UP:
+    forgets = case.repeats() and not case.policy.ledger
+    if case.is_edited() or forgets or case.policy.on_orphan is not OnOrphan.GIVE_UP:
         return
     sent = Counter(call.key for call in case.calls if call.manner != "unreached")
     yield from (f"was sent {count} times for {key[1]}" for key, count in sent.items() if count > 1)
@@ -113,13 +117,27 @@ def at_most_once(case: Case) -> Iterator[str]:
 def pre_emption(case: Case) -> Iterator[str]:
     """Any start clears a task's pending retry: no other run comes between two attempts."""
     policy = case.policy
-    if case.is_edited() or policy.retry is None or policy.retry.of != "task" or policy.overlap is Overlap.ALLOW:
+    if (
+        case.is_edited()
+        or policy.retry is None
+        or policy.retry.of != "task"
+        or policy.overlap is Overlap.ALLOW
+    ):
         return
     before: dict[Key, int] = {}
     for number, call in enumerate(case.calls):
         if call.attempt > 1 and before.get(call.key, number) < number - 1:
             yield f"went back to {call.key[1]} after another run had started"
         before[call.key] = number
+
+
+def answers(case: Case) -> Iterator[str]:
+    """A run whose task answered at once is not lost."""
+    last = {call.key: call.manner for call in case.calls}
+    for row in case.rows:
+        manner = last.get((row.schedule_id, row.run_at, row.kind))
+        if row.reason is Reason.LOST_RUN and manner in PROMPT:
+            yield f"lost {row.run_at}, though it answered ({manner})"
 
 
 def limit(case: Case) -> Iterator[str]:
@@ -199,13 +217,29 @@ def beat(case: Case) -> Iterator[str]:
     for era in case.eras if not case.repeats() else ():
         cadence = era.schedule.cadence
         if isinstance(cadence, Every) and cadence.anchor == "completion":
-            ran = [row for row in case.rows if era.opened < row.run_at <= era.closed]
+            ran = [
+                row
+                for row in case.rows
+                if [era] == [e for e in case.eras if e.opened < row.run_at <= e.closed]
+            ]
             for one, other in pairwise(ran):
                 if other.run_at - (one.run_until or one.run_at) < cadence.period:
                     yield f"ticked at {one.run_at} and {other.run_at}"
 
 
-JUDGES = (reasons, attempts, at_most_once, pre_emption, limit, grace, jitter, complete, genuine, beat)
+JUDGES = (
+    reasons,
+    answers,
+    attempts,
+    at_most_once,
+    pre_emption,
+    limit,
+    grace,
+    jitter,
+    complete,
+    genuine,
+    beat,
+)
 
 
 # The healed world

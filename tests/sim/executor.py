@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     from dutiful.ports import Launch
     from dutiful.testing import VirtualClock
 
-RAISED = (ValueError("no"), SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError(), BaseException("own"))
+RAISED = (
+    ValueError("no"),
+    SystemExit(1),
+    KeyboardInterrupt(),
+    asyncio.CancelledError(),
+    BaseException("own"),
+)
 ANSWERS = {
     "quick": Succeeded(),
     "fail": Failed("as drawn"),
@@ -70,13 +76,20 @@ class Executor:
         self.healing = False
         self.engine = 0
         self.calls: list[Call] = []
+        # Calls that are being made and that nobody has cancelled.
+        self.ongoing: set[tuple[Key, int]] = set()
         self.reports: set[asyncio.Task[None]] = set()
 
     async def launch(self, launch: Launch) -> Outcome:
         rng = Random(f"{self._seed}:{key_of(launch.run)}:{launch.run.attempt}")
         manner, lasts = self._draw(launch, rng)
         self._note(launch, manner)
-        return await self._behave(launch, manner, lasts, rng)
+        call = key_of(launch.run), launch.run.attempt
+        self.ongoing.add(call)
+        try:
+            return await self._behave(launch, manner, lasts, rng)
+        finally:
+            self.ongoing.discard(call)
 
     def _draw(self, launch: Launch, rng: Random) -> tuple[str, float]:
         entry = self._entries.get(launch.run.schedule_id)
@@ -94,8 +107,10 @@ class Executor:
         if key[0] not in self._recorder.record.removed:
             if row is None or (row.attempt, row.phase) != (run.attempt, Phase.LAUNCHED):
                 self._recorder.complain("durable", f"{key} was launched while its row was {row}")
-            if wall < run.fire_at and run.attempt == 1:
-                self._recorder.complain("early", f"{key} was launched {run.fire_at - wall} ms early")
+            if run.attempt == 1 and (run.started_at or 0) < run.fire_at:
+                self._recorder.complain(
+                    "early", f"{key} was launched at {run.started_at}, before {run.fire_at}"
+                )
 
     async def _behave(self, launch: Launch, manner: str, lasts: float, rng: Random) -> Outcome:
         match manner:
@@ -110,6 +125,8 @@ class Executor:
                 try:
                     await asyncio.Event().wait()
                 except asyncio.CancelledError:
+                    # It was told, and does not listen.
+                    self.ongoing.discard((key_of(launch.run), launch.run.attempt))
                     await self._clock.sleep(lasts)
                 return Succeeded()
             case "unanswered":

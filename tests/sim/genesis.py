@@ -70,7 +70,20 @@ MANNERS = {
     "remotely": ("accept", "accept_fail", "overtake", "repeat", "unreached", "unanswered", "quick"),
     "silently": ("quick", "slow", "hang", "stubborn", "accept_never", "fail"),
 }
-EVENTS = ("crash", "kill", "stop", "jump", "far", "edit", "pause", "outage", "prune", "remove", "add")
+EVENTS = (
+    "crash",
+    "crash",
+    "kill",
+    "stop",
+    "jump",
+    "far",
+    "edit",
+    "pause",
+    "outage",
+    "prune",
+    "remove",
+    "add",
+)
 
 
 def world_of(seed: int) -> World:
@@ -190,7 +203,9 @@ class Genesis:
         kinds = [kind for kind in EVENTS if rng.random() < 0.3]
         made: list[Action] = []
         for _ in range(rng.randint(0, 8) if kinds else 0):
-            made += self._action(rng.choice(kinds), rng.uniform(0, self._horizon), rng.choice(entries).schedule)
+            made += self._action(
+                rng.choice(kinds), rng.uniform(0, self._horizon), rng.choice(entries).schedule
+            )
         return tuple(sorted(made, key=lambda action: action.at))
 
     def _action(self, kind: str, at: float, some: Schedule) -> list[Action]:
@@ -198,7 +213,10 @@ class Genesis:
         away = rng.choice((1.5, 20, 3 * MINUTE, unit * 1.5, unit * 12))
         match kind:
             case "crash":
-                return [Action(at, kind, away, rng.choice(LABELS))]
+                label = rng.choice(LABELS)
+                # Leadership begins with a process, so there must be a new one.
+                kill = [Action(at + 1, "kill", 1)] if label == "led" else []
+                return [Action(at, kind, away, label), *kill]
             case "outage":
                 return [Action(at, kind, min(away, 3 * MINUTE))]
             case "jump":

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.sim.checkers import check
 from tests.sim.executor import Executor
 from tests.sim.gate import Crashed, Gate
+from tests.sim.reach import reached
 from tests.sim.recorder import Recorder
 
 from dutiful.core.cadence import Every
 from dutiful.core.draft import first_wake
 from dutiful.core.errors import UnknownScheduleError
 from dutiful.core.reconcile import Changes, Put
-from dutiful.core.run import IN_FLIGHT
+from dutiful.core.run import IN_FLIGHT, Phase
 from dutiful.core.schedule import State
 from dutiful.core.zone import epoch_ms
 from dutiful.engine import Engine, Settings
@@ -29,7 +30,6 @@ from dutiful.testing import VirtualClock
 
 if TYPE_CHECKING:
     from tests.sim.executor import Call
-    from tests.sim.recorder import Record
     from tests.sim.world import Action, Entry, World
 
     from dutiful.core.event import Event
@@ -42,7 +42,6 @@ class Result(NamedTuple):
     trace: list[tuple[Any, ...]]
     reach: Counter[str]
     days: float
-    record: Record
     calls: list[Call]
 
     def digest(self) -> str:
@@ -81,12 +80,14 @@ class Runner:
             await self._act(action)
         await self._advance_to(self._world.horizon)
         await self._heal()
+        self._check_cancelled()
         await self._end()
         record = self._recorder.record
         ledgers = {due.schedule.id: due for due in await self._store.every()}
         problems = record.problems + check(record, self._executor.calls, ledgers, self._now()[0])
         days = self._clock.monotonic() / 86_400
-        return Result(problems, self._trace, self._reach, days, record, self._executor.calls)
+        reach = self._reach + reached(record)
+        return Result(problems, self._trace, reach, days, self._executor.calls)
 
     # Time and trace
 
@@ -94,6 +95,8 @@ class Runner:
         return epoch_ms(self._clock.now()), self._clock.monotonic()
 
     def _tell(self, what: str, *details: Any) -> None:
+        if what == "report":
+            self._reach["report heard" if details[-1] else "report refused"] += 1
         self._trace.append((round(self._clock.monotonic(), 3), epoch_ms(self._clock.now()), what, *details))
 
     def _hear(self, event: Event) -> None:
@@ -263,10 +266,18 @@ class Runner:
                 waits.append(((run.started_at or now) + timeout if flying else run.fire_at) - now)
         return max(wait for wait in waits if wait < self._world.horizon * 3000) / 1000 + 1
 
+    def _check_cancelled(self) -> None:
+        """A run that was given up is not left running."""
+        for key, attempt in sorted(self._executor.ongoing):
+            row = self._recorder.record.history[key][-1].row
+            if row.phase is Phase.ENDED and key[0] not in self._recorder.record.removed:
+                self._recorder.complain(
+                    "cancelled", f"{key} attempt {attempt} still runs, but is {row.reason}"
+                )
+
     async def _end(self) -> None:
         if self._engine is not None:
             self._engine.abandon()
         for task in (*self._chores, *self._executor.reports):
             task.cancel()
         await asyncio.sleep(0)
-

@@ -119,8 +119,26 @@ def test_persistence_names_must_match_exactly(path):
 
 
 def test_persistence_a_difference_is_told_with_what_changed(path):
-    world = replace([HOURLY], [{"cron": "30 * * * *"}], path)
-    assert world.events[-3]["cadence"] == "0 * * * * -> 30 * * * *"
+    world = replace([HOURLY], [{"cron": "30 * * * *", "delay": 1.5}], path)
+    told = [event for event in world.events if event["name"] == "TaskDifference"][-1]
+    assert told["cronExpression"] == "0 * * * * -> 30 * * * *"
+    assert told["retryDelayMs"] == "3600000 -> 1500"
+
+
+def test_persistence_a_changed_zone_is_an_override_and_told(path):
+    async def story(world):
+        scheduler = world.scheduler()
+        await scheduler.initialize([world.task(**HOURLY)])
+        await scheduler.stop()
+        await world.scheduler(timezone="Asia/Tokyo").initialize([world.task(**HOURLY)])
+        return [event for event in world.events if event["name"] == "TaskDifference"][-1]
+
+    # The monitor follows one zone.
+    told = play(story, store=f"sqlite:{path}", monitored=False).answer
+    assert (told["kind"], told["cronExpression"]) == (
+        "overridden",
+        "0 * * * * (UTC) -> 0 * * * * (Asia/Tokyo)",
+    )
 
 
 def test_persistence_an_orphan_restarts_at_once_and_once(path):

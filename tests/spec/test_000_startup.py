@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.spec.world import play
 
@@ -162,3 +164,18 @@ def test_startup_restart_with_an_orphan_and_missed_minutes_owes_one_run():
         await world.clock.advance(45)
 
     assert play(story).ran == ["10:00 job", "11:00:10 job"]
+
+
+def test_startup_restart_after_an_overrun_owes_one_run():
+    async def story(world):
+        scheduler = world.scheduler()
+        await scheduler.initialize([world.task(does=world.sleeping(90))])
+        await world.clock.advance(30)
+        stopping = asyncio.ensure_future(scheduler.stop())
+        await world.clock.advance(160)
+        await stopping
+        await scheduler.initialize([world.task()])
+        await world.clock.advance(0)
+
+    # 10:01 passed while it ran, 10:02 and 10:03 while it was stopped.
+    assert play(story).ran == ["10:00 job", "10:03:10 job"]

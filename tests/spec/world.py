@@ -95,6 +95,7 @@ class World:
 
     async def suspend(self, seconds):
         """Let wall time pass in which nothing is granted to anybody."""
+        await self.clock.advance(0)
         self.mark("Frozen")
         self._frozen = True
         await self.clock.jump(seconds)
@@ -154,6 +155,11 @@ async def _whole(story, world):
         world.answer = await story(world)
     finally:
         world.end = world.clock.now()
+        # Everybody dies at once, and what is told from here on is nobody's story.
+        world.note = lambda _: None
+        for scheduler in world.schedulers:
+            if scheduler._engine is not None:
+                scheduler._engine.abandon()
         for scheduler in world.schedulers:
             with suppress(DutifulError):
-                await world.abandon(scheduler)
+                await scheduler._store.close()

@@ -124,6 +124,17 @@ class DeclarationContract:
         assert await rows(store) == []
 
     @stored
+    async def test_a_schedule_never_has_a_version_that_one_of_its_id_had_before(self, store):
+        versions = []
+        for edits in (1, 4, 2, 3):
+            for _ in range(edits):
+                await declare(store, schedule("a"), schedule(f"b{edits}"))
+                versions.append((await store.get("a")).version)
+            await store.apply(Changes(removes=[f"b{edits}"]))
+            await store.apply(Changes(removes=["a"]))
+        assert len(set(versions)) == len(versions)
+
+    @stored
     async def test_ledger_rows_of_an_edit_begin_or_extend_ranges(self, store):
         await declare(store, schedule())
         row = Run("a", T0, "schedule", Status.SKIPPED, Phase.ENDED, T0, Reason.PAUSED, ended_at=T0)

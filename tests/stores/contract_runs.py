@@ -21,7 +21,7 @@ from tests.stores.notation import (
 
 from dutiful.core.cadence import Every, Once
 from dutiful.core.errors import LostLeadershipError
-from dutiful.core.outcome import Accepted, Failed, NoWork, Settlement, Unreached
+from dutiful.core.outcome import Accepted, Failed, NoWork, Settlement, Succeeded, Unreached
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Reason, Retry
 from dutiful.core.reconcile import Changes
 from dutiful.core.run import Phase, Status
@@ -44,7 +44,7 @@ class SettlementContract:
         await store.lead("me")
         good, bad, idle = await pass_at(store, T0)
         endings = [
-            ending(good, T0 + 1),
+            ending(good, T0 + 1, Succeeded("all done")),
             ending(bad, T0 + 2, Failed("oh")),
             ending(idle, T0 + 3, NoWork("empty")),
         ]
@@ -352,6 +352,15 @@ class UpkeepContract:
         assert [minute for minute, *_ in await rows(store)] == [4, 3, 2]
         assert await store.prune(T0 + 9 * MINUTE, Retention(age=6 * MINUTE)) == 1
         assert [minute for minute, *_ in await rows(store)] == [4, 3]
+
+    @stored
+    async def test_a_range_is_as_old_as_its_last_tick(self, store):
+        await declare(store, schedule(paused=True))
+        await store.lead("me")
+        await pass_at(store, T0 + 4 * MINUTE)
+        await store.apply(Changes([put(schedule(), cursor=T0 + 4 * MINUTE)]))
+        assert await store.prune(T0 + 9 * MINUTE, Retention(age=5 * MINUTE)) == 0
+        assert await store.prune(T0 + 9 * MINUTE + 1, Retention(age=5 * MINUTE)) == 1
 
     @stored
     async def test_pruning_never_touches_open_runs(self, store):

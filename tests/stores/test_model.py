@@ -28,7 +28,7 @@ from dutiful.ports import Retention
 from dutiful.stores.memory import MemoryStore
 from dutiful.stores.sqlite import SqliteStore
 
-IDS = [*"abcdef"]
+IDS = [*"abcd"]
 CADENCES = [MINUTELY, Every(90_000), Every(90_000, "start"), Once(T0 + 3 * MINUTE), OnDemand()]
 GROUPS = [Capacity("g", 1), Capacity("g", 2), Capacity("h", 1), None, None]
 POLICIES = st.builds(
@@ -186,7 +186,7 @@ class TwoStores(RuleBasedStateMachine):
 
 # Deterministic, so that a red build is red again; the soak looks further every time.
 SHORT = settings(
-    max_examples=20, stateful_step_count=25, derandomize=True, database=None, deadline=None,
+    max_examples=30, stateful_step_count=25, derandomize=True, database=None, deadline=None,
     suppress_health_check=[*HealthCheck],
 )  # fmt: skip
 

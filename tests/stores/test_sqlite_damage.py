@@ -13,6 +13,7 @@ from tests.stores.sqlite_rig import with_store
 from dutiful.core.cadence import Every
 from dutiful.core.errors import CodecError, StoreError
 from dutiful.core.reconcile import Changes
+from dutiful.stores.codec import Declaration, checksum
 
 
 async def populate(store, count=300):
@@ -275,6 +276,21 @@ def test_a_state_that_cannot_be_read_stops_its_schedule_alone(path):
     with_store(path, go_on)
 
 
+def test_a_schedule_deleted_by_hand_is_gone_with_all_that_belongs_to_it(path):
+    with_store(path, populate)
+    edit(path, "DELETE FROM schedules WHERE id = 's007'")
+
+    async def go_on(store):
+        assert "s007" not in await due_at(store, T0 + MINUTE)
+        assert (await store.load(T0 + MINUTE, 299)).next_wake is None
+        assert await store.ledger("s007", None, 10) == []
+
+    with_store(path, go_on)
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT count(*) FROM runs").fetchone() == (299,)
+    connection.close()
+
+
 # What must survive
 
 
@@ -298,6 +314,30 @@ def test_what_a_later_release_added_survives_edits_and_runs(path):
     assert connection.execute("SELECT count(*) FROM schedules WHERE note = 'mine'").fetchone() == (300,)
     assert connection.execute("SELECT count(*) FROM runs WHERE note = 'mine'").fetchone() == (300,)
     connection.close()
+
+
+def test_a_key_of_a_later_release_survives_an_edit_that_leaves_its_text_alone(path):
+    with_store(path, populate)
+    connection = sqlite3.connect(path)
+    columns = ", ".join(Declaration._fields)
+    row = connection.execute(f"SELECT {columns} FROM schedules WHERE id = 's000'").fetchone()
+    declaration = Declaration._make(row)
+    declaration = declaration._replace(policy=declaration.policy[:-1] + ',"shiny":[1,2]}')
+    connection.execute(
+        "UPDATE schedules SET policy = ?, checksum = ? WHERE id = 's000'",
+        (declaration.policy, checksum("s000", declaration)),
+    )
+    connection.commit()
+
+    async def pause(store):
+        assert await store.damaged() == []
+        await store.apply(Changes([put(schedule("s000", paused=True))]))
+        assert (await store.get("s000")).schedule == schedule("s000", paused=True)
+
+    with_store(path, pause)
+    policy, paused = connection.execute("SELECT policy, paused FROM schedules WHERE id = 's000'").fetchone()
+    connection.close()
+    assert (policy, paused) == (declaration.policy, 1)
 
 
 def test_an_apply_that_cannot_be_stored_changes_nothing(path):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+import tempfile
+from pathlib import Path
 
 import pytest
 from tests.stores.notation import T0, declare, due_at, pass_at, schedule
@@ -12,6 +14,7 @@ from tests.stores.sqlite_rig import run_script, with_store
 
 from dutiful.core.errors import InvalidArgumentError, StoreError
 from dutiful.stores.sqlite import SqliteStore
+from dutiful.stores.sqlite.file import require
 
 
 @pytest.fixture
@@ -128,15 +131,13 @@ WITHOUT_RIGHTS = """
 
 
 @pytest.fixture
-def open_directory(tmp_path):
+def open_directory():
     """A directory that everybody may enter, in which nobody else may write."""
-    around = [tmp_path, *tmp_path.parents]
-    private = {each: each.stat().st_mode for each in around if each.stat().st_mode & 0o005 != 0o005}
-    for directory, mode in private.items():
-        directory.chmod(mode | 0o005)
-    yield tmp_path
-    for directory, mode in private.items():
-        directory.chmod(mode)
+    directory = Path(tempfile.mkdtemp())
+    directory.chmod(0o755)
+    yield directory
+    directory.chmod(0o700)
+    shutil.rmtree(directory)
 
 
 def test_a_read_only_file_is_refused_at_once(open_directory):
@@ -224,6 +225,12 @@ def test_a_store_that_is_not_open_says_so(path):
             await SqliteStore(path).every()
 
     asyncio.run(use())
+
+
+def test_an_old_library_is_refused():
+    with pytest.raises(StoreError, match=r"linked to SQLite 3\.37\.2: use one with 3\.38\.0 or later"):
+        require((3, 37, 2))
+    require((3, 38, 0))
 
 
 @pytest.mark.parametrize("namespace", ["", "a/b", "..", "a b", "x" * 65, "é"])

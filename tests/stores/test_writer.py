@@ -173,6 +173,23 @@ def test_a_connection_that_fails_is_reported_to_who_starts(tmp_path):
         asyncio.run(start())
 
 
+def test_a_start_that_is_given_up_leaves_no_thread_behind(tmp_path):
+    bench, gate = Bench(tmp_path / "t.db"), threading.Event()
+    writer = Writer("t.db", lambda: gate.wait() and bench.connect(), bench.check)
+
+    async def give_up():
+        starting = asyncio.ensure_future(writer.start())
+        await asyncio.sleep(0)
+        [thread] = [each for each in threading.enumerate() if each.name == "dutiful t.db"]
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        gate.set()
+        await asyncio.to_thread(thread.join)
+
+    asyncio.run(give_up())
+
+
 def test_an_answer_to_a_loop_that_is_gone_harms_nobody(tmp_path):
     bench, gate = Bench(tmp_path / "t.db"), threading.Event()
 

@@ -33,23 +33,30 @@ def monitor(trace: Path, lag: float, end: str | None, as_json: bool) -> None:
     """
     header, events = _split(_read(trace))
     until = None if end is None else _instant("--end", end)
+    steps = _steps(header["registrations"], events)
     violations = check(
-        _steps(header["registrations"], events),
+        steps,
         registrations=header["registrations"],
         timezone=header["timezone"],
         lag=lag,
         end=until,
     )
-    _tell(violations, len(events), as_json)
+    _tell([_located(violation, steps) for violation in violations], len(events), as_json)
     click.get_current_context().exit(int(bool(violations)))
 
 
-def _tell(violations: list[Violation], events: int, as_json: bool) -> None:
+def _located(violation: Violation, steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the violation with its line in the file, None for what never came."""
+    line = None if violation.position is None else steps[violation.position]["line"]
+    return {"axiom": violation.axiom, "line": line, "message": violation.message}
+
+
+def _tell(violations: list[dict[str, Any]], events: int, as_json: bool) -> None:
     if as_json:
-        print_json({"events": events, "violations": [violation._asdict() for violation in violations]})
+        print_json({"events": events, "violations": violations})
     elif violations:
-        rows = [[v.axiom, "" if v.position is None else str(v.position), v.message] for v in violations]
-        print_table(["axiom", "event", "what"], rows)
+        rows = [[each["axiom"], str(each["line"] or ""), each["message"]] for each in violations]
+        print_table(["axiom", "line", "what"], rows)
     else:
         click.echo(f"ok: {events} events break no axiom")
 
@@ -116,7 +123,7 @@ def _event(number: int, event: dict[str, Any]) -> dict[str, Any]:
     at = event.get("at")
     if isinstance(at, bool) or not isinstance(at, int | float | str):
         raise InvalidArgumentError(f"line {number}", event, "has no time under 'at'")
-    return event | {"at": _instant(f"line {number}", at) if isinstance(at, str) else at}
+    return event | {"line": number, "at": _instant(f"line {number}", at) if isinstance(at, str) else at}
 
 
 def _instant(where: str, text: str) -> datetime:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from dutiful.core.cadence import last_tick, next_tick
+from dutiful.core.cadence import Every, last_tick, next_tick
 
 if TYPE_CHECKING:
-    from dutiful.core.cadence import Instant
+    from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.schedule import Schedule
 
 
@@ -21,13 +21,19 @@ def fire_time(schedule: Schedule, tick: Instant) -> Instant:
     if not jitter:
         return tick
     early, late = jitter if schedule.policy.jitter_early else 0, jitter
-    before = last_tick(schedule.cadence, tick - 2 * jitter - 2, tick - 1) if early else None
-    after = next_tick(schedule.cadence, tick)
+    before, after = _neighbours(schedule.cadence, tick, 2 * jitter + 2)
     if before is not None:
         early = min(early, (tick - before - 1) // 2)
     if after is not None:
         late = min(late, (after - tick - 1) // 2)
     return tick - early + _uniform(schedule.id, tick) % (early + late + 1)
+
+
+def _neighbours(cadence: Cadence, tick: Instant, reach: int) -> tuple[Instant | None, Instant | None]:
+    """Return the ticks next to this one; the earlier one only if it is within reach."""
+    if isinstance(cadence, Every):
+        return tick - cadence.period, tick + cadence.period
+    return last_tick(cadence, tick - reach, tick - 1), next_tick(cadence, tick)
 
 
 def _uniform(schedule_id: str, tick: Instant) -> int:

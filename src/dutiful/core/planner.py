@@ -133,6 +133,9 @@ def take_ticks(draft: Draft) -> None:
 
 def _take_buffered(draft: Draft) -> None:
     """Collapse what fell due during the run that just ended into its newest tick (`buffer_one`)."""
+    if draft.policy.catch_up is CatchUp.LATEST and draft.policy.grace == 0:
+        # All that is due becomes one run anyway, also what fell due after the run had ended.
+        return
     if draft.policy.overlap is Overlap.BUFFER_ONE and draft.ended_at is not None:
         newest = draft.last_due(min(draft.ended_at, draft.now))
         if newest is not None:
@@ -142,7 +145,8 @@ def _take_buffered(draft: Draft) -> None:
 
 def _take_kept(draft: Draft, last: Instant) -> None:
     """Keep a tick due that waited for room, until the next one overtakes it."""
-    if draft.was_blocked and draft.policy.capacity is not None and not draft.blocked:
+    waited = draft.was_blocked and draft.policy.capacity is not None
+    if waited and not draft.blocked and draft.cursor < last:
         draft.skip_before(last, Reason.AT_CAPACITY)
         offer(draft, last)
 

@@ -121,6 +121,8 @@ class Monitor:
         self._initialized = True
         self._register(tasks)
         self._active_since = None if self._stopping else self._now
+        # Those that stand are of tasks as they were.
+        self._deadlines.clear()
         for name in self._tasks:
             self._changed(name)
 
@@ -213,6 +215,9 @@ class Monitor:
             known = previous.get(name)
             if known is None:
                 known = Task(cron, delay, just_before_minute(self._now, cron.zone))
+            if known.succeeded is not None and due_in(known.cron, known.succeeded, self._now):
+                # Due under the cron it had: the next success needs no other minute.
+                known.succeeded = None
             known.cron, known.delay = cron, delay
             self._tasks[name] = known
 
@@ -239,8 +244,9 @@ class Monitor:
             heapq.heappush(self._deadlines, (since + self._bound(), name, task.version))
 
     def _await_quiescence(self) -> None:
-        running = any(task.started is not None for task in self._tasks.values())
-        if self._stopping and not running and self._stop_deadline is None:
+        if not self._stopping or self._stop_deadline is not None:
+            return
+        if all(task.started is None for task in self._tasks.values()):
             self._stop_deadline = self._now + self._bound()
 
     def _bound(self) -> float:

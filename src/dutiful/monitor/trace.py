@@ -71,5 +71,6 @@ class _Converter:
     def _add(self, name: str, event: Mapping[str, Any]) -> None:
         call = event.get("call")
         list_ = self._given.get(call) if name.startswith("Init") else None
+        # Whatever else an event says, such as where it was found, stays with its step.
         step = {"name": name, "at": event["at"], "task": event.get("task"), "call": call, "list": list_}
-        self.trace.append(step)
+        self.trace.append({**event, **step})

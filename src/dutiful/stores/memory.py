@@ -26,19 +26,27 @@ if TYPE_CHECKING:
 class _Row:
     """One schedule and everything about it."""
 
-    __slots__ = ("blocked", "ended", "number", "open", "schedule", "state", "version", "wake_at")
+    __slots__ = (
+        *("blocked", "ended", "number", "open", "pruned_until", "schedule", "state", "version", "wake_at"),
+    )
 
     def __init__(self, schedule: Schedule, state: State, number: int, version: int) -> None:
         self.schedule, self.state = schedule, state
         self.number, self.version = number, version
         self.wake_at: Instant | None = None
         self.blocked = False
+        self.pruned_until = 0
         self.open: dict[tuple[Instant, Kind], Run] = {}
         self.ended: dict[tuple[Instant, Kind], Run] = {}
 
     def due(self) -> Due:
         runs = sorted(self.open.values(), key=_by_tick) if self.open else ()
         return Due(self.schedule, self.state, runs, self.version, self.blocked)
+
+    def latest(self) -> Instant:
+        """Return the latest instant that something here waits for or counts from."""
+        instants = [self.state.cursor, self.state.ended_at or 0]
+        return max(instants + [max(run.fire_at, run.started_at or 0) for run in self.open.values()])
 
     def group(self) -> str | None:
         capacity = self.schedule.policy.capacity
@@ -97,13 +105,16 @@ class MemoryStore:
                 for run in row.open.values():
                     self._count(row, run, None)
                 self._wake_group(row.group())
-        for put in changes.puts:
-            self._put(put)
+        # The last put of an id counts; what it frees is known when all are there.
+        puts = {put.schedule.id: put for put in changes.puts}
+        for group in [self._put(put) for put in puts.values()]:
+            self._wake_group(group)
         for run in changes.rows:
             row = self._rows[run.schedule_id]
             self._write(row, row.open.get((run.run_at, run.kind)), run)
 
-    def _put(self, put: Put) -> None:
+    def _put(self, put: Put) -> str | None:
+        """Write one schedule, and return the group that its runs have left."""
         row = self._rows.get(put.schedule.id)
         if row is None:
             row = _Row(put.schedule, put.state, next(self._numbers), self._version_floor)
@@ -114,9 +125,8 @@ class MemoryStore:
         row.schedule, row.state = put.schedule, put.state
         for run in row.open.values():
             self._count(row, None, run)
-        if group != row.group():
-            self._wake_group(group)
         self._wake(row, put.wake_at)
+        return group if group != row.group() else None
 
     async def load(self, now: Instant, limit: int) -> Loaded:
         """Return what is due."""
@@ -185,8 +195,12 @@ class MemoryStore:
 
     def _change(self, row: _Row, run: Run) -> bool:
         key = run.run_at, run.kind
-        known = row.open.get(key)
-        if known is None and (run.status is not Status.SKIPPED or key not in row.ended):
+        known, ended = row.open.get(key), row.ended.get(key)
+        if known is not None and known.attempt > run.attempt:
+            return False
+        # Only a range of skipped ticks grows; it never takes the place of anything else.
+        grows = ended is not None and ended.status is run.status is Status.SKIPPED
+        if known is None and not (grows and ended is not None and ended.reason is run.reason):
             return False
         self._write(row, known, run)
         return True
@@ -266,9 +280,17 @@ class MemoryStore:
 
     async def rearm(self, now: Instant, beyond: int) -> int:
         """Bring back the cursors that are far ahead of `now`."""
-        ahead = [row for row in self._rows.values() if row.state.cursor > now + beyond]
+        ahead = [row for row in self._rows.values() if row.latest() > now + beyond]
         for row in ahead:
-            row.state = row.state._replace(cursor=now, skipped=None)
+            state = row.state
+            if state.cursor > now + beyond:
+                # What is pruned is decided for good: its rows cannot say so any more.
+                state = state._replace(cursor=max(now, row.pruned_until), skipped=None)
+            ended_at = None if state.ended_at is None else min(state.ended_at, now)
+            row.state = state._replace(ended_at=ended_at)
+            for key, run in row.open.items():
+                started_at = None if run.started_at is None else min(run.started_at, now)
+                row.open[key] = run._replace(started_at=started_at, fire_at=min(run.fire_at, now))
             self._wake(row, now)
         return len(ahead)
 
@@ -283,5 +305,6 @@ class MemoryStore:
                 expendable = run_at <= row.state.cursor and not growing
                 if expendable and (rank >= retention.rows or run_at < now - retention.age):
                     del row.ended[key]
+                    row.pruned_until = max(row.pruned_until, run_at)
                     deleted += 1
         return deleted

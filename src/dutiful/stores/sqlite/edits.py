@@ -93,9 +93,9 @@ def _remove(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) 
     wake_groups(
         connection, namespace, [(each.group, 0, each.number) for each in known.values() if each.group]
     )
+    # The schema's trigger deletes what belongs to them.
     numbers = [(each.number,) for each in known.values()]
-    for table, column in (("runs", "schedule"), ("states", "number"), ("schedules", "number")):
-        connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", numbers)
+    connection.executemany("DELETE FROM schedules WHERE number = ?", numbers)
 
 
 def _add(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # "duti" in ASCII: how the file says whose it is.
 APPLICATION_ID = 0x64757469
+# Strict tables, and JSON in every build.
+_VERSION_MIN = (3, 38, 0)
 # SQLite would take a smaller file for an empty one, and overwrite it.
 _PAGE_MIN = 512
 _NOT_OURS = "name another file; this one was not changed"
@@ -41,6 +43,7 @@ class DatabaseFile:
 
     def connect(self) -> sqlite3.Connection:
         """Return a connection to a database of the newest schema; refuse all others unchanged."""
+        require(sqlite3.sqlite_version_info)
         self._make()
         connection = sqlite3.connect(self.path, timeout=self._busy_timeout, isolation_level=None)
         try:
@@ -136,6 +139,13 @@ class DatabaseFile:
 
     def _error(self, problem: str, advice: str, **details: str) -> StoreError:
         return StoreError(f"The database {self.path} {problem}", advice, path=self.path, **details)
+
+
+def require(version: tuple[int, ...]) -> None:
+    """Raise StoreError when the SQLite library is too old for the statements used here."""
+    if version < _VERSION_MIN:
+        needed, found = (".".join(map(str, numbers)) for numbers in (_VERSION_MIN, version))
+        raise StoreError(f"Python is linked to SQLite {found}", f"use one with {needed} or later")
 
 
 def _apply(connection: sqlite3.Connection, migration: Migration) -> None:

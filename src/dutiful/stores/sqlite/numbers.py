@@ -24,18 +24,19 @@ class Numbers:
     def remember(self, pairs: Iterable[tuple[str, int]]) -> None:
         """Keep what was just read."""
         if len(self._known) > _REMEMBERED_MAX:
-            self._known.clear()
+            self._known = {}
         self._known.update(pairs)
 
     def forget(self) -> None:
-        """Schedules were removed; their ids may come back under other numbers."""
-        self._known.clear()
+        """Schedules were removed, or a transaction was undone: ids may come back under other numbers."""
+        self._known = {}
 
     def of(self, connection: sqlite3.Connection, ids: Sequence[str]) -> list[int]:
         """Return the number of each id; 0, which no row has, for one that is not stored."""
-        missing = {schedule_id for schedule_id in ids if schedule_id not in self._known}
+        known, found = self._known, dict[str, int]()
+        missing = sorted({schedule_id for schedule_id in ids if schedule_id not in known})
         if missing:
-            self.remember(
-                connection.execute(_LOOK_UP, (self._namespace, json.dumps(sorted(missing)))).fetchall()
-            )
-        return [self._known.get(schedule_id, 0) for schedule_id in ids]
+            rows = connection.execute(_LOOK_UP, (self._namespace, json.dumps(missing)))
+            found = dict(rows.fetchall())
+            self.remember(found.items())
+        return [known.get(schedule_id) or found.get(schedule_id, 0) for schedule_id in ids]

@@ -115,7 +115,11 @@ class SqliteStore:
         return await self._open_writer().read(work)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._open_writer().write(work)
+        try:
+            return await self._open_writer().write(work)
+        except BaseException:
+            self._numbers.forget()
+            raise
 
     # Leadership
 

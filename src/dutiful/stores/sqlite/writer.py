@@ -48,7 +48,12 @@ class Writer:
         started = _job(_end, writes=False)
         name = f"dutiful {self._path}"
         threading.Thread(target=self._run, args=(started,), name=name, daemon=True).start()
-        await started.future
+        try:
+            await started.future
+        except asyncio.CancelledError:
+            # Nobody will use the connection that is being made.
+            self.stop()
+            raise
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Have `work` done in a transaction that may write."""

@@ -44,7 +44,8 @@ CREATE TABLE states (
   wake_at        INTEGER,
   blocked        INTEGER NOT NULL DEFAULT 0,
   capacity_group TEXT,
-  version        INTEGER NOT NULL
+  version        INTEGER NOT NULL,
+  pruned_until   INTEGER NOT NULL DEFAULT 0  -- ticks up to here are decided; their rows may be gone
 ) STRICT;
 
 CREATE INDEX states_due ON states (namespace, wake_at) WHERE wake_at IS NOT NULL;
@@ -75,6 +76,12 @@ CREATE INDEX runs_by_schedule ON runs (schedule, run_at, kind);
 CREATE INDEX runs_open ON runs (schedule) WHERE phase <> 'ended';
 CREATE INDEX runs_capacity ON runs (capacity_group)
   WHERE capacity_group IS NOT NULL AND phase IN ('launched', 'accepted');
+
+-- A schedule goes with everything about it, also when a person deletes it by hand.
+CREATE TRIGGER schedules_deleted AFTER DELETE ON schedules BEGIN
+  DELETE FROM states WHERE number = old.number;
+  DELETE FROM runs WHERE schedule = old.number;
+END;
 
 -- For people: each schedule in one line, with times they can read.
 CREATE VIEW overview AS

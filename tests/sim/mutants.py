@@ -1,0 +1,246 @@
+"""Small, plausible mistakes in the engine, the planner and the store. The checkers must notice each.
+
+A mutant is a context manager: inside it the mistake is made, outside everything is as it was.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.sim.gate import Gate
+
+from dutiful.core import draft, jitter, planner
+from dutiful.core.draft import Draft
+from dutiful.core.errors import StoreError
+from dutiful.core.run import IN_FLIGHT, Phase
+from dutiful.engine import Engine
+from dutiful.ports import Launch
+from dutiful.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Mutant = Callable[[], Any]
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+@contextmanager
+def patched(target: Any, name: str, value: Any) -> Iterator[None]:
+    original = getattr(target, name)
+    setattr(target, name, value)
+    try:
+        yield
+    finally:
+        setattr(target, name, original)
+
+
+def mutant(target: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a mistake: it is called with the original, and what it returns takes its place."""
+
+    def register(make: Callable[..., Any]) -> Callable[..., Any]:
+        MUTANTS[make.__name__] = lambda: patched(target, name, make(getattr(target, name)))
+        return make
+
+    return register
+
+
+# The engine
+
+
+@mutant(Engine, "_commit")
+def launches_before_it_commits(original):
+    async def commit(self, moves, epoch):
+        runs = [(move.due.schedule, run) for move in moves for run in (*move.inserts, *move.changes)]
+        for schedule, run in runs:
+            if run.phase is Phase.LAUNCHED:
+                self._start(Launch(schedule, run), self._now(), 0)
+        await original(self, moves, epoch)
+        return []
+
+    return commit
+
+
+@mutant(Engine, "_resolve_unsure")
+def never_asks_after_a_lost_answer(_):
+    async def resolve(self):
+        self._unsure.clear()
+
+    return resolve
+
+
+@mutant(Engine, "_resolve_unsure")
+def launches_after_a_lost_answer_without_asking(_):
+    async def resolve(self):
+        for move in self._unsure:
+            for run in (*move.inserts, *move.changes):
+                if run.phase is Phase.LAUNCHED:
+                    self._start(Launch(move.due.schedule, run), self._now(), 0)
+        self._unsure.clear()
+
+    return resolve
+
+
+@mutant(Engine, "_settle_finished")
+def forgets_answers_that_could_not_be_stored(original):
+    async def settle(self, epoch):
+        try:
+            await original(self, epoch)
+        except StoreError:
+            self._finished.clear()
+            raise
+
+    return settle
+
+
+@mutant(Engine, "_note_step")
+def re_arms_after_every_step_back(original):
+    def note(self, now):
+        last = self._last_seen
+        stepped = original(self, now)
+        self._back = stepped and last is not None and now < last[0]
+        self._rearm = self._rearm or self._back
+        return stepped
+
+    return note
+
+
+@mutant(Engine, "_cancel")
+def never_cancels_what_it_gave_up(_):
+    return lambda _self, _runs: None
+
+
+# The planner
+
+
+@mutant(planner, "adopt_orphans")
+def ignores_orphans(_):
+    return lambda _draft: None
+
+
+@mutant(planner, "_catch_up")
+def has_no_grace(original):
+    def catch_up(made, last):
+        policy, made.policy = made.policy, replace(made.policy, grace=0)
+        original(made, last)
+        made.policy = policy
+
+    return catch_up
+
+
+@mutant(planner, "_enqueue")
+def drops_what_it_should_queue(_):
+    def enqueue(made, tick):
+        made.cursor = tick
+
+    return enqueue
+
+
+@mutant(planner, "_wait_for_room")
+def passes_over_ticks_without_room(_):
+    def wait(made):
+        made.cursor = made.last_due(made.now) or made.cursor
+
+    return wait
+
+
+@mutant(planner, "retry_failed_runs")
+def lets_no_tick_pre_empt_a_retry(original):
+    def retry(made):
+        launched, made.launched = made.launched, 0
+        original(made)
+        made.launched += launched
+
+    return retry
+
+
+@mutant(planner, "expire_lost_runs")
+def waits_for_lost_runs_for_ever(_):
+    return lambda _draft: None
+
+
+@mutant(Draft, "busy")
+def sees_no_run_in_flight(_):
+    return lambda _self: False
+
+
+@mutant(Draft, "at_capacity")
+def sees_room_everywhere(_):
+    return lambda _self: False
+
+
+@mutant(draft, "count_ticks")
+def counts_one_tick_too_many(original):
+    return lambda *args: original(*args) + 1
+
+
+@mutant(jitter, "_uniform")
+def draws_jitter_afresh(_):
+    rng = Random(0)
+    return lambda _id, _tick: rng.getrandbits(60)
+
+
+# The store
+
+
+@mutant(MemoryStore, "_insert")
+def accepts_a_key_twice(_):
+    def insert(self, row, run):
+        self._write(row, row.open.get((run.run_at, run.kind)), run)
+        return True
+
+    return insert
+
+
+@mutant(MemoryStore, "_settle")
+def settles_whatever_attempt_is_in_flight(original):
+    def settle(self, run):
+        row = self._rows.get(run.schedule_id)
+        known = row.open.get((run.run_at, run.kind)) if row is not None else None
+        if known is not None and known.phase in IN_FLIGHT:
+            row.open[run.run_at, run.kind] = known._replace(attempt=run.attempt)
+        return original(self, run)
+
+    return settle
+
+
+@mutant(MemoryStore, "prune")
+def prunes_too_early(original):
+    async def prune(self, now, retention):
+        return await original(self, now, retention._replace(age=0, rows=0))
+
+    return prune
+
+
+@mutant(MemoryStore, "lead")
+def keeps_timers_in_memory(original):
+    async def lead(self, owner):
+        epoch = self._epoch
+        led = await original(self, owner)
+        for row in self._rows.values() if self._epoch != epoch else ():
+            if any(run.phase in (Phase.DELAYED, Phase.RETRY) for run in row.open.values()):
+                row.wake_at = None
+        return led
+
+    return lead
+
+
+@mutant(MemoryStore, "_wake_those_waiting")
+def wakes_nobody_when_a_run_ends(_):
+    return lambda _self, _row, _run: None
+
+
+@mutant(Gate, "_call")
+def moves_the_cursor_outside_the_claim(original):
+    async def call(self, name, *args):
+        if name == "commit":
+            for move in args[0]:
+                row = self._store._rows.get(move.due.schedule.id)
+                if row is not None and row.version == move.due.version:
+                    row.state = row.state._replace(cursor=move.state.cursor)
+        return await original(self, name, *args)
+
+    return call

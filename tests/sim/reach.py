@@ -1,0 +1,67 @@
+"""What a campaign must have been through: a test that never got somewhere proves nothing about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from tests.sim.oracle import offsets
+from tests.sim.world import LABELS
+
+from dutiful.core.cron import Cron
+from dutiful.core.policy import OnOrphan, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.sim.recorder import Record
+
+# No row of one engine says these: a tick outside the window is none, and a broken schedule is left alone.
+ELSEWHERE = {Reason.OUTSIDE_WINDOW, Reason.QUARANTINED}
+STORE = ("lead", "rearm", "load", "commit", "get", "settle")
+
+WANTED = (
+    *(f"crash {label}" for label in LABELS),
+    *(f"{when} {method}" for when in ("before", "after") for method in STORE),
+    *(f"reason {reason}" for reason in Reason if reason not in ELSEWHERE),
+    *(f"adopt {policy}" for policy in OnOrphan),
+    *("kill", "stopped", "stopped with runs left", "outage", "ScheduleQuarantined", "PassFailed"),
+    *("step forward", "step back", "rearm", "gap", "fold", "leap day", "year end"),
+    *("edit", "add", "remove", "pause", "resume", "report heard", "report refused"),
+)
+
+
+def reached(record: Record) -> Counter[str]:
+    """Return what a world has been through, as far as its record shows it."""
+    found: Counter[str] = Counter()
+    for (_, run_at, _), versions in record.history.items():
+        found.update(f"reason {seen.row.reason}" for seen in versions if seen.row.reason is not None)
+        found.update(_dates(run_at))
+    for eras in record.eras.values():
+        for era in eras:
+            if isinstance(era.schedule.cadence, Cron):
+                found.update(_changes(era.schedule.cadence, era.opened, era.closed))
+    found["rearm"] += record.rearmed
+    return found + record.adopted
+
+
+def _dates(run_at: int) -> Iterator[str]:
+    day = datetime.fromtimestamp(run_at / 1000, UTC)
+    if (day.month, day.day) == (2, 29):
+        yield "leap day"
+    if (day.month, day.day) == (12, 31):
+        yield "year end"
+
+
+def _changes(cron: Cron, opened: int, closed: int) -> Iterator[str]:
+    zone = cron.zone.tzinfo
+    for at, before, after in offsets(zone.key).changes if isinstance(zone, ZoneInfo) else ():
+        if opened < at * 1000 <= closed:
+            yield "gap" if after > before else "fold"
+
+
+def missing(reach: Counter[str]) -> list[str]:
+    """Return what a campaign should have been through and was not."""
+    return [name for name in WANTED if not reach[name]]

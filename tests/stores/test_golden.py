@@ -1,0 +1,110 @@
+"""Databases of every released schema stay readable for ever: add to `golden/`, never edit what is there."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from tests.stores.notation import MINUTE, T0, due_at, pass_at, rows, schedule
+from tests.stores.sqlite_rig import with_store
+
+from dutiful.core.cadence import Every, Once, OnDemand
+from dutiful.core.cron import Cron
+from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason, Retry
+from dutiful.core.run import Phase, Run, Status
+from dutiful.core.schedule import Schedule, SkippedRange, State, Task, Window
+from dutiful.stores.schema import migrations
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+FILES = sorted(GOLDEN.glob("sqlite-schema-*.sql"))
+
+BERLIN = Cron.parse("30 2 * * 1-5", "standard", ZoneInfo("Europe/Berlin"), "run_after", "first")
+RICH = Policy(
+    overlap=Overlap.QUEUE,
+    catch_up=CatchUp.SPREAD,
+    grace=1,
+    catch_up_cap=2,
+    jitter=3,
+    jitter_early=False,
+    retry=Retry(4, 5, 6, "launch"),
+    capacity=Capacity("agent", 7),
+    max_runs=8,
+    on_orphan=OnOrphan.GIVE_UP,
+    run_timeout=9,
+    queue_limit=10,
+)
+SCHEDULES = [
+    schedule("asked", OnDemand()),
+    schedule("busy", overlap=Overlap.ALLOW, capacity=Capacity("agent", 2)),
+    schedule("failing", retry=Retry(5000, 2)),
+    schedule("once", Once(T0), ledger=False),
+    schedule("paused", paused=True),
+    schedule("period", Every(90_000, "start")),
+    schedule("plain"),
+    Schedule("rich", Task("report", '{"to": "é日"}'), BERLIN, RICH, Window(T0, T0 + 10**9)),
+]
+
+
+@pytest.fixture(params=FILES, ids=lambda path: path.stem)
+def path(request, tmp_path):
+    """The database that a golden file describes."""
+    path = tmp_path / "state.db"
+    connection = sqlite3.connect(path)
+    connection.executescript(request.param.read_text(encoding="utf-8"))
+    connection.close()
+    return path
+
+
+def test_there_is_a_golden_file_for_every_schema():
+    assert len(FILES) == len(migrations("sqlite"))
+
+
+def test_a_golden_schedule_is_what_it_was(path):
+    async def look(store):
+        assert await store.damaged() == []
+        due = {each.schedule.id: each for each in await store.every()}
+        assert [each.schedule for each in due.values()] == SCHEDULES
+        now, ended = T0 + 2 * MINUTE, T0 + 2 * MINUTE + 10
+        assert due["plain"].state == State(now, 3, now, succeeded_at=ended, ended_at=ended)
+        assert due["paused"].state.skipped == SkippedRange(T0, Reason.PAUSED, 3)
+
+    with_store(path, look)
+
+
+def test_a_golden_ledger_is_what_it_was(path):
+    async def look(store):
+        [skipped] = await store.ledger("paused", None, 10)
+        now = T0 + 2 * MINUTE
+        assert skipped == Run(
+            "paused", T0, "schedule", Status.SKIPPED, Phase.ENDED, T0, Reason.PAUSED, 0, 1, None, now, now, 3
+        )
+        [retry] = (await store.get("failing")).runs
+        assert (retry.phase, retry.detail) == (Phase.RETRY, "exit status 1")
+        busy = (await store.get("busy")).runs
+        assert [(run.phase, run.run_id) for run in busy] == [(Phase.ACCEPTED, "job 7")] * 2
+        assert await rows(store, "plain") == [(minute, "SUCCESS", "ended") for minute in (2, 1, 0)]
+
+    with_store(path, look)
+
+
+def test_a_golden_store_goes_on(path):
+    async def go_on(store):
+        assert await store.lead("me") == 2
+        assert await due_at(store, 0) == ["failing", "busy", "once"]
+        launched = {launch.run.schedule_id for launch in await pass_at(store, T0 + 3 * MINUTE, epoch=2)}
+        assert launched >= {"plain", "failing", "once"}
+
+    with_store(path, go_on)
+
+
+def test_a_person_can_read_a_golden_file(path):
+    connection = sqlite3.connect(path)
+    wakes, decided, cadence = connection.execute(
+        "SELECT wakes, decided_until, cadence FROM overview WHERE id = 'plain'"
+    ).fetchone()
+    connection.close()
+    assert (wakes, decided) == ("2023-11-14 22:17:00", "2023-11-14 22:16:00")
+    assert json.loads(cadence)["text"] == "* * * * *"
