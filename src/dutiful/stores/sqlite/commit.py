@@ -40,13 +40,13 @@ _NOTHING_YET = Run("", 0, "schedule", Status.STARTED, Phase.LAUNCHED, 0)[10:]
 
 _RUN = ", ".join(f"{column} = ?" for column in RUN_COLUMNS.split(", "))
 _KEY = "WHERE schedule = ? AND run_at = ? AND kind = ?"
-_CHANGE = f"UPDATE runs SET {_RUN} {_KEY} AND phase <> 'ended'"
+_CHANGE = f"UPDATE runs SET {_RUN} {_KEY} AND attempt <= ? AND phase <> 'ended'"
 # A range of skipped ticks has ended, and still grows; it never takes the place of anything else.
 _GROW = (
     f"UPDATE runs SET {_RUN} {_KEY} AND attempt <= ?"
     " AND (phase <> 'ended' OR (status = 'SKIPPED' AND reason = ?))"
 )
-_DROP = f"DELETE FROM runs {_KEY} AND phase <> 'ended'"
+_DROP = f"DELETE FROM runs {_KEY} AND attempt <= ? AND phase <> 'ended'"
 
 _ENDED, _LAUNCHED = Phase.ENDED, Phase.LAUNCHED
 
@@ -100,11 +100,11 @@ def _insert_write(written: _Written) -> Write:
 
 def _change_write(written: _Written) -> Write:
     _, schedule, number, run = written
-    key = number, run.run_at, run.kind
+    key = number, run.run_at, run.kind, run.attempt
     if run.phase is _ENDED and not schedule.policy.ledger:
         return _DROP, key
     if run.status is Status.SKIPPED and run.reason is not None:
-        return _GROW, (*run_columns(run), *key, run.attempt, run.reason.value)
+        return _GROW, (*run_columns(run), *key, run.reason.value)
     return _CHANGE, (*run_columns(run), *key)
 
 
