@@ -1,4 +1,4 @@
-"""Replay worlds by hand: `python -m tests.sim 1234` shows what a seed broke, `python -m tests.sim 0-999` runs many."""
+"""Replay worlds by hand: `python -m tests.sim 1234` shows what a seed broke, `0-999` runs many."""
 
 from __future__ import annotations
 
