@@ -12,6 +12,7 @@ from tests.stores.sqlite_rig import with_store
 
 from dutiful.core.cadence import Every
 from dutiful.core.errors import CodecError, StoreError
+from dutiful.core.policy import Capacity
 from dutiful.core.reconcile import Changes
 from dutiful.stores.codec import Declaration, checksum
 
@@ -261,6 +262,24 @@ def test_a_run_that_cannot_be_read_stops_its_schedule_alone(path):
         assert await store.damaged() == [("a", f"run at {T0}: the word 'lunched' is unknown")]
         with pytest.raises(StoreError, match="The ledger of 'a' cannot be read"):
             await store.ledger("a", None, 10)
+
+    with_store(path, go_on)
+
+
+def test_a_run_of_a_damaged_schedule_holds_no_place_in_its_group(path):
+    one_place = Capacity("agent", 1)
+
+    async def launch(store):
+        await declare(store, schedule("a", capacity=one_place), schedule("b", capacity=one_place))
+        await store.lead("me")
+        assert [launch.run.schedule_id for launch in await pass_at(store, T0)] == ["a"]
+
+    with_store(path, launch)
+    flip(path, b"hello a")
+
+    async def go_on(store):
+        await store.lead("me")
+        assert [launch.run.schedule_id for launch in await pass_at(store, T0 + MINUTE, epoch=2)] == ["b"]
 
     with_store(path, go_on)
 
