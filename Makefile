@@ -2,7 +2,7 @@
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: run test check fmt bench soak docs lock openapi clean
+.PHONY: run test check fmt bench soak docs lock clean
 
 run: $(STAMP)  ## a tour of what works today
 	@$(BIN)/python examples/tour.py

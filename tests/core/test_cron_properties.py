@@ -146,6 +146,8 @@ def test_the_order_of_the_questions_does_not_change_the_answers(cron, since):
         walk.append(cron.next_epoch(walk[-1]))
     assert [cron.next_epoch(early) for early in walk[-2::-1]] == walk[:0:-1]
     assert [cron.next_epoch(late - 1) for late in walk[:0:-1]] == walk[:0:-1]
+    asked = [instant + second for instant in walk[:-1] for second in (0, 1, 0)] + walk[-2::-1]
+    assert [cron.upcoming_epoch(instant) for instant in asked] == [cron.next_epoch(each) for each in asked]
 
 
 @settings(always, max_examples=700)

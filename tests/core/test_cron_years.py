@@ -47,6 +47,16 @@ def test_leap_days_of_four_hundred_years():
     assert found == [utc(year, 2, 29) for year in years]
 
 
+def test_a_walk_of_three_centuries_forgets_nothing_on_the_way_out_and_back():
+    cron = Cron.parse("0 0 1 * *")
+    firsts = [utc(year, month, 1) for year in range(1900, 2200) for month in range(1, 13)]
+    assert list(cron.between(firsts[0], utc(2200, 1, 1))) == firsts
+    backwards, at = [], utc(2200, 1, 1)
+    while (at := cron.previous(at - timedelta(microseconds=1))) >= firsts[0]:
+        backwards.append(at)
+    assert backwards[::-1] == firsts
+
+
 def failure(ask, *args):
     with pytest.raises(CronCalculationError) as caught:
         ask(*args)

@@ -239,8 +239,10 @@ class MemoryStore:
 
     def _wake_group(self, group: str | None) -> None:
         """Make due what waits for room in a group that may have some now."""
+        if group is None:
+            return
         for other in self._rows.values():
-            if group is not None and other.blocked and other.group() == group:
+            if other.blocked and other.group() == group:
                 self._wake(other, 0)
 
     def _write(self, row: _Row, old: Run | None, new: Run) -> None:
