@@ -58,6 +58,9 @@ class Unanswered(NamedTuple):
 Outcome: TypeAlias = Succeeded | Failed | NoWork | Accepted | Refused | Unreached | Unanswered
 
 
+_DELAY_MAX = 2**55
+
+
 class Settlement(NamedTuple):
     """A run as it became, and whether its row stays in the ledger once it has ended."""
 
@@ -92,7 +95,8 @@ def _again(run: Run, what: str, reason: Reason, detail: str | None, policy: Poli
     retry = policy.retry
     if retry is None or retry.of != what or (retry.limit is not None and run.attempt > retry.limit):
         return _ended(run, Status.FAILED, reason, detail, now)
-    fire_at = now + retry.delay * retry.backoff ** (run.attempt - 1)
+    # Backing off stops growing long before it would leave what a store can hold.
+    fire_at = now + min(retry.delay * retry.backoff ** min(run.attempt - 1, 64), _DELAY_MAX)
     return run.to(
         Phase.RETRY, status=Status.ENQUEUED, reason=reason, fire_at=fire_at, ended_at=now, detail=detail
     )
