@@ -128,3 +128,27 @@ def test_a_stretch_across_the_end_of_what_was_decided_accounts_for_the_rest():
             return (await rig.rows())[30:]
 
     assert asyncio.run(story()) == ["1+17:00-1+20:00 SKIPPED missed", "1+21:00 SUCCESS"]
+
+
+def test_a_stretch_that_comes_round_again_stays_as_long_as_it_was():
+    async def story():
+        async with Rig(schedule(HOURLY, paused=True)) as rig:
+            await rig.time.advance(30 * 3600)
+            await rig.time.jump(-29.5 * 3600)
+            await rig.time.advance(3 * 3600)
+            return (await rig.rows())[0]
+
+    assert asyncio.run(story()) == "11:00-1+16:00 SKIPPED paused"
+
+
+def test_an_edit_never_replaces_what_has_run():
+    async def story():
+        async with Rig(schedule(HOURLY)) as rig:
+            await rig.time.advance(30 * 3600)
+            await rig.time.jump(-28 * 3600)
+            await rig.crash()
+            await rig.time.advance(10 * 3600)
+            await Registrar(rig.store, rig.time, lambda: None).pause("s", paused=True)
+            return await rig.rows()
+
+    assert [row for row in asyncio.run(story()) if not row.endswith("SUCCESS")] == []

@@ -61,6 +61,10 @@ class _Row:
             self.ended[key] = run
 
 
+def _grows(old: Run, new: Run) -> bool:
+    return old.status is new.status is Status.SKIPPED and old.reason is new.reason and old.ticks <= new.ticks
+
+
 def _by_tick(run: Run) -> tuple[Instant, str]:
     return run.run_at, run.kind
 
@@ -111,7 +115,9 @@ class MemoryStore:
             self._wake_group(group)
         for run in changes.rows:
             row = self._rows[run.schedule_id]
-            self._write(row, row.open.get((run.run_at, run.kind)), run)
+            # As in a commit: new, or more of the same; never in place of anything else.
+            if not self._insert(row, run):
+                self._change(row, run)
 
     def _put(self, put: Put) -> str | None:
         """Write one schedule, and return the group that its runs have left."""
@@ -199,8 +205,7 @@ class MemoryStore:
         if known is not None and known.attempt > run.attempt:
             return False
         # Only a range of skipped ticks grows; it never takes the place of anything else.
-        grows = ended is not None and ended.status is run.status is Status.SKIPPED
-        if known is None and not (grows and ended is not None and ended.reason is run.reason):
+        if known is None and not (ended is not None and _grows(ended, run)):
             return False
         self._write(row, known, run)
         return True

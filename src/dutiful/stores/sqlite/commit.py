@@ -44,7 +44,7 @@ _CHANGE = f"UPDATE runs SET {_RUN} {_KEY} AND attempt <= ? AND phase <> 'ended'"
 # A range of skipped ticks has ended, and still grows; it never takes the place of anything else.
 _GROW = (
     f"UPDATE runs SET {_RUN} {_KEY} AND attempt <= ?"
-    " AND (phase <> 'ended' OR (status = 'SKIPPED' AND reason = ?))"
+    " AND (phase <> 'ended' OR (status = 'SKIPPED' AND reason = ? AND ticks <= ?))"
 )
 _DROP = f"DELETE FROM runs {_KEY} AND attempt <= ? AND phase <> 'ended'"
 
@@ -104,7 +104,7 @@ def _change_write(written: _Written) -> Write:
     if run.phase is _ENDED and not schedule.policy.ledger:
         return _DROP, key
     if run.status is Status.SKIPPED and run.reason is not None:
-        return _GROW, (*run_columns(run), *key, run.reason.value)
+        return _GROW, (*run_columns(run), *key, run.reason.value, run.ticks)
     return _CHANGE, (*run_columns(run), *key)
 
 

@@ -51,6 +51,10 @@ _WRITE_RUN = (
     _insert("runs", (*_RUN, "schedule", "capacity_group"))
     + " ON CONFLICT (schedule, run_at, kind) DO UPDATE SET "
     + ", ".join(f"{column} = excluded.{column}" for column in _RUN[2:])
+    # As in a commit: new, or more of the same; never in place of anything else.
+    + " WHERE attempt <= excluded.attempt AND (phase <> 'ended'"
+    " OR (status = 'SKIPPED' AND excluded.status = 'SKIPPED' AND reason = excluded.reason"
+    " AND ticks <= excluded.ticks))"
 )
 _DROP_RUN = "DELETE FROM runs WHERE schedule = ? AND run_at = ? AND kind = ? AND phase <> 'ended'"
 
