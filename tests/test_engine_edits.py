@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.core.planner_notation import schedule
+from tests.core.planner_notation import MINUTE, at, schedule
 from tests.sim.gate import Gate
 from tests.sim.rig import Rig
 
+from dutiful.core.cadence import Once
+from dutiful.core.outcome import Succeeded
 from dutiful.core.policy import Overlap
+from dutiful.engine import Settings
 from dutiful.registrar import Registrar
 
 
@@ -78,3 +81,46 @@ def test_ticks_passed_while_paused_are_paused_even_within_the_grace():
             return await rig.rows()
 
     assert asyncio.run(story()) == ["10:01 SKIPPED paused", "10:02 SUCCESS"]
+
+
+@pytest.mark.xfail(strict=True, reason="the run of a removed schedule has no timeout any more")
+def test_a_removed_schedule_does_not_fill_the_engine_for_ever():
+    async def story():
+        async def hang(launch):
+            if launch.run.schedule_id == "gone":
+                await asyncio.Event().wait()
+            return Succeeded()
+
+        settings = Settings(in_flight_max=1)
+        gone = schedule(Once(at("10:01")), id_="gone", run_timeout=5 * MINUTE)
+        async with Rig(gone, behave=hang, settings=settings) as rig:
+            await rig.time.advance(70)
+            await Registrar(rig.store, rig.time, rig.engine.wake).remove("gone")
+            await rig.declare(schedule())
+            rig.engine.wake()
+            await rig.time.advance(600)
+            return [id_ for _, id_, *_ in rig.calls.noted]
+
+    assert "s" in asyncio.run(story())
+
+
+@pytest.mark.xfail(strict=True, reason="runs that are adopted do not count towards what may be in flight")
+def test_adopted_runs_are_among_those_in_flight():
+    async def story():
+        async def slow(_):
+            await rig.time.sleep(1000)
+            return Succeeded()
+
+        group = [
+            schedule(Once(at("10:01")), id_="a"),
+            schedule(Once(at("10:02")), id_="b", grace=60 * MINUTE),
+        ]
+        async with Rig(*group, behave=slow, settings=Settings(in_flight_max=1)) as rig:
+            await rig.time.advance(70)
+            await rig.crash()
+            await rig.time.advance(60)
+            rig.boot()
+            await rig.time.advance(10)
+            return [id_ for _, id_, *_ in rig.calls.noted]
+
+    assert asyncio.run(story()) == ["a", "a"]

@@ -107,6 +107,19 @@ def test_the_first_and_the_last_tick_of_the_calendar_are_found(zone, first, last
     assert failure(cron.next, cron.previous(LAST))["expression"] == cron.text
 
 
+@pytest.mark.parametrize(
+    ("zone", "first"),
+    [
+        ("UTC", "0001-01-01T00:00:00+00:00"),
+        ("America/New_York", "0001-01-01T00:00:00-04:56:02"),
+        ("Asia/Tokyo", "0001-01-01T09:18:59+09:18:59"),
+    ],
+)
+def test_every_second_from_the_beginning_is_found(zone, first):
+    cron = Cron.parse("* * * * * *", "seconds", zone)
+    assert next(cron.between(FIRST, LAST)).isoformat() == first
+
+
 def test_every_second_up_to_the_end_is_found():
     cron = Cron.parse("* * * * * *", "seconds", "Asia/Tokyo")
     assert cron.previous(LAST).isoformat() == "9999-12-31T23:59:59+09:00"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left, bisect_right
 from datetime import date, timedelta
 
 import pytest
@@ -61,6 +62,13 @@ def test_the_nearest_day_lies_in_the_direction_of_the_search(spec):
         for table, step in ((days.ahead, 1), (days.back, -1)):
             distance = table[day >> BLOCK_BITS][day & BLOCK_MASK]
             assert day + distance == days.nearest(day, step)
+
+
+def test_the_nearest_leap_day_is_found_from_every_day_of_twelve_years():
+    days, leap_days = Days(*TEXTS["leap days"]), walked(TEXTS["leap days"], 45_000, 52_000)
+    for day in range(46_500, 51_000):
+        assert days.nearest(day, 1) == leap_days[bisect_left(leap_days, day)]
+        assert days.nearest(day, -1) == leap_days[bisect_right(leap_days, day) - 1]
 
 
 @pytest.mark.parametrize("spec", TEXTS.values(), ids=TEXTS.keys())

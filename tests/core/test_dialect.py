@@ -37,6 +37,8 @@ def expected(second=(0,), minute=MINUTES, hour=HOURS, day=DAYS, month=MONTHS, we
         ("00 01 002 0000003 04", expected(minute=[0], hour=[1], day=[2], month=[3], weekday=[4])),
         ("000000-00000007 * * * *", expected(minute=range(8))),
         (f"{'0' * 200}7 * * * *", expected(minute=[7])),
+        ("\t1 2 3 4 5", expected(minute=[1], hour=[2], day=[3], month=[4], weekday=[5])),
+        ("1 2 3 4 5\t", expected(minute=[1], hour=[2], day=[3], month=[4], weekday=[5])),
         ("\t 1 \t 2\t3 4   5 \t", expected(minute=[1], hour=[2], day=[3], month=[4], weekday=[5])),
     ],
 )

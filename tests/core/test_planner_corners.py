@@ -7,10 +7,12 @@ from tests.core.planner_notation import HOUR, MINUTE, SECOND, at, clock, decided
 
 from dutiful.core.cadence import Every
 from dutiful.core.cron import Cron
+from dutiful.core.draft import Due, Limits
 from dutiful.core.jitter import fire_time
+from dutiful.core.planner import Batch, plan
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason, Retry
 from dutiful.core.run import Phase
-from dutiful.core.schedule import Window
+from dutiful.core.schedule import State, Window
 
 
 def test_a_tick_that_waited_for_room_stays_due_until_the_next_one():
@@ -103,3 +105,13 @@ def test_a_tick_that_was_buffered_is_not_offered_again_because_it_also_waited_fo
     declared = schedule(overlap=Overlap.BUFFER_ONE, capacity=Capacity("g", 2), max_runs=1)
     move = decided(declared, "10:01:30", "10:00", ended_at=at("10:01:30"), blocked=True)
     assert shown(move) == "launch 10:01; cursor 10:01; wake 11:01:30"
+
+
+@pytest.mark.xfail(
+    strict=True, reason="a run that others carry frees a place of the engine that it never held"
+)
+def test_the_loss_of_an_accepted_run_leaves_a_full_engine_full():
+    declared = schedule(run_timeout=MINUTE)
+    due = Due(declared, State(at("10:02")), [run("10:00", Phase.ACCEPTED)])
+    (move,) = plan(Batch([due], {}), at("10:03"), Limits(room=0))
+    assert shown(move) == "FAILED lost_run 10:00; cancel 10:00; cursor 10:02; wake 10:03"

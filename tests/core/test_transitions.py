@@ -117,9 +117,9 @@ def is_yearly(text):
 
 
 def leaps(cron, due, start, end):
-    """Yield the answers from half a year away, with other changes of offset on the way."""
-    yield "next from afar", min(cron.next_epoch(start - 180 * DAY), end), [*due, end][0]
-    yield "previous from afar", max(cron.previous_epoch(end + 180 * DAY), start - 1), [start - 1, *due][-1]
+    """Yield the answers from most of a year away, with other changes of offset on the way."""
+    yield "next from afar", min(cron.next_epoch(start - 300 * DAY), end), [*due, end][0]
+    yield "previous from afar", max(cron.previous_epoch(end + 300 * DAY), start - 1), [start - 1, *due][-1]
 
 
 def campaign(name, record_property, limit=None):

