@@ -115,7 +115,6 @@ def test_nothing_that_has_run_runs_again_even_when_it_is_pruned_meanwhile():
     assert len(noted) == len(set(noted))
 
 
-@pytest.mark.xfail(strict=True, reason="a stretch is refused whole when its first tick was decided before")
 def test_a_stretch_across_the_end_of_what_was_decided_accounts_for_the_rest():
     async def story():
         async with Rig(schedule(HOURLY)) as rig:

@@ -176,8 +176,8 @@ def test_a_declaration_says_what_became_of_each_schedule_and_is_one_transaction(
         Difference("gone", "removed"),
     ]
     puts = [
-        Put(declared[1], State(at("10:00")), at("11:00")),
-        Put(declared[2], state, at("10:30")),
+        Put(declared[1], State(at("10:00")), at("11:00"), version=0),
+        Put(declared[2], state, at("10:30"), version=1),
     ]
     assert applied == [Changes(puts, ["gone"])]
     assert woken == [True]

@@ -57,6 +57,13 @@ class Settings(NamedTuple):
 DEFAULTS = Settings()
 
 
+class _Flight(NamedTuple):
+    """A run in flight, and the task that carries it."""
+
+    task: asyncio.Task[None]
+    launch: Launch
+
+
 async def nothing_to_do(epoch: int) -> None:
     """Do nothing when leadership begins."""
 
@@ -88,7 +95,7 @@ class Engine:
         self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopping = False
         self._loop: asyncio.Task[None] | None = None
-        self._running: dict[tuple[str, Instant, str], asyncio.Task[None]] = {}
+        self._running: dict[tuple[str, Instant, str], _Flight] = {}
         self._finished: list[tuple[Launch, Outcome]] = []
         # Moves of a commit whose answer was lost: they may be written or not.
         self._unsure: list[Move] = []
@@ -125,11 +132,9 @@ class Engine:
     def abandon(self) -> None:
         """Drop everything at once, as a crash would: nothing more is launched or written."""
         self._stopping = True
-        for task in (self._loop, *self._running.values()):
-            if task is not None:
-                task.cancel()
-        self._running.clear()
-        self._finished.clear()
+        if self._loop is not None:
+            self._loop.cancel()
+        self._drop_runs()
 
     async def _run(self) -> None:
         while not self._stopping:
@@ -167,6 +172,8 @@ class Engine:
     async def _lead(self, now: Instant) -> int | None:
         epoch = await self._store.lead(self._owner)
         if epoch != self._epoch:
+            # Whoever leads now adopts what was in flight; two must not carry the same run.
+            self._drop_runs()
             self._epoch, self._rearm, self._led_at = epoch, True, now
             self._emit(happened.LeadershipChanged(now, epoch))
         if epoch is not None and self._rearm:
@@ -199,6 +206,7 @@ class Engine:
     ) -> Instant | None:
         if self._room() == 0:
             # What is still due waits for a run to end; timeouts are looked at meanwhile.
+            self._cancel_outlived(now)
             return now + self._settings.retry_after
         ended = any(run.phase is Phase.ENDED for move in moves for run in move.changes)
         if ended or len(moves) == self._settings.batch:
@@ -243,7 +251,8 @@ class Engine:
 
     def _start(self, launch: Launch, now: Instant, late: int, before: Phase | None = None) -> None:
         run = launch.run
-        self._running[_key(run)] = asyncio.create_task(self._carry(launch), name=run.schedule_id)
+        task = asyncio.create_task(self._carry(launch), name=run.schedule_id)
+        self._running[_key(run)] = _Flight(task, launch)
         self._emit(happened.RunLaunched(now, run, late, before))
 
     async def _carry(self, launch: Launch) -> None:
@@ -255,7 +264,8 @@ class Engine:
         except BaseException as error:  # noqa: BLE001 - whatever a task raises is that task's failure
             outcome = Failed(f"{type(error).__name__}: {error}")
         key = _key(launch.run)
-        if self._running.get(key) is asyncio.current_task():
+        flight = self._running.get(key)
+        if flight is not None and flight.task is asyncio.current_task():
             del self._running[key]
         self._finished.append((launch, outcome))
         self.wake()
@@ -289,9 +299,21 @@ class Engine:
 
     def _cancel(self, runs: Sequence[Run]) -> None:
         for run in runs:
-            task = self._running.pop(_key(run), None)
-            if task is not None:
-                task.cancel()
+            flight = self._running.pop(_key(run), None)
+            if flight is not None:
+                flight.task.cancel()
+
+    def _cancel_outlived(self, now: Instant) -> None:
+        """Cancel what outlived its timeout though no plan said so: its schedule has been removed."""
+        runs = [launch.run for _, launch in self._running.values() if _outlived(launch, now)]
+        self._cancel(runs)
+
+    def _drop_runs(self) -> None:
+        """Let go of every run; nothing of them is written any more."""
+        for flight in self._running.values():
+            flight.task.cancel()
+        self._running.clear()
+        self._finished.clear()
 
     # Telling
 
@@ -330,6 +352,11 @@ class Engine:
         self._emit(happened.ClockStepped(now, step))
         self._rearm = self._rearm or step < -_REARM_BEYOND
         return True
+
+
+def _outlived(launch: Launch, now: Instant) -> bool:
+    timeout, started_at = launch.schedule.policy.run_timeout, launch.run.started_at
+    return timeout is not None and started_at is not None and started_at + timeout + _STEP < now
 
 
 def _key(run: Run) -> tuple[str, Instant, str]:

@@ -99,7 +99,10 @@ class Store(Protocol):
         """
 
     async def apply(self, changes: Changes) -> None:
-        """Write and delete schedules, all together. A put replaces declaration, state and wake."""
+        """Write and delete schedules, all together. A put replaces declaration, state and wake.
+
+        Raises OvertakenError, and writes nothing, when a put was made from a version that has passed.
+        """
 
     async def load(self, now: Instant, limit: int) -> Loaded:
         """Return at most `limit` schedules whose wake is at or before `now`, the most overdue first.
@@ -111,7 +114,8 @@ class Store(Protocol):
         """Record the moves and return the runs that are now this engine's to launch.
 
         A move whose schedule was edited or moved since it was loaded is left out whole. An insert
-        whose (schedule, run_at, kind) exists is left out alone: that tick was decided before.
+        whose (schedule, run_at, kind) exists is left out alone: that tick was decided before. A
+        stretch of skipped ticks that begins at such a tick begins just after it instead.
         A change applies only to a row still in an earlier attempt or phase. A run that its own move
         has ended again is not launched; what waits in a group for a place that a move has freed
         becomes due. Raises LostLeadershipError, and writes nothing, when `epoch` is no longer the
@@ -121,8 +125,9 @@ class Store(Protocol):
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
         """Record how attempts went and return for each whether it applied.
 
-        It applies to a row in flight in the same attempt. The schedule's timestamps follow; a
-        schedule that waited for this run, or for room in its group, becomes due.
+        It applies to a row in flight in the same attempt. The schedule's timestamps follow, and its
+        wake becomes the one that its last move named for this; a schedule that waited for this run,
+        or for room in its group, becomes due.
         """
 
     async def get(self, schedule_id: str) -> Due | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from dutiful.core.cadence import Every, last_tick
 from dutiful.core.draft import Draft, Due, Limits, first_wake
-from dutiful.core.errors import DutifulError, UnknownScheduleError
+from dutiful.core.errors import DutifulError, OvertakenError, UnknownScheduleError
 from dutiful.core.jitter import fire_time
 from dutiful.core.policy import Reason
 from dutiful.core.reconcile import Changes, Difference, Put, reconcile
@@ -43,18 +44,19 @@ class Registrar:
 
     async def upsert(self, schedule: Schedule) -> Instant | None:
         """Store a schedule, new or edited, and return when it fires next."""
-        now = self._now()
-        known = await self._store.get(schedule.id)
-        put = arm(schedule, now) if known is None else None
-        changes = Changes([put]) if put else _edit(_known(schedule.id, known), schedule, now)
-        await self._apply(changes)
+        await self._change(schedule.id, lambda known: _upsert(known, schedule, self._now()))
         return next(iter(await self.preview(schedule.id, 1)), None)
 
     async def pause(self, schedule_id: str, paused: bool) -> None:
         """Pause or resume; the ticks that pass meanwhile are written down as paused."""
-        due = _known(schedule_id, await self._store.get(schedule_id))
-        if due.schedule.paused != paused:
-            await self._apply(_edit(due, replace(due.schedule, paused=paused), self._now()))
+
+        def edit(known: Due | None) -> Changes:
+            due = _known(schedule_id, known)
+            if due.schedule.paused == paused:
+                return Changes()
+            return _edit(due, replace(due.schedule, paused=paused), self._now())
+
+        await self._change(schedule_id, edit)
 
     async def remove(self, schedule_id: str) -> None:
         """Delete a schedule and its history."""
@@ -78,6 +80,12 @@ class Registrar:
         rows = await self._store.ledger(schedule_id, until, 100)
         row = next((run for run in rows if run.kind == "schedule"), None)
         return explain(due, row, at, self._now())
+
+    async def _change(self, schedule_id: str, edit: Callable[[Due | None], Changes]) -> None:
+        """Apply an edit to what is stored now; when a pass overtakes it, edit what the pass has left."""
+        while True:
+            with contextlib.suppress(OvertakenError):
+                return await self._apply(edit(await self._store.get(schedule_id)))
 
     async def _apply(self, changes: Changes) -> None:
         with self._clock.hold():
@@ -112,7 +120,11 @@ def _fire_times(due: Due, now: Instant) -> Iterator[Instant]:
 def arm(schedule: Schedule, now: Instant) -> Put:
     """Return a new schedule that owes nothing before `now`; a period runs at once."""
     state = State(cursor=_fresh_cursor(schedule, now))
-    return Put(schedule, state, first_wake(schedule, state))
+    return Put(schedule, state, first_wake(schedule, state), 0)
+
+
+def _upsert(known: Due | None, schedule: Schedule, now: Instant) -> Changes:
+    return Changes([arm(schedule, now)]) if known is None else _edit(known, schedule, now)
 
 
 def _fresh_cursor(schedule: Schedule, now: Instant) -> Instant:
@@ -126,11 +138,12 @@ def _edit(due: Due, schedule: Schedule, now: Instant) -> Changes:
         moved = (schedule.cadence, schedule.window) != (due.schedule.cadence, due.schedule.window)
         state, rows = _leave(due, now, moved)
         cursor = _edited_cursor(due.schedule, schedule, state.cursor, now, moved)
-        state = state._replace(cursor=cursor, skipped=None if moved else state.skipped)
+        state = state._replace(cursor=cursor)
+        state = state._replace(skipped=None, decided_until=0) if moved else state
     # Editing is also how a quarantined schedule gets another chance.
     state = state._replace(quarantine=None)
     wake_at = now if due.runs else first_wake(schedule, state)
-    return Changes([Put(schedule, state, wake_at)], rows=rows)
+    return Changes([Put(schedule, state, wake_at, due.version)], rows=rows)
 
 
 def _leave(due: Due, now: Instant, moved: bool) -> tuple[State, list[Run]]:

@@ -107,9 +107,6 @@ def test_a_tick_that_was_buffered_is_not_offered_again_because_it_also_waited_fo
     assert shown(move) == "launch 10:01; cursor 10:01; wake 11:01:30"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a run that others carry frees a place of the engine that it never held"
-)
 def test_the_loss_of_an_accepted_run_leaves_a_full_engine_full():
     declared = schedule(run_timeout=MINUTE)
     due = Due(declared, State(at("10:02")), [run("10:00", Phase.ACCEPTED)])

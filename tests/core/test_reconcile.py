@@ -30,13 +30,13 @@ def test_a_new_schedule_is_added_and_woken_at_its_first_tick():
     new = schedule()
     assert reconcile([new], {}, arm) == (
         [Difference("s", "added")],
-        Changes([Put(new, NOW, at("10:01"))], []),
+        Changes([Put(new, NOW, at("10:01"), version=0)], []),
     )
 
 
 def test_a_new_schedule_without_ticks_is_woken_by_nobody():
     new = schedule(OnDemand())
-    assert reconcile([new], {}, arm)[1] == Changes([Put(new, NOW, None)], [])
+    assert reconcile([new], {}, arm)[1] == Changes([Put(new, NOW, None, version=0)], [])
 
 
 def test_a_kept_schedule_is_not_written():
@@ -58,7 +58,7 @@ def test_an_overridden_schedule_keeps_its_history():
                 ),
             )
         ],
-        Changes([Put(edited, history, at("10:00"))], []),
+        Changes([Put(edited, history, at("10:00"), version=0)], []),
     )
 
 
@@ -87,7 +87,7 @@ def test_an_edited_schedule_with_open_runs_is_looked_at_at_once():
     known, edited = Due(schedule(), NOW, [run("10:00")]), schedule(HOURLY)
     differences, changes = reconcile([edited], stored(known), arm)
     assert [difference.kind for difference in differences] == ["orphaned"]
-    assert changes == Changes([Put(edited, NOW, 0)], [])
+    assert changes == Changes([Put(edited, NOW, 0, version=0)], [])
 
 
 def test_what_is_no_longer_declared_is_removed():

@@ -106,7 +106,8 @@ class Recorder:
                 due = await self._store.get(move.due.schedule.id)
                 if due is not None:
                     self._note_cursor(due)
-                    if due.state == move.state:
+                    # A full engine takes them over when it has room, and looks again at once.
+                    if due.state == move.state and move.wake_at != self._now()[0]:
                         self._check_orphans(due, epoch)
             return launches
 

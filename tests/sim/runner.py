@@ -192,7 +192,7 @@ class Runner:
         self._tell("crash", label, downtime)
         self._gate.dead = True
         engine, self._engine = self._engine, None
-        for task in engine._running.values():
+        for task, _ in engine._running.values():
             task.add_done_callback(lambda task: task.cancelled() or task.exception())
         asyncio.get_running_loop().call_soon(self._bury, engine, downtime)
 

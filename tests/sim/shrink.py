@@ -75,9 +75,8 @@ def report(world: World) -> str:
     result = run(small)
     lines = [f"seed {world.seed}: {len(result.problems)} problems", *result.problems[:5], "", "The world:"]
     start = datetime.fromtimestamp(small.start / 1000, UTC).isoformat()
-    lines.append(
-        f"  from {start}, {small.horizon} s, {small.faults}, batch {small.batch}, in flight {small.in_flight_max}"
-    )
+    lines.append(f"  from {start}, {small.horizon} s, {small.faults}")
+    lines.append(f"  batch {small.batch}, at most {small.in_flight_max} in flight")
     lines += [f"  {entry}" for entry in small.entries]
     lines += [f"  {action}" for action in small.actions]
     lines += ["", f"{'passed':>12}  {'wall clock':23}  event"]

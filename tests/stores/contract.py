@@ -5,12 +5,9 @@ from __future__ import annotations
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.stores.contract_runs import (
-    LeadershipContract,
-    SettlementContract,
-    UpkeepContract,
-    WakingContract,
-)
+from tests.stores.contract_runs import SettlementContract, WakingContract
+from tests.stores.contract_stretches import StretchContract
+from tests.stores.contract_upkeep import LeadershipContract, UpkeepContract
 from tests.stores.notation import (
     MINUTE,
     T0,
@@ -30,7 +27,7 @@ from tests.stores.notation import (
 from dutiful.core.cadence import Every, Once, OnDemand
 from dutiful.core.cron import Cron
 from dutiful.core.draft import Due, Move
-from dutiful.core.errors import LostLeadershipError
+from dutiful.core.errors import LostLeadershipError, OvertakenError
 from dutiful.core.outcome import Failed
 from dutiful.core.planner import Batch
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason, Retry
@@ -84,6 +81,23 @@ class DeclarationContract:
         await store.apply(Changes([put(first), put(last, cursor=5)]))
         [due] = await store.every()
         assert (due.schedule, due.state) == (last, State(5))
+
+    @stored
+    async def test_an_edit_of_a_version_that_has_passed_is_refused_with_all_that_came_with_it(self, store):
+        await declare(store, schedule("a"), schedule("b"))
+        a, b = await store.every()
+        await store.apply(Changes([put(schedule("a"))._replace(version=a.version)]))
+        before = await store.every()
+        for stale, version in [("a", a.version), ("a", 0), ("c", 1)]:
+            edits = [
+                put(schedule("b", paused=True))._replace(version=b.version),
+                put(schedule(stale))._replace(version=version),
+            ]
+            with pytest.raises(OvertakenError):
+                await store.apply(Changes(edits))
+        assert await store.every() == before
+        await store.apply(Changes([put(schedule("c"))._replace(version=0)]))
+        assert [due.schedule.id for due in await store.every()] == ["a", "b", "c"]
 
     @stored
     async def test_removes_come_before_puts(self, store):
@@ -311,7 +325,7 @@ class CommitContract:
         [z] = await pass_at(store, T0)
         await end(store, z, T0, Failed())
         moves = await make_moves(store, T0 + 1)
-        assert [[*map(len, move[4:6])] for move in moves] == [[0, 1], [1, 0]]
+        assert [[*map(len, move[5:7])] for move in moves] == [[0, 1], [1, 0]]
         assert [launch.run.schedule_id for launch in await store.commit(moves, 1)] == ["z", "a"]
 
     @stored
@@ -329,6 +343,7 @@ class CommitContract:
 class StoreContract(
     DeclarationContract,
     LoadingContract,
+    StretchContract,
     CommitContract,
     SettlementContract,
     WakingContract,

@@ -107,7 +107,7 @@ def test_an_empty_file_is_a_new_store_unless_it_was_in_use_before(path):
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [
-        ("INSERT INTO meta VALUES ('', 'schema 0002', 'abc')", "has schema 2, and this release knows 1"),
+        ("INSERT INTO meta VALUES ('', 'schema 0003', 'abc')", "has schema 3, and this release knows 2"),
         ("UPDATE meta SET value = 'abc' WHERE name = 'schema 0001'", "has a schema that this release"),
     ],
 )

@@ -53,6 +53,8 @@ class Move(NamedTuple):
     state: State
     # When to look again; None: only when a run ends or the schedule is edited.
     wake_at: Instant | None = None
+    # When to look again instead once its only run has ended: its timeout is then of no interest.
+    rest_at: Instant | None = None
     # Something waits for a run in flight, of this schedule or of its capacity group, to end.
     blocked: bool = False
     inserts: Sequence[Run] = ()
@@ -192,14 +194,15 @@ class Draft:
 
     def launch_waiting(self, run: Run) -> None:
         """Hand a run that is already recorded to the launcher, for one more attempt."""
-        if run.phase not in IN_FLIGHT and self.engine_is_full():
+        orphan = run.phase in IN_FLIGHT
+        if self.engine_is_full():
             self.unfinished = True
             return
-        if run.phase not in IN_FLIGHT and self.at_capacity():
+        if not orphan and self.at_capacity():
             self.blocked = True
             return
-        if run.phase not in IN_FLIGHT:
-            self._take_room(1)
+        # An orphan has kept its place in the group, and had none in this engine.
+        self._take_room(1, in_group=not orphan)
         again = run.to(
             Phase.LAUNCHED, status=self.limits.launch_status, attempt=run.attempt + 1,
             epoch=self.limits.epoch, started_at=self.now,
@@ -216,7 +219,8 @@ class Draft:
     def end(self, run: Run, status: Status, reason: Reason, ended_at: Instant | None = None) -> None:
         """End a run that is already recorded."""
         if run.phase in IN_FLIGHT:
-            self._take_room(-1)
+            carried = run.phase is Phase.LAUNCHED and run.epoch == self.limits.epoch
+            self._take_room(-1, in_engine=carried)
             self.ended_at = self.now if ended_at is None else ended_at
         self.change(run.to(Phase.ENDED, status=status, reason=reason, ended_at=self.now))
 
@@ -236,13 +240,19 @@ class Draft:
 
     def skip_through(self, last: Instant, reason: Reason) -> None:
         """Skip every tick in (cursor, last] for one reason: a new range, or more of the last one."""
-        first = next_tick(self.cadence, self.cursor, self.ended_at)
+        # A period has other ticks after the clock was set back.
+        decided = 0 if isinstance(self.cadence, Every) else self.state.decided_until
+        after, self.cursor = max(self.cursor, decided), last
+        if after < last:
+            self._skip(after, last, reason)
+
+    def _skip(self, after: Instant, last: Instant, reason: Reason) -> None:
+        first = next_tick(self.cadence, after, self.ended_at)
         assert first is not None
-        ticks = count_ticks(self.cadence, self.cursor, last)
+        ticks = count_ticks(self.cadence, after, last)
         grows = self._skipped is not None and self._skipped.reason is reason
         if self._skipped is not None and grows:
             first, ticks = self._skipped.run_at, ticks + self._skipped.ticks
-        self.cursor = last
         if self.policy.ledger:
             self._skipped = SkippedRange(first, reason, ticks)
             self._record_skip(grows, last if ticks > 1 else None)
@@ -272,9 +282,10 @@ class Draft:
         self._first_attempts += run.attempt == 1
         self._take_room(1)
 
-    def _take_room(self, runs: int) -> None:
-        self._used[ENGINE] = self._used.get(ENGINE, 0) + runs
-        if self.policy.capacity is not None:
+    def _take_room(self, runs: int, in_engine: bool = True, in_group: bool = True) -> None:
+        if in_engine:
+            self._used[ENGINE] = self._used.get(ENGINE, 0) + runs
+        if in_group and self.policy.capacity is not None:
             group = self.policy.capacity.group
             self._used[group] = self._used.get(group, 0) + runs
 
@@ -291,33 +302,39 @@ class Draft:
             old.failed_at,
             self.ended_at,
             self._skipped,
+            None,
+            old.decided_until,
         )
-        wake_at = self.now if self.unfinished else min(self._wakes(), default=None)
+        tick_wake = self._tick_wake()
+        wakes = [*self._run_wakes(), *([] if tick_wake is None else [tick_wake])]
+        wake_at = self.now if self.unfinished else min(wakes, default=None)
+        rest_at = tick_wake if len(self._open) == 1 and not self.unfinished else None
         blocked = self.blocked or self._next_needs_end() or bool(self.runs(Phase.QUEUED))
         changes = list(self._changes.values())
-        return Move(self._due, state, wake_at, blocked, self._inserts, changes, self.cancels)
+        return Move(self._due, state, wake_at, rest_at, blocked, self._inserts, changes, self.cancels)
 
     def _next_needs_end(self) -> bool:
         """Return whether the next tick is not even known before the run in flight has ended."""
         return self.from_completion and self.busy()
 
-    def _wakes(self) -> Iterator[Instant]:
+    def _run_wakes(self) -> Iterator[Instant]:
         for run in self._open.values():
             if run.phase in (Phase.DELAYED, Phase.RETRY) and run.fire_at > self.now:
                 yield run.fire_at
             elif run.phase in IN_FLIGHT and self.policy.run_timeout is not None:
                 yield (run.started_at or self.now) + self.policy.run_timeout
-        waits = self._next_needs_end() or (self.blocked and self.waits_for_run())
-        if not waits and not self.limit_reached():
-            yield from self._tick_wake()
 
-    def _tick_wake(self) -> Iterator[Instant]:
+    def _tick_wake(self) -> Instant | None:
+        waits = self._next_needs_end() or (self.blocked and self.waits_for_run())
+        if waits or self.limit_reached():
+            return None
         # A tick that waits for room is woken by a run's end; the one after it makes it overtaken.
         passed = self.last_due(self.now) if self.blocked else None
         if passed is not None and self.from_completion:
-            return
+            return None
         after = self.cursor if passed is None else passed
         tick = self._within_window(next_tick(self.cadence, after, self.ended_at))
-        if tick is not None:
-            fire_at = fire_time(self.schedule, tick)
-            yield max(fire_at, self.now + _PAUSED_LOT) if self.schedule.paused else fire_at
+        if tick is None:
+            return None
+        fire_at = fire_time(self.schedule, tick)
+        return max(fire_at, self.now + _PAUSED_LOT) if self.schedule.paused else fire_at

@@ -147,6 +147,15 @@ class LostLeadershipError(StoreError):
         super().__init__(problem, f"epoch {current} leads now", epoch=epoch, current=current)
 
 
+class OvertakenError(StoreError):
+    """An edit was made from a version of a schedule that somebody else has replaced meanwhile."""
+
+    def __init__(self, schedule_id: str, version: int, present: int) -> None:
+        problem = f"Schedule {quoted(schedule_id)!r} was changed meanwhile"
+        advice = "read it again and repeat the edit"
+        super().__init__(problem, advice, id=schedule_id, version=version, present=present)
+
+
 class SchedulerError(DutifulError):
     """Root of the fleet's errors."""
 

@@ -23,6 +23,8 @@ class Put(NamedTuple):
     schedule: Schedule
     state: State
     wake_at: Instant | None
+    # The version that this was made from, 0 for a schedule that is not there; None: whatever there is.
+    version: int | None = None
 
 
 class Changes(NamedTuple):
@@ -63,7 +65,7 @@ def reconcile(
         differences.append(difference)
         if known is None:
             state = arm(schedule)
-            puts.append(Put(schedule, state, first_wake(schedule, state)))
+            puts.append(Put(schedule, state, first_wake(schedule, state), 0))
         elif difference.changed:
             puts.append(_override(schedule, known))
     removed = [id_ for id_ in stored if id_ not in seen]
@@ -87,7 +89,8 @@ def _override(declared: Schedule, known: Due) -> Put:
     state = known.state
     if declared.cadence != known.schedule.cadence:
         # The new cadence owes nothing that lies before the last attempt under the old one.
-        state = state._replace(cursor=max(state.cursor, state.attempted_at or 0), skipped=None)
+        cursor = max(state.cursor, state.attempted_at or 0)
+        state = state._replace(cursor=cursor, skipped=None, decided_until=0)
     # Pausing is the operator's; a declaration does not undo it.
     declared = replace(declared, paused=known.schedule.paused)
-    return Put(declared, state, 0 if known.runs else first_wake(declared, state))
+    return Put(declared, state, 0 if known.runs else first_wake(declared, state), known.version)

@@ -78,3 +78,10 @@ class Run(NamedTuple):
         """Return this run in its next phase; a step that the table does not allow is a bug."""
         assert phase in NEXT_PHASES[self.phase], (self, phase)
         return self._replace(phase=phase, **changes)
+
+    def beyond(self, decided: Run) -> Run | None:
+        """Return what is left of a stretch whose first ticks were decided before."""
+        if self.ticks <= decided.ticks:
+            return None
+        begins = (decided.run_until or decided.run_at) + 1
+        return self._replace(run_at=begins, fire_at=begins, ticks=self.ticks - decided.ticks)

@@ -61,6 +61,8 @@ class State(NamedTuple):
     ended_at: Instant | None = None
     skipped: SkippedRange | None = None
     quarantine: str | None = None
+    # Ticks up to here were decided before the clock was set back; they need no second entry.
+    decided_until: Instant = 0
 
 
 def tick_key(schedule_id: str, run_at: Instant) -> str:

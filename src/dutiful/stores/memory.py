@@ -7,9 +7,10 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from dutiful.core.draft import Due
-from dutiful.core.errors import LostLeadershipError
+from dutiful.core.errors import LostLeadershipError, OvertakenError
 from dutiful.core.planner import Batch
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+from dutiful.core.schedule import SkippedRange
 from dutiful.ports import Launch, Loaded, Retention
 
 if TYPE_CHECKING:
@@ -27,13 +28,15 @@ class _Row:
     """One schedule and everything about it."""
 
     __slots__ = (
-        *("blocked", "ended", "number", "open", "pruned_until", "schedule", "state", "version", "wake_at"),
+        *("blocked", "ended", "number", "open", "pruned_until", "rest_at", "schedule", "state", "version"),
+        "wake_at",
     )
 
     def __init__(self, schedule: Schedule, state: State, number: int, version: int) -> None:
         self.schedule, self.state = schedule, state
         self.number, self.version = number, version
         self.wake_at: Instant | None = None
+        self.rest_at: Instant | None = None
         self.blocked = False
         self.pruned_until = 0
         self.open: dict[tuple[Instant, Kind], Run] = {}
@@ -102,6 +105,8 @@ class MemoryStore:
 
     async def apply(self, changes: Changes) -> None:
         """Write and delete schedules."""
+        for put in changes.puts:
+            self._check_version(put)
         for schedule_id in changes.removes:
             row = self._rows.pop(schedule_id, None)
             if row is not None:
@@ -116,8 +121,14 @@ class MemoryStore:
         for run in changes.rows:
             row = self._rows[run.schedule_id]
             # As in a commit: new, or more of the same; never in place of anything else.
-            if not self._insert(row, run):
-                self._change(row, run)
+            if not self._change(row, run):
+                self._insert(row, run)
+
+    def _check_version(self, put: Put) -> None:
+        row = self._rows.get(put.schedule.id)
+        present = 0 if row is None else row.version
+        if put.version is not None and put.version != present:
+            raise OvertakenError(put.schedule.id, put.version, present)
 
     def _put(self, put: Put) -> str | None:
         """Write one schedule, and return the group that its runs have left."""
@@ -131,6 +142,7 @@ class MemoryStore:
         row.schedule, row.state = put.schedule, put.state
         for run in row.open.values():
             self._count(row, None, run)
+        row.rest_at = None
         self._wake(row, put.wake_at)
         return group if group != row.group() else None
 
@@ -176,9 +188,9 @@ class MemoryStore:
         if row is None or row.version != move.due.version:
             return []
         moved.append(move)
+        row.state, row.blocked, row.rest_at = move.state, move.blocked, move.rest_at
         written = [run for run in move.inserts if self._insert(row, run)]
         written += [run for run in move.changes if self._change(row, run)]
-        row.state, row.blocked = move.state, move.blocked
         self._wake(row, move.wake_at)
         launched = [run for run in written if run.phase is Phase.LAUNCHED]
         # One that the same move has ended again is not launched at all.
@@ -194,10 +206,20 @@ class MemoryStore:
 
     def _insert(self, row: _Row, run: Run) -> bool:
         key = run.run_at, run.kind
-        if key in row.open or key in row.ended:
-            return False
-        self._write(row, None, run)
-        return True
+        decided = row.open.get(key) or row.ended.get(key)
+        if decided is None:
+            self._write(row, None, run)
+        elif run.status is Status.SKIPPED:
+            self._insert_rest(row, run, decided)
+        return decided is None
+
+    def _insert_rest(self, row: _Row, run: Run, decided: Run) -> None:
+        rest, growing = run.beyond(decided), row.state.skipped
+        if growing is not None and growing.run_at == run.run_at:
+            skipped = None if rest is None else SkippedRange(rest.run_at, growing.reason, rest.ticks)
+            row.state = row.state._replace(skipped=skipped)
+        if rest is not None:
+            self._insert(row, rest)
 
     def _change(self, row: _Row, run: Run) -> bool:
         key = run.run_at, run.kind
@@ -222,6 +244,7 @@ class MemoryStore:
             return False
         self._count(row, known, run)
         row.put(run, keep)
+        row.version += 1
         if run.phase in IN_FLIGHT:
             return True
         ended_at = run.ended_at
@@ -230,7 +253,8 @@ class MemoryStore:
             succeeded_at=ended_at if run.status is Status.SUCCESS else row.state.succeeded_at,
             failed_at=row.state.failed_at if run.status in (Status.SUCCESS, Status.SKIPPED) else ended_at,
         )
-        row.version += 1
+        if row.rest_at is not None:
+            self._wake(row, row.rest_at)
         self._wake_those_waiting(row, run)
         return True
 
@@ -292,7 +316,8 @@ class MemoryStore:
             state = row.state
             if state.cursor > now + beyond:
                 # What is pruned is decided for good: its rows cannot say so any more.
-                state = state._replace(cursor=max(now, row.pruned_until), skipped=None)
+                cursor, decided = max(now, row.pruned_until), max(state.cursor, state.decided_until)
+                state = state._replace(cursor=cursor, skipped=None, decided_until=decided)
             ended_at = None if state.ended_at is None else min(state.ended_at, now)
             row.state = state._replace(ended_at=ended_at)
             for key, run in row.open.items():

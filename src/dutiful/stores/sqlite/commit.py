@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from dutiful.core.run import Phase, Run, Status
 from dutiful.ports import Launch
 from dutiful.stores.sqlite.bulk import hits
-from dutiful.stores.sqlite.rows import RUN_COLUMNS, STATE_COLUMNS, run_columns, state_columns
+from dutiful.stores.sqlite.rest import INSERT, ONCE, insert_rest
+from dutiful.stores.sqlite.rows import RUN_COLUMNS, STATE_COLUMNS, group_of, run_columns, state_columns
 from dutiful.stores.sqlite.wake import wake_groups
 
 if TYPE_CHECKING:
@@ -21,19 +22,14 @@ if TYPE_CHECKING:
     from dutiful.stores.sqlite.bulk import Write
 
 _STATE = ", ".join(f"{column} = ?" for column in STATE_COLUMNS.split(", ")[1:])
-_MOVED = "wake_at = ?, blocked = ?, version = version + 1 WHERE number = ? AND version = ?"
+_MOVED = "wake_at = ?, rest_at = ?, blocked = ?, version = version + 1 WHERE number = ? AND version = ?"
 _MOVE = f"UPDATE states SET {_STATE}, {_MOVED}"
 # Binding None costs three times as much as binding a number, and most moves change no more than this.
 _MOVE_ON = f"UPDATE states SET cursor = ?, runs_started = ?, attempted_at = ?, {_MOVED}"
 
-_ONCE = "ON CONFLICT (schedule, run_at, kind) DO NOTHING"
-_INSERT = (
-    f"INSERT INTO runs ({RUN_COLUMNS}, schedule, capacity_group)"
-    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_ONCE}"
-)
 _INSERT_LAUNCHED = (
     "INSERT INTO runs (run_at, kind, status, phase, fire_at, attempt, epoch, started_at, ticks, schedule)"
-    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?) {_ONCE}"
+    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?) {ONCE}"
 )
 # What a run has from `ended_at` on when it is launched for the first time.
 _NOTHING_YET = Run("", 0, "schedule", Status.STARTED, Phase.LAUNCHED, 0)[10:]
@@ -72,7 +68,11 @@ def commit(
             inserts += [(place, schedule, number, run) for run in move.inserts]
             changes += [(place, schedule, number, run) for run in move.changes]
     inserts = [each for each in inserts if each[3].phase is not _ENDED or each[1].policy.ledger]
-    launches = _launches(inserts, hits(connection, [*map(_insert_write, inserts)]))
+    inserted = hits(connection, [*map(_insert_write, inserts)])
+    for (_, schedule, number, run), there in zip(inserts, inserted, strict=True):
+        if not there and run.status is Status.SKIPPED:
+            insert_rest(connection, number, group_of(schedule), run)
+    launches = _launches(inserts, inserted)
     if changes:
         changed = hits(connection, [*map(_change_write, changes)])
         launches = _still_launched(launches, changes) + _launches(changes, changed)
@@ -82,20 +82,20 @@ def commit(
 
 
 def _state_write(move: Move, number: int) -> Write:
-    due, state, wake_at, blocked, *_ = move
+    due, state, wake_at, rest_at, blocked, *_ = move
     if state[3:] == due.state[3:] and wake_at is not None and state.attempted_at is not None:
-        return _MOVE_ON, (*state[:3], wake_at, int(blocked), number, due.version)
-    return _MOVE, (*state_columns(state), wake_at, int(blocked), number, due.version)
+        return _MOVE_ON, (*state[:3], wake_at, rest_at, int(blocked), number, due.version)
+    return _MOVE, (*state_columns(state), wake_at, rest_at, int(blocked), number, due.version)
 
 
 def _insert_write(written: _Written) -> Write:
     _, schedule, number, run = written
-    capacity = schedule.policy.capacity
-    if capacity is None and run[10:] == _NOTHING_YET and run.reason is None and run.started_at is not None:
+    group = group_of(schedule)
+    if group is None and run[10:] == _NOTHING_YET and run.reason is None and run.started_at is not None:
         _, run_at, kind, status, phase, fire_at, _, attempt, epoch, started_at, *_ = run
         texts = _STATUS[status], _PHASE[phase]
         return _INSERT_LAUNCHED, (run_at, kind, *texts, fire_at, attempt, epoch, started_at, number)
-    return _INSERT, (*run_columns(run), number, None if capacity is None else capacity.group)
+    return INSERT, (*run_columns(run), number, group)
 
 
 def _change_write(written: _Written) -> Write:

@@ -7,11 +7,19 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from dutiful.core.errors import CodecError
-from dutiful.core.run import Phase
+from dutiful.core.errors import CodecError, OvertakenError
+from dutiful.core.run import Phase, Status
 from dutiful.stores.codec import Declaration, checksum, declare, decode_cadence, decode_policy
 from dutiful.stores.sqlite import meta
-from dutiful.stores.sqlite.rows import RUN_COLUMNS, STATE_COLUMNS, Row, run_columns, state_columns
+from dutiful.stores.sqlite.rest import insert_rest
+from dutiful.stores.sqlite.rows import (
+    RUN_COLUMNS,
+    STATE_COLUMNS,
+    Row,
+    group_of,
+    run_columns,
+    state_columns,
+)
 from dutiful.stores.sqlite.wake import wake_groups
 
 if TYPE_CHECKING:
@@ -41,9 +49,10 @@ def _update(table: str, columns: Sequence[str]) -> str:
 _INSERT_SCHEDULE = _insert("schedules", (*_DECLARED, "number", "namespace", "id"))
 _UPDATE_SCHEDULE = _update("schedules", _DECLARED) + ", damage = NULL WHERE number = ?"
 _INSERT_STATE = _insert("states", (*_STATE, "number", "namespace", "version"))
-_UPDATE_STATE = _update("states", _STATE) + ", version = version + 1 WHERE number = ?"
+_UPDATE_STATE = _update("states", _STATE) + ", rest_at = NULL, version = version + 1 WHERE number = ?"
 _KNOWN = (
-    "SELECT id, number, cadence, policy, capacity_group, version FROM schedules JOIN states USING (number)"
+    "SELECT id, number, cadence, policy, capacity_group, version, damage IS NOT NULL"
+    " FROM schedules JOIN states USING (number)"
     " WHERE schedules.namespace = ? AND id IN (SELECT value FROM json_each(?))"
 )
 _REGROUP = "UPDATE runs SET capacity_group = ? WHERE schedule = ? AND phase <> 'ended'"
@@ -65,15 +74,17 @@ class _Known(NamedTuple):
     policy: str
     group: str | None
     version: int
+    damaged: int
 
 
 def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> None:
     """Write and delete schedules, and write the ledger rows that belong to the edits."""
-    _remove(connection, namespace, changes.removes)
+    removed = _remove(connection, namespace, changes.removes)
     # The last put of an id counts, as it would one after the other.
     puts = {put.schedule.id: put for put in changes.puts}
     declarations = {schedule_id: declare(put.schedule) for schedule_id, put in puts.items()}
     known = _find(connection, namespace, puts)
+    _check_versions(changes.puts, {**known, **removed})
     _overwrite(connection, namespace, known, puts, declarations)
     numbers = {schedule_id: each.number for schedule_id, each in known.items()}
     numbers |= _add(
@@ -88,10 +99,19 @@ def _find(connection: sqlite3.Connection, namespace: str, ids: Iterable[str]) ->
     return {schedule_id: _Known._make(rest) for schedule_id, *rest in rows}
 
 
-def _remove(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> None:
+def _check_versions(puts: Iterable[Put], known: Mapping[str, _Known]) -> None:
+    for put in puts:
+        there = known.get(put.schedule.id)
+        # Who asks for a schedule that cannot be read is told that it is not there.
+        present = 0 if there is None or there.damaged else there.version
+        if put.version is not None and put.version != present:
+            raise OvertakenError(put.schedule.id, put.version, present)
+
+
+def _remove(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> dict[str, _Known]:
     known = _find(connection, namespace, ids) if ids else {}
     if not known:
-        return
+        return {}
     # A schedule that is declared anew begins above, so that no move made on the old one fits it.
     meta.raise_to(connection, namespace, "version floor", max(each.version for each in known.values()))
     wake_groups(
@@ -100,6 +120,7 @@ def _remove(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) 
     # The schema's trigger deletes what belongs to them.
     numbers = [(each.number,) for each in known.values()]
     connection.executemany("DELETE FROM schedules WHERE number = ?", numbers)
+    return known
 
 
 def _add(
@@ -138,8 +159,9 @@ def _overwrite(
         declaration = _keep_texts(each, put, declarations[schedule_id])
         declared.append((*declaration, checksum(schedule_id, declaration), each.number))
         states.append((*_state(put), each.number))
-        if _group(put) != each.group:
-            groups.append((_group(put), each.number))
+        group = group_of(put.schedule)
+        if group != each.group:
+            groups.append((group, each.number))
             freed += [(each.group, 0, each.number)] if each.group else []
     connection.executemany(_UPDATE_SCHEDULE, declared)
     connection.executemany(_UPDATE_STATE, states)
@@ -162,17 +184,14 @@ def _kept(stored: str, decode: Callable[[str], T], value: T, text: str) -> str:
 
 
 def _state(put: Put) -> Row:
-    return *state_columns(put.state), put.wake_at, _group(put)
-
-
-def _group(put: Put) -> str | None:
-    capacity = put.schedule.policy.capacity
-    return None if capacity is None else capacity.group
+    return *state_columns(put.state), put.wake_at, group_of(put.schedule)
 
 
 def _write_run(connection: sqlite3.Connection, number: int, run: Run, put: Put) -> None:
     if run.phase is not Phase.ENDED or put.schedule.policy.ledger:
-        connection.execute(_WRITE_RUN, (*run_columns(run), number, _group(put)))
+        written = connection.execute(_WRITE_RUN, (*run_columns(run), number, group_of(put.schedule)))
+        if written.rowcount == 0 and run.status is Status.SKIPPED:
+            insert_rest(connection, number, group_of(put.schedule), run)
     else:
         connection.execute(_DROP_RUN, (number, run.run_at, run.kind))
 

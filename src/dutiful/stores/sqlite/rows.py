@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SCHEDULE_COLUMNS = "number, id, checksum, task, payload, cadence, policy, window_start, window_end, paused"
 STATE_COLUMNS = (
     "version, cursor, runs_started, attempted_at, succeeded_at, failed_at, ended_at, quarantine,"
-    " skipped_at, skipped_reason, skipped_ticks"
+    " skipped_at, skipped_reason, skipped_ticks, decided_until"
 )
 READ_COLUMNS = f"{SCHEDULE_COLUMNS}, {STATE_COLUMNS}, blocked"
 RUN_COLUMNS = (
@@ -42,13 +42,19 @@ class Stored(NamedTuple):
     blocked: bool
 
 
+def group_of(schedule: Schedule) -> str | None:
+    """Return the name of the capacity group, if there is one."""
+    capacity = schedule.policy.capacity
+    return None if capacity is None else capacity.group
+
+
 def read_stored(row: Row) -> Stored:
     """Return what READ_COLUMNS hold, or raise CodecError."""
     schedule = revive(row[1], row[3:10], row[2])
     version, cursor, started, attempted, succeeded, failed, ended, quarantine, skipped_at = row[10:19]
     skipped = None if skipped_at is None else _skipped(skipped_at, row[19], row[20])
-    state = State(cursor, started, attempted, succeeded, failed, ended, skipped, quarantine)
-    return Stored(row[0], schedule, state, version, row[21] == 1)
+    state = State(cursor, started, attempted, succeeded, failed, ended, skipped, quarantine, row[21])
+    return Stored(row[0], schedule, state, version, row[22] == 1)
 
 
 def _skipped(run_at: int, reason: str, ticks: int) -> SkippedRange:
@@ -78,11 +84,11 @@ def read_run(schedule_id: str, row: Row) -> Run:
 
 def state_columns(state: State) -> Row:
     """Return the values of STATE_COLUMNS, all but the version."""
-    cursor, started, attempted, succeeded, failed, ended, skipped, quarantine = state
+    cursor, started, attempted, succeeded, failed, ended, skipped, quarantine, decided = state
     run_at, reason, ticks = skipped if skipped is not None else (None, None, None)
     shown = None if reason is None else reason.value
     problem = _storable(quarantine)
-    return cursor, started, attempted, succeeded, failed, ended, problem, run_at, shown, ticks
+    return cursor, started, attempted, succeeded, failed, ended, problem, run_at, shown, ticks, decided
 
 
 def run_columns(run: Run) -> Row:

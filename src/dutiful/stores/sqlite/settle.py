@@ -34,9 +34,11 @@ _DROP = f"DELETE FROM runs {_SAME_ATTEMPT}"
 # What a run has from `run_until` on when it ended well and has nothing to add.
 _NOTHING_TO_ADD = [*Run("", 0, "schedule", Status.SUCCESS, Phase.ENDED, 0)[11:]]
 
-_SUCCEEDED = "UPDATE states SET succeeded_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
-_FAILED = "UPDATE states SET failed_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
-_SKIPPED = "UPDATE states SET ended_at = ?, version = version + 1 WHERE number = ?"
+_RESTS = "ended_at = ?, wake_at = coalesce(rest_at, wake_at), version = version + 1 WHERE number = ?"
+_SUCCEEDED = f"UPDATE states SET succeeded_at = ?, {_RESTS}"
+_FAILED = f"UPDATE states SET failed_at = ?, {_RESTS}"
+_SKIPPED = f"UPDATE states SET {_RESTS}"
+_ACCEPTED = "UPDATE states SET version = version + 1 WHERE number = ?"
 _WAKE_FOR_RETRY = (
     "UPDATE states SET wake_at = min(coalesce(wake_at, ?1), ?1), version = version + 1 WHERE number = ?2"
 )
@@ -53,6 +55,12 @@ def settle(
         if hit and settlement.run.phase not in IN_FLIGHT
     ]
     _follow(connection, namespace, ended)
+    accepted = [
+        (number,)
+        for number, settlement, hit in zip(numbers, settlements, applied, strict=True)
+        if hit and settlement.run.phase in IN_FLIGHT
+    ]
+    connection.executemany(_ACCEPTED, accepted)
     return applied
 
 

@@ -21,7 +21,8 @@ WHERE namespace = ?2 AND number NOT IN (SELECT number FROM schedules WHERE damag
 """
 # What is pruned is decided for good: its rows cannot say so any more.
 _REARM_CURSOR = (
-    "UPDATE states SET cursor = max(?1, pruned_until), skipped_at = NULL, skipped_reason = NULL,"
+    "UPDATE states SET cursor = max(?1, pruned_until), decided_until = max(cursor, decided_until),"
+    " skipped_at = NULL, skipped_reason = NULL,"
     " skipped_ticks = NULL WHERE number = ?2 AND cursor > ?1 + ?3"
 )
 _REARM_STATE = (
