@@ -22,6 +22,7 @@ import dutiful
 import dutiful.errors
 from dutiful.cli.main import cli
 from dutiful.core import cron, dialect, lint
+from dutiful.fleet import load_fleet
 from dutiful.schedule_file import read_schedule_file
 
 if TYPE_CHECKING:
@@ -31,11 +32,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOTICES = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
 # `text` is for diagrams and grammars, which nothing can run; `sh` for make targets, which are checked;
-# `toml` for schedule files, which are read and, if they begin with `# NAME.toml`, there for the commands.
-LANGUAGES = {"python", "console", "sh", "text", "toml", "{toctree}"}
+# `toml` for schedule files and `yaml` for fleet files, which are read and, if they begin with `# NAME.toml`
+# or `# NAME.yaml`, there for the commands and the Python examples.
+LANGUAGES = {"python", "console", "sh", "text", "toml", "yaml", "{toctree}"}
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>.*)\n(?P<text>(?:.*\n)*?)(?P=indent)```$", re.MULTILINE)
 # A python block that begins so is run by pytest, not as a script.
 TEST_FILE = re.compile(r"# (test_\w+\.py)\n")
+DATA_FILE = re.compile(r"# ([\w-]+\.(?:toml|yaml))\n")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 REFUSAL = re.compile(r"^\| `(.*?)` \| `(\w+)` \| `(\w+)` \| (.+) \|$", re.MULTILINE)
 CRON_PAGE = (ROOT / "docs/reference/cron.md").read_text(encoding="utf-8")
@@ -67,8 +70,16 @@ def test_every_code_block_is_in_a_language_that_is_checked(page):
     assert len(fences) == 2 * len(list(blocks(page))), "a code block is not closed"
 
 
+def put_data_files(page: Path, folder: Path) -> None:
+    for block in blocks(page):
+        if block.language in {"toml", "yaml"} and (name := DATA_FILE.match(block.text)):
+            (folder / name[1]).write_text(block.text, encoding="utf-8")
+
+
 @page_by_page
-def test_the_python_examples_are_true(page):
+def test_the_python_examples_are_true(page, tmp_path, monkeypatch):
+    put_data_files(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(page, "python"):
         if TEST_FILE.match(block.text):
@@ -109,11 +120,23 @@ def test_the_schedule_files_are_read(page, tmp_path):
 
 
 @page_by_page
+def test_the_fleet_files_are_read(page, tmp_path):
+    put_data_files(page, tmp_path)
+    for block in blocks(page, "yaml"):
+        path = tmp_path / f"line-{block.line}.yaml"
+        # What is no fleet is the file of one agent.
+        fleet = f"version: 1\nagents: [{{path: {path.name}}}]\n"
+        path.write_text(block.text, encoding="utf-8")
+        (tmp_path / "fleet-of-one.yaml").write_text(fleet, encoding="utf-8")
+        is_fleet = re.search("^version:", block.text, re.MULTILINE)
+        fleet_file = path if is_fleet else tmp_path / "fleet-of-one.yaml"
+        assert load_fleet(fleet_file, environ={}).agents, f"line {block.line}: show at least one agent"
+
+
+@page_by_page
 def test_the_console_examples_print_exactly_this(page, tmp_path, monkeypatch):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    for block in blocks(page, "toml"):
-        if name := re.match(r"# (\w+\.toml)\n", block.text):
-            (tmp_path / name[1]).write_text(block.text, encoding="utf-8")
+    put_data_files(page, tmp_path)
     monkeypatch.chdir(tmp_path)
     status = 0
     for block in blocks(page, "console"):

@@ -30,6 +30,7 @@ ERRORS = [
     "InvalidRegistrationError",
     "LostLeadershipError",
     "NegativeRetryDelayError",
+    "OvertakenError",
     "RegistrationShapeError",
     "RegistrationsNotArrayError",
     "ScheduleDuplicateTaskError",

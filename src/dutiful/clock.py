@@ -1,13 +1,16 @@
-"""The clock: the one place that reads the wall clock."""
+"""The clock of the host: the one place that reads the wall clock, and the zone that it is read in."""
 
 from __future__ import annotations
 
 import os
+import re
+import struct
 import time
-from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime, tzinfo
+from contextlib import AbstractContextManager, nullcontext, suppress
+from datetime import UTC, datetime, timezone, tzinfo
+from io import BytesIO
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import TZPATH, ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 if TYPE_CHECKING:
     import asyncio
@@ -16,15 +19,101 @@ if TYPE_CHECKING:
 _NAP = 1.0
 
 
-def local_zone() -> tzinfo:
-    """Return the host's zone: $TZ, else what /etc/localtime points to, else UTC."""
-    named = os.environ.get("TZ", "").removeprefix(":")
-    link = os.path.realpath("/etc/localtime")
-    name = named or link.partition("/zoneinfo/")[2]
+# A path into a copy of the time zone database; the copies with and without leap seconds name the same zones.
+_IN_DATABASE = re.compile(r".*/zoneinfo[^/]*/(?:posix/|right/)?(.+)")
+# POSIX: a name and an offset, another name and maybe its offset, and the two rules.
+_STANDARD = r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d{1,3}(?::\d{2}){0,2}"
+_SUMMER = r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)(?:[+-]?\d{1,3}(?::\d{2}){0,2})?"
+_POSIX = re.compile(rf"{_STANDARD}(?P<summer>{_SUMMER}(?P<rules>,.+)?)?")
+# What C libraries take where the rules are left out.
+_USUAL_RULES = ",M3.2.0,M11.1.0"
+
+
+def local_zone(etc: str = "/etc") -> tzinfo:
+    """Return the host's zone, as C programs see it: $TZ, else localtime in `etc`, else UTC.
+
+    A zone that has a name in the time zone database is returned under that name, also where only a
+    copy of its file is found.
+    """
+    named = os.environ.get("TZ")
+    if named is None:
+        return _zone_of_file(f"{etc}/localtime", _first_word(f"{etc}/timezone")) or UTC
+    named = named.removeprefix(":")
+    found = _zone_of_file(named) if named.startswith("/") else _named(named) or _zone_of_rules(named)
+    if found is None and named:
+        # Here, because the command line reads this clock and has no use for logging.
+        import logging
+
+        logging.getLogger("dutiful").warning("TZ=%r names no time zone; taking UTC, as C programs do", named)
+    return found or UTC
+
+
+def _named(name: str) -> tzinfo | None:
     try:
-        return ZoneInfo(name) if name else UTC
+        return ZoneInfo(name) if name else None
     except (ValueError, OSError, ZoneInfoNotFoundError):
-        return UTC
+        return None
+
+
+def _zone_of_file(path: str, hint: str = "") -> tzinfo | None:
+    inside = _IN_DATABASE.fullmatch(os.path.realpath(path))
+    if inside and (found := _named(inside[1])):
+        return found
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+        return _named(_name_of(content, hint)) or ZoneInfo.from_file(BytesIO(content))
+    except (ValueError, OSError):
+        return None
+
+
+def _name_of(content: bytes, hint: str) -> str:
+    """Return the name of the zone that has this file in the database, "" if none has."""
+    if hint in available_timezones() and _database_file(hint) == content:
+        return hint
+    same = [name for name in available_timezones() if _database_file(name) == content]
+    # Of zones with one history prefer those that people live in.
+    table = _database_file("zone1970.tab").decode().splitlines()
+    lived_in = {line.split("\t")[2].strip() for line in table if line[:1] not in ("", "#")}
+    return min(same, key=lambda name: (name not in lived_in, name != "UTC", name), default="")
+
+
+def _database_file(name: str) -> bytes:
+    """Return a file of the database, empty if there is none."""
+    from importlib.resources import files
+
+    for folder in TZPATH:
+        with suppress(OSError), open(os.path.join(folder, name), "rb") as file:
+            return file.read()
+    with suppress(OSError):
+        return files("tzdata").joinpath("zoneinfo", name).read_bytes()
+    return b""
+
+
+def _zone_of_rules(text: str) -> tzinfo | None:
+    """Return the zone of a POSIX text such as EST5EDT,M3.2.0,M11.1.0."""
+    form = _POSIX.fullmatch(text)
+    if form is None:
+        return None
+    if form["summer"] and not form["rules"]:
+        text += _USUAL_RULES
+    # zoneinfo reads such texts only at the end of a file: make one that has nothing else in it.
+    counts = (0, 0, 0, 0, 1, 4)
+    block = struct.pack(">4sc15x6l", b"TZif", b"2", *counts) + struct.pack(">lBB4s", 0, 0, 0, b"UTC")
+    try:
+        found = ZoneInfo.from_file(BytesIO(block + block + f"\n{text}\n".encode()))
+    except ValueError:
+        return None
+    offset = datetime(2000, 1, 1, tzinfo=found).utcoffset()
+    return found if form["summer"] or offset is None else timezone(offset)
+
+
+def _first_word(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return (file.read(256).split() or [""])[0]
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 class SystemClock:

@@ -15,7 +15,6 @@ from dutiful.core.errors import (
     SchedulerAlreadyActiveError,
     ScheduleTaskError,
     StopSchedulerError,
-    TaskInvalidStructureError,
 )
 from dutiful.core.event import RunLaunched, RunSettled
 from dutiful.core.reconcile import Put, reconcile
@@ -27,6 +26,7 @@ from dutiful.launchers.callback import CallbackLauncher
 from dutiful.observe import SchedulerEvent, change_in_words, log, logger, translate
 from dutiful.registration import Registered, check
 from dutiful.store_url import store_for
+from dutiful.stores.stored_task import check_stored, unreadable
 from dutiful.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -153,8 +153,10 @@ class Scheduler:
             return
         for name, problem in await self._store.damaged():
             if name in self._registered.callbacks:
-                raise TaskInvalidStructureError(name, f"{name}: {problem}")
+                raise unreadable(name, problem)
         stored = {due.schedule.id: due for due in await self._store.every()}
+        for name in stored.keys() & self._registered.callbacks.keys():
+            check_stored(stored[name])
         opening = self._opening_state()
         differences, changes = reconcile(self._registered.schedules, stored, lambda _: opening)
         await self._store.apply(self._restarting(differences, changes, stored))

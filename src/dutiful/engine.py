@@ -166,7 +166,7 @@ class Engine:
             if epoch is None:
                 return now + self._settings.retry_after
             await self._resolve_unsure()
-            await self._settle_finished(epoch)
+            await self._settle_finished(epoch, now)
             return await self._plan_and_launch(self._now(), epoch)
 
     async def _lead(self, now: Instant) -> int | None:
@@ -199,6 +199,9 @@ class Engine:
         for launch in launches:
             could = max(launch.run.fire_at, free_at[launch.schedule.id] or 0, self._led_at)
             self._start(launch, now, max(0, now - could), before.get(_key(launch.run)))
+        if launches:
+            # What ends at once is then settled without going to sleep in between.
+            await asyncio.sleep(0)
         return await self._when_next(moves, loaded.next_wake, now)
 
     async def _when_next(
@@ -270,11 +273,10 @@ class Engine:
         self._finished.append((launch, outcome))
         self.wake()
 
-    async def _settle_finished(self, epoch: int) -> None:
+    async def _settle_finished(self, epoch: int, now: Instant) -> None:
         finished, self._finished = self._finished, []
         if not finished:
             return
-        now = self._now()
         settlements = [
             Settlement(
                 settle(launch.run, outcome, launch.schedule.policy, now), launch.schedule.policy.ledger
@@ -295,7 +297,7 @@ class Engine:
     async def _settle_quietly(self) -> None:
         with contextlib.suppress(DutifulError, OSError), self._clock.hold():
             if self._epoch is not None:
-                await self._settle_finished(self._epoch)
+                await self._settle_finished(self._epoch, self._now())
 
     def _cancel(self, runs: Sequence[Run]) -> None:
         for run in runs:

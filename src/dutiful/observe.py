@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,36 @@ class SchedulerEvent:
     def as_dict(self) -> dict[str, Any]:
         """Return the event as plain values."""
         return {"name": self.name, "at": self.at.isoformat(), "task": self.task, **self.details}
+
+
+class EventCounts:
+    """An observer that counts: how often each event was told, and how late late starts were."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.late_seconds_sum = self.late_seconds_max = 0.0
+        # A watchdog tells of a blocked loop from a thread of its own.
+        self._lock = threading.Lock()
+
+    def __call__(self, event: SchedulerEvent) -> None:
+        """Count one event."""
+        late = event.details["lateMs"] / 1000 if event.name == "TaskStartLate" else 0.0
+        with self._lock:
+            self.counts[event.name] += 1
+            self.late_seconds_sum += late
+            self.late_seconds_max = max(self.late_seconds_max, late)
+
+    def text(self) -> str:
+        """Return everything in the text format that Prometheus reads."""
+        with self._lock:
+            events = [
+                f'dutiful_events_total{{event="{name}"}} {n}' for name, n in sorted(self.counts.items())
+            ]
+            late = f"dutiful_start_late_seconds_sum {self.late_seconds_sum:g}"
+            most = f"dutiful_start_late_seconds_max {self.late_seconds_max:g}"
+        types = [f"# TYPE {line.split()[0]} {kind}" for line, kind in ((late, "counter"), (most, "gauge"))]
+        lines = ["# TYPE dutiful_events_total counter", *events, types[0], late, types[1], most]
+        return "\n".join(lines) + "\n"
 
 
 def log(event: SchedulerEvent) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING
@@ -19,7 +18,8 @@ from dutiful.core.outcome import Outcome, Succeeded
 from dutiful.core.zone import zone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from dutiful.ports import Launch
 
@@ -40,8 +40,7 @@ class VirtualClock:
         self._sleepers: list[tuple[timedelta, int, asyncio.Future[None]]] = []
         self._order = count()
         self._waiting: set[asyncio.Future[None]] = set()
-        self._holds = 0
-        self._released = asyncio.Event()
+        self._hold = _Hold()
 
     def now(self) -> datetime:
         """Return the virtual instant, aware."""
@@ -68,16 +67,9 @@ class VirtualClock:
         finally:
             self._waiting.discard(timer)
 
-    @contextmanager
-    def hold(self) -> Iterator[None]:
+    def hold(self) -> AbstractContextManager[None]:
         """Keep `advance` from going on while work is under way outside the event loop."""
-        self._holds += 1
-        try:
-            yield
-        finally:
-            self._holds -= 1
-            if not self._holds:
-                self._released.set()
+        return self._hold
 
     async def advance(self, seconds: float | timedelta) -> None:
         """Let time flow; every wake on the way happens at its own instant, in order."""
@@ -126,12 +118,28 @@ class VirtualClock:
         while True:
             await asyncio.sleep(0)
             turns += 1
-            if self._holds:
-                self._released.clear()
-                await self._released.wait()
+            if self._hold.count:
+                self._hold.released.clear()
+                await self._hold.released.wait()
                 turns = 0
             elif not ready if ready is not None else turns > _BLIND_TURNS:
                 return
+
+
+class _Hold:
+    """Counts who holds time. One object, entered again and again: this is done in every pass."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.released = asyncio.Event()
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+        if not self.count:
+            self.released.set()
 
 
 def _delta(seconds: float | timedelta) -> timedelta:

@@ -10,7 +10,7 @@ import sys
 import pytest
 from tests.spec.world import play
 
-from dutiful.errors import StoreError, TaskInvalidStructureError
+from dutiful.errors import StoreError, TaskMissingFieldError
 
 
 @pytest.fixture
@@ -282,11 +282,11 @@ def test_persistence_a_damaged_record_of_a_registered_task_is_an_error_and_stays
         connection.commit()
         connection.close()
         before = rows(path)
-        with pytest.raises(TaskInvalidStructureError, match="Invalid task record: a: ") as caught:
+        with pytest.raises(TaskMissingFieldError, match="Missing required field: cronExpression") as caught:
             await scheduler.initialize([world.task("a", "0 9 * * *"), world.task("c")])
         assert rows(path) == before
         # One that is no longer registered is left alone.
         await scheduler.initialize([world.task("b"), world.task("c")])
         return caught.value.details
 
-    assert play(story, store=f"sqlite:{path}", monitored=False).answer == {"value": "a"}
+    assert play(story, store=f"sqlite:{path}", monitored=False).answer == {"field": "cronExpression"}

@@ -13,6 +13,7 @@ from dutiful.core.errors import DutifulError
 _GROUPS = {
     "cron": "dutiful.cli.cron:cron",
     "monitor": "dutiful.cli.monitor:monitor",
+    "run": "dutiful.cli.run:run",
     "simulate": "dutiful.cli.simulate:simulate",
 }
 

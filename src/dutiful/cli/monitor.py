@@ -27,7 +27,8 @@ def monitor(trace: Path, lag: float, end: str | None, as_json: bool) -> None:
     """Check a recorded trace; exit 1 if it breaks an axiom.
 
     A trace is JSON lines. The first may hold "registrations" (list name to [name, cron, delay in
-    seconds]) and "timezone"; the others are events of a scheduler or of the model.
+    seconds]) and "timezone", so may later ones with more lists; the others are events of a scheduler
+    or of the model. `dutiful run --trace FILE` writes one.
 
     Example: dutiful monitor trace.jsonl --lag 5
     """
@@ -80,16 +81,26 @@ def _object(number: int, text: str) -> dict[str, Any]:
 
 
 def _split(lines: list[_Line]) -> tuple[dict[str, Any], list[_Line]]:
-    """Return the header, complete, and the lines with events."""
+    """Return the headers as one, complete, and the lines with events."""
     header: dict[str, Any] = {"registrations": {}, "timezone": "UTC"}
-    if lines and "name" not in lines[0][1]:
-        header |= lines[0][1]
-        lines = lines[1:]
-    lists = header["registrations"]
+    events: list[_Line] = []
+    for place, (number, line) in enumerate(lines):
+        if "name" in line or (place and "registrations" not in line):
+            events.append((number, line))
+            continue
+        where = line.get("timezone", "UTC")
+        if place and where != header["timezone"]:
+            raise InvalidArgumentError(f"line {number}", where, "is another timezone than that of line 1")
+        header["timezone"] = where
+        header["registrations"] |= _lists(line.get("registrations", {}))
+    return header, events
+
+
+def _lists(lists: Any) -> dict[str, Any]:
     if not isinstance(lists, dict) or not all(map(_is_list, lists.values())):
         reason = "write an object of lists of [name, cron, delay in seconds]"
         raise InvalidArgumentError("registrations", lists, reason)
-    return header, lines
+    return lists
 
 
 def _is_list(value: Any) -> bool:

@@ -68,7 +68,7 @@ def last_tick(
     match cadence:
         case Cron():
             try:
-                last = cadence.previous_epoch(until // 1000) * 1000
+                last = cadence.latest_epoch(until // 1000) * 1000
             except CronCalculationError:
                 return None
             return last if last > after else None

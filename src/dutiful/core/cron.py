@@ -114,6 +114,13 @@ class Cron:
         except OutOfYearsError as error:
             raise CronCalculationError(self.text, _iso(seconds), error) from error
 
+    def latest_epoch(self, seconds: int) -> int:
+        """Return `previous_epoch`, at the price of a look where `upcoming_epoch` knows the stretch."""
+        try:
+            return self._occurrences.shared_previous(seconds)
+        except OutOfYearsError as error:
+            raise CronCalculationError(self.text, _iso(seconds), error) from error
+
     def previous_epoch(self, seconds: int) -> int:
         """Return the last occurrence at or before `seconds`, both in whole epoch seconds."""
         try:

@@ -96,8 +96,8 @@ class Draft:
         self._due, self._used = due, used
         self.was_blocked = due.blocked
         self._skipped, self.ended_at = due.state.skipped, due.state.ended_at
-        self._open = {(run.run_at, run.kind): run for run in due.runs}
-        self._busy = sum(map(self._occupies, due.runs))
+        self._open = {(run.run_at, run.kind): run for run in due.runs} if due.runs else {}
+        self._busy = sum(map(self._occupies, due.runs)) if due.runs else 0
         self._inserts: list[Run] = []
         self._changes: dict[tuple[Instant, str], Run] = {}
         self._first_attempts = 0
@@ -172,6 +172,11 @@ class Draft:
     def _within_window(self, tick: Instant | None) -> Instant | None:
         end = self.schedule.window.end
         return None if tick is None or (end is not None and tick > end) else tick
+
+    def is_only_and_on_time(self, last: Instant) -> bool:
+        """Return whether this tick is all that is due, and not late."""
+        on_time = last >= self.now - self.policy.grace and not self.policy.jitter
+        return on_time and last == next_tick(self.cadence, self.cursor, self.ended_at)
 
     def newest(self, last: Instant) -> list[Instant]:
         """Return the newest ticks up to `last`, oldest first, at most the cap of them."""
@@ -283,7 +288,7 @@ class Draft:
         self._take_room(1)
 
     def _take_room(self, runs: int, in_engine: bool = True, in_group: bool = True) -> None:
-        if in_engine:
+        if in_engine and self.limits.room is not None:
             self._used[ENGINE] = self._used.get(ENGINE, 0) + runs
         if in_group and self.policy.capacity is not None:
             group = self.policy.capacity.group

@@ -24,7 +24,7 @@ DutifulError
 │   ├── TaskInvalidTypeError
 │   ├── TaskInvalidValueError
 │   └── TaskInvalidStructureError
-└── SchedulerError                root of the fleet's errors
+└── SchedulerError                root of the fleet's errors; the others are in fleet/errors.py
     └── IntervalParseError        "5x" is not an interval
 """
 

@@ -50,8 +50,8 @@ class Occurrences:
         self._find = self._calendar.find
         self._timeline = timeline
         self._fixed_offset = timeline.zone.fixed_offset
-        # From the first of the two up to the second, the second is the next occurrence.
-        self._known = (0, 0)
+        # An instant, the next occurrence after it, and the one after that, or the same again if unknown.
+        self._known = (0, 0, 0)
 
     def next(self, instant: int) -> int:
         """Return the first occurrence strictly after `instant`."""
@@ -59,13 +59,20 @@ class Occurrences:
 
     def shared_next(self, instant: int) -> int:
         """Return the same; the schedules with this cadence ask the same question, so it is remembered."""
-        since, until = self._known
-        if since <= instant < until:
-            return until
-        until = self.next(instant)
+        since, first, second = self._known
+        if since <= instant < first:
+            return first
+        if first <= instant < second:
+            return second
+        found = self.next(instant)
         # One tuple, so that threads never see half of it.
-        self._known = instant, until
-        return until
+        self._known = (since, first, found) if instant == first else (instant, found, found)
+        return found
+
+    def shared_previous(self, instant: int) -> int:
+        """Return `previous`, for nothing where `shared_next` was asked about this stretch."""
+        _, first, second = self._known
+        return first if first <= instant < second else self.previous(instant)
 
     def previous(self, instant: int) -> int:
         """Return the last occurrence at or before `instant`."""

@@ -124,6 +124,9 @@ def take_ticks(draft: Draft) -> None:
         draft.skip_through(last, Reason.PAUSED)
     elif draft.waits_for_run():
         draft.blocked = True
+    elif draft.is_only_and_on_time(last):
+        # The usual case; the steps below would come to the same.
+        offer(draft, last)
     else:
         _take_buffered(draft)
         _take_kept(draft, last)

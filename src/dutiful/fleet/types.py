@@ -48,6 +48,8 @@ class AgentSchedule:
     # A work source with nothing to do means no job; with this the plain prompt is run.
     run_without_work: bool = False
     job: Config | None = None
+    # What could not be read of the document it comes from; paths begin inside the schedule.
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

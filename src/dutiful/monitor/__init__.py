@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful.monitor.model import Monitor, Violation
 from dutiful.monitor.obligation import epoch_seconds
+from dutiful.monitor.record import TraceFile
 from dutiful.monitor.trace import from_events
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from dutiful.monitor.model import Registrations
 
-__all__ = ["Monitor", "Violation", "check", "from_events"]
+__all__ = ["Monitor", "TraceFile", "Violation", "check", "from_events"]
 
 
 def check(

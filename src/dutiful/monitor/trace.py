@@ -24,8 +24,9 @@ _NAMES = {
 def from_events(events: Iterable[Mapping[str, Any]], lists: Sequence[str]) -> list[dict[str, Any]]:
     """Return the trace of a scheduler's events (as dicts); its nth initialize is given the nth list.
 
-    Events of several schedulers are told apart by "call". A standby enters the trace when it takes
-    over. A crash leaves no event: put {"name": "Crash", "at": …} where it happened.
+    An event that names its "list" is given that one. Events of several schedulers are told apart by
+    "call". A standby enters the trace when it takes over. A crash leaves no event: put
+    {"name": "Crash", "at": …} where it happened.
     """
     converter = _Converter(lists)
     for event in events:
@@ -49,7 +50,8 @@ class _Converter:
         if name is None:
             return
         if name == "InitStart":
-            self._given[call] = self._lists[min(self._inits, len(self._lists) - 1)] if self._lists else None
+            nth = self._lists[min(self._inits, len(self._lists) - 1)] if self._lists else None
+            self._given[call] = event.get("list", nth)
             self._inits += 1
         if call in self._standing_by and name == "InitSuccess":
             self._standing_by.discard(call)

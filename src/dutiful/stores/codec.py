@@ -289,7 +289,8 @@ class _Reader:
         value = self._value[key]
         # Exactly: True is an int to isinstance, and 1.0 equals 1.
         if type(value) is not kind and not (kind is str and isinstance(value, str)):
-            raise self.refuse(f"{key!r} must be {kind.__name__}, not {type(value).__name__}")
+            shown = quoted(json.dumps(value, default=repr))
+            raise self.refuse(f"{key!r} must be {kind.__name__}, not {type(value).__name__}: {shown}")
         return value
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 TaskState: TypeAlias = Literal["AwaitingRun", "Running", "AwaitingRetry"]
 
-_TIMES = ("lastAttemptAt", "lastSuccessAt", "lastFailureAt", "pendingRetryUntil")
+# In the order of the times in a state.
+TIMES = ("lastAttemptAt", "lastSuccessAt", "lastFailureAt", "pendingRetryUntil")
 # The words of JSON, which is what records are written in.
 _KINDS = {str: "string", int: "number", float: "number", bool: "boolean", dict: "object", list: "array"}
 
@@ -51,11 +52,11 @@ def task_from_record(record: Any, registrations: Iterable[Any]) -> TaskRecord:
     Its name must be among the registrations, tuples that begin with the name or a mapping by name.
     """
     if not isinstance(record, dict):
-        raise TaskInvalidStructureError(record, f"expected object, got {_kind(record)}")
+        raise TaskInvalidStructureError(record, f"expected object, got {kind_of(record)}")
     name, cron, delay = _name(record, registrations), _cron(record), _delay(record)
-    attempt, success, failure, retry = (_time(record, field) for field in _TIMES)
+    attempt, success, failure, retry = (_time(record, field) for field in TIMES)
     task = TaskRecord(name, cron, delay, attempt, success, failure, retry, _identifier(record))
-    _check_order(record, task)
+    check_order(record)
     return task
 
 
@@ -110,19 +111,17 @@ def _identifier(record: Mapping[str, Any]) -> str | None:
     return value
 
 
-def _check_order(record: Mapping[str, Any], task: TaskRecord) -> None:
+def check_order(record: Mapping[str, Any]) -> None:
     """Refuse times that no history can have: ends without an attempt, a retry without a failure."""
-    if task.last_attempt_at is None:
-        for field in _TIMES[1:]:
-            if record[field] is not None:
+    attempt, success, failure, retry = (_time(record, field) for field in TIMES)
+    if attempt is None:
+        for field, at in zip(TIMES[1:], (success, failure, retry), strict=True):
+            if at is not None:
                 raise TaskInvalidValueError(field, record[field], "there was no attempt")
-    if task.pending_retry_until is None:
-        return
-    retry = record["pendingRetryUntil"]
-    if task.last_failure_at is None:
-        raise TaskInvalidValueError("pendingRetryUntil", retry, "there was no failure")
-    if task.pending_retry_until < task.last_failure_at:
-        raise TaskInvalidValueError("pendingRetryUntil", retry, "is before the failure")
+    if retry is not None and failure is None:
+        raise TaskInvalidValueError("pendingRetryUntil", record["pendingRetryUntil"], "there was no failure")
+    if retry is not None and failure is not None and retry < failure:
+        raise TaskInvalidValueError("pendingRetryUntil", record["pendingRetryUntil"], "is before the failure")
 
 
 def _text(record: Mapping[str, Any], field: str) -> str:
@@ -139,8 +138,9 @@ def _get(record: Mapping[str, Any], field: str) -> Any:
 
 
 def _mistyped(field: str, value: object, expected: str) -> TaskInvalidTypeError:
-    return TaskInvalidTypeError(field, value, expected, _kind(value))
+    return TaskInvalidTypeError(field, value, expected, kind_of(value))
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """Return the word of JSON for a type."""
     return "null" if value is None else _KINDS.get(type(value), type(value).__name__)

@@ -1,0 +1,109 @@
+"""What runs now and what runs next, kept up by the events of a scheduler."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, cast
+
+from dutiful.core.errors import CronCalculationError, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dutiful.core.cron import Cron
+    from dutiful.core.schedule import Schedule
+    from dutiful.observe import SchedulerEvent
+
+_PHASES = {
+    "SchedulerStandby": "standby: another process leads",
+    "SchedulerInitializationCompleted": "running",
+    "SchedulerStopRequested": "stopping: waiting for what runs; once more to stop at once",
+    "SchedulerStopped": "stopped",
+}
+
+
+@dataclass(slots=True)
+class Entry:
+    """One task: since when it runs, if it does; when it is next due; how it went last."""
+
+    name: str
+    cron: Cron
+    delay: timedelta
+    due: datetime | None
+    began: datetime | None = None
+    last: str = ""
+
+
+@dataclass(slots=True)
+class Board:
+    """All tasks of one scheduler; `phase` says what the scheduler itself does."""
+
+    entries: dict[str, Entry]
+    phase: str = "starting"
+    running: dict[str, Entry] = field(default_factory=dict)
+
+    def see(self, event: SchedulerEvent) -> None:
+        """Take the next event."""
+        self.phase = _PHASES.get(event.name, self.phase)
+        entry = self.entries.get(event.task or "")
+        if entry is None:
+            return
+        match event.name:
+            case "TaskRunStarted" | "TaskRetryStarted":
+                entry.began, entry.due = event.at, _next(entry.cron, event.at)
+                self.running[entry.name] = entry
+            case "TaskRunCompleted":
+                self._end(entry, event, "ok", "")
+            case "TaskRunFailed":
+                self._end(entry, event, "failed", f": {quoted(event.details.get('error', ''))}")
+                retry = event.at + entry.delay
+                entry.due = retry if entry.due is None else min(retry, entry.due)
+
+    def _end(self, entry: Entry, event: SchedulerEvent, how: str, why: str) -> None:
+        took = event.at - (entry.began or event.at)
+        entry.last, entry.began = f"{event.at:%H:%M:%S} {how} after {span(took)}{why}", None
+        self.running.pop(entry.name, None)
+
+    def first(self, count: int, now: datetime) -> list[Entry]:
+        """Return what runs, the oldest first, and then what is due next; at most `count`."""
+        if self.phase.startswith("standby"):
+            for entry in self.entries.values():
+                if entry.due is not None and entry.due < now:
+                    entry.due = _next(entry.cron, now)
+        # Copied at once: a thread draws while the event loop goes on.
+        return heapq.nsmallest(count, [*self.entries.values()], key=_order)
+
+
+def board_of(schedules: Iterable[Schedule], now: datetime) -> Board:
+    """Return the board of a scheduler that has not begun; `now` is in its zone."""
+    entries = {}
+    for schedule in schedules:
+        cron, retry = cast("Cron", schedule.cadence), schedule.policy.retry
+        delay = timedelta(milliseconds=retry.delay if retry is not None else 0)
+        entries[schedule.id] = Entry(schedule.id, cron, delay, _next(cron, now))
+    return Board(entries)
+
+
+def span(time: timedelta) -> str:
+    """Return how long something takes, in its two largest units."""
+    seconds = time.total_seconds()
+    if seconds < 60:
+        return f"{max(seconds, 0):.1f} s"
+    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86_400)
+    if not hours:
+        return f"{minutes} m {int(seconds % 60)} s"
+    return f"{days} d {hours % 24} h" if days else f"{hours} h {minutes % 60} m"
+
+
+def _order(entry: Entry) -> tuple[bool, float, str]:
+    at = entry.began or entry.due
+    return entry.began is None, float("inf") if at is None else at.timestamp(), entry.name
+
+
+def _next(cron: Cron, after: datetime) -> datetime | None:
+    try:
+        return cron.next(after)
+    except CronCalculationError:
+        return None

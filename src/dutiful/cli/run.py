@@ -1,0 +1,134 @@
+"""`dutiful run`: run the registrations of a module in the foreground, until a signal says stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dutiful.cli.board import board_of
+from dutiful.cli.target import check_registrations, load_registrations
+from dutiful.cli.view import LiveTable, print_json_line, print_line, print_nothing
+from dutiful.clock import SystemClock
+from dutiful.core.errors import DutifulError, InvalidArgumentError
+from dutiful.core.zone import zone
+from dutiful.declarative import Scheduler
+from dutiful.monitor import TraceFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import tzinfo
+
+    from dutiful.cli.board import Board
+    from dutiful.observe import SchedulerEvent
+
+    Show = Callable[[SchedulerEvent], None]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SHOW_CURSOR = b"\x1b[?25h\n"
+
+
+@click.command()
+@click.argument("target", metavar="MODULE:NAME")
+@click.option("--store", default="sqlite:dutiful.db", show_default=True, help='"sqlite:FILE" or "memory:".')
+@click.option("--namespace", default="default", show_default=True, help="What the list is the whole list of.")
+@click.option("--timezone", "-z", metavar="IANA", help="Zone of the cron texts [default: the host's].")
+@click.option("--trace", type=click.Path(dir_okay=False), help="Add events to a file for `dutiful monitor`.")
+@click.option("--json-lines", is_flag=True, help="Print events as JSON lines.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors.")
+def run(target: str, trace: str | None, json_lines: bool, quiet: bool, **settings: Any) -> None:
+    """Run the tasks that a Python module registers, until SIGINT or SIGTERM.
+
+    MODULE is looked for in the current directory first. NAME is a list of (name, cron text, callback,
+    retry delay), or a function that returns one. The first signal waits for what runs, a second one
+    does not: what it cuts short starts again next time.
+
+    Exit code 1 if the store cannot be used, the module fails to load, or a second signal came.
+
+    Example: dutiful run tasks:REGISTRATIONS --store sqlite:state.db
+    """
+    if quiet and json_lines:
+        raise InvalidArgumentError("--quiet", True, "prints nothing, so not together with --json-lines")
+    registrations = load_registrations(target)
+    clock = SystemClock()
+    where = zone(settings.pop("timezone") or clock.timezone).tzinfo
+    schedules = check_registrations(target, registrations, where).schedules
+    board = board_of(schedules, clock.now().astimezone(where))
+    with ExitStack() as opened:
+        show: Show = print_nothing if quiet else print_json_line if json_lines else print_line
+        if show is print_line and sys.stdout.isatty():
+            show = _live_table(board, f"dutiful run {target}, {settings['store']}, {where}", clock, opened)
+        # What is shown is recorded before, so that a kill leaves no trace with less than people saw.
+        observers: list[Show] = [board.see, *_recorder(trace, registrations, where, opened), show]
+        scheduler = Scheduler(clock=clock, timezone=where, observer=_to_all(observers), **settings)
+        asyncio.run(_serve(scheduler, registrations, board))
+
+
+def _recorder(trace: str | None, registrations: Any, where: tzinfo, opened: ExitStack) -> list[Show]:
+    if trace is None:
+        return []
+    record = TraceFile(trace, registrations, where)
+    opened.callback(record.close)
+    return [record]
+
+
+def _live_table(board: Board, title: str, clock: SystemClock, opened: ExitStack) -> Show:
+    table = LiveTable(board, title, clock.now)
+    opened.enter_context(table.live)
+    return table.show
+
+
+def _to_all(observers: list[Show]) -> Show:
+    def observe(event: SchedulerEvent) -> None:
+        for observer in observers:
+            # A trace on a full disk must not keep the table from being drawn.
+            with suppress(Exception):
+                observer(event)
+
+    return observe
+
+
+async def _serve(scheduler: Scheduler, registrations: Any, board: Board) -> None:
+    asked = asyncio.Event()
+    with _signals(asked, board):
+        try:
+            await scheduler.initialize(registrations)
+            await asked.wait()
+            await scheduler.stop()
+        except DutifulError as error:
+            # Nothing that was written on the command line: the store, or what is in it.
+            raise click.ClickException("\n".join([str(error), *getattr(error, "__notes__", [])])) from error
+
+
+@contextmanager
+def _signals(asked: asyncio.Event, board: Board) -> Iterator[None]:
+    """Set `asked` at the first signal; end the process at the second, even if a task blocks the loop."""
+    loop, heard = asyncio.get_running_loop(), list[int]()
+
+    def hear(number: int, _: object) -> None:
+        if heard:
+            _end_at_once(board)
+        heard.append(number)
+        loop.call_soon_threadsafe(asked.set)
+
+    before = {number: signal.signal(number, hear) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_at_once(board: Board) -> None:
+    """End as a crash would. Written past the buffers, which the interrupted code may be using."""
+    if sys.stdout.isatty():
+        os.write(1, _SHOW_CURSOR)
+    names = ", ".join(sorted(board.running))
+    cut = f"cut short, to start again next time: {names}" if names else "nothing was running"
+    os.write(2, f"Stopped at once; {cut}\n".encode())
+    os._exit(1)

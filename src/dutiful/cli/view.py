@@ -1,0 +1,109 @@
+"""How `dutiful run` shows a scheduler: a table that keeps up on a terminal, else one line per event."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from dutiful.cli.board import span
+from dutiful.core.errors import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from rich.console import RenderableType
+    from rich.live import Live
+
+    from dutiful.cli.board import Board, Entry
+    from dutiful.observe import SchedulerEvent
+
+# So many tasks are drawn once a second; more, as much less often.
+_OFTEN = 10_000
+# What a person at a table wants to keep reading after the table has moved on.
+_KEPT = {
+    *("TaskRunFailed", "TaskStartLate", "ClockStepped", "LoopBlocked", "PassFailed", "ScheduleQuarantined"),
+    *("SchedulerStandby", "SchedulerStopped"),
+}
+
+
+def print_nothing(event: SchedulerEvent) -> None:
+    """Say nothing."""
+
+
+def print_json_line(event: SchedulerEvent) -> None:
+    """Print an event as one JSON object."""
+    _say(json.dumps(event.as_dict()))
+
+
+def print_line(event: SchedulerEvent) -> None:
+    """Print an event as one line."""
+    _say(line_of(event))
+
+
+def _say(line: str) -> None:
+    try:
+        click.echo(line)
+    except BrokenPipeError:
+        # Whoever read this has gone; the tasks go on without.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def line_of(event: SchedulerEvent) -> str:
+    """Return the time, the name, the task and the details of an event."""
+    details = [f"{key}={quoted(value)}" for key, value in event.details.items()]
+    return " ".join([f"{event.at:%Y-%m-%d %H:%M:%S%z}", event.name, *filter(None, [event.task]), *details])
+
+
+class LiveTable:
+    """The board as a table at the foot of a terminal, drawn about once a second by a thread of its own."""
+
+    def __init__(self, board: Board, title: str, now: Callable[[], datetime]) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._board, self._title, self._now = board, title, now
+        self._console = Console()
+        # Drawing walks all tasks: with very many of them it must not eat the time in which they run.
+        often = min(1.0, _OFTEN / max(1, len(board.entries)))
+        self.live: Live = Live(get_renderable=self._draw, console=self._console, refresh_per_second=often)
+
+    def show(self, event: SchedulerEvent) -> None:
+        """Print above the table what should stay to be read."""
+        if event.name in _KEPT:
+            self._console.print(line_of(event), markup=False, highlight=False)
+
+    def _draw(self) -> RenderableType:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        now, room = self._now(), max(1, self._console.height - 7)
+        table = Table("task", "cron", "now", "next", "last")
+        for entry in self._board.first(room, now):
+            table.add_row(*_cells(entry, now))
+        left = max(0, len(self._board.entries) - room)
+        more = [Text(f"… and {left} more")] if left else []
+        return Group(Text(f"{self._title}: {self._board.phase}"), table, *more)
+
+
+def _cells(entry: Entry, now: datetime) -> list[RenderableType]:
+    from rich.text import Text
+
+    runs = "" if entry.began is None else f"running for {span(now - entry.began)}"
+    cells = [entry.name, str(entry.cron), runs, _due(entry.due, now), entry.last]
+    return [Text(cell) for cell in cells]
+
+
+def _due(due: datetime | None, now: datetime) -> str:
+    if due is None:
+        return "never"
+    if due <= now:
+        return "now"
+    near = due.date() == now.astimezone(due.tzinfo).date()
+    at = f"{due:%H:%M:%S}" if near else f"{due:%Y-%m-%d %H:%M}"
+    return f"{at}, in {span(due - now)}"

@@ -1,0 +1,171 @@
+"""The errors of the fleet, with their English.
+
+DutifulError
+└── SchedulerError                  root of the fleet's errors
+    ├── IntervalParseError          "5x" is not an interval (also a ValueError)
+    ├── ScheduleTriggerError        a schedule was triggered and that failed
+    ├── SchedulerShutdownError      jobs were still running when `stop` ran out of time
+    ├── FleetConfigError            a fleet file, or an agent, with everything that is wrong in it
+    ├── StateFileError              state.yaml cannot be read or written
+    └── FleetManagerError           what the fleet was asked for cannot be
+        ├── CronParseError          "0 25 * * *" is not a cron expression (also a ValueError)
+        ├── AgentNotFoundError      there is no such agent (also a LookupError)
+        ├── ScheduleNotFoundError   the agent has no such schedule (also a LookupError)
+        └── ConcurrencyLimitError   the agent already does as many jobs as it may
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NamedTuple
+
+from dutiful.core.errors import IntervalParseError, SchedulerError, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+__all__ = [
+    "AgentNotFoundError",
+    "ConcurrencyLimitError",
+    "CronParseError",
+    "FleetConfigError",
+    "FleetManagerError",
+    "IntervalParseError",
+    "ScheduleNotFoundError",
+    "ScheduleTriggerError",
+    "SchedulerError",
+    "SchedulerShutdownError",
+    "StateFileError",
+]
+
+# A message lists at most so many names or problems; the error itself has them all.
+_LISTED_MAX = 50
+
+
+def near_name(name: str, known: Collection[str]) -> str:
+    """Return ` (did you mean "KNOWN"?)` for the known name that is most like this one, else nothing."""
+    near = get_close_matches(name[:128], known, n=1)
+    return f' (did you mean "{near[0]}"?)' if near else ""
+
+
+class ScheduleTriggerError(SchedulerError):
+    """A schedule was triggered and that failed; the cause is in `details`."""
+
+    def __init__(self, agent_name: str, schedule_name: str, cause: BaseException) -> None:
+        super().__init__(
+            f'Schedule "{quoted(agent_name)}/{quoted(schedule_name)}" failed: {quoted(str(cause))}',
+            agent_name=agent_name,
+            schedule_name=schedule_name,
+            cause=cause,
+        )
+        self.agent_name, self.schedule_name = agent_name, schedule_name
+
+
+class SchedulerShutdownError(SchedulerError):
+    """The scheduler has stopped, and jobs were still running when the time to wait for them was over."""
+
+    def __init__(self, timeout_ms: int, running_job_count: int) -> None:
+        super().__init__(
+            f"Scheduler shutdown timed out after {timeout_ms}ms"
+            f" with {running_job_count} job(s) still running",
+            timed_out=True,
+            timeout_ms=timeout_ms,
+            running_job_count=running_job_count,
+        )
+        self.timed_out, self.running_job_count = True, running_job_count
+
+
+class ConfigProblem(NamedTuple):
+    """Something wrong in a fleet file: where, what was written there, and what to do about it."""
+
+    file: str | None
+    line: int | None
+    # Dotted, from the root of that file: `agents[0].schedules.daily.interval`.
+    path: str
+    message: str
+    value: object = None
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        shown = quoted(repr(self.value)) if isinstance(self.value, str | int | float) else None
+        return ": ".join(part for part in (place, self.path, shown, self.message) if part)
+
+
+class FleetConfigError(SchedulerError):
+    """A fleet file, or an agent given to the scheduler, cannot be used; `problems` has all reasons."""
+
+    def __init__(self, subject: str, problems: Iterable[ConfigProblem]) -> None:
+        self.problems = tuple(problems)
+        lines = [str(problem) for problem in self.problems]
+        listed = "".join(f"\n  {line}" for line in lines[:_LISTED_MAX])
+        if len(lines) > _LISTED_MAX:
+            listed += f"\n  … and {len(lines) - _LISTED_MAX} more"
+        super().__init__(f"{quoted(subject)} cannot be used:{listed}", subject=subject, problems=lines)
+
+
+class StateFileError(SchedulerError):
+    """The state file cannot be read or written; it was left as it is."""
+
+    def __init__(self, file: str, problem: str, advice: str) -> None:
+        super().__init__(f"{file}: {problem}; {advice}", file=file, problem=problem)
+        self.file = file
+
+
+class FleetManagerError(SchedulerError):
+    """Root of the errors about what the fleet was asked for."""
+
+
+class CronParseError(FleetManagerError, ValueError):
+    """A cron expression was refused; `field` is None when the expression as a whole is wrong."""
+
+    def __init__(self, message: str, expression: object, field: str | None = None) -> None:
+        super().__init__(message, expression=expression, field=field)
+        self.expression, self.field = expression, field
+
+
+class AgentNotFoundError(FleetManagerError, LookupError):
+    """There is no agent with that name; the message lists those there are."""
+
+    def __init__(self, agent_name: str, known: Collection[str]) -> None:
+        super().__init__(
+            f'There is no agent "{quoted(agent_name)}"{near_name(agent_name, known)}; {_listing(known)}',
+            agent_name=agent_name,
+            known=sorted(known),
+        )
+        self.agent_name = agent_name
+
+
+class ScheduleNotFoundError(FleetManagerError, LookupError):
+    """The agent has no schedule with that name; the message lists those it has."""
+
+    def __init__(self, agent_name: str, schedule_name: str, known: Collection[str]) -> None:
+        super().__init__(
+            f'Agent "{quoted(agent_name)}" has no schedule "{quoted(schedule_name)}"'
+            f"{near_name(schedule_name, known)}; {_listing(known)}",
+            agent_name=agent_name,
+            schedule_name=schedule_name,
+            known=sorted(known),
+        )
+        self.agent_name, self.schedule_name = agent_name, schedule_name
+
+
+class ConcurrencyLimitError(FleetManagerError):
+    """The agent already does as many jobs as `instances.max_concurrent` allows."""
+
+    def __init__(self, agent_name: str, running: int, max_concurrent: int) -> None:
+        super().__init__(
+            f'Agent "{quoted(agent_name)}" is at its limit: {running} of {max_concurrent} job(s) running;'
+            " wait for one to end, or raise instances.max_concurrent",
+            agent_name=agent_name,
+            running=running,
+            max_concurrent=max_concurrent,
+        )
+        self.agent_name, self.running, self.max_concurrent = agent_name, running, max_concurrent
+
+
+def _listing(known: Collection[str]) -> str:
+    if not known:
+        return "there is none"
+    names = sorted(known)[:_LISTED_MAX]
+    more = f" and {len(known) - _LISTED_MAX} more" if len(known) > _LISTED_MAX else ""
+    return f"known: {', '.join(map(quoted, names))}{more}"

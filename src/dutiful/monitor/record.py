@@ -1,0 +1,90 @@
+"""Recording: an observer that writes a trace which `dutiful monitor` reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.zone import zone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import tzinfo
+    from io import FileIO
+
+
+# How a trace begins, and how much of its end is sure to hold the last line.
+_OPENING, _TAIL = b'{"registrations": ', 65_536
+
+
+class Told(Protocol):
+    """What an observer is told."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as plain values."""
+
+
+class TraceFile:
+    """An observer of one scheduler: `Scheduler(…, observer=TraceFile(path, registrations))`.
+
+    Lines are added to a file that is there. If what is there was cut short, a Crash is put between.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        registrations: Sequence[tuple[Any, ...]],
+        timezone: str | tzinfo = "UTC",
+    ) -> None:
+        self._list = uuid.uuid4().hex[:8]
+        # Only a name can be written down: this refuses a zone that has none.
+        where = zone(zone(timezone).name).name
+        header = {"registrations": {self._list: [_plain(*each) for each in registrations]}, "timezone": where}
+        self._file = _opened(os.fspath(path))
+        for line in (*_mend(self._file, os.fspath(path)), header):
+            self._write(line)
+
+    def __call__(self, event: Told) -> None:
+        """Add one event."""
+        self._write(event.as_dict() | {"call": self._list, "list": self._list})
+
+    def close(self) -> None:
+        """Let go of the file; what is told from here on is lost."""
+        self._file.close()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line).encode() + b"\n")
+
+
+def _opened(path: str) -> FileIO:
+    try:
+        # Unbuffered, so that a line is one write: nothing is lost with the process, and threads may tell.
+        return open(path, "a+b", buffering=0)
+    except OSError as error:
+        raise InvalidArgumentError("trace", path, error.strerror or str(error)) from None
+
+
+def _plain(name: str, cron: str, *rest: Any) -> tuple[str, str, float]:
+    """Return a registration without its callback."""
+    delay = rest[-1]
+    return name, cron, delay.total_seconds() if isinstance(delay, timedelta) else delay
+
+
+def _mend(file: FileIO, path: str) -> list[dict[str, Any]]:
+    """Cut off half a line at the end, and return the crash that explains why the trace ends as it does."""
+    number, size = file.fileno(), os.fstat(file.fileno()).st_size
+    if not size:
+        return []
+    if not os.pread(number, len(_OPENING), 0).startswith(_OPENING):
+        file.close()
+        raise InvalidArgumentError("trace", path, "is there and is no trace; name another file")
+    *lines, torn = os.pread(number, _TAIL, max(0, size - _TAIL)).split(b"\n")
+    if torn:
+        os.ftruncate(number, size - len(torn))
+    last = json.loads(lines[-1]) if lines else {}
+    ended = last.get("name") in ("SchedulerStopped", "SchedulerInitializationFailed", None)
+    return [] if ended else [{"name": "Crash", "at": last["at"], "task": None}]

@@ -1,0 +1,106 @@
+"""Which addresses a request may go to: public ones, and those that the operator has named."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from dutiful.core.errors import DutifulError, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Address: TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
+Network: TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
+
+_HOST_NAME = re.compile(
+    r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*"
+)
+PORTS = (80, 443)
+
+
+def _networks(text: str) -> tuple[Network, ...]:
+    return tuple(map(ipaddress.ip_network, text.split()))
+
+
+# Loopback, private and shared networks: what naming a host in `allow` opens, if it leads there.
+_INSIDE = _networks("127.0.0.0/8 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 ::1/128 fc00::/7")
+# Link-local, metadata services, documentation, benchmarks, multicast, reserved: opened by address only.
+_NOWHERE_4 = _networks(
+    "0.0.0.0/8 100.100.100.200/32 168.63.129.16/32 169.254.0.0/16 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24"
+    " 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4"
+)
+# Of IPv6 only global unicast is public, without documentation, Teredo, 6to4 and other ways to wrap IPv4.
+_GLOBAL_6 = ipaddress.ip_network("2000::/3")
+_NOWHERE_6 = _networks("2001::/23 2001:db8::/32 2002::/16 3fff::/20 fd00:ec2::254/128")
+# An interface identifier of this form wraps an IPv4 address too (ISATAP).
+_ISATAP = re.compile(r"0[02]00:?5efe")
+
+
+class ForbiddenTargetError(DutifulError):
+    """A request may not go there; nothing was sent."""
+
+    def __init__(self, target: str, reason: str) -> None:
+        super().__init__(f"{quoted(target)} is refused: {reason}", target=target, reason=reason)
+
+
+class Allowed(NamedTuple):
+    """What the operator has opened beyond the public internet."""
+
+    hosts: frozenset[str] = frozenset()
+    networks: tuple[Network, ...] = ()
+
+    @classmethod
+    def parse(cls, entries: Iterable[str]) -> Allowed:
+        """Return what these host names, addresses and networks open; raises ValueError with the bad one."""
+        hosts, networks = set[str](), list[Network]()
+        for entry in entries:
+            try:
+                networks.append(ipaddress.ip_network(entry))
+            except ValueError:
+                if not is_host_name(entry.lower()):
+                    raise ValueError(f"{quoted(entry)!r} is neither a host name nor a network") from None
+                hosts.add(entry.lower())
+        return cls(frozenset(hosts), tuple(networks))
+
+    def names(self, address: Address) -> bool:
+        """Return whether one of the networks contains the address."""
+        return any(address in network for network in self.networks)
+
+
+def is_host_name(text: str) -> bool:
+    """Return whether this is a plain name: ASCII, lower case, and not a number in disguise."""
+    last = text.rpartition(".")[2]
+    is_number = last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last) is not None
+    return _HOST_NAME.fullmatch(text) is not None and not is_number
+
+
+def check(host: str, port: int, addresses: Iterable[Address], allowed: Allowed) -> None:
+    """Raise ForbiddenTargetError unless every address may be connected to at this port."""
+    for address in addresses:
+        opened = allowed.names(address)
+        if not opened and (reason := _why_not(host, address, allowed)):
+            raise ForbiddenTargetError(host, f"{reason}; list it under `allow` if that is meant")
+        if port not in PORTS and not opened and host not in allowed.hosts:
+            raise ForbiddenTargetError(
+                f"{host}:{port}", "only ports 80 and 443 are open; list the host under `allow`"
+            )
+
+
+def _why_not(host: str, address: Address, allowed: Allowed) -> str | None:
+    if _is_nowhere(address):
+        return f"{address} is not a public address, and only naming that address opens it"
+    if any(address in network for network in _INSIDE) and host not in allowed.hosts:
+        return f"{address} is not a public address"
+    return None
+
+
+def _is_nowhere(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv4Address):
+        return any(address in network for network in _NOWHERE_4)
+    if any(address in network for network in _NOWHERE_6):
+        return True
+    if any(address in network for network in _INSIDE):
+        return False
+    return address not in _GLOBAL_6 or _ISATAP.match(address.exploded[20:]) is not None

@@ -1,0 +1,188 @@
+"""Commands as child processes: bounded in time and output, and never outliving this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dutiful.process.output import LastLine, Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_WARDEN = str(Path(__file__).with_name("warden.py"))
+_CHUNK = 65_536
+OUTPUT_LIMIT = 65_536
+# Seconds between asking a command to end and killing it.
+GRACE = 5.0
+# Seconds that the streams may stay open after the warden: it ends last, unless somebody kills it.
+_LINGER = 1.0
+
+
+class Exit(NamedTuple):
+    """How a command ended. `code` is negative for a signal; the texts are the last of each stream."""
+
+    code: int
+    stdout: str
+    stderr: str
+    timed_out: bool = False
+    truncated: bool = False
+
+
+async def run(
+    argv: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    stdin: bytes = b"",
+    directory: str | None = None,
+    time_limit: float | None = None,
+    grace: float = GRACE,
+    output_limit: int = OUTPUT_LIMIT,
+    on_output: Callable[[str], None] | None = None,
+) -> Exit:
+    """Run `argv`, never through a shell, with exactly this environment, and return how it ended.
+
+    After `time_limit` seconds, or when the caller is cancelled, the command is asked to end, and killed if it
+    has not after `grace` seconds. What it leaves running is killed whenever it ends, and all of it if this
+    process is killed. A program that cannot be run ends with 127 and says why on stderr. `on_output` is told
+    the latest line of either stream. Raises OSError if `directory` cannot be entered.
+    """
+    out, err = Tail(output_limit), Tail(output_limit)
+    lifeline = _Lifeline()
+    try:
+        process = await _spawn(lifeline, argv, environment, directory)
+    except BaseException:
+        lifeline.close()
+        raise
+    talk = asyncio.gather(
+        _feed(process, stdin),
+        _pump(process.stdout, out, on_output),
+        _pump(process.stderr, err, on_output),
+        process.wait(),
+    )
+    over = asyncio.ensure_future(_over(process, talk, lifeline))
+    timed_out = not await _ended(over, time_limit, grace, lifeline)
+    lifeline.cut()
+    await over
+    code = -signal.SIGKILL if process.returncode is None else process.returncode
+    return Exit(code, out.text(), err.text(), timed_out, bool(out.dropped or err.dropped))
+
+
+class _Lifeline:
+    """The socket to the warden; what happens to this end happens to the command."""
+
+    def __init__(self) -> None:
+        self._near, self.far = socket.socketpair()
+        self._near.setblocking(False)
+        self._command = b""
+
+    def ask_to_end(self) -> None:
+        with contextlib.suppress(OSError):
+            self._near.send(b"T")
+
+    def cut(self) -> None:
+        with contextlib.suppress(OSError):
+            self._near.shutdown(socket.SHUT_WR)
+
+    async def gone(self) -> None:
+        """Return when the warden has ended."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(ConnectionResetError):
+            while said := await loop.sock_recv(self._near, 64):
+                self._command += said
+
+    def kill_group(self) -> None:
+        """Do what the warden would have done, as far as that goes from here."""
+        with contextlib.suppress(ValueError, ProcessLookupError, PermissionError):
+            os.killpg(int(self._command), signal.SIGKILL)
+
+    def close(self) -> None:
+        self._near.close()
+        self.far.close()
+
+
+async def _over(process: asyncio.subprocess.Process, talk: asyncio.Future[Any], lifeline: _Lifeline) -> None:
+    """Return when the warden has ended and all was read; the streams end with the last descendant."""
+    try:
+        await lifeline.gone()
+        await asyncio.wait([talk], timeout=_LINGER)
+        if not talk.done():
+            # Somebody has killed the warden, and what it guarded goes on.
+            lifeline.kill_group()
+            await asyncio.wait([talk], timeout=_LINGER)
+    finally:
+        lifeline.close()
+        if not talk.done():
+            talk.cancel()
+            process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other way
+
+
+async def _spawn(
+    lifeline: _Lifeline, argv: Sequence[str], environment: Mapping[str, str], directory: str | None
+) -> asyncio.subprocess.Process:
+    pipe, far_end = asyncio.subprocess.PIPE, lifeline.far.fileno()
+    facts = (str(far_end), str(os.getpid()), environment.get("LC_CTYPE", ""))
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", _WARDEN, *facts, *argv),
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=environment,
+            cwd=directory,
+            pass_fds=(far_end,),
+            start_new_session=True,
+            umask=0o077,
+        )
+    finally:
+        lifeline.far.close()
+
+
+async def _ended(
+    over: asyncio.Future[Any], time_limit: float | None, grace: float, lifeline: _Lifeline
+) -> bool:
+    """Return whether the command ended by itself in time; it is asked to end otherwise."""
+    try:
+        await asyncio.wait([over], timeout=time_limit)
+    except asyncio.CancelledError:
+        lifeline.ask_to_end()
+        await asyncio.wait([over], timeout=grace)
+        lifeline.cut()
+        await asyncio.wait([over])
+        raise
+    if not over.done():
+        lifeline.ask_to_end()
+        await asyncio.wait([over], timeout=grace)
+        return False
+    return True
+
+
+async def _feed(process: asyncio.subprocess.Process, stdin: bytes) -> None:
+    assert process.stdin is not None
+    # A command need not read what it is given.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(stdin)
+        await process.stdin.drain()
+    process.stdin.close()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        await process.stdin.wait_closed()
+
+
+async def _pump(
+    stream: asyncio.StreamReader | None, tail: Tail, on_output: Callable[[str], None] | None
+) -> None:
+    assert stream is not None
+    latest = LastLine()
+    while chunk := await stream.read(_CHUNK):
+        tail.add(chunk)
+        line = latest.add(chunk)
+        if line is not None and on_output is not None:
+            # Whoever watches must not be able to end what is watched.
+            with contextlib.suppress(Exception):
+                on_output(line)

@@ -1,0 +1,188 @@
+"""Stands between this process and a command, so that nothing of the command outlives either of them.
+
+Run as a script: `python -I -S warden.py LIFELINE PARENT LC_CTYPE PROGRAM ARGS…`. LIFELINE is one end of a
+socket whose other end only PARENT has. The warden tells the number of the command there. A byte from PARENT
+asks the command to end (TERM); the end of the stream, which the kernel brings about however PARENT dies,
+kills everything. The warden ends as the command ended, after the last descendant.
+
+It imports nothing of the package: it must start fast, and it must not be able to fail in interesting ways.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import sys
+
+_SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
+_PATIENCE = 0.05
+
+
+def prctl(option: int, value: int) -> None:
+    """Ask the kernel for this, where there is such a thing to ask."""
+    # Without these the socket and the process group still do most of the work.
+    with contextlib.suppress(OSError, AttributeError, ImportError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def main(lifeline: int, parent: int, command: list[str]) -> int:
+    """Run the command until it ends or the lifeline does; return its wait status."""
+    bell = ring_on_signals()
+    os.set_inheritable(lifeline, False)
+    prctl(_SET_CHILD_SUBREAPER, 1)
+    # The second way to hear of the parent's death: a forked copy of it may hold the socket open.
+    prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    own = os.getpid()
+    # Until it has its own handlers, a signal to the child would ring the bell that it shares with the warden.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    child = os.fork()
+    if child == 0:
+        become(command, own)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    let_go_of_the_streams()
+    with contextlib.suppress(OSError):
+        os.write(lifeline, str(child).encode())
+    if os.getppid() == parent:
+        watch(lifeline, bell, child)
+    return sweep(child)
+
+
+def watch(lifeline: int, bell: int, child: int) -> None:
+    """Return when the command has ended, or when it must."""
+    while not has_ended(child):
+        ready, _, _ = select.select([lifeline, bell], [], [])
+        if lifeline in ready and not heed(lifeline, child):
+            return
+        if bell in ready and signal.SIGTERM in os.read(bell, 64):
+            return
+        for orphan in set(orphans()) - {child}:
+            os.waitpid(orphan, os.WNOHANG)
+
+
+def has_ended(child: int) -> bool:
+    """Return whether the command has ended, and leave it unreaped: its number must stay its own."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def ring_on_signals() -> int:
+    """Return a descriptor that becomes readable when a child has ended or the warden is to end."""
+    bell, hammer = os.pipe()
+    os.set_blocking(hammer, False)
+    signal.set_wakeup_fd(hammer, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    return bell
+
+
+def become(command: list[str], warden: int) -> None:
+    """Turn this process into the command, in a session of its own."""
+    try:
+        os.setsid()
+        forget_handlers()
+        prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if os.getppid() == warden:
+            os.execvp(command[0], command)  # noqa: S606 - the command is what this is for
+    except OSError as error:
+        said = f"cannot run {command[0]!r}: {error.strerror}\n"
+        os.write(2, said.encode("utf-8", "backslashreplace"))
+    finally:
+        os._exit(127)
+
+
+def forget_handlers() -> None:
+    """Give all signals their usual effect; what is ignored would stay so in the command."""
+    signal.set_wakeup_fd(-1)
+    usual = (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGXFSZ)
+    for number in usual:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def let_go_of_the_streams() -> None:
+    """Leave the three streams to the command, so that they end with it."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+
+
+def heed(lifeline: int, child: int) -> bool:
+    """Pass a request to end on to the command; return False when nobody is left to ask."""
+    try:
+        asked = os.read(lifeline, 64)
+    except OSError:
+        return False
+    if asked:
+        signal_all(child, signal.SIGTERM)
+    return bool(asked)
+
+
+def signal_all(child: int, number: int) -> None:
+    """Signal the command's process group, and every orphan that the kernel has handed to the warden."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, number)
+    signal_orphans(number)
+
+
+def signal_orphans(number: int) -> None:
+    """Signal what the kernel has handed to the warden; who has become another user is waited for instead."""
+    for orphan in orphans():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(orphan, number)
+
+
+def orphans() -> list[int]:
+    """Return the warden's own children: the command, and what its dead descendants left behind."""
+    own = os.getpid()
+    try:
+        with open(f"/proc/{own}/task/{own}/children", encoding="ascii") as children:
+            return [int(pid) for pid in children.read().split()]
+    except OSError:
+        return []
+
+
+def sweep(child: int) -> int:
+    """Kill until no descendant is left; return the status of the command."""
+    signal_all(child, signal.SIGKILL)
+    status = 0
+    while True:
+        try:
+            found, ended = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return status
+        if found == child:
+            status = ended
+        elif not found:
+            select.select([], [], [], _PATIENCE)
+        # Whoever lost its parent just now has come here, and is not in the group if it left that.
+        signal_orphans(signal.SIGKILL)
+
+
+def end_like(status: int) -> None:
+    """End this process as another one ended."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def restore_locale(lc_ctype: str) -> None:
+    """Undo what Python did to the environment when it started in the C locale."""
+    os.environ.pop("LC_CTYPE", None)
+    if lc_ctype:
+        os.environ["LC_CTYPE"] = lc_ctype
+
+
+if __name__ == "__main__":
+    restore_locale(sys.argv[3])
+    end_like(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[4:]))

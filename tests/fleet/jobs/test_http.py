@@ -1,0 +1,100 @@
+"""Jobs that a web server does, sent for real."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from tests.fleet.requests import ITEM, request
+from tests.web import Reply, serving
+
+from dutiful.fleet.jobs import JobNotStartedError, executor_for
+from dutiful.fleet.types import JobResult
+
+
+def do(url: str, item=None, **settings) -> JobResult:
+    config = {"type": "http", "url": url, "allow": ["127.0.0.1"], **settings}
+    return asyncio.run(executor_for(config).execute(request(item=item)))
+
+
+def answered(reply: Reply, **settings) -> JobResult:
+    with serving(lambda _: reply) as web:
+        result = do(web.url, **settings)
+    return result._replace(error=result.error and result.error.replace(web.url, "URL"))
+
+
+def test_the_job_is_posted_whole():
+    with serving(lambda _: Reply(204)) as web:
+        assert do(f"{web.url}/jobs", ITEM, headers={"Authorization": "Bearer t"}) == JobResult(True)
+    (asked,) = web.asked
+    assert (asked.method, asked.path, asked.headers["authorization"]) == ("POST", "/jobs", "Bearer t")
+    assert asked.content == {
+        "agent": "scout",
+        "schedule": "look",
+        "prompt": "Look around.",
+        "work_item": {**ITEM._asdict(), "labels": ["bug", "web"]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("reply", "result"),
+    [
+        (Reply(200, {"summary": "3 found"}), JobResult(True, "3 found")),
+        (Reply(202, {"success": True}), JobResult(True)),
+        (Reply(200, {"summary": "\x1b[2Jgone\n"}), JobResult(True, "[2Jgone")),
+        (Reply(200, b"fine, thanks"), JobResult(True)),
+        (Reply(200, [1, 2]), JobResult(True)),
+        (
+            Reply(200, {"success": False, "error": "no disk", "summary": "1"}),
+            JobResult(False, "1", "no disk"),
+        ),
+        (Reply(200, {"success": False}), JobResult(False, None, "URL answered without success")),
+        (Reply(200, {"success": "yes"}), JobResult(False, None, "URL answered without success")),
+        (Reply(200, {"summary": {"a": 1}}), JobResult(True)),
+        (Reply(503, b"busy"), JobResult(False, None, "URL answered 503: busy")),
+        (Reply(301, b""), JobResult(False, None, "URL answered 301; redirects are not followed")),
+        (
+            Reply(200, {"summary": "x" * 70_000}),
+            JobResult(False, None, "the answer of URL is longer than 65536 bytes"),
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_the_answer_is_the_result(reply, result):
+    assert answered(reply) == result
+
+
+def test_a_server_that_does_not_answer_is_a_failure():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert do(url, timeout="1s") == JobResult(False, error=f"no answer from {url}: 1 s have passed")
+
+
+def test_a_job_that_never_left_did_not_begin():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with pytest.raises(JobNotStartedError):
+        do(url)
+    with pytest.raises(JobNotStartedError, match=r"169\.254\.169\.254 is not a public address"):
+        do("http://169.254.169.254/latest/meta-data")
+
+
+def test_without_leave_nothing_is_sent_to_the_loopback():
+    with (
+        serving(lambda _: Reply()) as web,
+        pytest.raises(JobNotStartedError, match="is not a public address"),
+    ):
+        do(web.url, allow=[])
+    assert web.asked == []
+
+
+def test_secrets_are_in_no_error():
+    def echo(asked):
+        return Reply(500, f"{asked.headers['authorization']} {asked.headers['x-key']}".encode())
+
+    with serving(echo) as web:
+        headers = {"Authorization": "Bearer canary-1", "X-Key": "canary-2"}
+        result = do(f"{web.url}/?token=canary-3", headers=headers)
+    assert "canary" not in result.error
+    assert result.error == f"{web.url} answered 500: *** ***"

@@ -1,0 +1,216 @@
+"""A file that somebody edited: `initialize` says which field of which task is wrong, and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+
+import pytest
+
+from dutiful import Scheduler
+from dutiful.errors import (
+    TaskInvalidStructureError,
+    TaskInvalidTypeError,
+    TaskInvalidValueError,
+    TaskMissingFieldError,
+)
+from dutiful.testing import VirtualClock
+
+NINE = 1_767_603_600_000  # 2026-01-05T09:00:00Z
+
+
+async def fail():
+    raise ValueError("as planned")
+
+
+TASKS = [("job", "0 9 * * *", fail, 3600), ("other", "0 12 * * *", fail, 60)]
+
+
+def initialize(path, tasks=TASKS, at="2026-01-05T09:00:00"):
+    async def story():
+        clock = VirtualClock(at)
+        scheduler = Scheduler(f"sqlite:{path}", clock=clock)
+        await scheduler.initialize(tasks)
+        await clock.advance(1)
+        await scheduler.stop()
+
+    asyncio.run(story())
+
+
+def edit(path, statement, *values):
+    connection = sqlite3.connect(path)
+    connection.execute(statement, values)
+    connection.commit()
+    connection.close()
+
+
+def content(path):
+    """Return all that the file says of tasks; who leads and what was marked as damaged is not theirs."""
+    connection = sqlite3.connect(path)
+    schedules = "number, namespace, id, task, payload, cadence, policy, paused, checksum"
+    states = "number, cursor, runs_started, attempted_at, succeeded_at, failed_at, ended_at"
+    tables = [f"SELECT {schedules} FROM schedules", f"SELECT {states} FROM states", "SELECT * FROM runs"]
+    rows = [connection.execute(f"{query} ORDER BY 1").fetchall() for query in tables]
+    connection.close()
+    return rows
+
+
+def change(path, column, changes):
+    """Change keys of the JSON in a column of the task; None takes a key away."""
+    connection = sqlite3.connect(path)
+    value = json.loads(connection.execute(f"SELECT {column} FROM schedules WHERE id = 'job'").fetchone()[0])
+    connection.close()
+    for key, new in changes.items():
+        *outer, last = key.split(".")
+        inner = value[outer[0]] if outer else value
+        if new is None:
+            del inner[last]
+        else:
+            inner[last] = new
+    edit(path, f"UPDATE schedules SET {column} = ? WHERE id = 'job'", json.dumps(value))
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A file in which the task has failed and waits for its retry."""
+    initialize(tmp_path / "state.db")
+    return tmp_path / "state.db"
+
+
+def refusal(path, tasks=TASKS):
+    """Return what `initialize` raises, after looking that nothing has changed."""
+    before = content(path)
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - which one it is, is the question
+        initialize(path, tasks)
+    assert content(path) == before
+    assert caught.value.__notes__ == ["in the stored record of the task 'job'"]
+    return type(caught.value), str(caught.value), caught.value.details
+
+
+MISSING = [
+    ("cadence", "text", "cronExpression"),
+    ("cadence", "zone", "cadence.zone"),
+    ("policy", "retry", "retryDelayMs"),
+    ("policy", "retry.delay", "retryDelayMs"),
+    ("policy", "overlap", "policy.overlap"),
+]
+
+
+@pytest.mark.parametrize(("column", "key", "field"), MISSING)
+def test_a_missing_field_is_named(path, column, key, field):
+    change(path, column, {key: None})
+    expected = (TaskMissingFieldError, f"Missing required field: {field}", {"field": field})
+    assert refusal(path) == expected
+
+
+MISTYPED = [
+    ("cadence", "text", 5, "cronExpression", "string", "number"),
+    ("cadence", "text", ["0 9 * * *"], "cronExpression", "string", "array"),
+    ("policy", "retry.delay", "5m", "retryDelayMs", "number", "string"),
+    ("policy", "retry.delay", 1.5, "retryDelayMs", "number", "number"),
+    ("policy", "retry.delay", True, "retryDelayMs", "number", "boolean"),
+    ("policy", "retry", "soon", "retryDelayMs", "object", "string"),
+]
+
+
+@pytest.mark.parametrize(("column", "key", "value", "field", "expected", "actual"), MISTYPED)
+def test_a_field_of_the_wrong_type_is_named_with_its_value(path, column, key, value, field, expected, actual):
+    change(path, column, {key: value})
+    kind, message, details = refusal(path)
+    assert kind is TaskInvalidTypeError
+    assert message == f"Invalid type for field '{field}': expected {expected}, got {actual}"
+    assert details == {"field": field, "value": value, "expectedType": expected, "actualType": actual}
+
+
+def test_a_value_too_long_to_be_quoted_is_shortened(path):
+    change(path, "policy", {"retry.delay": "x" * 200})
+    kind, _, details = refusal(path)
+    assert (kind, details["actualType"], details["value"][:3]) == (TaskInvalidTypeError, "string", '"xx')
+
+
+IMPOSSIBLE = [
+    ("cadence", {"text": "99 * * * *"}, "cronExpression", "99 * * * *"),
+    ("cadence", {"text": "@daily"}, "cronExpression", "@daily"),
+    ("cadence", {"kind": "moon"}, "cadence.kind", "moon"),
+    ("policy", {"overlap": "maybe"}, "policy.overlap", "maybe"),
+]
+
+
+@pytest.mark.parametrize(("column", "changes", "field", "value"), IMPOSSIBLE)
+def test_a_value_that_cannot_be_is_named(path, column, changes, field, value):
+    change(path, column, changes)
+    kind, message, details = refusal(path)
+    assert (kind, details["field"], details["value"]) == (TaskInvalidValueError, field, value)
+    assert message == f"Invalid value for field '{field}': {details['reason']}"
+
+
+TIMES = [
+    ("attempted_at = NULL", "lastFailureAt", "2026-01-05T09:00:00+00:00", "there was no attempt"),
+    (
+        "attempted_at = NULL, failed_at = NULL, succeeded_at = 0",
+        "lastSuccessAt",
+        "1970-01-01T00:00:00+00:00",
+        "there was no attempt",
+    ),
+    ("failed_at = NULL", "pendingRetryUntil", "2026-01-05T10:00:00+00:00", "there was no failure"),
+    (
+        f"failed_at = {NINE + 7_200_000}",
+        "pendingRetryUntil",
+        "2026-01-05T10:00:00+00:00",
+        "is before the failure",
+    ),
+    ("attempted_at = 1000000000000000000", "lastAttemptAt", 10**18, "is beyond the years 1 to 9999"),
+    ("attempted_at = -1000000000000000000", "lastAttemptAt", -(10**18), "is beyond the years 1 to 9999"),
+]
+
+
+@pytest.mark.parametrize(("edits", "field", "value", "reason"), TIMES)
+def test_times_that_no_history_can_have_are_named(path, edits, field, value, reason):
+    edit(path, f"UPDATE states SET {edits} WHERE number = (SELECT number FROM schedules WHERE id = 'job')")
+    message = f"Invalid value for field '{field}': {reason}"
+    assert refusal(path) == (
+        TaskInvalidValueError,
+        message,
+        {"field": field, "value": value, "reason": reason},
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("UPDATE schedules SET cadence = 'soon' WHERE id = 'job'", "cadence: is not JSON: "),
+        ("UPDATE schedules SET policy = '[]' WHERE id = 'job'", "policy: is not a JSON object"),
+        ("UPDATE schedules SET policy = '{}' WHERE id = 'job'", "policy: has version "),
+        (
+            "UPDATE schedules SET cadence = replace(cadence, '0 9', '0 8') WHERE id = 'job'",
+            "declaration: the row was changed outside dutiful: its checksum does not match",
+        ),
+    ],
+)
+def test_what_is_no_record_at_all_is_refused_with_its_name(path, statement, problem):
+    edit(path, statement)
+    kind, message, details = refusal(path)
+    assert (kind, details) == (TaskInvalidStructureError, {"value": "job"})
+    assert message.startswith(f"Invalid task record: job: {problem}")
+
+
+def test_a_damaged_record_is_found_again_and_again_and_a_repaired_one_goes_on(path):
+    change(path, "cadence", {"text": 5})
+    assert refusal(path) == refusal(path)
+    change(path, "cadence", {"text": "0 9 * * *"})
+    edit(path, "UPDATE schedules SET cadence = replace(replace(cadence, ': ', ':'), ', ', ',')")
+    initialize(path)
+
+
+def test_the_damage_of_a_task_that_is_not_registered_is_left_alone(path):
+    change(path, "cadence", {"text": 5})
+    edit(path, "UPDATE states SET attempted_at = NULL, succeeded_at = 5 WHERE number = 1")
+    initialize(path, TASKS[1:])
+
+
+def test_a_retry_after_the_end_of_all_datetimes_is_no_damage(tmp_path):
+    path = tmp_path / "state.db"
+    tasks = [("job", "0 9 * * *", fail, 3600 * 24 * 365 * 9000)]
+    initialize(path, tasks)
+    initialize(path, tasks)
