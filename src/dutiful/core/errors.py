@@ -36,11 +36,11 @@ from typing import Any
 _QUOTE_LIMIT = 80
 
 
-def quoted(text: object) -> str:
+def quoted(text: object, limit: int = _QUOTE_LIMIT) -> str:
     """Return `text` fit for one line of a message: short, and without control characters."""
     shown = text if isinstance(text, str) else repr(text)
-    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown[: _QUOTE_LIMIT + 1])
-    return shown if len(shown) <= _QUOTE_LIMIT else shown[: _QUOTE_LIMIT - 1] + "…"
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
 class DutifulError(Exception):

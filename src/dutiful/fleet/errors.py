@@ -48,6 +48,10 @@ def near_name(name: str, known: Collection[str]) -> str:
     return f' (did you mean "{near[0]}"?)' if near else ""
 
 
+# The path of a file is shown whole, as long as a path can be.
+_PATH_LIMIT = 4096
+
+
 class ScheduleTriggerError(SchedulerError):
     """A schedule was triggered and that failed; the cause is in `details`."""
 
@@ -100,7 +104,9 @@ class FleetConfigError(SchedulerError):
         listed = "".join(f"\n  {line}" for line in lines[:_LISTED_MAX])
         if len(lines) > _LISTED_MAX:
             listed += f"\n  … and {len(lines) - _LISTED_MAX} more"
-        super().__init__(f"{quoted(subject)} cannot be used:{listed}", subject=subject, problems=lines)
+        super().__init__(
+            f"{quoted(subject, _PATH_LIMIT)} cannot be used:{listed}", subject=subject, problems=lines
+        )
 
 
 class StateFileError(SchedulerError):

@@ -103,8 +103,9 @@ class DatabaseFile:
             raise self._error("cannot be created", str(error), cause=str(error)) from error
 
     def _recognise(self, connection: sqlite3.Connection) -> None:
-        owner = connection.execute("PRAGMA application_id").fetchone()[0]
+        # In this order: another process may make the file ready between the two questions.
         empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        owner = connection.execute("PRAGMA application_id").fetchone()[0]
         if owner != APPLICATION_ID and not empty:
             raise self._error("belongs to another program", _NOT_OURS)
 
