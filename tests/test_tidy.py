@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FILE_LINES_MAX, FUNCTION_LINES_MAX = 400, 60
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
-_INNER = {"core", "ports", "clock"}
+_INNER = {"core", "ports", "clock", "collector"}
 _RING = {"engine", "registrar", "stores", "launchers", "observe", "monitor", "watchdog"}
 _DOORS = {"declarative", "fleet", "service", "simulate"}
 _DOORSTEP = {"registration", "schedule_file", "store_url"}
@@ -35,7 +35,7 @@ _REACH = {"outbound", "process"}  # by which other hosts and programs are reache
 _WIRED = _INNER | _RING | _DOORSTEP | _REACH | {"web"}
 # Part of the package -> the parts it may import; "" is its own __init__.
 MAY_IMPORT = {
-    **{part: {"core"} for part in ("core", "errors", "ports", "clock", "registration", "schedule_file")},
+    **{part: {"core"} for part in (*_INNER, "errors", "registration", "schedule_file")},
     "store_url": {"core", "ports", "stores"},
     **{part: _INNER | {part} for part in (*_RING, "testing")},
     **{part: {"core", part} for part in _REACH},

@@ -13,6 +13,7 @@ from collections import Counter
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
+from dutiful.collector import Collector
 from dutiful.core import event as happened
 from dutiful.core.draft import Limits
 from dutiful.core.errors import DutifulError, LostLeadershipError
@@ -102,6 +103,7 @@ class Engine:
         self._last_seen: tuple[Instant, float] | None = None
         self._rearm = True
         self._led_at = 0
+        self._collector = Collector()
         self.counts: Counter[str] = Counter()
 
     # Life
@@ -132,6 +134,7 @@ class Engine:
     def abandon(self) -> None:
         """Drop everything at once, as a crash would: nothing more is launched or written."""
         self._stopping = True
+        self._collector.hold(False)
         if self._loop is not None:
             self._loop.cancel()
         self._drop_runs()
@@ -145,6 +148,7 @@ class Engine:
                 self._emit(happened.PassFailed(self._now(), f"{type(error).__name__}: {error}"))
                 wake_at = self._now() + self._settings.retry_after
             await self._sleep(wake_at)
+        self._collector.hold(False)
 
     async def _sleep(self, wake_at: Instant | None) -> None:
         # The clock returns from a wait early and often, so that a step of the wall clock is noticed.
@@ -185,6 +189,7 @@ class Engine:
 
     async def _plan_and_launch(self, now: Instant, epoch: int) -> Instant | None:
         loaded = await self._store.load(now, self._settings.batch)
+        self._collector.hold(len(loaded.batch.due) == self._settings.batch)
         self._checkpoint("loaded")
         if not loaded.batch.due:
             return loaded.next_wake
@@ -279,9 +284,11 @@ class Engine:
             return
         settlements = [
             Settlement(
-                settle(launch.run, outcome, launch.schedule.policy, now), launch.schedule.policy.ledger
+                settle(run, outcome, schedule.policy, now),
+                schedule.policy.ledger,
+                schedule.policy.run_timeout is not None,
             )
-            for launch, outcome in finished
+            for (schedule, run), outcome in finished
         ]
         self._checkpoint("settling")
         try:

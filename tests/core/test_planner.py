@@ -69,7 +69,7 @@ def test_a_move_is_compared_as_a_whole():
         skipped=SkippedRange(at("10:03"), Reason.OVERLAP, 1),
     )
     (move,) = plan(Batch([due], {}), at("10:03"), Limits(EPOCH))
-    assert move == Move(due, state, at("10:04"), at("10:04"), False, [launched, skipped], [], [])
+    assert move == Move(due, state, at("10:04"), None, False, [launched, skipped], [], [])
 
 
 def test_a_remote_launcher_only_enqueues():

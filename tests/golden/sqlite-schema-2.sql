@@ -7,7 +7,7 @@ CREATE TABLE meta (
   PRIMARY KEY (namespace, name)
 ) STRICT, WITHOUT ROWID;
 INSERT INTO "meta" VALUES('','schema 0001','8fe885aa0598752690a70e82f4dee39f68ab194661b28556ba33cb5871cb174f');
-INSERT INTO "meta" VALUES('','schema 0002','c3c95332b65bc68536123d7c9b25cf01b0a3ba35962aa53865bd38c1fd36a9af');
+INSERT INTO "meta" VALUES('','schema 0002','f1d5fd97eb902d07377a8d5784c40eb85bb02446ebdd11cb0c129a9ab18b2198');
 INSERT INTO "meta" VALUES('default','clean',1);
 INSERT INTO "meta" VALUES('default','epoch',1);
 CREATE TABLE runs (
@@ -94,7 +94,6 @@ INSERT INTO "states" VALUES(8,'default',1699999980000,0,NULL,NULL,NULL,NULL,NULL
 CREATE INDEX schedules_damaged ON schedules (namespace) WHERE damage IS NOT NULL;
 CREATE INDEX states_due ON states (namespace, wake_at) WHERE wake_at IS NOT NULL;
 CREATE INDEX states_blocked ON states (namespace, capacity_group) WHERE blocked = 1;
-CREATE INDEX runs_by_schedule ON runs (schedule, run_at, kind);
 CREATE INDEX runs_open ON runs (schedule) WHERE phase <> 'ended';
 CREATE INDEX runs_capacity ON runs (capacity_group)
   WHERE capacity_group IS NOT NULL AND phase IN ('launched', 'accepted');
@@ -112,6 +111,7 @@ SELECT
   datetime(failed_at / 1000, 'unixepoch') AS failed,
   coalesce(damage, quarantine) AS problem
 FROM schedules JOIN states USING (number, namespace);
+CREATE INDEX runs_ended ON runs (schedule, run_at, kind) WHERE phase = 'ended';
 DELETE FROM "sqlite_sequence";
 INSERT INTO "sqlite_sequence" VALUES('schedules',8);
 COMMIT;

@@ -85,6 +85,22 @@ def first_wake(schedule: Schedule, state: State) -> Instant | None:
 class Draft:
     """Collects what the planner decides; `move()` is the result."""
 
+    __slots__ = (
+        *("schedule", "state", "now", "limits", "policy", "cadence", "cursor", "from_completion", "blocked"),
+        *(
+            "unfinished",
+            "launched",
+            "cancels",
+            "was_blocked",
+            "ended_at",
+            "_due",
+            "_used",
+            "_skipped",
+            "_open",
+        ),
+        *("_busy", "_inserts", "_changes", "_first_attempts"),
+    )
+
     def __init__(self, due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> None:
         self.schedule, self.state, self.now, self.limits = due.schedule, due.state, now, limits
         self.policy, self.cadence = due.schedule.policy, due.schedule.cadence
@@ -141,7 +157,7 @@ class Draft:
 
     def limit_reached(self) -> bool:
         """Return whether as many runs as allowed have started or are waiting to."""
-        return self.runs_left() == 0
+        return self.policy.max_runs is not None and self.runs_left() == 0
 
     def next_tick(self) -> Instant | None:
         """Return the first tick after the cursor, within the window."""
@@ -227,7 +243,7 @@ class Draft:
             carried = run.phase is Phase.LAUNCHED and run.epoch == self.limits.epoch
             self._take_room(-1, in_engine=carried)
             self.ended_at = self.now if ended_at is None else ended_at
-        self.change(run.to(Phase.ENDED, status=status, reason=reason, ended_at=self.now))
+        self.change(run.ended(status, reason, self.now, run.detail))
 
     def change(self, run: Run) -> None:
         """Write down a new phase of a run that is already recorded."""
@@ -313,7 +329,7 @@ class Draft:
         tick_wake = self._tick_wake()
         wakes = [*self._run_wakes(), *([] if tick_wake is None else [tick_wake])]
         wake_at = self.now if self.unfinished else min(wakes, default=None)
-        rest_at = tick_wake if len(self._open) == 1 and not self.unfinished else None
+        rest_at = tick_wake if wake_at != tick_wake and len(self._open) == 1 else None
         blocked = self.blocked or self._next_needs_end() or bool(self.runs(Phase.QUEUED))
         changes = list(self._changes.values())
         return Move(self._due, state, wake_at, rest_at, blocked, self._inserts, changes, self.cancels)

@@ -66,25 +66,27 @@ class Settlement(NamedTuple):
 
     run: Run
     keep: bool
+    # Whether its schedule may have a wake at this run's timeout, to be taken back.
+    timed: bool = True
 
 
 def settle(run: Run, outcome: Outcome, policy: Policy, now: Instant) -> Run:
     """Return what the run becomes."""
     match outcome:
         case Succeeded(detail):
-            return run.to(Phase.ENDED, status=Status.SUCCESS, reason=None, ended_at=now, detail=detail)
+            return run.ended(Status.SUCCESS, None, now, detail)
         case NoWork(detail):
-            return _ended(run, Status.SKIPPED, Reason.NO_WORK, detail, now)
+            return run.ended(Status.SKIPPED, Reason.NO_WORK, now, detail)
         case Accepted(run_id):
             return run.to(Phase.ACCEPTED, status=Status.ENQUEUED, run_id=run_id)
         case Refused(reason, detail):
-            return _ended(run, Status.FAILED, reason, detail, now)
+            return run.ended(Status.FAILED, reason, now, detail)
         case Failed(detail):
             return _again(run, "task", Reason.TASK_FAILED, detail, policy, now)
         case Unreached(detail):
             return _again(run, "launch", Reason.LAUNCH_FAILED, detail, policy, now)
         case Unanswered(detail) if policy.on_orphan is OnOrphan.GIVE_UP:
-            return _ended(run, Status.FAILED, Reason.OUTCOME_UNKNOWN, detail, now)
+            return run.ended(Status.FAILED, Reason.OUTCOME_UNKNOWN, now, detail)
         case Unanswered(detail):
             return _again(run, "launch", Reason.LAUNCH_FAILED, detail, policy, now)
         case _:
@@ -94,13 +96,9 @@ def settle(run: Run, outcome: Outcome, policy: Policy, now: Instant) -> Run:
 def _again(run: Run, what: str, reason: Reason, detail: str | None, policy: Policy, now: Instant) -> Run:
     retry = policy.retry
     if retry is None or retry.of != what or (retry.limit is not None and run.attempt > retry.limit):
-        return _ended(run, Status.FAILED, reason, detail, now)
+        return run.ended(Status.FAILED, reason, now, detail)
     # Backing off stops growing long before it would leave what a store can hold.
     fire_at = now + min(retry.delay * retry.backoff ** min(run.attempt - 1, 64), _DELAY_MAX)
     return run.to(
         Phase.RETRY, status=Status.ENQUEUED, reason=reason, fire_at=fire_at, ended_at=now, detail=detail
     )
-
-
-def _ended(run: Run, status: Status, reason: Reason, detail: str | None, now: Instant) -> Run:
-    return run.to(Phase.ENDED, status=status, reason=reason, ended_at=now, detail=detail)

@@ -79,6 +79,31 @@ class Run(NamedTuple):
         assert phase in NEXT_PHASES[self.phase], (self, phase)
         return self._replace(phase=phase, **changes)
 
+    def ended(self, status: Status, reason: Reason | None, at: Instant, detail: str | None = None) -> Run:
+        """Return this run ended; written out because it is done for every run (`make bench`, item 4a)."""
+        assert Phase.ENDED in NEXT_PHASES[self.phase], self
+        (
+            schedule_id,
+            run_at,
+            kind,
+            _,
+            _,
+            fire_at,
+            _,
+            attempt,
+            epoch,
+            started_at,
+            _,
+            until,
+            ticks,
+            run_id,
+            _,
+        ) = self
+        return Run(
+            schedule_id, run_at, kind, status, Phase.ENDED, fire_at, reason, attempt, epoch, started_at, at,
+            until, ticks, run_id, detail,
+        )  # fmt: skip
+
     def beyond(self, decided: Run) -> Run | None:
         """Return what is left of a stretch whose first ticks were decided before."""
         if self.ticks <= decided.ticks:

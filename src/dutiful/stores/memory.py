@@ -237,7 +237,7 @@ class MemoryStore:
         self._check(epoch)
         return [self._settle(*settlement) for settlement in settlements]
 
-    def _settle(self, run: Run, keep: bool) -> bool:
+    def _settle(self, run: Run, keep: bool, _: bool) -> bool:
         row = self._rows.get(run.schedule_id)
         known = row.open.get((run.run_at, run.kind)) if row is not None else None
         if row is None or known is None or known.phase not in IN_FLIGHT or known.attempt != run.attempt:
@@ -248,11 +248,12 @@ class MemoryStore:
         if run.phase in IN_FLIGHT:
             return True
         ended_at = run.ended_at
-        row.state = row.state._replace(
-            ended_at=ended_at,
-            succeeded_at=ended_at if run.status is Status.SUCCESS else row.state.succeeded_at,
-            failed_at=row.state.failed_at if run.status in (Status.SUCCESS, Status.SKIPPED) else ended_at,
-        )
+        if run.status is Status.SUCCESS:
+            row.state = row.state._replace(ended_at=ended_at, succeeded_at=ended_at)
+        elif run.status is Status.SKIPPED:
+            row.state = row.state._replace(ended_at=ended_at)
+        else:
+            row.state = row.state._replace(ended_at=ended_at, failed_at=ended_at)
         if row.rest_at is not None:
             self._wake(row, row.rest_at)
         self._wake_those_waiting(row, run)

@@ -46,10 +46,12 @@ _IN_FLIGHT = (
     " WHERE runs.capacity_group IN (SELECT value FROM json_each(?))"
     " AND runs.phase IN ('launched', 'accepted') AND namespace = ? AND damage IS NULL GROUP BY 1"
 )
+_OF_SCHEDULE = "schedule = (SELECT number FROM schedules WHERE namespace = ?2 AND id = ?3) AND run_at <= ?1"
 _LEDGER = (
-    f"SELECT {RUN_COLUMNS} FROM runs WHERE run_at <= ?"
-    " AND schedule = (SELECT number FROM schedules WHERE namespace = ? AND id = ?)"
-    " ORDER BY run_at DESC, kind DESC LIMIT ?"
+    f"SELECT {RUN_COLUMNS} FROM runs INDEXED BY runs_open WHERE phase <> 'ended' AND {_OF_SCHEDULE}"
+    f" UNION ALL SELECT * FROM (SELECT {RUN_COLUMNS} FROM runs INDEXED BY runs_ended"
+    f" WHERE phase = 'ended' AND {_OF_SCHEDULE} ORDER BY run_at DESC, kind DESC LIMIT ?4)"
+    " ORDER BY run_at DESC, kind DESC LIMIT ?4"
 )
 _END_OF_TIME = 2**63 - 1
 

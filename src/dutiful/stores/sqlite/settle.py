@@ -34,10 +34,10 @@ _DROP = f"DELETE FROM runs {_SAME_ATTEMPT}"
 # What a run has from `run_until` on when it ended well and has nothing to add.
 _NOTHING_TO_ADD = [*Run("", 0, "schedule", Status.SUCCESS, Phase.ENDED, 0)[11:]]
 
-_RESTS = "ended_at = ?, wake_at = coalesce(rest_at, wake_at), version = version + 1 WHERE number = ?"
-_SUCCEEDED = f"UPDATE states SET succeeded_at = ?, {_RESTS}"
-_FAILED = f"UPDATE states SET failed_at = ?, {_RESTS}"
-_SKIPPED = f"UPDATE states SET {_RESTS}"
+_SUCCEEDED = "UPDATE states SET succeeded_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
+_FAILED = "UPDATE states SET failed_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
+_SKIPPED = "UPDATE states SET ended_at = ?, version = version + 1 WHERE number = ?"
+_REST = "UPDATE states SET wake_at = rest_at WHERE number = ? AND rest_at IS NOT NULL"
 _ACCEPTED = "UPDATE states SET version = version + 1 WHERE number = ?"
 _WAKE_FOR_RETRY = (
     "UPDATE states SET wake_at = min(coalesce(wake_at, ?1), ?1), version = version + 1 WHERE number = ?2"
@@ -49,23 +49,17 @@ def settle(
 ) -> list[bool]:
     """Record how attempts went and return for each whether it applied."""
     applied = hits(connection, [*map(_write, settlements, numbers)])
-    ended = [
-        (number, settlement.run)
-        for number, settlement, hit in zip(numbers, settlements, applied, strict=True)
-        if hit and settlement.run.phase not in IN_FLIGHT
-    ]
-    _follow(connection, namespace, ended)
-    accepted = [
-        (number,)
-        for number, settlement, hit in zip(numbers, settlements, applied, strict=True)
-        if hit and settlement.run.phase in IN_FLIGHT
-    ]
+    written = [each for each, hit in zip(zip(numbers, settlements, strict=True), applied, strict=True) if hit]
+    accepted = [(number,) for number, (run, *_) in written if run.phase in IN_FLIGHT]
     connection.executemany(_ACCEPTED, accepted)
+    ended = [(number, each) for number, each in written if each.run.phase not in IN_FLIGHT]
+    connection.executemany(_REST, [(number,) for number, each in ended if each.timed])
+    _follow(connection, namespace, [(number, each.run) for number, each in ended])
     return applied
 
 
 def _write(settlement: Settlement, number: int) -> Write:
-    run, keep = settlement
+    run, keep, _ = settlement
     _, run_at, kind, status, phase, fire_at, reason, attempt, epoch, started_at, ended_at, *rest = run
     key = number, run_at, kind, attempt
     if phase is Phase.ENDED and not keep:
