@@ -97,7 +97,7 @@ class Engine:
         self._stopping = False
         self._loop: asyncio.Task[None] | None = None
         self._running: dict[tuple[str, Instant, str], _Flight] = {}
-        self._finished: list[tuple[Launch, Outcome]] = []
+        self._finished: list[tuple[Launch, Outcome, Instant]] = []
         # Moves of a commit whose answer was lost: they may be written or not.
         self._unsure: list[Move] = []
         self._last_seen: tuple[Instant, float] | None = None
@@ -275,7 +275,7 @@ class Engine:
         flight = self._running.get(key)
         if flight is not None and flight.task is asyncio.current_task():
             del self._running[key]
-        self._finished.append((launch, outcome))
+        self._finished.append((launch, outcome, self._now()))
         self.wake()
 
     async def _settle_finished(self, epoch: int, now: Instant) -> None:
@@ -284,11 +284,11 @@ class Engine:
             return
         settlements = [
             Settlement(
-                settle(run, outcome, schedule.policy, now),
+                settle(run, outcome, schedule.policy, ended_at),
                 schedule.policy.ledger,
                 schedule.policy.run_timeout is not None,
             )
-            for (schedule, run), outcome in finished
+            for (schedule, run), outcome, ended_at in finished
         ]
         self._checkpoint("settling")
         try:

@@ -44,7 +44,7 @@ class Registrar:
 
     async def upsert(self, schedule: Schedule) -> Instant | None:
         """Store a schedule, new or edited, and return when it fires next."""
-        await self._change(schedule.id, lambda known: _upsert(known, schedule, self._now()))
+        await self._change(schedule.id, lambda known: upserted(known, schedule, self._now()))
         return next(iter(await self.preview(schedule.id, 1)), None)
 
     async def pause(self, schedule_id: str, paused: bool) -> None:
@@ -123,7 +123,8 @@ def arm(schedule: Schedule, now: Instant) -> Put:
     return Put(schedule, state, first_wake(schedule, state), 0)
 
 
-def _upsert(known: Due | None, schedule: Schedule, now: Instant) -> Changes:
+def upserted(known: Due | None, schedule: Schedule, now: Instant) -> Changes:
+    """Return the changes that store a schedule, new or in place of what is there, from `now` on."""
     return Changes([arm(schedule, now)]) if known is None else _edit(known, schedule, now)
 
 

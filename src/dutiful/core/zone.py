@@ -49,6 +49,11 @@ def epoch_ms(at: datetime) -> int:
     return (since.days * DAY_SECONDS + since.seconds) * 1000 + since.microseconds // 1000
 
 
+def from_epoch_ms(instant: int) -> datetime:
+    """Return epoch milliseconds as a datetime in UTC."""
+    return EPOCH + timedelta(milliseconds=instant)
+
+
 class Stretch(NamedTuple):
     """Instants in [start, end) share `offset`. A tick belongs to it iff low <= wall < high."""
 

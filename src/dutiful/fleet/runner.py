@@ -14,7 +14,7 @@ from dutiful.fleet.cron import calculate_next_cron_trigger
 from dutiful.fleet.interval import calculate_next_trigger
 from dutiful.fleet.jobs.errors import JobNotStartedError
 from dutiful.fleet.prompt import build_schedule_prompt
-from dutiful.fleet.state_file import get_schedule_state, update_schedule_state
+from dutiful.fleet.state_file import unless_disabled, update_schedule_state
 from dutiful.fleet.types import JobRequest, JobResult, NextWorkItem, ScheduleRunResult
 
 if TYPE_CHECKING:
@@ -139,9 +139,7 @@ class _Run:
 
     def _write(self, changes: dict[str, Any]) -> str | None:
         try:
-            if get_schedule_state(self.state_dir, self.agent.name, self.name).status == "disabled":
-                del changes["status"]
-            update_schedule_state(self.state_dir, self.agent.name, self.name, changes)
+            update_schedule_state(self.state_dir, self.agent.name, self.name, unless_disabled(changes))
         except (OSError, DutifulError) as error:
             self.warn("the state cannot be written", error)
             return _told(error)

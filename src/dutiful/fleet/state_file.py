@@ -18,10 +18,11 @@ from dutiful.fleet.types import Problem, ScheduleState
 from dutiful.fleet.yaml_tree import Node, compose, to_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import TypeAlias
 
     StateDir: TypeAlias = str | os.PathLike[str]
+    Change: TypeAlias = Mapping[str, object] | Callable[[ScheduleState], Mapping[str, object]]
 
 FILE_NAME = "state.yaml"
 # No bound that an honest file would meet: a hundred thousand schedules.
@@ -56,22 +57,31 @@ def read_states(state_dir: StateDir) -> States:
     return _states(_read(_file(state_dir)))
 
 
-def write_states(state_dir: StateDir, changes: Mapping[tuple[str, str], Mapping[str, object]]) -> States:
+def write_states(state_dir: StateDir, changes: Mapping[tuple[str, str], Change]) -> States:
     """Merge changes into the records of many schedules in one write, and return what the file says now.
 
-    Records and agents that cannot be read are left as they are; they are among the `problems`. Raises
-    StateFileError if the file cannot be read or written, InvalidArgumentError for changes that cannot be.
+    A change is a mapping, or a function that gives one for what the record says at that moment. Records and
+    agents that cannot be read are left as they are; they are among the `problems`. Raises StateFileError if
+    the file cannot be read or written, InvalidArgumentError for changes that cannot be.
     """
-    read = {key: read_changes(change) for key, change in changes.items()}
+    read = {key: change if callable(change) else read_changes(change) for key, change in changes.items()}
     file = _file(state_dir)
     with _locked(file):
         root = _read(file)
         before = _states(root)
-        for (agent, schedule), values in read.items():
-            if isinstance(before.of(agent, schedule), ScheduleState):
+        for (agent, schedule), change in read.items():
+            known = before.of(agent, schedule)
+            if isinstance(known, ScheduleState):
+                values = read_changes(change(known)) if callable(change) else change
                 _record(root, agent, schedule).update(values)
         _replace(file, to_yaml(root))
     return _states(root)
+
+
+def unless_disabled(changes: Mapping[str, object]) -> Change:
+    """Return a change that leaves the status alone where somebody has disabled the schedule."""
+    others = {key: value for key, value in changes.items() if key != "status"}
+    return lambda known: others if known.status == "disabled" else changes
 
 
 def get_schedule_state(state_dir: StateDir, agent: str, schedule: str) -> ScheduleState:
@@ -79,9 +89,7 @@ def get_schedule_state(state_dir: StateDir, agent: str, schedule: str) -> Schedu
     return _intact(state_dir, read_states(state_dir), agent, schedule)
 
 
-def update_schedule_state(
-    state_dir: StateDir, agent: str, schedule: str, changes: Mapping[str, object]
-) -> ScheduleState:
+def update_schedule_state(state_dir: StateDir, agent: str, schedule: str, changes: Change) -> ScheduleState:
     """Merge changes into the record of one schedule and return its new state.
 
     Times are aware datetimes or ISO 8601 texts. Raises as `write_states`, and StateFileError if the record
