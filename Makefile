@@ -2,9 +2,12 @@
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: run test check fmt bench soak docs lock clean
+.PHONY: run tour test check fmt bench soak docs openapi lock clean
 
-run: $(STAMP)  ## a tour of what works today
+run: $(STAMP)  ## the service at http://127.0.0.1:8787, with schedules that fire within seconds
+	@$(BIN)/python examples/service.py
+
+tour: $(STAMP)  ## a tour of cron texts and simulations in the terminal
 	@$(BIN)/python examples/tour.py
 
 test: check docs $(STAMP)  ## everything that must hold, in a few minutes
@@ -28,6 +31,9 @@ bench: $(STAMP)  ## ratios against peers measured in the same run
 
 soak: $(STAMP)  ## the long campaigns: every zone, every transition
 	$(BIN)/python -m pytest -n auto -m soak --timeout 7200
+
+openapi: $(STAMP)  ## writes docs/reference/openapi.json anew
+	$(BIN)/python scripts/openapi.py
 
 lock: $(STAMP)  ## re-resolve the dependency groups into requirements/dev.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \

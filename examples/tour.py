@@ -1,4 +1,4 @@
-"""A short tour in the terminal: what `make run` shows. Needs no network and changes nothing."""
+"""A short tour in the terminal: what `make tour` shows. Needs no network and changes nothing."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def content(path):
     connection = sqlite3.connect(path)
     schedules = "number, namespace, id, task, payload, cadence, policy, paused, checksum"
     states = "number, cursor, runs_started, attempted_at, succeeded_at, failed_at, ended_at"
-    tables = [f"SELECT {schedules} FROM schedules", f"SELECT {states} FROM states", "SELECT * FROM runs"]
+    tables = [f"SELECT {schedules} FROM declarations", f"SELECT {states} FROM states", "SELECT * FROM runs"]
     rows = [connection.execute(f"{query} ORDER BY 1").fetchall() for query in tables]
     connection.close()
     return rows
@@ -59,7 +59,7 @@ def content(path):
 def change(path, column, changes):
     """Change keys of the JSON in a column of the task; None takes a key away."""
     connection = sqlite3.connect(path)
-    value = json.loads(connection.execute(f"SELECT {column} FROM schedules WHERE id = 'job'").fetchone()[0])
+    value = json.loads(connection.execute(f"SELECT {column} FROM declarations WHERE id = 'job'").fetchone()[0])
     connection.close()
     for key, new in changes.items():
         *outer, last = key.split(".")
@@ -68,7 +68,7 @@ def change(path, column, changes):
             del inner[last]
         else:
             inner[last] = new
-    edit(path, f"UPDATE schedules SET {column} = ? WHERE id = 'job'", json.dumps(value))
+    edit(path, f"UPDATE declarations SET {column} = ? WHERE id = 'job'", json.dumps(value))
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ TIMES = [
 
 @pytest.mark.parametrize(("edits", "field", "value", "reason"), TIMES)
 def test_times_that_no_history_can_have_are_named(path, edits, field, value, reason):
-    edit(path, f"UPDATE states SET {edits} WHERE number = (SELECT number FROM schedules WHERE id = 'job')")
+    edit(path, f"UPDATE states SET {edits} WHERE number = (SELECT number FROM declarations WHERE id = 'job')")
     message = f"Invalid value for field '{field}': {reason}"
     assert refusal(path) == (
         TaskInvalidValueError,
@@ -179,11 +179,11 @@ def test_times_that_no_history_can_have_are_named(path, edits, field, value, rea
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [
-        ("UPDATE schedules SET cadence = 'soon' WHERE id = 'job'", "cadence: is not JSON: "),
-        ("UPDATE schedules SET policy = '[]' WHERE id = 'job'", "policy: is not a JSON object"),
-        ("UPDATE schedules SET policy = '{}' WHERE id = 'job'", "policy: has version "),
+        ("UPDATE declarations SET cadence = 'soon' WHERE id = 'job'", "cadence: is not JSON: "),
+        ("UPDATE declarations SET policy = '[]' WHERE id = 'job'", "policy: is not a JSON object"),
+        ("UPDATE declarations SET policy = '{}' WHERE id = 'job'", "policy: has version "),
         (
-            "UPDATE schedules SET cadence = replace(cadence, '0 9', '0 8') WHERE id = 'job'",
+            "UPDATE declarations SET cadence = replace(cadence, '0 9', '0 8') WHERE id = 'job'",
             "declaration: the row was changed outside dutiful: its checksum does not match",
         ),
     ],
@@ -199,7 +199,7 @@ def test_a_damaged_record_is_found_again_and_again_and_a_repaired_one_goes_on(pa
     change(path, "cadence", {"text": 5})
     assert refusal(path) == refusal(path)
     change(path, "cadence", {"text": "0 9 * * *"})
-    edit(path, "UPDATE schedules SET cadence = replace(replace(cadence, ': ', ':'), ', ', ',')")
+    edit(path, "UPDATE declarations SET cadence = replace(replace(cadence, ': ', ':'), ', ', ',')")
     initialize(path)
 
 

@@ -241,7 +241,7 @@ def test_a_report_ends_an_accepted_run():
             await rig.time.advance(90)
             (run,) = (await rig.store.get("s")).runs
             ended = settle(run, Succeeded(), schedule().policy, at("10:01:30"))
-            heard = await rig.store.settle([Settlement(ended, keep=True)] * 2, run.epoch)
+            heard = [await rig.store.report(run, Settlement(ended, keep=True)) for _ in range(2)]
             return heard, await rig.rows()
 
     assert asyncio.run(story()) == ([True, False], ["10:01 SUCCESS"])

@@ -112,6 +112,7 @@ def test_ticks_that_nobody_decided_before_an_edit_are_replaced_by_it():
     replaced = Run(
         "s", at("10:02"), "schedule", Status.SKIPPED, Phase.ENDED, at("10:02"), Reason.REPLACED,
         ended_at=at("10:04:30"), run_until=at("10:04"), ticks=3, detail="the schedule was edited",
+        created_at=at("10:04:30"), updated_at=at("10:04:30"),
     )  # fmt: skip
     assert rows[2] == replaced
     assert [(clock(row.run_at), row.status) for row in rows if row is not rows[2]] == [

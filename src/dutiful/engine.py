@@ -53,6 +53,8 @@ class Settings(NamedTuple):
     retry_after: int = 1000
     lookahead: int = 60_000
     in_flight_max: int | None = None
+    # Passes are never further apart than this: another process may write to the store.
+    tick: int = _IDLE
 
 
 DEFAULTS = Settings()
@@ -105,6 +107,8 @@ class Engine:
         self._led_at = 0
         self._collector = Collector()
         self.counts: Counter[str] = Counter()
+        # When a pass last came to its end, leading or not.
+        self.passed_at: Instant | None = None
 
     # Life
 
@@ -144,6 +148,7 @@ class Engine:
             self._woken = asyncio.get_running_loop().create_future()
             try:
                 wake_at = await self.pass_once()
+                self.passed_at = self._now()
             except Exception as error:  # noqa: BLE001 - whatever it was, the next pass may succeed
                 self._emit(happened.PassFailed(self._now(), f"{type(error).__name__}: {error}"))
                 wake_at = self._now() + self._settings.retry_after
@@ -151,10 +156,11 @@ class Engine:
         self._collector.hold(False)
 
     async def _sleep(self, wake_at: Instant | None) -> None:
+        tick_at = self._now() + self._settings.tick
         # The clock returns from a wait early and often, so that a step of the wall clock is noticed.
         while not self._woken.done():
             now = self._now()
-            left = _IDLE if wake_at is None else wake_at - now
+            left = tick_at - now if wake_at is None else min(wake_at, tick_at) - now
             if left <= 0 or self._note_step(now):
                 break
             await self._clock.wait(self._woken, left / 1000)
@@ -191,6 +197,7 @@ class Engine:
         loaded = await self._store.load(now, self._settings.batch)
         self._collector.hold(len(loaded.batch.due) == self._settings.batch)
         self._checkpoint("loaded")
+        self.counts["schedules_due"] += len(loaded.batch.due)
         if not loaded.batch.due:
             return loaded.next_wake
         moves = plan(loaded.batch, now, self._limits(epoch))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime, tzinfo
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dutiful.core.event import Event
     from dutiful.core.outcome import Outcome, Settlement
     from dutiful.core.planner import Batch
-    from dutiful.core.reconcile import Changes
+    from dutiful.core.reconcile import Changes, Note
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
 
@@ -82,7 +82,17 @@ class Launcher(Protocol):
         """Invoke the task and return how it went; what it raises counts as a failed task."""
 
 
-class Store(Protocol):
+class WorkflowTexts(Protocol):
+    """Durable memory of what the service runs."""
+
+    async def save_workflow(self, workflow_id: str, version: int, dag: str, now: Instant, /) -> None:
+        """Keep the text of a DAG, in place of one of the same version."""
+
+    async def load_workflow(self, workflow_id: str, version: int) -> str | None:
+        """Return the text of a DAG, or None."""
+
+
+class Store(WorkflowTexts, Protocol):
     """Durable memory. Every method is one transaction: all of it happened, or none."""
 
     async def open(self) -> None:
@@ -101,7 +111,8 @@ class Store(Protocol):
     async def apply(self, changes: Changes) -> None:
         """Write and delete schedules, all together. A put replaces declaration, state and wake.
 
-        Raises OvertakenError, and writes nothing, when a put was made from a version that has passed.
+        Raises OvertakenError, and writes nothing, when a put was made from a version that has passed, or
+        a row to be dropped is no longer as it was.
         """
 
     async def load(self, now: Instant, limit: int) -> Loaded:
@@ -125,13 +136,29 @@ class Store(Protocol):
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
         """Record how attempts went and return for each whether it applied.
 
-        It applies to a row in flight in the same attempt. The schedule's timestamps follow, and its
+        It applies to a row still launched in the same attempt. The schedule's timestamps follow, and its
         wake becomes the one that its last move named for this; a schedule that waited for this run,
         or for room in its group, becomes due.
         """
 
+    async def report(self, found: Run, became: Settlement) -> bool:
+        """Record what somebody else says of a run that was `found`, and return whether it applied.
+
+        Needs no leadership. It applies to a row still in the same attempt, phase and status; what
+        follows for the schedule is what follows when a launcher says it.
+        """
+
     async def get(self, schedule_id: str) -> Due | None:
         """Return one schedule with its state and open runs."""
+
+    async def some(self, ids: Iterable[str]) -> list[Due]:
+        """Return those of these schedules that are there, ordered by id."""
+
+    async def page(self, after: str, limit: int) -> list[Due]:
+        """Return at most `limit` schedules whose ids come after this one, ordered by id."""
+
+    async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
+        """Return what is noted of these schedules; nothing for those without a note."""
 
     async def every(self) -> list[Due]:
         """Return all schedules, ordered by id."""
@@ -141,6 +168,12 @@ class Store(Protocol):
 
     async def ledger(self, schedule_id: str, until: Instant | None, limit: int) -> list[Run]:
         """Return rows with run_at <= until, newest first."""
+
+    async def recent(self, limit: int) -> list[Run]:
+        """Return rows of all schedules, newest first."""
+
+    async def find(self, key: str) -> Run | None:
+        """Return the row of a key, of a schedule that keeps a ledger."""
 
     async def rearm(self, now: Instant, beyond: int) -> int:
         """Set cursors more than `beyond` ms ahead of `now` back to `now`; return how many there were.

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
+from dutiful.core.backfill import Backfill, backfill, past_ticks
 from dutiful.core.cadence import Every, last_tick
 from dutiful.core.draft import Draft, Due, Limits, first_wake
-from dutiful.core.errors import DutifulError, OvertakenError, UnknownScheduleError
+from dutiful.core.errors import (
+    DutifulError,
+    InvalidArgumentError,
+    OvertakenError,
+    UnknownRunError,
+    UnknownScheduleError,
+)
 from dutiful.core.jitter import fire_time
+from dutiful.core.outcome import Report, Settlement, hear
 from dutiful.core.policy import Reason
-from dutiful.core.reconcile import Changes, Difference, Put, reconcile
-from dutiful.core.run import Run
+from dutiful.core.reconcile import Changes, Difference, Note, Put, reconcile
+from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import State
 from dutiful.core.verdict import EDITED, Verdict, explain, minute_of
 from dutiful.core.zone import epoch_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.policy import Overlap
     from dutiful.core.schedule import Schedule
     from dutiful.ports import Clock, Store
+
+
+# More rows than one instant can have of its own.
+_CROWD = 1000
 
 
 class Registrar:
@@ -47,16 +60,103 @@ class Registrar:
         await self._change(schedule.id, lambda known: upserted(known, schedule, self._now()))
         return next(iter(await self.preview(schedule.id, 1)), None)
 
-    async def pause(self, schedule_id: str, paused: bool) -> None:
-        """Pause or resume; the ticks that pass meanwhile are written down as paused."""
+    async def upsert_all(self, ids: Sequence[str], edit: Callable[[str, Due | None], Schedule]) -> list[Due]:
+        """Store all of these schedules or none, each as `edit` makes it from what is there; return them.
+
+        What a deploy does not say, such as whether a schedule is paused, is decided by `edit`.
+        """
+        while True:
+            known, now = {due.schedule.id: due for due in await self._store.some(ids)}, self._now()
+            noted = await self._store.notes(known)
+            puts, rows, notes = list[Put](), list[Run](), list[tuple[str, Note]]()
+            for id_ in ids:
+                schedule = edit(id_, known.get(id_))
+                changes = upserted(known.get(id_), schedule, now)
+                why = noted[id_].pause_note if id_ in noted and schedule.paused else None
+                puts += changes.puts
+                rows += changes.rows
+                notes.append((id_, Note(now, why)))
+            with contextlib.suppress(OvertakenError):
+                await self._apply(Changes(puts, rows=rows, notes=notes))
+                return await self._store.some(ids)
+
+    async def pause(self, schedule_id: str, paused: bool, note: str | None = None) -> None:
+        """Pause or resume; the ticks that pass meanwhile are written down as paused.
+
+        The note says why it is paused; resuming clears it.
+        """
 
         def edit(known: Due | None) -> Changes:
-            due = _known(schedule_id, known)
+            due, now = _known(schedule_id, known), self._now()
+            noted = [(schedule_id, Note(now, note if paused else None))]
             if due.schedule.paused == paused:
-                return Changes()
-            return _edit(due, replace(due.schedule, paused=paused), self._now())
+                return Changes(notes=noted)
+            return _edit(due, replace(due.schedule, paused=paused), now)._replace(notes=noted)
 
         await self._change(schedule_id, edit)
+
+    async def trigger(self, schedule_id: str, own_key: str) -> Run:
+        """Have a run made now, whatever the clock says and also when paused; return it as it waits."""
+        while True:
+            due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
+            _refuse_quarantined(due)
+            rows = await self._store.ledger(schedule_id, now + _CROWD, _CROWD)
+            taken = {row.run_at for row in rows if row.kind == "manual"}
+            noted = now if due.schedule.policy.ledger else None
+            run_at = next(instant for instant in count(now) if instant not in taken)
+            run = Run(
+                schedule_id, run_at, "manual", Status.ENQUEUED, Phase.DELAYED, now,
+                own_key=own_key, created_at=noted, updated_at=noted,
+            )  # fmt: skip
+            with contextlib.suppress(OvertakenError):
+                await self._apply(Changes([Put(due.schedule, due.state, now, due.version)], rows=[run]))
+                return run
+
+    async def backfill(
+        self, schedule_id: str, start: Instant, end: Instant, overlap: Overlap | None = None
+    ) -> Backfill:
+        """Have the past ticks in [start, end) run that have not; return how many those are.
+
+        They run when paused too. Raises OversizedBackfillError where there are too many at a time.
+        """
+        while True:
+            due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
+            _refuse_quarantined(due)
+            ticks = past_ticks(due, start, end)
+            rows = await self._rows_around(schedule_id, ticks) if ticks else []
+            planned = backfill(due, ticks, rows, overlap, now)
+            with contextlib.suppress(OvertakenError):
+                await self._apply(planned.changes)
+                return planned
+
+    async def _rows_around(self, schedule_id: str, ticks: Sequence[Instant]) -> list[Run]:
+        """Return the rows from the last tick back to the one that may reach into the first."""
+        rows, until = list[Run](), ticks[-1]
+        while True:
+            page = await self._store.ledger(schedule_id, until, _CROWD)
+            rows += [row for row in page if row not in rows[-2:]]
+            before = any(row.run_at < ticks[0] and row.kind == "schedule" for row in page)
+            if before or len(page) < _CROWD:
+                return rows
+            until = page[-1].run_at
+
+    async def report(self, key: str, report: Report) -> Run:
+        """Take note of what an executor says of a run, and return the run as it now stands.
+
+        Raises UnknownRunError. May be called by any process, whoever leads.
+        """
+        while True:
+            found = await self._store.find(key)
+            if found is None:
+                raise UnknownRunError(key)
+            became = hear(found, report, self._now())
+            if became is None:
+                return found
+            with self._clock.hold():
+                heard = await self._store.report(found, Settlement(became, found.created_at is not None))
+            if heard:
+                self._wake()
+                return became
 
     async def remove(self, schedule_id: str) -> None:
         """Delete a schedule and its history."""
@@ -69,9 +169,7 @@ class Registrar:
         A period counted from completion knows one, and none while it runs.
         """
         due = _known(schedule_id, await self._store.get(schedule_id))
-        limit = due.schedule.policy.max_runs
-        left = count if limit is None else max(0, limit - due.state.runs_started)
-        return list(islice(_fire_times(due, self._now()), min(count, left)))
+        return [fire_at for _, fire_at in upcoming(due, self._now(), count)]
 
     async def explain(self, schedule_id: str, at: datetime) -> Verdict:
         """Return why the tick at `at` ran, did not run, or will run."""
@@ -96,24 +194,37 @@ class Registrar:
         return epoch_ms(self._clock.now())
 
 
+def _refuse_quarantined(due: Due) -> None:
+    if due.state.quarantine is not None:
+        reason = f"it is quarantined: {due.state.quarantine}; mend and store it again first"
+        raise InvalidArgumentError("schedule", due.schedule.id, reason)
+
+
 def _known(schedule_id: str, due: Due | None) -> Due:
     if due is None:
         raise UnknownScheduleError(schedule_id)
     return due
 
 
-def _fire_times(due: Due, now: Instant) -> Iterator[Instant]:
+def upcoming(due: Due, now: Instant, at_most: int) -> list[tuple[Instant, Instant]]:
+    """Return the next ticks with their fire times, as far as they are known."""
+    limit = due.schedule.policy.max_runs
+    left = at_most if limit is None else max(0, limit - due.state.runs_started)
+    return list(islice(_fire_times(due, now), min(at_most, left)))
+
+
+def _fire_times(due: Due, now: Instant) -> Iterator[tuple[Instant, Instant]]:
     draft = Draft(due, now, Limits(), {})
     if due.state.quarantine is not None:
         return
     if draft.from_completion:
         tick = None if draft.busy() else draft.next_tick()
         # Late, it is run now, once.
-        yield from [] if tick is None else [max(now, fire_time(due.schedule, tick))]
+        yield from [] if tick is None else [(tick, max(now, fire_time(due.schedule, tick)))]
         return
     draft.cursor = draft.last_due(now - 1) or draft.cursor
     while (tick := draft.next_tick()) is not None:
-        yield fire_time(due.schedule, tick)
+        yield tick, fire_time(due.schedule, tick)
         draft.cursor = tick
 
 

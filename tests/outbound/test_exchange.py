@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.web import Reply, serving
+from tests.web_server import Reply, serving
 
 from dutiful.outbound import Allowed, Answer, ForbiddenTargetError, NoAnswerError, Outbound
 
@@ -110,8 +110,39 @@ def test_a_resolver_that_says_nothing_is_given_up():
     async def silent(_host, _port):
         await asyncio.Event().wait()
 
-    with pytest.raises(NoAnswerError):
+    with pytest.raises(NoAnswerError) as caught:
         send("http://job.internal/", resolver=silent, deadline=0.1)
+    assert not caught.value.sent
+
+
+def test_nothing_was_sent_while_the_handshake_is_not_over():
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(NoAnswerError) as caught:
+        send(f"https://127.0.0.1:{silent.getsockname()[1]}/", deadline=0.4)
+    assert caught.value.details["reason"] == "no connection within 0.2 s"
+    assert not caught.value.sent
+
+
+def test_a_server_that_hangs_up_may_have_been_reached():
+    def accept_and_close():
+        peer, _ = server.accept()
+        peer.recv(65536)
+        peer.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=accept_and_close)
+        thread.start()
+        with pytest.raises(NoAnswerError) as caught:
+            send(f"http://127.0.0.1:{server.getsockname()[1]}/")
+        thread.join()
+    assert caught.value.sent
+
+
+def test_bytes_are_sent_as_they_are_with_headers_that_may_be_shown():
+    with serving(lambda asked: Reply(500, asked.headers["x-attempt"].encode())) as web:
+        answer = send(web.url, b'{"a":  1}', plain_headers={"X-Attempt": "1"})
+    (asked,) = web.asked
+    assert (asked.body, asked.headers["content-type"]) == (b'{"a":  1}', "application/json")
+    assert answer.problem() == f"{web.url} answered 500: 1"
 
 
 def test_nothing_was_sent_if_nobody_listens():

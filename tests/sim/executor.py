@@ -168,9 +168,7 @@ class Executor:
             ended = settle(launch.run, outcome, launch.schedule.policy, self._now()[0])
             try:
                 with self._clock.hold():
-                    (heard,) = await self._recorder.settle(
-                        [Settlement(ended, keep=True)], self._recorder.epoch
-                    )
+                    heard = await self._recorder.report(launch.run, Settlement(ended, keep=True))
             except StoreError:
                 await self._clock.sleep(self._again_after)
                 continue

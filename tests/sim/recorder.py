@@ -124,6 +124,16 @@ class Recorder:
             await self._look_at([settlement.run for settlement in settlements])
             return applied
 
+    async def report(self, launched: Run, ended: Settlement) -> bool:
+        """Record a report on one attempt, unless that is over."""
+        async with self._turn:
+            found = await self.peek(key_of(launched))
+            if found is None or found.phase not in IN_FLIGHT or found.attempt != launched.attempt:
+                return False
+            heard = await self._store.report(found, ended)
+            await self._look_at([ended.run])
+            return heard
+
     async def apply(self, changes: Changes) -> None:
         async with self._turn:
             known = {due.schedule.id: due for due in await self._store.every()}

@@ -24,7 +24,7 @@ def rows(path):
     try:
         declared = "number, namespace, id, task, cadence, policy, paused, checksum"
         known = "number, cursor, runs_started, attempted_at, succeeded_at, failed_at, ended_at"
-        tables = [f"SELECT {declared} FROM schedules", f"SELECT {known} FROM states", "SELECT * FROM runs"]
+        tables = [f"SELECT {declared} FROM declarations", f"SELECT {known} FROM states", "SELECT * FROM runs"]
         return [connection.execute(f"{table} ORDER BY 1").fetchall() for table in tables]
     finally:
         connection.close()
@@ -256,7 +256,7 @@ def test_persistence_overrides_are_applied_all_together_or_not_at_all(path):
         before = rows(path)
         connection = sqlite3.connect(path)
         connection.execute(
-            "CREATE TRIGGER refuse BEFORE UPDATE ON schedules WHEN new.id = 'c'"
+            "CREATE TRIGGER refuse BEFORE UPDATE ON declarations WHEN new.id = 'c'"
             " BEGIN SELECT RAISE(ABORT, 'no'); END"
         )
         connection.commit()
@@ -278,7 +278,7 @@ def test_persistence_a_damaged_record_of_a_registered_task_is_an_error_and_stays
         await scheduler.initialize([world.task("a"), world.task("b")])
         await scheduler.stop()
         connection = sqlite3.connect(path)
-        connection.execute("""UPDATE schedules SET cadence = '{"v":1,"kind":"cron"}' WHERE id = 'a'""")
+        connection.execute("""UPDATE declarations SET cadence = '{"v":1,"kind":"cron"}' WHERE id = 'a'""")
         connection.commit()
         connection.close()
         before = rows(path)

@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from tests.stores.contract_runs import SettlementContract, WakingContract
+from tests.stores.contract_service import ServiceContract
 from tests.stores.contract_stretches import StretchContract
 from tests.stores.contract_upkeep import LeadershipContract, UpkeepContract
 from tests.stores.notation import (
@@ -212,7 +213,10 @@ class CommitContract:
         await declare(store, schedule())
         await store.lead("me")
         launches = await pass_at(store, T0 + 5)
-        run = Run("a", T0, "schedule", Status.STARTED, Phase.LAUNCHED, T0, None, 1, 1, T0 + 5)
+        run = Run(
+            "a", T0, "schedule", Status.STARTED, Phase.LAUNCHED, T0, None, 1, 1, T0 + 5,
+            created_at=T0 + 5, updated_at=T0 + 5,
+        )  # fmt: skip
         assert launches == [Launch(schedule(), run)]
         assert await store.ledger("a", None, 10) == [run]
         due = await store.get("a")
@@ -349,5 +353,6 @@ class StoreContract(
     WakingContract,
     LeadershipContract,
     UpkeepContract,
+    ServiceContract,
 ):
     """All of it: give a subclass a `new_store(directory)` that returns a closed, empty store."""

@@ -12,6 +12,7 @@ from tests.stores.notation import (
     open_run,
     pass_at,
     put,
+    report,
     rows,
     schedule,
     stored,
@@ -121,7 +122,7 @@ class SettlementContract:
         assert (run.phase, run.status, run.run_id) == (Phase.ACCEPTED, Status.ENQUEUED, "job 7")
         assert (await store.get("a")).state == before.state
         assert await used(store) == {"agent": 1}
-        assert await end(store, launch._replace(run=run), T0 + 2)
+        assert await report(store, run, T0 + 2)
         assert await used(store) == {}
 
     @stored

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.cron import Cron
 from dutiful.core.draft import Limits
-from dutiful.core.outcome import Settlement, Succeeded, settle
+from dutiful.core.outcome import Report, Settlement, Succeeded, hear, settle
 from dutiful.core.planner import plan
 from dutiful.core.policy import Policy
 from dutiful.core.reconcile import Changes, Put
+from dutiful.core.run import Status
 from dutiful.core.schedule import Schedule, State, Task
 
 if TYPE_CHECKING:
@@ -77,6 +78,13 @@ def ending(launch: Launch, now: Instant, outcome: Outcome | None = None) -> Sett
 async def end(store: Store, launch: Launch, now: Instant, outcome: Outcome | None = None) -> bool:
     [applied] = await store.settle([ending(launch, now, outcome)], launch.run.epoch)
     return applied
+
+
+async def report(store: Store, run: Run, now: Instant, status: Status = Status.SUCCESS, **said) -> bool:
+    """Tell the store what an executor says of a run that it was found to have."""
+    became = hear(run, Report(status, **said), now)
+    assert became is not None
+    return await store.report(run, Settlement(became, keep=True))
 
 
 async def wake_of(store: Store, id_: str, until: Instant = T0 + 10**12) -> Instant | None:

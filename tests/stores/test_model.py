@@ -17,12 +17,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.stores.notation import MINUTE, MINUTELY, T0, ending, put
 
+from dutiful.core.backfill import backfill, past_ticks
 from dutiful.core.cadence import Every, Once, OnDemand
+from dutiful.core.cron import Cron
 from dutiful.core.draft import Limits
-from dutiful.core.outcome import Accepted, Failed, NoWork, Succeeded, Unanswered, Unreached
+from dutiful.core.outcome import (
+    Accepted,
+    Failed,
+    NoWork,
+    Report,
+    Settlement,
+    Succeeded,
+    Unanswered,
+    Unreached,
+    hear,
+)
 from dutiful.core.planner import plan
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
-from dutiful.core.reconcile import Changes
+from dutiful.core.reconcile import Changes, Note
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, Task
 from dutiful.ports import Retention
@@ -98,7 +110,10 @@ class TwoStores(RuleBasedStateMachine):
         due = self.both(lambda store: store.get(id_), lambda due: due and plain([due]))
         if due is not None:
             fire_at = self.now + later
-            run = Run(id_, self.now, "manual", Status.ENQUEUED, Phase.DELAYED, fire_at, epoch=self.epoch)
+            run = Run(
+                id_, self.now, "manual", Status.ENQUEUED, Phase.DELAYED, fire_at, epoch=self.epoch,
+                own_key=f"{self.now:064x}", created_at=self.now, updated_at=self.now,
+            )  # fmt: skip
             changes = Changes([put(due.schedule, self.now, due.state.cursor)], rows=[run])
             if not any(known.run_at == self.now and known.kind == "manual" for known in self.ledger(id_)):
                 self.both(lambda store: store.apply(changes))
@@ -150,6 +165,36 @@ class TwoStores(RuleBasedStateMachine):
         accepted = launch.run.phase is Phase.ACCEPTED
         return [each for each in OUTCOMES if not (accepted and isinstance(each, Accepted))]
 
+    @precondition(lambda self: self.launches)
+    @rule(data=st.data(), status=st.sampled_from([Status.STARTED, Status.SUCCESS, Status.FAILED]))
+    def report(self, data, status):
+        said = data.draw(st.sampled_from(self.launches)).run
+        found = self.both(lambda store: store.find(said.key))
+        became = found and hear(found, Report(status, said.attempt, "r 1", "oh"), self.now)
+        if became:
+            self.both(lambda store: store.report(found, Settlement(became, found.created_at is not None)))
+
+    @rule(
+        id_=st.sampled_from(IDS),
+        since=st.integers(-5, 0),
+        minutes=st.integers(1, 6),
+        overlap=st.sampled_from([None, *Overlap]),
+    )
+    def backfill(self, id_, since, minutes, overlap):
+        due = self.both(lambda store: store.get(id_), lambda due: due and plain([due]))
+        if due is None or due.state.quarantine or not isinstance(due.schedule.cadence, Cron):
+            return
+        start = self.now + since * MINUTE
+        ticks = past_ticks(due, start, start + minutes * MINUTE)
+        planned = backfill(due, ticks, self.ledger(id_), overlap, self.now).changes
+        # Each store has versions of its own.
+        unversioned = planned._replace(puts=[each._replace(version=None) for each in planned.puts])
+        self.both(lambda store: store.apply(unversioned))
+
+    @rule(id_=st.sampled_from(IDS), text=st.sampled_from([None, "why"]))
+    def note(self, id_, text):
+        self.both(lambda store: store.apply(Changes(notes=[(id_, Note(self.now, text))])))
+
     @rule(beyond=st.sampled_from([0, MINUTE]))
     def rearm(self, beyond):
         self.both(lambda store: store.rearm(self.now, beyond))
@@ -171,7 +216,12 @@ class TwoStores(RuleBasedStateMachine):
             return
         due = self.both(lambda store: store.every(), plain)
         for each in due:
-            self.ledger(each.schedule.id)
+            for row in self.ledger(each.schedule.id):
+                self.both(lambda store, key=row.key: store.find(key))
+        self.both(lambda store: store.notes(IDS))
+        self.both(lambda store: store.page("a", 2), plain)
+        # Schedules of one store may have other numbers than those of the other.
+        self.both(lambda store: store.recent(100), lambda runs: sorted(runs, key=repr))
         self.both(lambda store: store.load(self.now, 3), self.shown)
         self.both(lambda store: store.load(self.now + 10**12, 99), self.shown)
 

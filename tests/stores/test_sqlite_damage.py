@@ -107,7 +107,7 @@ def test_an_empty_file_is_a_new_store_unless_it_was_in_use_before(path):
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [
-        ("INSERT INTO meta VALUES ('', 'schema 0003', 'abc')", "has schema 3, and this release knows 2"),
+        ("INSERT INTO meta VALUES ('', 'schema 0004', 'abc')", "has schema 4, and this release knows 3"),
         ("UPDATE meta SET value = 'abc' WHERE name = 'schema 0001'", "has a schema that this release"),
     ],
 )
@@ -297,7 +297,7 @@ def test_a_state_that_cannot_be_read_stops_its_schedule_alone(path):
 
 def test_a_schedule_deleted_by_hand_is_gone_with_all_that_belongs_to_it(path):
     with_store(path, populate)
-    edit(path, "DELETE FROM schedules WHERE id = 's007'")
+    edit(path, "DELETE FROM declarations WHERE id = 's007'")
 
     async def go_on(store):
         assert "s007" not in await due_at(store, T0 + MINUTE)
@@ -317,9 +317,9 @@ def test_what_a_later_release_added_survives_edits_and_runs(path):
     with_store(path, populate)
     edit(
         path,
-        "ALTER TABLE schedules ADD COLUMN note TEXT",
+        "ALTER TABLE declarations ADD COLUMN note TEXT",
         "ALTER TABLE runs ADD COLUMN note TEXT",
-        "UPDATE schedules SET note = 'mine'",
+        "UPDATE declarations SET note = 'mine'",
         "UPDATE runs SET note = 'mine'",
     )
 
@@ -330,7 +330,7 @@ def test_what_a_later_release_added_survives_edits_and_runs(path):
 
     with_store(path, work)
     connection = sqlite3.connect(path)
-    assert connection.execute("SELECT count(*) FROM schedules WHERE note = 'mine'").fetchone() == (300,)
+    assert connection.execute("SELECT count(*) FROM declarations WHERE note = 'mine'").fetchone() == (300,)
     assert connection.execute("SELECT count(*) FROM runs WHERE note = 'mine'").fetchone() == (300,)
     connection.close()
 
@@ -339,11 +339,11 @@ def test_a_key_of_a_later_release_survives_an_edit_that_leaves_its_text_alone(pa
     with_store(path, populate)
     connection = sqlite3.connect(path)
     columns = ", ".join(Declaration._fields)
-    row = connection.execute(f"SELECT {columns} FROM schedules WHERE id = 's000'").fetchone()
+    row = connection.execute(f"SELECT {columns} FROM declarations WHERE id = 's000'").fetchone()
     declaration = Declaration._make(row)
     declaration = declaration._replace(policy=declaration.policy[:-1] + ',"shiny":[1,2]}')
     connection.execute(
-        "UPDATE schedules SET policy = ?, checksum = ? WHERE id = 's000'",
+        "UPDATE declarations SET policy = ?, checksum = ? WHERE id = 's000'",
         (declaration.policy, checksum("s000", declaration)),
     )
     connection.commit()
@@ -354,7 +354,9 @@ def test_a_key_of_a_later_release_survives_an_edit_that_leaves_its_text_alone(pa
         assert (await store.get("s000")).schedule == schedule("s000", paused=True)
 
     with_store(path, pause)
-    policy, paused = connection.execute("SELECT policy, paused FROM schedules WHERE id = 's000'").fetchone()
+    policy, paused = connection.execute(
+        "SELECT policy, paused FROM declarations WHERE id = 's000'"
+    ).fetchone()
     connection.close()
     assert (policy, paused) == (declaration.policy, 1)
 

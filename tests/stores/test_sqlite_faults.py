@@ -279,7 +279,7 @@ def test_the_due_query_walks_the_index_and_sorts_nothing(path):
         )
         assert plan == [
             "SEARCH states USING INDEX states_due (namespace=? AND wake_at<?)",
-            "SEARCH schedules USING INTEGER PRIMARY KEY (rowid=?)",
+            "SEARCH declarations USING INTEGER PRIMARY KEY (rowid=?)",
             "SEARCH states USING COVERING INDEX states_due (namespace=? AND wake_at>?)",
         ]
 

@@ -11,10 +11,15 @@ from dutiful.core.errors import DutifulError
 
 # Command group -> module and attribute that hold it.
 _GROUPS = {
+    "config": "dutiful.cli.config:config",
     "cron": "dutiful.cli.cron:cron",
     "monitor": "dutiful.cli.monitor:monitor",
     "run": "dutiful.cli.run:run",
+    "schedules": "dutiful.cli.schedules:schedules",
+    "serve": "dutiful.cli.serve:serve",
     "simulate": "dutiful.cli.simulate:simulate",
+    "worker": "dutiful.cli.serve:worker",
+    "token": "dutiful.cli.token:token",
 }
 
 

@@ -44,6 +44,8 @@ class Due(NamedTuple):
     version: int = 0
     # Whether the last move left something waiting for a run in flight, or for room, to end.
     blocked: bool = False
+    # Ticks up to here may have run and had their rows deleted.
+    pruned_until: Instant = 0
 
 
 class Move(NamedTuple):
@@ -98,13 +100,15 @@ class Draft:
             "_skipped",
             "_open",
         ),
-        *("_busy", "_inserts", "_changes", "_first_attempts"),
+        *("_busy", "_inserts", "_changes", "_first_attempts", "_noted"),
     )
 
     def __init__(self, due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> None:
         self.schedule, self.state, self.now, self.limits = due.schedule, due.state, now, limits
         self.policy, self.cadence = due.schedule.policy, due.schedule.cadence
         self.cursor = opening_cursor(due.schedule, due.state.cursor)
+        # What a row says of when it was written; only rows that stay say so.
+        self._noted = now if due.schedule.policy.ledger else None
         self.from_completion = isinstance(self.cadence, Every) and self.cadence.anchor == "completion"
         self.blocked = self.unfinished = False
         self.launched = 0
@@ -208,7 +212,7 @@ class Draft:
         fire_at = fire_time(self.schedule, tick)
         run = Run(
             self.schedule.id, tick, "schedule", self.limits.launch_status, Phase.LAUNCHED, fire_at,
-            None, 1, self.limits.epoch, self.now,
+            None, 1, self.limits.epoch, self.now, created_at=self._noted, updated_at=self._noted,
         )  # fmt: skip
         self._insert(run)
         self._count_launch(run)
@@ -226,7 +230,7 @@ class Draft:
         self._take_room(1, in_group=not orphan)
         again = run.to(
             Phase.LAUNCHED, status=self.limits.launch_status, attempt=run.attempt + 1,
-            epoch=self.limits.epoch, started_at=self.now,
+            epoch=self.limits.epoch, started_at=self.now, updated_at=run.noted(self.now),
         )  # fmt: skip
         self.change(again)
         self.launched += 1
@@ -234,8 +238,11 @@ class Draft:
 
     def hold(self, tick: Instant, phase: Phase, fire_at: Instant) -> None:
         """Record a run of this tick that is launched later."""
-        status, epoch = Status.ENQUEUED, self.limits.epoch
-        self._insert(Run(self.schedule.id, tick, "schedule", status, phase, fire_at, None, 0, epoch))
+        run = Run(
+            self.schedule.id, tick, "schedule", Status.ENQUEUED, phase, fire_at, None, 0, self.limits.epoch,
+            created_at=self._noted, updated_at=self._noted,
+        )  # fmt: skip
+        self._insert(run)
 
     def end(self, run: Run, status: Status, reason: Reason, ended_at: Instant | None = None) -> None:
         """End a run that is already recorded."""
@@ -284,6 +291,7 @@ class Draft:
         row = Run(
             self.schedule.id, first, "schedule", Status.SKIPPED, Phase.ENDED, first, reason,
             0, self.limits.epoch, None, self.now, run_until, ticks,
+            created_at=self._noted, updated_at=self._noted,
         )  # fmt: skip
         if grows and self._inserts and self._inserts[-1].run_at == first:
             self._inserts[-1] = row
@@ -330,13 +338,21 @@ class Draft:
         wakes = [*self._run_wakes(), *([] if tick_wake is None else [tick_wake])]
         wake_at = self.now if self.unfinished else min(wakes, default=None)
         rest_at = tick_wake if wake_at != tick_wake and len(self._open) == 1 else None
-        blocked = self.blocked or self._next_needs_end() or bool(self.runs(Phase.QUEUED))
+        blocked = self.blocked or self._next_needs_end() or self._has_queue()
         changes = list(self._changes.values())
         return Move(self._due, state, wake_at, rest_at, blocked, self._inserts, changes, self.cancels)
 
     def _next_needs_end(self) -> bool:
         """Return whether the next tick is not even known before the run in flight has ended."""
         return self.from_completion and self.busy()
+
+    def _has_queue(self) -> bool:
+        """Return whether runs that could go wait for the one in flight; a backfill keeps no place in line."""
+        return any(
+            run.phase is Phase.QUEUED
+            or (run.phase is Phase.DELAYED and run.backfill is not None and run.fire_at <= self.now)
+            for run in self._open.values()
+        )
 
     def _run_wakes(self) -> Iterator[Instant]:
         for run in self._open.values():

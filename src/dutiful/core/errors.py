@@ -7,6 +7,8 @@ DutifulError
 ├── CronCalculationError          no occurrence within the years a datetime can hold
 ├── ScheduleFileError             a schedule file with everything that is wrong in it
 ├── UnknownScheduleError          there is no schedule with that id (also a LookupError)
+├── UnknownRunError               there is no run with that key (also a LookupError)
+├── OversizedBackfillError        a backfill of more ticks than are taken at a time
 ├── CodecError                    a stored text that cannot be read, or a value that cannot be stored
 ├── StoreError                    the store cannot be used; the message says what to do
 │   └── LostLeadershipError       another instance leads now; nothing was written
@@ -122,6 +124,21 @@ class UnknownScheduleError(DutifulError, LookupError):
 
     def __init__(self, schedule_id: str) -> None:
         super().__init__(f'There is no schedule "{quoted(schedule_id)}"', scheduleId=schedule_id)
+
+
+class UnknownRunError(DutifulError, LookupError):
+    """There is no run with that key; it may have been pruned."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f'There is no run with the key "{quoted(key)}"', idempotencyKey=key)
+
+
+class OversizedBackfillError(DutifulError):
+    """A backfill covers more ticks than are taken at a time."""
+
+    def __init__(self, ticks: int, limit: int) -> None:
+        message = f"A backfill of {ticks} ticks is too large: ask for at most {limit} at a time"
+        super().__init__(message, ticks=ticks, limit=limit)
 
 
 class CodecError(DutifulError, ValueError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, assert_never
 
 from dutiful.core.policy import OnOrphan, Reason
 from dutiful.core.run import Phase, Run, Status
@@ -78,7 +78,7 @@ def settle(run: Run, outcome: Outcome, policy: Policy, now: Instant) -> Run:
         case NoWork(detail):
             return run.ended(Status.SKIPPED, Reason.NO_WORK, now, detail)
         case Accepted(run_id):
-            return run.to(Phase.ACCEPTED, status=Status.ENQUEUED, run_id=run_id)
+            return run.to(Phase.ACCEPTED, status=Status.ENQUEUED, run_id=run_id, updated_at=run.noted(now))
         case Refused(reason, detail):
             return run.ended(Status.FAILED, reason, now, detail)
         case Failed(detail):
@@ -100,5 +100,41 @@ def _again(run: Run, what: str, reason: Reason, detail: str | None, policy: Poli
     # Backing off stops growing long before it would leave what a store can hold.
     fire_at = now + min(retry.delay * retry.backoff ** min(run.attempt - 1, 64), _DELAY_MAX)
     return run.to(
-        Phase.RETRY, status=Status.ENQUEUED, reason=reason, fire_at=fire_at, ended_at=now, detail=detail
-    )
+        Phase.RETRY, status=Status.ENQUEUED, reason=reason, fire_at=fire_at, ended_at=now, detail=detail,
+        updated_at=run.noted(now),
+    )  # fmt: skip
+
+
+class Report(NamedTuple):
+    """What an executor says of a run: that it STARTED, or that it ended in SUCCESS or FAILED."""
+
+    status: Literal[Status.STARTED, Status.SUCCESS, Status.FAILED]
+    # The attempt that it speaks of; None is the present one.
+    attempt: int | None = None
+    run_id: str | None = None
+    error: str | None = None
+
+
+def hear(run: Run, report: Report, now: Instant) -> Run | None:
+    """Return what a report makes of a run; None where it has nothing to add.
+
+    It may come before the launch is answered, and after the answer was given up waiting for. How a run
+    ended is decided by the first who knows, in any attempt; that one began counts for the present one.
+    """
+    if run.phase is Phase.ENDED or run.attempt == 0:
+        return None
+    run = run._replace(run_id=report.run_id or run.run_id)
+    match report.status:
+        case Status.SUCCESS:
+            return run.ended(Status.SUCCESS, None, now)
+        case Status.FAILED:
+            return run.ended(Status.FAILED, Reason.TASK_FAILED, now, report.error)
+        case Status.STARTED if run.status is Status.STARTED or (report.attempt or run.attempt) < run.attempt:
+            return None
+        case Status.STARTED:
+            return run._replace(
+                phase=Phase.ACCEPTED, status=Status.STARTED, reason=None, ended_at=None, detail=None,
+                updated_at=run.noted(now),
+            )  # fmt: skip
+        case _:
+            assert_never(report.status)

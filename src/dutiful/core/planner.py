@@ -52,6 +52,7 @@ def decide(due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> Move
         resume_waiting_runs(draft)
     take_ticks(draft)
     if due.runs:
+        resume_backfill(draft)
         retry_failed_runs(draft)
     return draft.move()
 
@@ -96,12 +97,20 @@ def resume_waiting_runs(draft: Draft) -> None:
         if not draft.busy() and not draft.schedule.paused:
             draft.launch_waiting(run)
     for run in draft.runs(Phase.DELAYED):
-        if run.fire_at <= draft.now and (run.kind == "manual" or not draft.schedule.paused):
-            _resume_delayed(draft, run)
+        may_go = run.kind == "manual" or not draft.schedule.paused
+        if run.fire_at <= draft.now and run.backfill is None and may_go:
+            _resume_delayed(draft, run, draft.policy.overlap)
 
 
-def _resume_delayed(draft: Draft, run: Run) -> None:
-    overlap, queue = draft.policy.overlap, len(draft.runs(Phase.QUEUED))
+def resume_backfill(draft: Draft) -> None:
+    """Let past ticks go that somebody asked for, also while paused; the ticks of today went first."""
+    for run in draft.runs(Phase.DELAYED):
+        if run.fire_at <= draft.now and run.backfill is not None:
+            _resume_delayed(draft, run, run.backfill)
+
+
+def _resume_delayed(draft: Draft, run: Run, overlap: Overlap) -> None:
+    queue = len(draft.runs(Phase.QUEUED))
     if run.kind == "manual" or overlap is Overlap.ALLOW or not (draft.busy() or queue):
         draft.launch_waiting(run)
     elif overlap is Overlap.SKIP:
@@ -109,10 +118,12 @@ def _resume_delayed(draft: Draft, run: Run) -> None:
     elif overlap is Overlap.CANCEL_OTHER:
         _cancel_other_runs(draft)
         draft.launch_waiting(run)
+    elif run.backfill is not None:
+        pass  # It stays where it is, so that ticks of today pass it in the queue.
     elif overlap is Overlap.QUEUE and queue >= draft.policy.queue_limit:
         draft.end(run, Status.SKIPPED, Reason.QUEUE_FULL)
     else:
-        draft.change(run.to(Phase.QUEUED))
+        draft.change(run.to(Phase.QUEUED, updated_at=run.noted(draft.now)))
 
 
 def take_ticks(draft: Draft) -> None:

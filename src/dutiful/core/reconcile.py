@@ -27,15 +27,26 @@ class Put(NamedTuple):
     version: int | None = None
 
 
+class Note(NamedTuple):
+    """What people want to know of a schedule and no decision needs."""
+
+    updated_at: Instant
+    pause_note: str | None = None
+
+
 class Changes(NamedTuple):
     """What to write and what to delete; applied all together or not at all.
 
     `rows` are ledger rows of the schedules put: written, in place of what they extend or begin.
+    `drops` are rows of skipped ticks that go before that, as they are or not at all.
     """
 
     puts: Sequence[Put] = ()
     removes: Sequence[str] = ()
     rows: Sequence[Run] = ()
+    drops: Sequence[Run] = ()
+    # By the id of a schedule; those that are not there are passed over.
+    notes: Sequence[tuple[str, Note]] = ()
 
 
 @dataclass(frozen=True, slots=True)

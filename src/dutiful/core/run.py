@@ -6,9 +6,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from dutiful.core.schedule import tick_key
+
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
-    from dutiful.core.policy import Reason
+    from dutiful.core.policy import Overlap, Reason
 
 Kind = Literal["schedule", "manual"]
 
@@ -43,7 +45,8 @@ NEXT_PHASES = MappingProxyType(
     {
         Phase.QUEUED: frozenset({Phase.LAUNCHED, Phase.ENDED}),
         Phase.DELAYED: frozenset({Phase.QUEUED, Phase.LAUNCHED, Phase.ENDED}),
-        Phase.RETRY: frozenset({Phase.LAUNCHED, Phase.ENDED}),
+        # Accepted: nobody answered, and then a report showed that the launch had arrived.
+        Phase.RETRY: frozenset({Phase.LAUNCHED, Phase.ACCEPTED, Phase.ENDED}),
         Phase.LAUNCHED: frozenset({Phase.LAUNCHED, Phase.ACCEPTED, Phase.RETRY, Phase.ENDED}),
         Phase.ACCEPTED: frozenset({Phase.LAUNCHED, Phase.RETRY, Phase.ENDED}),
         Phase.ENDED: frozenset[Phase](),
@@ -73,6 +76,22 @@ class Run(NamedTuple):
     ticks: int = 1
     run_id: str | None = None
     detail: str | None = None
+    # When this was written, and below when the row began: only where a ledger is kept.
+    updated_at: Instant | None = None
+    # What follows never changes. Somebody asked for this past tick: it is judged by this overlap.
+    backfill: Overlap | None = None
+    # The identity of a manual run; a tick has one by its nature.
+    own_key: str | None = None
+    created_at: Instant | None = None
+
+    @property
+    def key(self) -> str:
+        """Return the identity that is handed to every launch, so that receivers can dedupe."""
+        return self.own_key or tick_key(self.schedule_id, self.run_at)
+
+    def noted(self, at: Instant) -> Instant | None:
+        """Return when a change of this row at `at` was written, as the row tells it."""
+        return None if self.created_at is None else at
 
     def to(self, phase: Phase, **changes: Any) -> Run:
         """Return this run in its next phase; a step that the table does not allow is a bug."""
@@ -98,10 +117,14 @@ class Run(NamedTuple):
             ticks,
             run_id,
             _,
+            _,
+            backfill,
+            own_key,
+            created_at,
         ) = self
         return Run(
             schedule_id, run_at, kind, status, Phase.ENDED, fire_at, reason, attempt, epoch, started_at, at,
-            until, ticks, run_id, detail,
+            until, ticks, run_id, detail, None if created_at is None else at, backfill, own_key, created_at,
         )  # fmt: skip
 
     def beyond(self, decided: Run) -> Run | None:

@@ -63,30 +63,44 @@ class Answer(NamedTuple):
         return f"{self.origin} answered {self.status}" + (f": {self.excerpt}" if self.excerpt else "")
 
 
+class _Departure:
+    """Knows whether the first byte of a request may have left."""
+
+    def __init__(self) -> None:
+        self.sent = False
+
+    async def see(self, event: str, _facts: object) -> None:
+        self.sent = self.sent or event.endswith("send_request_headers.started")
+
+
 class Outbound(NamedTuple):
     """How requests are sent: with these headers, under these limits, through this guard."""
 
+    # Taken for secrets: what an answer repeats of them is not shown.
     headers: Mapping[str, str] = {}
     allowed: Allowed = Allowed()
     deadline: float = DEADLINE
     answer_limit: int = ANSWER_LIMIT
     resolver: Resolver | None = None
+    # Headers that are no secrets.
+    plain_headers: Mapping[str, str] = {}
 
     async def send(self, method: str, url: str, content: object = None) -> Answer:
-        """Send one request, with `content` as its JSON body, and return the answer.
+        """Send one request, with `content` as its JSON body (bytes are JSON already), and return the answer.
 
         Raises ForbiddenTargetError if it may not go there, and NoAnswerError if nothing came back in time.
         Every address of the host is checked, and the connection is made to a checked one. Redirects are not
         followed, and proxies named by the environment are not used.
         """
-        target = parse_target(url)
+        target, departed = parse_target(url), _Departure()
         try:
             async with asyncio.timeout(self.deadline):
                 addresses = await self._resolve(target)
                 check(target.host, target.port, addresses, self.allowed)
-                return await self._first_answer(target, addresses, method, content)
+                return await self._first_answer(target, addresses, method, content, departed)
         except TimeoutError:
-            raise NoAnswerError(target.origin, f"{self.deadline:g} s have passed", sent=True) from None
+            reason = f"{self.deadline:g} s have passed"
+            raise NoAnswerError(target.origin, reason, sent=departed.sent) from None
 
     async def _resolve(self, target: Target) -> Sequence[Address]:
         if target.address is not None:
@@ -100,7 +114,12 @@ class Outbound(NamedTuple):
         return [ipaddress.ip_address(text) for text in found]
 
     async def _first_answer(
-        self, target: Target, addresses: Sequence[Address], method: str, content: object
+        self,
+        target: Target,
+        addresses: Sequence[Address],
+        method: str,
+        content: object,
+        departed: _Departure,
     ) -> Answer:
         # Heavy, and of no use to those who send nothing.
         import httpx2
@@ -108,31 +127,36 @@ class Outbound(NamedTuple):
         reason = ""
         for address in addresses:
             try:
-                return await self._ask(target, address, method, content)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                return await self._ask(target, address, method, content, departed)
+            except httpx2.ConnectTimeout:
+                reason = f"no connection within {self.deadline / 2:g} s"
+            except httpx2.ConnectError as error:
                 reason = self._shown(str(error)) or "the connection failed"
             except httpx2.HTTPError as error:
                 reason = self._shown(str(error)) or type(error).__name__
-                raise NoAnswerError(target.origin, reason, sent=True) from None
+                raise NoAnswerError(target.origin, reason, sent=departed.sent) from None
         raise NoAnswerError(target.origin, reason, sent=False)
 
-    async def _ask(self, target: Target, address: Address, method: str, content: object) -> Answer:
+    async def _ask(
+        self, target: Target, address: Address, method: str, content: object, departed: _Departure
+    ) -> Answer:
         import httpx2
 
         headers = {
             "User-Agent": "dutiful",
+            **self.plain_headers,
             **self.headers,
             "Host": target.authority,
             "Accept-Encoding": "identity",
         }
-        body = None if content is None else json.dumps(content).encode()
+        body = content if content is None or isinstance(content, bytes) else json.dumps(content).encode()
         if body is not None:
             headers["Content-Type"] = "application/json"
         # Authorities may be named by the environment, proxies may not.
         tls = httpx2.create_ssl_context() if target.scheme == "https" else False
-        client = httpx2.AsyncClient(
-            verify=tls, trust_env=False, follow_redirects=False, timeout=self.deadline
-        )
+        # An address that does not answer leaves half of the time to the others.
+        timeout = httpx2.Timeout(self.deadline, connect=self.deadline / 2)
+        client = httpx2.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=timeout)
         async with (
             client,
             client.stream(
@@ -140,7 +164,7 @@ class Outbound(NamedTuple):
                 target.url_at(address),
                 headers=headers,
                 content=body,
-                extensions={"sni_hostname": target.host},
+                extensions={"sni_hostname": target.host, "trace": departed.see},
             ) as response,
         ):
             read, is_whole = await self._read(response.aiter_raw())

@@ -50,6 +50,8 @@ class Allowed(NamedTuple):
 
     hosts: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
+    # Where the operator lists more of them; errors say it.
+    setting: str = "`allow`"
 
     @classmethod
     def parse(cls, entries: Iterable[str]) -> Allowed:
@@ -81,11 +83,10 @@ def check(host: str, port: int, addresses: Iterable[Address], allowed: Allowed) 
     for address in addresses:
         opened = allowed.names(address)
         if not opened and (reason := _why_not(host, address, allowed)):
-            raise ForbiddenTargetError(host, f"{reason}; list it under `allow` if that is meant")
+            raise ForbiddenTargetError(host, f"{reason}; list it under {allowed.setting} if that is meant")
         if port not in PORTS and not opened and host not in allowed.hosts:
-            raise ForbiddenTargetError(
-                f"{host}:{port}", "only ports 80 and 443 are open; list the host under `allow`"
-            )
+            advice = f"only ports 80 and 443 are open; list the host under {allowed.setting}"
+            raise ForbiddenTargetError(f"{host}:{port}", advice)
 
 
 def _why_not(host: str, address: Address, allowed: Allowed) -> str | None:

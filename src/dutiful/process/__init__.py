@@ -11,13 +11,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dutiful.process.output import LastLine, Tail
+from dutiful.process.environment import environment_of
+from dutiful.process.output import LastLine, Tail, last_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+__all__ = ["GRACE", "OUTPUT_LIMIT", "Exit", "environment_of", "run"]
+
 _WARDEN = str(Path(__file__).with_name("warden.py"))
 _CHUNK = 65_536
+_PROBLEM_LINES = 3
 OUTPUT_LIMIT = 65_536
 # Seconds between asking a command to end and killing it.
 GRACE = 5.0
@@ -33,6 +37,22 @@ class Exit(NamedTuple):
     stderr: str
     timed_out: bool = False
     truncated: bool = False
+
+    @property
+    def summary(self) -> str | None:
+        """Return the last line that was printed, or None."""
+        return last_lines(self.stdout, 1)
+
+    @property
+    def problem(self) -> str | None:
+        """Return in one line how the command failed, None if it did not; who set the time limit names it."""
+        if self.timed_out:
+            return "timed out"
+        if self.code == 0:
+            return None
+        how = f"exit code {self.code}" if self.code > 0 else f"killed by signal {-self.code}"
+        said = last_lines(self.stderr, _PROBLEM_LINES)
+        return f"{how}: {said}" if said else how
 
 
 async def run(

@@ -6,6 +6,20 @@ from collections import deque
 
 # What is told of a line while the command runs; the whole of it is in the output.
 _LINE_MAX = 1000
+# What a summary or an error holds of all that was printed.
+_SUMMARY_MAX = 500
+
+
+def one_line(text: str) -> str | None:
+    """Return the end of a text without control characters, or None if nothing is left."""
+    shown = "".join(c if c.isprintable() else " " for c in text).strip()
+    return shown[-_SUMMARY_MAX:] or None
+
+
+def last_lines(output: str, count: int) -> str | None:
+    """Return the last lines that are not blank, as one, or None if there are none."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()][-count:]
+    return one_line(" | ".join(lines))
 
 
 class Tail:

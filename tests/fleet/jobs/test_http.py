@@ -7,7 +7,7 @@ import socket
 
 import pytest
 from tests.fleet.requests import ITEM, request
-from tests.web import Reply, serving
+from tests.web_server import Reply, serving
 
 from dutiful.fleet.jobs import JobNotStartedError, executor_for
 from dutiful.fleet.types import JobResult

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.web import Asked, Reply
+from tests.web_server import Asked, Reply
 
 TOKEN = "ghp_canary4711"
 

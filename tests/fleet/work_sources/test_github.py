@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from tests.fleet.work_sources.hub import TOKEN, Hub
 from tests.fleet.work_sources.story import DONE, FAILED, Desk
-from tests.web import Reply, serving
+from tests.web_server import Reply, serving
 
 from dutiful.fleet.types import WorkItem
 from dutiful.fleet.work_sources import WorkSourceError, problems_of_work_source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.fleet.work_sources.story import DONE, FAILED, Desk, play
-from tests.web import Reply, serving
+from tests.web_server import Reply, serving
 
 from dutiful.fleet.types import WorkItem
 from dutiful.fleet.work_sources import WorkSourceError, problems_of_work_source

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dutiful import process
 from dutiful.fleet.jobs.errors import JobNotStartedError
-from dutiful.fleet.jobs.line import one_line
 from dutiful.fleet.settings import Key, argv, names, seconds, text, whole_number
 from dutiful.fleet.types import JobResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from dutiful.fleet.types import JobRequest
     from dutiful.process import Exit
@@ -28,11 +27,6 @@ KEYS = {
     "environment": Key(names, []),
     "directory": Key(text),
 }
-# The same wherever the fleet was started from; whatever else a job needs is named in `environment`.
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# One variable may be 128 KiB on Linux, its name included. A longer prompt is on stdin only.
-_VARIABLE_MAX = 100_000
-_ERROR_LINES = 3
 
 
 class CommandJob:
@@ -45,7 +39,7 @@ class CommandJob:
     async def execute(self, request: JobRequest) -> JobResult:
         """Return success if the command ends with 0 in time; its last line of output is the summary."""
         watcher = self._on_output
-        environment = _inherited(self._settings["environment"]) | _told(request)
+        environment = process.environment_of(_told(request), self._settings["environment"])
         self._require_program(environment["PATH"])
         try:
             ended = await process.run(
@@ -68,39 +62,17 @@ class CommandJob:
             raise JobNotStartedError(f"there is no program {program!r} on the path {path}")
 
     def _judged(self, ended: Exit) -> JobResult:
-        summary = _last_lines(ended.stdout, 1)
         if ended.timed_out:
-            return JobResult(False, summary, f"timed out after {self._settings['timeout']:g} s")
-        if ended.code == 0:
-            return JobResult(True, summary)
-        problem = f"exit code {ended.code}" if ended.code > 0 else f"killed by signal {-ended.code}"
-        said = _last_lines(ended.stderr, _ERROR_LINES)
-        return JobResult(False, summary, f"{problem}: {said}" if said else problem)
+            return JobResult(False, ended.summary, f"timed out after {self._settings['timeout']:g} s")
+        return JobResult(ended.problem is None, ended.summary, ended.problem)
 
 
-def _inherited(allowed: list[str]) -> dict[str, str]:
-    fixed = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": os.environ.get("HOME", "/")}
-    return fixed | {name: os.environ[name] for name in allowed if name in os.environ}
-
-
-def _told(request: JobRequest) -> dict[str, str]:
+def _told(request: JobRequest) -> dict[str, str | None]:
     item = request.work_item
-    told = {
+    return {
         "DUTIFUL_AGENT": request.agent.name,
         "DUTIFUL_SCHEDULE": request.schedule_name,
+        # A prompt that is too long for a variable is on stdin only.
         "DUTIFUL_PROMPT": request.prompt,
         "DUTIFUL_WORK_ITEM": None if item is None else json.dumps(item._asdict()),
     }
-    return dict(_fitting(told))
-
-
-def _fitting(told: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
-    for name, value in told.items():
-        if value is not None and len(value.encode("utf-8", "replace")) <= _VARIABLE_MAX:
-            # A prompt may quote anybody; no variable can hold a NUL or half a character.
-            yield name, value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-
-
-def _last_lines(output: str, count: int) -> str | None:
-    lines = [line.strip() for line in output.splitlines() if line.strip()][-count:]
-    return one_line(" | ".join(lines))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dutiful.fleet.jobs.errors import JobNotStartedError
-from dutiful.fleet.jobs.line import one_line
 from dutiful.fleet.settings import Key, allowed, headers, seconds, url
 from dutiful.fleet.types import JobResult
 from dutiful.outbound import Allowed, ForbiddenTargetError, NoAnswerError, Outbound
+from dutiful.process.output import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,14 @@ from dutiful.core.run import Phase, Run, Status
 from dutiful.ports import Launch
 from dutiful.stores.sqlite.bulk import hits
 from dutiful.stores.sqlite.rest import INSERT, ONCE, insert_rest
-from dutiful.stores.sqlite.rows import RUN_COLUMNS, STATE_COLUMNS, group_of, run_columns, state_columns
+from dutiful.stores.sqlite.rows import (
+    RUN_COLUMNS,
+    STATE_COLUMNS,
+    birth_columns,
+    group_of,
+    run_columns,
+    state_columns,
+)
 from dutiful.stores.sqlite.wake import wake_groups
 
 if TYPE_CHECKING:
@@ -31,8 +38,12 @@ _INSERT_LAUNCHED = (
     "INSERT INTO runs (run_at, kind, status, phase, fire_at, attempt, epoch, started_at, ticks, schedule)"
     f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?) {ONCE}"
 )
-# What a run has from `ended_at` on when it is launched for the first time.
-_NOTHING_YET = Run("", 0, "schedule", Status.STARTED, Phase.LAUNCHED, 0)[10:]
+_INSERT_LAUNCHED_KEPT = (
+    "INSERT INTO runs (run_at, kind, status, phase, fire_at, attempt, epoch, started_at, ticks, schedule,"
+    f" key, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?) {ONCE}"
+)
+# What a run has from `ended_at` to `detail` when it is launched for the first time.
+_NOTHING_YET = Run("", 0, "schedule", Status.STARTED, Phase.LAUNCHED, 0)[10:15]
 
 _RUN = ", ".join(f"{column} = ?" for column in RUN_COLUMNS.split(", "))
 _KEY = "WHERE schedule = ? AND run_at = ? AND kind = ?"
@@ -91,11 +102,14 @@ def _state_write(move: Move, number: int) -> Write:
 def _insert_write(written: _Written) -> Write:
     _, schedule, number, run = written
     group = group_of(schedule)
-    if group is None and run[10:] == _NOTHING_YET and run.reason is None and run.started_at is not None:
+    if group is None and run[10:15] == _NOTHING_YET and run.reason is None and run.started_at is not None:
         _, run_at, kind, status, phase, fire_at, _, attempt, epoch, started_at, *_ = run
         texts = _STATUS[status], _PHASE[phase]
-        return _INSERT_LAUNCHED, (run_at, kind, *texts, fire_at, attempt, epoch, started_at, number)
-    return INSERT, (*run_columns(run), number, group)
+        launched = run_at, kind, *texts, fire_at, attempt, epoch, started_at, number
+        if run.created_at is None:
+            return _INSERT_LAUNCHED, launched
+        return _INSERT_LAUNCHED_KEPT, (*launched, *birth_columns(run)[1:], run.updated_at)
+    return INSERT, (*run_columns(run), *birth_columns(run), number, group)
 
 
 def _change_write(written: _Written) -> Write:

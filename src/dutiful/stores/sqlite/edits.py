@@ -13,9 +13,11 @@ from dutiful.stores.codec import Declaration, checksum, declare, decode_cadence,
 from dutiful.stores.sqlite import meta
 from dutiful.stores.sqlite.rest import insert_rest
 from dutiful.stores.sqlite.rows import (
+    ALL_RUN_COLUMNS,
     RUN_COLUMNS,
     STATE_COLUMNS,
     Row,
+    birth_columns,
     group_of,
     run_columns,
     state_columns,
@@ -46,24 +48,34 @@ def _update(table: str, columns: Sequence[str]) -> str:
     return f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)}"
 
 
-_INSERT_SCHEDULE = _insert("schedules", (*_DECLARED, "number", "namespace", "id"))
-_UPDATE_SCHEDULE = _update("schedules", _DECLARED) + ", damage = NULL WHERE number = ?"
+_INSERT_SCHEDULE = _insert("declarations", (*_DECLARED, "number", "namespace", "id"))
+_UPDATE_SCHEDULE = _update("declarations", _DECLARED) + ", damage = NULL WHERE number = ?"
 _INSERT_STATE = _insert("states", (*_STATE, "number", "namespace", "version"))
 _UPDATE_STATE = _update("states", _STATE) + ", rest_at = NULL, version = version + 1 WHERE number = ?"
 _KNOWN = (
     "SELECT id, number, cadence, policy, capacity_group, version, damage IS NOT NULL"
-    " FROM schedules JOIN states USING (number)"
-    " WHERE schedules.namespace = ? AND id IN (SELECT value FROM json_each(?))"
+    " FROM declarations JOIN states USING (number)"
+    " WHERE declarations.namespace = ? AND id IN (SELECT value FROM json_each(?))"
 )
 _REGROUP = "UPDATE runs SET capacity_group = ? WHERE schedule = ? AND phase <> 'ended'"
 _WRITE_RUN = (
-    _insert("runs", (*_RUN, "schedule", "capacity_group"))
+    _insert("runs", (*ALL_RUN_COLUMNS.split(", "), "schedule", "capacity_group"))
     + " ON CONFLICT (schedule, run_at, kind) DO UPDATE SET "
     + ", ".join(f"{column} = excluded.{column}" for column in _RUN[2:])
     # As in a commit: new, or more of the same; never in place of anything else.
     + " WHERE attempt <= excluded.attempt AND (phase <> 'ended'"
     " OR (status = 'SKIPPED' AND excluded.status = 'SKIPPED' AND reason = excluded.reason"
     " AND ticks <= excluded.ticks))"
+)
+# As it was found: a stretch may have grown, or been pruned.
+_DROP_SKIPPED = (
+    "DELETE FROM runs WHERE schedule = ? AND run_at = ? AND kind = ? AND phase = 'ended'"
+    " AND status = 'SKIPPED' AND attempt = 0 AND ticks = ?"
+)
+_NOTE = (
+    "INSERT INTO notes (updated_at, pause_note, number) SELECT ?, ?, number FROM declarations"
+    " WHERE namespace = ? AND id = ?"
+    " ON CONFLICT DO UPDATE SET updated_at = excluded.updated_at, pause_note = excluded.pause_note"
 )
 _DROP_RUN = "DELETE FROM runs WHERE schedule = ? AND run_at = ? AND kind = ? AND phase <> 'ended'"
 
@@ -90,8 +102,18 @@ def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> N
     numbers |= _add(
         connection, namespace, [put for put in puts.values() if put.schedule.id not in known], declarations
     )
+    for run in changes.drops:
+        _drop(connection, numbers[run.schedule_id], run)
     for run in changes.rows:
         _write_run(connection, numbers[run.schedule_id], run, puts[run.schedule_id])
+    notes = [(*note, namespace, schedule_id) for schedule_id, note in changes.notes]
+    connection.executemany(_NOTE, notes)
+
+
+def _drop(connection: sqlite3.Connection, number: int, run: Run) -> None:
+    values = number, run.run_at, run.kind, run.ticks
+    if connection.execute(_DROP_SKIPPED, values).rowcount == 0:
+        raise OvertakenError(run.schedule_id, 0, 0)
 
 
 def _find(connection: sqlite3.Connection, namespace: str, ids: Iterable[str]) -> dict[str, _Known]:
@@ -119,7 +141,7 @@ def _remove(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) 
     )
     # The schema's trigger deletes what belongs to them.
     numbers = [(each.number,) for each in known.values()]
-    connection.executemany("DELETE FROM schedules WHERE number = ?", numbers)
+    connection.executemany("DELETE FROM declarations WHERE number = ?", numbers)
     return known
 
 
@@ -129,7 +151,7 @@ def _add(
     puts: Sequence[Put],
     declarations: Mapping[str, Declaration],
 ) -> dict[str, int]:
-    found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'schedules'").fetchone()
+    found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'declarations'").fetchone()
     first = 1 + (found[0] if found is not None else 0)
     version = 1 + meta.get(connection, namespace, "version floor", 0)
     numbers = {put.schedule.id: number for number, put in enumerate(puts, first)}
@@ -189,7 +211,8 @@ def _state(put: Put) -> Row:
 
 def _write_run(connection: sqlite3.Connection, number: int, run: Run, put: Put) -> None:
     if run.phase is not Phase.ENDED or put.schedule.policy.ledger:
-        written = connection.execute(_WRITE_RUN, (*run_columns(run), number, group_of(put.schedule)))
+        values = (*run_columns(run), *birth_columns(run), number, group_of(put.schedule))
+        written = connection.execute(_WRITE_RUN, values)
         if written.rowcount == 0 and run.status is Status.SKIPPED:
             insert_rest(connection, number, group_of(put.schedule), run)
     else:
@@ -199,7 +222,7 @@ def _write_run(connection: sqlite3.Connection, number: int, run: Run, put: Put) 
 def mark(connection: sqlite3.Connection, damage: Sequence[Damage]) -> None:
     """Write down why these schedules cannot be read, and look at them no more."""
     marks: list[tuple[Any, ...]] = [(each.problem, each.number) for each in damage]
-    connection.executemany("UPDATE schedules SET damage = ? WHERE number = ? AND damage IS NULL", marks)
+    connection.executemany("UPDATE declarations SET damage = ? WHERE number = ? AND damage IS NULL", marks)
     numbers = [(each.number,) for each in damage]
     connection.executemany(
         "UPDATE states SET wake_at = NULL, version = version + 1 WHERE number = ?", numbers
@@ -209,5 +232,5 @@ def mark(connection: sqlite3.Connection, damage: Sequence[Damage]) -> None:
 def unmark(connection: sqlite3.Connection, repaired: Sequence[int]) -> None:
     """Look at schedules again that somebody repaired."""
     numbers = [(number,) for number in repaired]
-    connection.executemany("UPDATE schedules SET damage = NULL WHERE number = ?", numbers)
+    connection.executemany("UPDATE declarations SET damage = NULL WHERE number = ?", numbers)
     connection.executemany("UPDATE states SET wake_at = 0, version = version + 1 WHERE number = ?", numbers)

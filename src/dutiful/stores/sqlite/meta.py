@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 _ORPHANS_ARE_DUE = (
     "UPDATE states SET wake_at = 0, version = version + 1 WHERE namespace = ?"
     " AND number IN (SELECT schedule FROM runs WHERE phase <> 'ended')"
-    " AND number NOT IN (SELECT number FROM schedules WHERE damage IS NOT NULL)"
+    " AND number NOT IN (SELECT number FROM declarations WHERE damage IS NOT NULL)"
 )
 
 

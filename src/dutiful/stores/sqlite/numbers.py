@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 # About 20 MiB; beyond it they are looked up again.
 _REMEMBERED_MAX = 200_000
-_LOOK_UP = "SELECT id, number FROM schedules WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))"
+_LOOK_UP = (
+    "SELECT id, number FROM declarations WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))"
+)
 
 
 class Numbers:

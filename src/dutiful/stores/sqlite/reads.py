@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.core.draft import Due
 from dutiful.core.errors import CodecError, StoreError
 from dutiful.core.planner import Batch
+from dutiful.core.reconcile import Note
 from dutiful.ports import Loaded
 from dutiful.stores.sqlite.rows import (
+    ALL_RUN_COLUMNS,
     READ_COLUMNS,
-    RUN_COLUMNS,
     Stored,
     read_run,
     read_stored,
@@ -30,28 +31,45 @@ if TYPE_CHECKING:
 
 # Read along the index, so that the cost follows the rows returned and not those stored.
 _DUE = (
-    f"SELECT {READ_COLUMNS} FROM states INDEXED BY states_due CROSS JOIN schedules USING (number)"
+    f"SELECT {READ_COLUMNS} FROM states INDEXED BY states_due CROSS JOIN declarations USING (number)"
     " WHERE states.namespace = ? AND wake_at <= ? ORDER BY wake_at, number LIMIT ?"
 )
 _NEXT_WAKE = (
     "SELECT wake_at FROM states INDEXED BY states_due WHERE namespace = ? AND wake_at IS NOT NULL"
     " ORDER BY wake_at, number LIMIT 1 OFFSET ?"
 )
-_STORED = f"SELECT {READ_COLUMNS} FROM schedules JOIN states USING (number) WHERE schedules.namespace = ?"
-_OPEN = f"SELECT schedule, {RUN_COLUMNS} FROM runs INDEXED BY runs_open WHERE phase <> 'ended'"
+_STORED = (
+    f"SELECT {READ_COLUMNS} FROM declarations JOIN states USING (number) WHERE declarations.namespace = ?"
+)
+_OPEN = f"SELECT schedule, {ALL_RUN_COLUMNS} FROM runs INDEXED BY runs_open WHERE phase <> 'ended'"
 _OPEN_ORDER = "ORDER BY schedule, run_at, kind"
 _IN_FLIGHT = (
     "SELECT runs.capacity_group, count(*) FROM runs INDEXED BY runs_capacity"
-    " CROSS JOIN schedules ON schedules.number = runs.schedule"
+    " CROSS JOIN declarations ON declarations.number = runs.schedule"
     " WHERE runs.capacity_group IN (SELECT value FROM json_each(?))"
     " AND runs.phase IN ('launched', 'accepted') AND namespace = ? AND damage IS NULL GROUP BY 1"
 )
-_OF_SCHEDULE = "schedule = (SELECT number FROM schedules WHERE namespace = ?2 AND id = ?3) AND run_at <= ?1"
+_OF_SCHEDULE = (
+    "schedule = (SELECT number FROM declarations WHERE namespace = ?2 AND id = ?3) AND run_at <= ?1"
+)
 _LEDGER = (
-    f"SELECT {RUN_COLUMNS} FROM runs INDEXED BY runs_open WHERE phase <> 'ended' AND {_OF_SCHEDULE}"
-    f" UNION ALL SELECT * FROM (SELECT {RUN_COLUMNS} FROM runs INDEXED BY runs_ended"
+    f"SELECT {ALL_RUN_COLUMNS} FROM runs INDEXED BY runs_open WHERE phase <> 'ended' AND {_OF_SCHEDULE}"
+    f" UNION ALL SELECT * FROM (SELECT {ALL_RUN_COLUMNS} FROM runs INDEXED BY runs_ended"
     f" WHERE phase = 'ended' AND {_OF_SCHEDULE} ORDER BY run_at DESC, kind DESC LIMIT ?4)"
     " ORDER BY run_at DESC, kind DESC LIMIT ?4"
+)
+_WITH_ID = f"SELECT id, {', '.join(f'runs.{column}' for column in ALL_RUN_COLUMNS.split(', '))} FROM runs"
+_ITS_SCHEDULE = "CROSS JOIN declarations ON declarations.number = runs.schedule WHERE namespace = ?"
+# Along the primary key.
+_RECENT = f"{_WITH_ID} {_ITS_SCHEDULE} ORDER BY runs.run_at DESC, runs.schedule DESC, runs.kind DESC LIMIT ?"
+# The rest of a stretch may begin within the second of a tick that has run.
+_OF_KEY = (
+    f"{_WITH_ID} INDEXED BY runs_key {_ITS_SCHEDULE} AND runs.key = ?"
+    " ORDER BY runs.attempt DESC, runs.run_at LIMIT 1"
+)
+_NOTES = (
+    "SELECT id, updated_at, pause_note FROM notes JOIN declarations USING (number)"
+    " WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))"
 )
 _END_OF_TIME = 2**63 - 1
 
@@ -97,6 +115,18 @@ def get(connection: sqlite3.Connection, namespace: str, schedule_id: str) -> Due
     return next(iter(_with_runs(stored, runs, damage)), None)
 
 
+def some(
+    connection: sqlite3.Connection, namespace: str, condition: str, values: Sequence[object]
+) -> list[Due]:
+    """Return the schedules that meet a condition and can be read, ordered by id."""
+    query = f"{_STORED} AND damage IS NULL AND {condition}"
+    stored, damage = _read(connection.execute(query, (namespace, *values)))
+    runs = f"{_OPEN} AND schedule IN (SELECT value FROM json_each(?)) {_OPEN_ORDER}"
+    return _with_runs(
+        stored, connection.execute(runs, (json.dumps([each.number for each in stored]),)), damage
+    )
+
+
 def every(connection: sqlite3.Connection, namespace: str) -> tuple[list[Due], list[Damage]]:
     """Return all schedules that can be read, ordered by id, and those that were found damaged."""
     stored, damage = _read(connection.execute(f"{_STORED} AND damage IS NULL ORDER BY id", (namespace,)))
@@ -105,7 +135,9 @@ def every(connection: sqlite3.Connection, namespace: str) -> tuple[list[Due], li
 
 def marked(connection: sqlite3.Connection, namespace: str) -> list[Damage]:
     """Return the schedules that are known to be damaged, ordered by id."""
-    query = "SELECT number, id, damage FROM schedules WHERE namespace = ? AND damage IS NOT NULL ORDER BY id"
+    query = (
+        "SELECT number, id, damage FROM declarations WHERE namespace = ? AND damage IS NOT NULL ORDER BY id"
+    )
     return [Damage._make(row) for row in connection.execute(query, (namespace,))]
 
 
@@ -121,8 +153,30 @@ def ledger(
     """Return rows of the ledger, newest first; raise StoreError for one that cannot be read."""
     latest = _END_OF_TIME if until is None else until
     rows = connection.execute(_LEDGER, (latest, namespace, schedule_id, limit))
+    return [_readable_run(schedule_id, row) for row in rows]
+
+
+def recent(connection: sqlite3.Connection, namespace: str, limit: int) -> list[Run]:
+    """Return rows of all schedules, newest first."""
+    rows = connection.execute(_RECENT, (namespace, limit))
+    return [_readable_run(schedule_id, row) for schedule_id, *row in rows]
+
+
+def find(connection: sqlite3.Connection, namespace: str, key: bytes) -> Run | None:
+    """Return the row of a key."""
+    found = connection.execute(_OF_KEY, (namespace, key)).fetchone()
+    return None if found is None else _readable_run(found[0], found[1:])
+
+
+def notes(connection: sqlite3.Connection, namespace: str, ids: Iterable[str]) -> dict[str, Note]:
+    """Return what is noted of these schedules."""
+    rows = connection.execute(_NOTES, (namespace, json.dumps([*ids])))
+    return {schedule_id: Note._make(note) for schedule_id, *note in rows}
+
+
+def _readable_run(schedule_id: str, row: Row) -> Run:
     try:
-        return [read_run(schedule_id, row) for row in rows]
+        return read_run(schedule_id, row)
     except CodecError as error:
         problem = f"The ledger of {schedule_id!r} cannot be read"
         raise StoreError(problem, f"{error}; repair the row in the table runs") from error
@@ -144,11 +198,11 @@ def _with_runs(stored: Sequence[Stored], rows: Iterable[Row], damage: list[Damag
     for row in rows:
         runs[row[0]].append(row[1:])
     due = []
-    for number, schedule, state, version, blocked in stored:
+    for number, schedule, state, version, blocked, pruned_until in stored:
         try:
             known = [read_run(schedule.id, row) for row in runs[number]] if number in runs else ()
         except CodecError as error:
             damage.append(Damage(number, schedule.id, str(error)))
             continue
-        due.append(Due(schedule, state, known, version, blocked))
+        due.append(Due(schedule, state, known, version, blocked, pruned_until))
     return due

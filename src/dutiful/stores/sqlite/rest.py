@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.stores.sqlite.rows import RUN_COLUMNS, read_run, run_columns
+from dutiful.stores.sqlite.rows import ALL_RUN_COLUMNS, birth_columns, read_run, run_columns
 
 if TYPE_CHECKING:
     import sqlite3
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 ONCE = "ON CONFLICT (schedule, run_at, kind) DO NOTHING"
 INSERT = (
-    f"INSERT INTO runs ({RUN_COLUMNS}, schedule, capacity_group)"
-    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {ONCE}"
+    f"INSERT INTO runs ({ALL_RUN_COLUMNS}, schedule, capacity_group)"
+    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {ONCE}"
 )
-_DECIDED = f"SELECT {RUN_COLUMNS} FROM runs WHERE schedule = ? AND run_at = ? AND kind = ?"
+_DECIDED = f"SELECT {ALL_RUN_COLUMNS} FROM runs WHERE schedule = ? AND run_at = ? AND kind = ?"
 _GROWING = "UPDATE states SET skipped_at = ?, skipped_ticks = ? WHERE number = ? AND skipped_at = ?"
 _NOT_GROWING = (
     "UPDATE states SET skipped_at = NULL, skipped_reason = NULL, skipped_ticks = NULL"
@@ -34,5 +34,6 @@ def insert_rest(connection: sqlite3.Connection, number: int, group: str | None, 
         connection.execute(_NOT_GROWING, (number, run.run_at))
         return
     connection.execute(_GROWING, (rest.run_at, rest.ticks, number, run.run_at))
-    if connection.execute(INSERT, (*run_columns(rest), number, group)).rowcount == 0:
+    values = (*run_columns(rest), *birth_columns(rest), number, group)
+    if connection.execute(INSERT, values).rowcount == 0:
         insert_rest(connection, number, group, rest)

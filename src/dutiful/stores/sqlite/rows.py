@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import CodecError, quoted
-from dutiful.core.policy import Reason
+from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Kind, Phase, Run, Status
 from dutiful.core.schedule import Schedule, SkippedRange, State
 from dutiful.stores.codec import revive
@@ -18,11 +18,14 @@ STATE_COLUMNS = (
     "version, cursor, runs_started, attempted_at, succeeded_at, failed_at, ended_at, quarantine,"
     " skipped_at, skipped_reason, skipped_ticks, decided_until"
 )
-READ_COLUMNS = f"{SCHEDULE_COLUMNS}, {STATE_COLUMNS}, blocked"
+READ_COLUMNS = f"{SCHEDULE_COLUMNS}, {STATE_COLUMNS}, blocked, pruned_until"
 RUN_COLUMNS = (
     "run_at, kind, status, phase, fire_at, reason, attempt, epoch, started_at, ended_at, run_until, ticks,"
-    " run_id, detail"
+    " run_id, detail, updated_at"
 )
+# Written with a new row and never again, so that the index of the keys is left alone.
+BIRTH_COLUMNS = "backfill, key, created_at"
+ALL_RUN_COLUMNS = f"{RUN_COLUMNS}, {BIRTH_COLUMNS}"
 
 Row = tuple[Any, ...]
 
@@ -30,6 +33,9 @@ _KINDS: Mapping[str, Kind] = {"schedule": "schedule", "manual": "manual"}
 _STATUSES = {status.value: status for status in Status}
 _PHASES = {phase.value: phase for phase in Phase}
 _REASONS: Mapping[str | None, Reason | None] = {None: None, **{reason.value: reason for reason in Reason}}
+
+
+_OVERLAPS: Mapping[str | None, Overlap | None] = {None: None, **{each.value: each for each in Overlap}}
 
 
 class Stored(NamedTuple):
@@ -40,6 +46,7 @@ class Stored(NamedTuple):
     state: State
     version: int
     blocked: bool
+    pruned_until: int
 
 
 def group_of(schedule: Schedule) -> str | None:
@@ -54,7 +61,7 @@ def read_stored(row: Row) -> Stored:
     version, cursor, started, attempted, succeeded, failed, ended, quarantine, skipped_at = row[10:19]
     skipped = None if skipped_at is None else _skipped(skipped_at, row[19], row[20])
     state = State(cursor, started, attempted, succeeded, failed, ended, skipped, quarantine, row[21])
-    return Stored(row[0], schedule, state, version, row[22] == 1)
+    return Stored(row[0], schedule, state, version, row[22] == 1, row[23])
 
 
 def _skipped(run_at: int, reason: str, ticks: int) -> SkippedRange:
@@ -65,19 +72,12 @@ def _skipped(run_at: int, reason: str, ticks: int) -> SkippedRange:
 
 
 def read_run(schedule_id: str, row: Row) -> Run:
-    """Return what RUN_COLUMNS hold, or raise CodecError."""
-    run_at, kind, status, phase, fire_at, reason, *rest = row
+    """Return what ALL_RUN_COLUMNS hold, or raise CodecError."""
+    run_at, kind, status, phase, fire_at, reason, *rest, backfill, key, created_at = row
+    own_key = key.hex() if kind == "manual" and key is not None else None
     try:
-        return Run(
-            schedule_id,
-            run_at,
-            _KINDS[kind],
-            _STATUSES[status],
-            _PHASES[phase],
-            fire_at,
-            _REASONS[reason],
-            *rest,
-        )
+        words = _KINDS[kind], _STATUSES[status], _PHASES[phase], fire_at, _REASONS[reason]
+        return Run._make((schedule_id, run_at, *words, *rest, _OVERLAPS[backfill], own_key, created_at))
     except KeyError as error:
         raise CodecError(f"run at {run_at}", f"the word {quoted(error.args[0])!r} is unknown") from error
 
@@ -93,19 +93,17 @@ def state_columns(state: State) -> Row:
 
 def run_columns(run: Run) -> Row:
     """Return the values of RUN_COLUMNS; plain strings, because binding an enum is slow."""
-    _, run_at, kind, status, phase, fire_at, reason, *rest, run_id, detail = run
+    _, run_at, kind, status, phase, fire_at, reason, *rest, run_id, detail, updated_at, _, _, _ = run
     shown = None if reason is None else reason.value
-    return (
-        run_at,
-        kind,
-        status.value,
-        phase.value,
-        fire_at,
-        shown,
-        *rest,
-        _storable(run_id),
-        _storable(detail),
-    )
+    texts = _storable(run_id), _storable(detail)
+    return run_at, kind, status.value, phase.value, fire_at, shown, *rest, *texts, updated_at
+
+
+def birth_columns(run: Run) -> Row:
+    """Return the values of BIRTH_COLUMNS; runs that leave no ledger need no key to be found by."""
+    backfill = None if run.backfill is None else run.backfill.value
+    findable = run.own_key is not None or run.created_at is not None
+    return backfill, bytes.fromhex(run.key) if findable else None, run.created_at
 
 
 def _storable(text: str | None) -> str | None:

@@ -18,21 +18,24 @@ if TYPE_CHECKING:
     from dutiful.core.outcome import Settlement
     from dutiful.stores.sqlite.bulk import Write
 
-_SAME_ATTEMPT = (
-    "WHERE schedule = ? AND run_at = ? AND kind = ? AND attempt = ? AND phase IN ('launched', 'accepted')"
+_SAME_ATTEMPT = "WHERE schedule = ? AND run_at = ? AND kind = ? AND attempt = ? AND phase = 'launched'"
+_AS_FOUND = (
+    "WHERE schedule = ? AND run_at = ? AND kind = ? AND attempt = ? AND phase <> 'ended' AND phase = ?"
+    " AND status = ?"
 )
-_SETTLE = (
-    f"UPDATE runs SET {', '.join(f'{column} = ?' for column in RUN_COLUMNS.split(', '))} {_SAME_ATTEMPT}"
-)
+_ALL = ", ".join(f"{column} = ?" for column in RUN_COLUMNS.split(", "))
+_SETTLE = f"UPDATE runs SET {_ALL} {_SAME_ATTEMPT}"
+_REPORT = f"UPDATE runs SET {_ALL} {_AS_FOUND}"
 # Most runs end well and have nothing to add; binding None is slow.
 _SETTLE_WELL = (
     "UPDATE runs SET status = 'SUCCESS', phase = 'ended', fire_at = ?, reason = NULL, epoch = ?,"
-    " started_at = ?, ended_at = ?, run_until = NULL, ticks = 1, run_id = NULL, detail = NULL"
-    f" {_SAME_ATTEMPT}"
+    " started_at = ?, ended_at = ?, run_until = NULL, ticks = 1, run_id = NULL, detail = NULL,"
+    f" updated_at = ? {_SAME_ATTEMPT}"
 )
 _DROP = f"DELETE FROM runs {_SAME_ATTEMPT}"
-# What a run has from `run_until` on when it ended well and has nothing to add.
-_NOTHING_TO_ADD = [*Run("", 0, "schedule", Status.SUCCESS, Phase.ENDED, 0)[11:]]
+_DROP_REPORTED = f"DELETE FROM runs {_AS_FOUND}"
+# What a run has from `run_until` to `detail` when it ended well and has nothing to add.
+_NOTHING_TO_ADD = Run("", 0, "schedule", Status.SUCCESS, Phase.ENDED, 0)[11:15]
 
 _SUCCEEDED = "UPDATE states SET succeeded_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
 _FAILED = "UPDATE states SET failed_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
@@ -50,22 +53,41 @@ def settle(
     """Record how attempts went and return for each whether it applied."""
     applied = hits(connection, [*map(_write, settlements, numbers)])
     written = [each for each, hit in zip(zip(numbers, settlements, strict=True), applied, strict=True) if hit]
+    _bring_up_to_date(connection, namespace, written)
+    return applied
+
+
+def report(
+    connection: sqlite3.Connection, namespace: str, found: Run, became: Settlement, number: int
+) -> bool:
+    """Record what somebody else says of a run, where it is still as it was found."""
+    standing = number, found.run_at, found.kind, found.attempt, found.phase.value, found.status.value
+    if became.run.phase is Phase.ENDED and not became.keep:
+        hit = connection.execute(_DROP_REPORTED, standing).rowcount == 1
+    else:
+        hit = connection.execute(_REPORT, (*run_columns(became.run), *standing)).rowcount == 1
+    _bring_up_to_date(connection, namespace, [(number, became)] if hit else [])
+    return hit
+
+
+def _bring_up_to_date(
+    connection: sqlite3.Connection, namespace: str, written: Sequence[tuple[int, Settlement]]
+) -> None:
     accepted = [(number,) for number, (run, *_) in written if run.phase in IN_FLIGHT]
     connection.executemany(_ACCEPTED, accepted)
     ended = [(number, each) for number, each in written if each.run.phase not in IN_FLIGHT]
     connection.executemany(_REST, [(number,) for number, each in ended if each.timed])
     _follow(connection, namespace, [(number, each.run) for number, each in ended])
-    return applied
 
 
 def _write(settlement: Settlement, number: int) -> Write:
     run, keep, _ = settlement
-    _, run_at, kind, status, phase, fire_at, reason, attempt, epoch, started_at, ended_at, *rest = run
+    _, run_at, kind, status, phase, fire_at, reason, attempt, epoch, started_at, ended_at, *_ = run
     key = number, run_at, kind, attempt
     if phase is Phase.ENDED and not keep:
         return _DROP, key
-    if phase is Phase.ENDED and status is Status.SUCCESS and reason is None and rest == _NOTHING_TO_ADD:
-        return _SETTLE_WELL, (fire_at, epoch, started_at, ended_at, *key)
+    if phase is Phase.ENDED and status is Status.SUCCESS and reason is None and run[11:15] == _NOTHING_TO_ADD:
+        return _SETTLE_WELL, (fire_at, epoch, started_at, ended_at, run.updated_at, *key)
     return _SETTLE, (*run_columns(run), *key)
 
 

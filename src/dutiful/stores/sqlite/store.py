@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 from typing import TYPE_CHECKING, TypeVar
@@ -13,17 +14,17 @@ from dutiful.stores.sqlite.commit import commit
 from dutiful.stores.sqlite.file import DatabaseFile
 from dutiful.stores.sqlite.lock import LeaderLock
 from dutiful.stores.sqlite.numbers import Numbers
-from dutiful.stores.sqlite.settle import settle
+from dutiful.stores.sqlite.settle import report, settle
 from dutiful.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from dutiful.core.cadence import Instant
     from dutiful.core.draft import Due, Move
     from dutiful.core.outcome import Settlement
-    from dutiful.core.reconcile import Changes
+    from dutiful.core.reconcile import Changes, Note
     from dutiful.core.run import Run
     from dutiful.ports import Launch, Loaded, Retention
     from dutiful.stores.sqlite.reads import Damage
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # It becomes part of a file name.
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_KEY = re.compile(r"[0-9a-f]{64}")
+_SAVE_WORKFLOW = (
+    "INSERT INTO workflows (namespace, workflow_id, version, dag, updated_at) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET dag = excluded.dag, updated_at = excluded.updated_at"
+)
+_LOAD_WORKFLOW = "SELECT dag FROM workflows WHERE namespace = ? AND workflow_id = ? AND version = ?"
 
 
 class SqliteStore:
@@ -176,6 +183,22 @@ class SqliteStore:
         """Return one schedule, unless it is damaged."""
         return await self._read(lambda connection: reads.get(connection, self._namespace, schedule_id))
 
+    async def some(self, ids: Iterable[str]) -> list[Due]:
+        """Return those of these schedules that are there and not damaged."""
+        wanted, condition = json.dumps([*ids]), "id IN (SELECT value FROM json_each(?)) ORDER BY id"
+        return await self._read(
+            lambda connection: reads.some(connection, self._namespace, condition, [wanted])
+        )
+
+    async def page(self, after: str, limit: int) -> list[Due]:
+        """Return the schedules that come after an id and are not damaged."""
+        condition, values = "id > ? ORDER BY id LIMIT ?", [after, limit]
+        return await self._read(lambda connection: reads.some(connection, self._namespace, condition, values))
+
+    async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
+        """Return what is noted of these schedules."""
+        return await self._read(lambda connection: reads.notes(connection, self._namespace, ids))
+
     async def every(self) -> list[Due]:
         """Return all schedules but the damaged ones."""
         due, _ = await self._read(lambda connection: reads.every(connection, self._namespace))
@@ -226,6 +249,15 @@ class SqliteStore:
 
         return await self._write_leading(epoch, work)
 
+    async def report(self, found: Run, became: Settlement) -> bool:
+        """Record what somebody else says of a run."""
+
+        def work(connection: sqlite3.Connection) -> bool:
+            [number] = self._numbers.of(connection, [found.schedule_id])
+            return report(connection, self._namespace, found, became, number)
+
+        return await self._write(work)
+
     # The ledger
 
     async def ledger(self, schedule_id: str, until: Instant | None, limit: int) -> list[Run]:
@@ -233,6 +265,32 @@ class SqliteStore:
         return await self._read(
             lambda connection: reads.ledger(connection, self._namespace, schedule_id, until, limit)
         )
+
+    async def recent(self, limit: int) -> list[Run]:
+        """Return rows of all schedules, newest first."""
+        return await self._read(lambda connection: reads.recent(connection, self._namespace, limit))
+
+    async def find(self, key: str) -> Run | None:
+        """Return the row of a key."""
+        if not _KEY.fullmatch(key):
+            return None
+        digest = bytes.fromhex(key)
+        return await self._read(lambda connection: reads.find(connection, self._namespace, digest))
+
+    # Workflows
+
+    async def save_workflow(self, workflow_id: str, version: int, dag: str, now: Instant) -> None:
+        """Keep a DAG."""
+        values = self._namespace, workflow_id, version, dag, now
+        await self._write(lambda connection: connection.execute(_SAVE_WORKFLOW, values).rowcount)
+
+    async def load_workflow(self, workflow_id: str, version: int) -> str | None:
+        """Return a DAG."""
+        values = self._namespace, workflow_id, version
+        found = await self._read(lambda connection: connection.execute(_LOAD_WORKFLOW, values).fetchone())
+        return None if found is None else str(found[0])
+
+    # Upkeep
 
     async def rearm(self, now: Instant, beyond: int) -> int:
         """Bring back the cursors that are far ahead of `now`."""

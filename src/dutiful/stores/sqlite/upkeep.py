@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _SLICE = 100
 _AHEAD = """
 SELECT number FROM states
-WHERE namespace = ?2 AND number NOT IN (SELECT number FROM schedules WHERE damage IS NOT NULL)
+WHERE namespace = ?2 AND number NOT IN (SELECT number FROM declarations WHERE damage IS NOT NULL)
   AND (max(cursor, coalesce(ended_at, 0)) > ?1 + ?3 OR number IN (
     SELECT schedule FROM runs INDEXED BY runs_open
     WHERE phase <> 'ended' AND max(fire_at, coalesce(started_at, 0)) > ?1 + ?3))
@@ -57,7 +57,7 @@ def rearm(connection: sqlite3.Connection, namespace: str, now: Instant, beyond: 
 
 def slices(connection: sqlite3.Connection, namespace: str) -> list[tuple[int, int]]:
     """Return ranges of schedule numbers that together cover the namespace."""
-    query = "SELECT coalesce(min(number), 1), coalesce(max(number), 0) FROM schedules WHERE namespace = ?"
+    query = "SELECT coalesce(min(number), 1), coalesce(max(number), 0) FROM declarations WHERE namespace = ?"
     lowest, highest = connection.execute(query, (namespace,)).fetchone()
     return [(first, first + _SLICE - 1) for first in range(lowest, highest + 1, _SLICE)]
 

@@ -6,83 +6,34 @@ import heapq
 from itertools import count
 from typing import TYPE_CHECKING
 
-from dutiful.core.draft import Due
 from dutiful.core.errors import LostLeadershipError, OvertakenError
 from dutiful.core.planner import Batch
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange
 from dutiful.ports import Launch, Loaded, Retention
+from dutiful.stores.memory.row import Row, by_tick
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.draft import Move
+    from dutiful.core.draft import Due, Move
     from dutiful.core.outcome import Settlement
-    from dutiful.core.reconcile import Changes, Put
-    from dutiful.core.run import Kind
-    from dutiful.core.schedule import Schedule, State
-
-
-class _Row:
-    """One schedule and everything about it."""
-
-    __slots__ = (
-        *("blocked", "ended", "number", "open", "pruned_until", "rest_at", "schedule", "state", "version"),
-        "wake_at",
-    )
-
-    def __init__(self, schedule: Schedule, state: State, number: int, version: int) -> None:
-        self.schedule, self.state = schedule, state
-        self.number, self.version = number, version
-        self.wake_at: Instant | None = None
-        self.rest_at: Instant | None = None
-        self.blocked = False
-        self.pruned_until = 0
-        self.open: dict[tuple[Instant, Kind], Run] = {}
-        self.ended: dict[tuple[Instant, Kind], Run] = {}
-
-    def due(self) -> Due:
-        runs = sorted(self.open.values(), key=_by_tick) if self.open else ()
-        return Due(self.schedule, self.state, runs, self.version, self.blocked)
-
-    def latest(self) -> Instant:
-        """Return the latest instant that something here waits for or counts from."""
-        instants = [self.state.cursor, self.state.ended_at or 0]
-        return max(instants + [max(run.fire_at, run.started_at or 0) for run in self.open.values()])
-
-    def group(self) -> str | None:
-        capacity = self.schedule.policy.capacity
-        return None if capacity is None else capacity.group
-
-    def put(self, run: Run, keep: bool) -> None:
-        key = run.run_at, run.kind
-        self.open.pop(key, None)
-        if run.phase is not Phase.ENDED:
-            self.open[key] = run
-        elif keep:
-            self.ended[key] = run
-
-
-def _grows(old: Run, new: Run) -> bool:
-    return old.status is new.status is Status.SKIPPED and old.reason is new.reason and old.ticks <= new.ticks
-
-
-def _by_tick(run: Run) -> tuple[Instant, str]:
-    return run.run_at, run.kind
+    from dutiful.core.reconcile import Changes, Note, Put
 
 
 class MemoryStore:
     """Keeps everything in this process; forgets it with the process."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, Row] = {}
         # (wake_at, number, id); one that no longer equals its row is stale and passed over.
         self._wakes: list[tuple[Instant, int, str]] = []
         self._numbers = count(1)
         # No schedule that was removed had a higher version; one of the same id begins above it.
         self._version_floor = 0
         self._used: dict[str, int] = {}
+        self._workflows: dict[tuple[str, int], str] = {}
         self._epoch = 0
         self._owner: str | None = None
 
@@ -107,6 +58,8 @@ class MemoryStore:
         """Write and delete schedules."""
         for put in changes.puts:
             self._check_version(put)
+        for run in changes.drops:
+            self._check_drop(run)
         for schedule_id in changes.removes:
             row = self._rows.pop(schedule_id, None)
             if row is not None:
@@ -118,11 +71,16 @@ class MemoryStore:
         puts = {put.schedule.id: put for put in changes.puts}
         for group in [self._put(put) for put in puts.values()]:
             self._wake_group(group)
+        for run in changes.drops:
+            del self._rows[run.schedule_id].ended[run.run_at, run.kind]
         for run in changes.rows:
             row = self._rows[run.schedule_id]
             # As in a commit: new, or more of the same; never in place of anything else.
             if not self._change(row, run):
                 self._insert(row, run)
+        for schedule_id, note in changes.notes:
+            if schedule_id in self._rows:
+                self._rows[schedule_id].note = note
 
     def _check_version(self, put: Put) -> None:
         row = self._rows.get(put.schedule.id)
@@ -130,11 +88,18 @@ class MemoryStore:
         if put.version is not None and put.version != present:
             raise OvertakenError(put.schedule.id, put.version, present)
 
+    def _check_drop(self, run: Run) -> None:
+        row = self._rows.get(run.schedule_id)
+        known = None if row is None else row.ended.get((run.run_at, run.kind))
+        if known != run:
+            version = 0 if row is None else row.version
+            raise OvertakenError(run.schedule_id, version, version)
+
     def _put(self, put: Put) -> str | None:
         """Write one schedule, and return the group that its runs have left."""
         row = self._rows.get(put.schedule.id)
         if row is None:
-            row = _Row(put.schedule, put.state, next(self._numbers), self._version_floor)
+            row = Row(put.schedule, put.state, next(self._numbers), self._version_floor)
             self._rows[put.schedule.id] = row
         group = row.group()
         for run in row.open.values():
@@ -148,7 +113,7 @@ class MemoryStore:
 
     async def load(self, now: Instant, limit: int) -> Loaded:
         """Return what is due."""
-        due: dict[str, _Row] = {}
+        due: dict[str, Row] = {}
         while len(due) < limit and (row := self._next_row()) is not None and (row.wake_at or 0) <= now:
             heapq.heappop(self._wakes)
             due[row.schedule.id] = row
@@ -159,7 +124,7 @@ class MemoryStore:
         batch = Batch([row.due() for row in due.values()], dict(self._used))
         return Loaded(batch, following.wake_at if following is not None else None)
 
-    def _next_row(self) -> _Row | None:
+    def _next_row(self) -> Row | None:
         while self._wakes:
             wake_at, number, schedule_id = self._wakes[0]
             row = self._rows.get(schedule_id)
@@ -168,7 +133,7 @@ class MemoryStore:
             heapq.heappop(self._wakes)
         return None
 
-    def _wake(self, row: _Row, wake_at: Instant | None) -> None:
+    def _wake(self, row: Row, wake_at: Instant | None) -> None:
         if wake_at is not None and wake_at != row.wake_at:
             heapq.heappush(self._wakes, (wake_at, row.number, row.schedule.id))
         row.wake_at = wake_at
@@ -196,7 +161,7 @@ class MemoryStore:
         # One that the same move has ended again is not launched at all.
         return [Launch(row.schedule, run) for run in launched if row.open.get((run.run_at, run.kind)) is run]
 
-    def _wake_for_room(self, row: _Row, move: Move) -> None:
+    def _wake_for_room(self, row: Row, move: Move) -> None:
         """Wake what waits for a place that a run ended by the planner may have held."""
         for run in move.changes:
             if run.phase is Phase.ENDED and run.status is Status.FAILED and row.group() is not None:
@@ -204,7 +169,7 @@ class MemoryStore:
                     if other is not row and other.blocked and other.group() == row.group():
                         self._wake(other, run.ended_at)
 
-    def _insert(self, row: _Row, run: Run) -> bool:
+    def _insert(self, row: Row, run: Run) -> bool:
         key = run.run_at, run.kind
         decided = row.open.get(key) or row.ended.get(key)
         if decided is None:
@@ -213,7 +178,7 @@ class MemoryStore:
             self._insert_rest(row, run, decided)
         return decided is None
 
-    def _insert_rest(self, row: _Row, run: Run, decided: Run) -> None:
+    def _insert_rest(self, row: Row, run: Run, decided: Run) -> None:
         rest, growing = run.beyond(decided), row.state.skipped
         if growing is not None and growing.run_at == run.run_at:
             skipped = None if rest is None else SkippedRange(rest.run_at, growing.reason, rest.ticks)
@@ -221,7 +186,7 @@ class MemoryStore:
         if rest is not None:
             self._insert(row, rest)
 
-    def _change(self, row: _Row, run: Run) -> bool:
+    def _change(self, row: Row, run: Run) -> bool:
         key = run.run_at, run.kind
         known, ended = row.open.get(key), row.ended.get(key)
         if known is not None and known.attempt > run.attempt:
@@ -229,7 +194,8 @@ class MemoryStore:
         # Only a range of skipped ticks grows; it never takes the place of anything else.
         if known is None and not (ended is not None and _grows(ended, run)):
             return False
-        self._write(row, known, run)
+        # A row has begun when it began, however it grows.
+        self._write(row, known, run if ended is None else run._replace(created_at=ended.created_at))
         return True
 
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
@@ -240,13 +206,26 @@ class MemoryStore:
     def _settle(self, run: Run, keep: bool, _: bool) -> bool:
         row = self._rows.get(run.schedule_id)
         known = row.open.get((run.run_at, run.kind)) if row is not None else None
-        if row is None or known is None or known.phase not in IN_FLIGHT or known.attempt != run.attempt:
+        if row is None or known is None or known.phase is not Phase.LAUNCHED or known.attempt != run.attempt:
             return False
+        self._end_or_accept(row, known, run, keep)
+        return True
+
+    async def report(self, found: Run, became: Settlement) -> bool:
+        """Record what somebody else says of a run."""
+        row = self._rows.get(found.schedule_id)
+        known = row.open.get((found.run_at, found.kind)) if row is not None else None
+        if row is None or known is None or _standing(known) != _standing(found):
+            return False
+        self._end_or_accept(row, known, became.run, became.keep)
+        return True
+
+    def _end_or_accept(self, row: Row, known: Run, run: Run, keep: bool) -> None:
         self._count(row, known, run)
         row.put(run, keep)
         row.version += 1
         if run.phase in IN_FLIGHT:
-            return True
+            return
         ended_at = run.ended_at
         if run.status is Status.SUCCESS:
             row.state = row.state._replace(ended_at=ended_at, succeeded_at=ended_at)
@@ -257,9 +236,8 @@ class MemoryStore:
         if row.rest_at is not None:
             self._wake(row, row.rest_at)
         self._wake_those_waiting(row, run)
-        return True
 
-    def _wake_those_waiting(self, row: _Row, run: Run) -> None:
+    def _wake_those_waiting(self, row: Row, run: Run) -> None:
         if run.phase is Phase.RETRY:
             self._wake(row, run.fire_at if row.wake_at is None else min(row.wake_at, run.fire_at))
         group = row.group()
@@ -275,11 +253,11 @@ class MemoryStore:
             if other.blocked and other.group() == group:
                 self._wake(other, 0)
 
-    def _write(self, row: _Row, old: Run | None, new: Run) -> None:
+    def _write(self, row: Row, old: Run | None, new: Run) -> None:
         self._count(row, old, new)
         row.put(new, row.schedule.policy.ledger)
 
-    def _count(self, row: _Row, old: Run | None, new: Run | None) -> None:
+    def _count(self, row: Row, old: Run | None, new: Run | None) -> None:
         capacity = row.schedule.policy.capacity
         if capacity is not None:
             change = sum(sign for sign, run in ((1, new), (-1, old)) if run and run.phase in IN_FLIGHT)
@@ -294,9 +272,23 @@ class MemoryStore:
         row = self._rows.get(schedule_id)
         return None if row is None else row.due()
 
+    async def some(self, ids: Iterable[str]) -> list[Due]:
+        """Return the schedules with these ids."""
+        return [self._rows[schedule_id].due() for schedule_id in sorted({*ids} & self._rows.keys())]
+
+    async def page(self, after: str, limit: int) -> list[Due]:
+        """Return the schedules that come after an id."""
+        ids = heapq.nsmallest(limit, (schedule_id for schedule_id in self._rows if schedule_id > after))
+        return [self._rows[schedule_id].due() for schedule_id in ids]
+
     async def every(self) -> list[Due]:
         """Return all schedules."""
         return [self._rows[schedule_id].due() for schedule_id in sorted(self._rows)]
+
+    async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
+        """Return what is noted of these schedules."""
+        known = {schedule_id: self._rows[schedule_id].note for schedule_id in {*ids} & self._rows.keys()}
+        return {schedule_id: note for schedule_id, note in known.items() if note is not None}
 
     async def damaged(self) -> list[tuple[str, str]]:
         """Objects cannot be unreadable."""
@@ -307,8 +299,29 @@ class MemoryStore:
         row = self._rows.get(schedule_id)
         if row is None:
             return []
-        runs = sorted([*row.open.values(), *row.ended.values()], key=_by_tick, reverse=True)
+        runs = sorted(row.runs(), key=by_tick, reverse=True)
         return [run for run in runs if until is None or run.run_at <= until][:limit]
+
+    async def recent(self, limit: int) -> list[Run]:
+        """Return rows of all schedules, newest first."""
+        by_number = [(row.number, run) for row in self._rows.values() for run in row.runs()]
+        by_number.sort(key=lambda pair: (pair[1].run_at, pair[0], pair[1].kind), reverse=True)
+        return [run for _, run in by_number[:limit]]
+
+    async def find(self, key: str) -> Run | None:
+        """Return the row of a key."""
+        runs = [run for row in self._rows.values() for run in row.runs()]
+        found = [run for run in runs if run.key == key and (run.own_key or run.created_at is not None)]
+        # The rest of a stretch may begin within the second of a tick that has run.
+        return max(found, key=lambda run: (run.attempt, -run.run_at), default=None)
+
+    async def save_workflow(self, workflow_id: str, version: int, dag: str, _now: Instant) -> None:
+        """Keep a DAG."""
+        self._workflows[workflow_id, version] = dag
+
+    async def load_workflow(self, workflow_id: str, version: int) -> str | None:
+        """Return a DAG."""
+        return self._workflows.get((workflow_id, version))
 
     async def rearm(self, now: Instant, beyond: int) -> int:
         """Bring back the cursors that are far ahead of `now`."""
@@ -341,3 +354,11 @@ class MemoryStore:
                     row.pruned_until = max(row.pruned_until, run_at)
                     deleted += 1
         return deleted
+
+
+def _grows(old: Run, new: Run) -> bool:
+    return old.status is new.status is Status.SKIPPED and old.reason is new.reason and old.ticks <= new.ticks
+
+
+def _standing(run: Run) -> tuple[int, Phase, Status]:
+    return run.attempt, run.phase, run.status

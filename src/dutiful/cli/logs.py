@@ -1,0 +1,54 @@
+"""How a service that runs in the foreground logs: a line for people, or a JSON object for programs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+_LEVELS = {"WARNING": "warning: ", "ERROR": "error: ", "CRITICAL": "error: "}
+
+
+def log_to_stdout(form: str, level: int = logging.INFO) -> None:
+    """Log what dutiful does to standard output, as `text` or as `json`."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(JsonLine() if form == "json" else TextLine())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("dutiful").setLevel(level)
+
+
+class TextLine(logging.Formatter):
+    """The time, the level if it is worth a look, and the message on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; a trace follows on lines of its own."""
+        at = datetime.fromtimestamp(record.created).astimezone()
+        line = f"{at:%H:%M:%S} {_LEVELS.get(record.levelname, '')}{one_line(record.getMessage())}"
+        return line if record.exc_info is None else f"{line}\n{self.formatException(record.exc_info)}"
+
+
+class JsonLine(logging.Formatter):
+    """One JSON object with the facts of the record, if it has any, beside its message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        entry: dict[str, Any] = {
+            "at": at.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for name in ("event", "audit"):
+            if (facts := getattr(record, name, None)) is not None:
+                entry[name] = facts
+        if record.exc_info is not None:
+            entry["trace"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)
+
+
+def one_line(text: str) -> str:
+    """Return a text that cannot pretend to be several lines, or move the cursor."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -1,0 +1,97 @@
+"""Schedules and runs of a service in words, as `dutiful schedules` prints them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from dutiful.cli.output import print_table
+from dutiful.core.errors import InvalidArgumentError, quoted
+
+# What `show` prints first, in this order; the rest follows as it comes.
+_FIRST = (
+    "schedule_id",
+    "workflow_id",
+    "version",
+    "user_id",
+    "cron_expr",
+    "timezone",
+    "next_run_at",
+    "paused",
+)
+
+
+def iso(argument: str, text: str) -> str:
+    """Return an ISO 8601 text as RFC 3339; without offset it is UTC. Raises InvalidArgumentError."""
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError as error:
+        advice = "write it as 2026-03-08T07:30 or 2026-03-08T02:30-05:00"
+        raise InvalidArgumentError(argument, text, f"is no ISO 8601 time; {advice}") from error
+    aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+    return aware.isoformat()
+
+
+def schedule_row(view: dict[str, Any]) -> list[str]:
+    """Return one line of the list of schedules."""
+    fires = moment(view["next_run_at"]) if view["next_run_at"] and not view["paused"] else "-"
+    return [view["schedule_id"], quoted(view["cron_expr"]), view["timezone"], fires, _state(view)]
+
+
+def _state(view: dict[str, Any]) -> str:
+    if view["quarantine"]:
+        return f"set aside: {quoted(view['quarantine'])}"
+    if view["paused"]:
+        return f"paused: {quoted(view['pause_note'])}" if view["pause_note"] else "paused"
+    return "active"
+
+
+def moment(text: str) -> str:
+    """Return an RFC 3339 text in UTC as people read it."""
+    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def print_schedule(view: dict[str, Any]) -> None:
+    """Print everything about one schedule."""
+    rest = [name for name in view if name not in (*_FIRST, "preview")]
+    for name in (*_FIRST, *rest):
+        click.echo(f"{name:15} {_value(view[name])}".rstrip())
+    click.echo("next fire times")
+    print_fire_times(view["preview"])
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={quoted(text)}" for key, text in sorted(value.items())) or "-"
+    return str(value).lower() if isinstance(value, bool) else quoted(value, limit=200)
+
+
+def print_fire_times(preview: list[str]) -> None:
+    """Print fire times with their offsets, one a line."""
+    for text in preview:
+        click.echo(f"  {_local(datetime.fromisoformat(text))}")
+    if not preview:
+        click.echo("  never")
+
+
+def _local(instant: datetime) -> str:
+    offset = instant.isoformat()[-6:]
+    return f"{instant:%a %Y-%m-%d %H:%M:%S} {offset}"
+
+
+def print_runs(runs: list[dict[str, Any]]) -> None:
+    """Print runs, one a line."""
+    head = ["tick (UTC)", "status", "reason", "attempt", "trigger", "detail"]
+    print_table(head, [_run_row(run) for run in runs])
+
+
+def _run_row(run: dict[str, Any]) -> list[str]:
+    tick = moment(run["run_at"])
+    if run["ticks"] > 1:
+        tick = f"{tick} to {moment(run['run_until'])}, {run['ticks']} ticks"
+    detail = quoted(run["detail"]) if run["detail"] else ""
+    return [tick, run["status"], run["reason"] or "", str(run["attempt"]), run["trigger"], detail]

@@ -1,0 +1,214 @@
+"""`dutiful schedules`: look at and change the schedules of a running service."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TextIO
+
+import click
+
+from dutiful.cli.api import Refused, ask, ask_about, with_near_names
+from dutiful.cli.output import print_json, print_table
+from dutiful.cli.schedule_text import (
+    iso,
+    print_fire_times,
+    print_runs,
+    print_schedule,
+    schedule_row,
+)
+from dutiful.core.errors import InvalidArgumentError
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_id = click.argument("schedule_id", metavar="ID")
+_limit = click.option("--limit", "-n", type=click.IntRange(1, 1000), default=100, show_default=True)
+
+
+@click.group()
+def schedules() -> None:
+    """Look at and change the schedules of a running service.
+
+    DUTIFUL_URL says where it is [default: http://127.0.0.1:8787], DUTIFUL_TOKEN is the token to send.
+    """
+
+
+@schedules.command("list")
+@click.option("--workflow", "workflow_id", metavar="ID", help="Only those of this workflow.")
+@click.option("--user", "user_id", metavar="ID", help="Only those of this user.")
+@click.option("--label", metavar="NAME=VALUE", help="Only those with this label.")
+@click.option("--paused/--active", default=None, help="Only those that are paused, or are not.")
+@_limit
+@click.option("--cursor", help="Where the page before ended.")
+@_as_json
+def list_(as_json: bool, **query: Any) -> None:
+    """List schedules, with when they fire next.
+
+    Example: dutiful schedules list --workflow billing --active
+    """
+    answer = ask("GET", "/schedules", {**query, "paused": _lower(query["paused"])})
+    if as_json:
+        print_json(answer)
+        return
+    rows = [schedule_row(view) for view in answer["schedules"]]
+    print_table(["schedule", "cron", "timezone", "next (UTC)", "state"], rows)
+    _tell_of_more(answer["next_cursor"])
+
+
+@schedules.command()
+@_id
+@_as_json
+def show(schedule_id: str, as_json: bool) -> None:
+    """Show one schedule, with its next five fire times.
+
+    Example: dutiful schedules show nightly
+    """
+    view = ask_about("GET", schedule_id)
+    print_json(view) if as_json else print_schedule(view)
+
+
+@schedules.command("next")
+@_id
+@click.option("--count", "-n", type=click.IntRange(1, 1000), default=5, show_default=True)
+@_as_json
+def next_(schedule_id: str, count: int, as_json: bool) -> None:
+    """Print the next fire times, in the schedule's own zone.
+
+    Example: dutiful schedules next nightly --count 10
+    """
+    answer = ask_about("GET", schedule_id, "next", query={"count": count})
+    print_json(answer) if as_json else print_fire_times(answer["preview"])
+
+
+@schedules.command()
+@_id
+@_limit
+@click.option("--cursor", help="Where the page before ended.")
+@_as_json
+def runs(schedule_id: str, limit: int, cursor: str | None, as_json: bool) -> None:
+    """List the runs of a schedule, the newest first.
+
+    Example: dutiful schedules runs nightly --limit 20
+    """
+    answer = ask_about("GET", schedule_id, "runs", query={"limit": limit, "cursor": cursor})
+    if as_json:
+        print_json(answer)
+        return
+    print_runs(answer["runs"])
+    _tell_of_more(answer["next_cursor"])
+
+
+@schedules.command()
+@_id
+@click.argument("at", metavar="ISO")
+@_as_json
+def explain(schedule_id: str, at: str, as_json: bool) -> None:
+    """Say why a tick ran, did not run, or will run. A time without offset is UTC.
+
+    Example: dutiful schedules explain nightly 2026-03-08T07:30
+    """
+    answer = ask_about("GET", schedule_id, "explain", query={"at": iso("ISO", at)})
+    print_json(answer) if as_json else click.echo(answer["text"])
+
+
+@schedules.command()
+@_id
+@click.option("--note", help="Why; shown to whoever wonders.")
+@_as_json
+def pause(schedule_id: str, note: str | None, as_json: bool) -> None:
+    """Pause a schedule: its ticks are recorded as skipped until it is resumed.
+
+    Example: dutiful schedules pause nightly --note "database moves, ask Ada"
+    """
+    _pause(schedule_id, True, note, as_json)
+
+
+@schedules.command()
+@_id
+@_as_json
+def resume(schedule_id: str, as_json: bool) -> None:
+    """Resume a paused schedule.
+
+    Example: dutiful schedules resume nightly
+    """
+    _pause(schedule_id, False, None, as_json)
+
+
+def _pause(schedule_id: str, paused: bool, note: str | None, as_json: bool) -> None:
+    body = {"schedule_id": schedule_id, "paused": paused, "note": note}
+    try:
+        answer = ask("POST", "/schedules/pause", body=body)
+    except Refused as error:
+        raise with_near_names(error, schedule_id) from error
+    print_json(answer) if as_json else click.echo(f"{schedule_id} is {'paused' if paused else 'active'}")
+
+
+@schedules.command()
+@_id
+@click.confirmation_option(prompt="Delete this schedule?", help="Do not ask.")
+def delete(schedule_id: str) -> None:
+    """Delete a schedule; what it has started already goes on.
+
+    Example: dutiful schedules delete nightly --yes
+    """
+    ask_about("DELETE", schedule_id)
+    click.echo(f"{schedule_id} is deleted")
+
+
+@schedules.command()
+@_id
+@_as_json
+def trigger(schedule_id: str, as_json: bool) -> None:
+    """Run a schedule now, beside its ticks.
+
+    Example: dutiful schedules trigger nightly
+    """
+    answer = ask_about("POST", schedule_id, "trigger")
+    print_json(answer) if as_json else click.echo(f"{schedule_id} runs as {answer['idempotency_key']}")
+
+
+@schedules.command()
+@_id
+@click.option("--from", "-f", "start", metavar="ISO", required=True, help="The first instant.")
+@click.option("--to", "end", metavar="ISO", required=True, help="The instant after the last one.")
+@click.option("--overlap", "overlap_policy", help="allow, skip or queue [default: the schedule's own].")
+@_as_json
+def backfill(schedule_id: str, as_json: bool, start: str, end: str, overlap_policy: str | None) -> None:
+    """Run the past ticks of a range that were not run. Times without offset are UTC.
+
+    Example: dutiful schedules backfill nightly --from 2026-03-01 --to 2026-03-08 --overlap queue
+    """
+    body = {"start": iso("--from", start), "end": iso("--to", end), "overlap_policy": overlap_policy}
+    answer = ask_about("POST", schedule_id, "backfill", body=body)
+    told = f"{answer['accepted']} ticks will run, {answer['already_recorded']} were recorded already"
+    print_json(answer) if as_json else click.echo(told)
+
+
+@schedules.command()
+@click.argument("file", type=click.File(encoding="utf-8"))
+@_as_json
+def upsert(file: TextIO, as_json: bool) -> None:
+    """Store the schedules of a JSON file (- for standard input): one object, or a list, all or none.
+
+    Example: dutiful schedules upsert schedules.json
+    """
+    try:
+        content = json.load(file)
+    except ValueError as error:
+        raise InvalidArgumentError("FILE", file.name, f"is not JSON: {error}") from error
+    if isinstance(content, dict) and "schedules" not in content:
+        answer = {"schedules": [ask("POST", "/schedules/upsert", body=content)]}
+    else:
+        answer = ask("POST", "/schedules/bulk", body=content)
+    if as_json:
+        print_json(answer)
+        return
+    rows = [[one["schedule_id"], one["next_run_at"] or "never"] for one in answer["schedules"]]
+    print_table(["schedule", "next (UTC)"], rows)
+
+
+def _lower(flag: bool | None) -> str | None:
+    return None if flag is None else str(flag).lower()
+
+
+def _tell_of_more(cursor: str | None) -> None:
+    if cursor is not None:
+        click.echo(f"There are more: --cursor {cursor}", err=True)

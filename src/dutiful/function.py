@@ -1,0 +1,87 @@
+"""Functions named by a text, and called without keeping the event loop waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import importlib
+import inspect
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from dutiful.core.errors import InvalidArgumentError
+
+Function: TypeAlias = Callable[..., Any]
+
+_DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
+
+
+def is_place(text: str) -> bool:
+    """Return whether this has the form `module:function`."""
+    return re.fullmatch(f"{_DOTTED}:{_DOTTED}", text, re.ASCII) is not None
+
+
+def find_function(setting: str, place: str) -> Function:
+    """Import and return what `place` names; raises InvalidArgumentError for that `setting`."""
+    module, _, path = place.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise InvalidArgumentError(setting, place, str(error)) from error
+    if not callable(found):
+        raise InvalidArgumentError(setting, place, f"is {type(found).__name__}, which cannot be called")
+    return found  # type: ignore[no-any-return]  # callable is all that can be known
+
+
+async def call(function: Function, *arguments: object) -> object:
+    """Return what the function returns: a coroutine on this loop, any other function in a thread of its own.
+
+    What it raises is raised. Cancelling leaves a thread to itself, because it cannot be stopped.
+    """
+    if inspect.iscoroutinefunction(function):
+        return await function(*arguments)
+    answer = await _in_thread(function, arguments)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def _in_thread(function: Function, arguments: tuple[object, ...]) -> object:
+    # Not the loop's pool: it is small, and a function that hangs there would keep host names from resolving.
+    # Daemonic, so that such a function does not keep the process from ending either.
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(answer: object, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(answer)
+        else:
+            done.set_exception(error)
+
+    def work() -> None:
+        answer: object = None
+        error: BaseException | None = None
+        try:
+            answer = context.run(function, *arguments)
+        except StopIteration as raised:
+            # No future may hold this one.
+            error = RuntimeError(f"the function raised {raised!r}")
+        except BaseException as raised:  # noqa: BLE001 - whatever it is, the call has failed with it
+            error = raised
+        _tell(loop, settle, answer, error)
+
+    threading.Thread(target=work, name="dutiful-job", daemon=True).start()
+    return await done
+
+
+def _tell(loop: asyncio.AbstractEventLoop, settle: Callable[..., None], *outcome: object) -> None:
+    try:
+        loop.call_soon_threadsafe(settle, *outcome)
+    except RuntimeError:
+        # The loop is closed: nobody waits for this call any more.
+        return

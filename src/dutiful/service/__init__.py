@@ -1,0 +1,40 @@
+"""The cron service: schedules of workflows, a worker that fires them, and what each tick came to."""
+
+from dutiful.launchers.executor import Executor, Meta
+from dutiful.service.launcher import RunLauncher
+from dutiful.service.registrar import SchedulerRegistrar
+from dutiful.service.settings import Settings, SettingsError, settings_from
+from dutiful.service.types import (
+    Backfilled,
+    Explanation,
+    Health,
+    Page,
+    RunView,
+    ScheduleInput,
+    ScheduleView,
+    Triggered,
+    Upserted,
+)
+from dutiful.service.wiring import Service
+from dutiful.service.workflows import WorkflowStore
+
+__all__ = [
+    "Backfilled",
+    "Executor",
+    "Explanation",
+    "Health",
+    "Meta",
+    "Page",
+    "RunLauncher",
+    "RunView",
+    "ScheduleInput",
+    "ScheduleView",
+    "SchedulerRegistrar",
+    "Service",
+    "Settings",
+    "SettingsError",
+    "Triggered",
+    "Upserted",
+    "WorkflowStore",
+    "settings_from",
+]

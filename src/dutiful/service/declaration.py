@@ -1,0 +1,208 @@
+"""What a deploy declares, read strictly into a schedule of the core; and what it said, read back.
+
+The workflow, its version, its user and the labels are the payload of the task, as JSON: no decision
+needs them, and `schedules` in the database shows them to people.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from zoneinfo import available_timezones
+
+from dutiful.core.cron import Cron
+from dutiful.core.errors import CodecError, InvalidArgumentError
+from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
+from dutiful.core.schedule import Schedule, Task, Window
+from dutiful.core.zone import epoch_ms, zone
+
+if TYPE_CHECKING:
+    from dutiful.service.types import ScheduleInput
+
+E = TypeVar("E", bound=StrEnum)
+
+TASK = "workflow"
+_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_ID_ADVICE = "write 1 to 128 letters, digits, dots, underlines and dashes"
+_INTEGER_MAX = 2**53 - 1
+_DAY_MS = 86_400_000
+_YEAR_S = 366 * 86_400
+_LABELS_MAX, _LABEL_LENGTH_MAX = 64, 1000
+# A launch that cannot be made is tried again after 1, 2 and 4 seconds.
+_RETRY = Retry(delay=1000, limit=3, backoff=2, of="launch")
+
+
+class Delivery(StrEnum):
+    """What happens to a launch whose answer is lost."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+_ORPHANS = {Delivery.AT_LEAST_ONCE: OnOrphan.RELAUNCH, Delivery.AT_MOST_ONCE: OnOrphan.GIVE_UP}
+
+
+class Defaults(NamedTuple):
+    """What a schedule has that names nothing else."""
+
+    overlap: Overlap = Overlap.SKIP
+    catch_up: CatchUp = CatchUp.NONE
+    jitter_ms: int = 0
+    catch_up_cap: int = 100
+
+
+class Workflow(NamedTuple):
+    """What a schedule starts, and for whom."""
+
+    workflow_id: str
+    version: int
+    user_id: str
+    labels: Mapping[str, str]
+
+
+def declared(given: ScheduleInput, schedule_id: str, paused: bool, defaults: Defaults) -> Schedule:
+    """Return the schedule; raises InvalidArgumentError or InvalidCronExpressionError for what is wrong."""
+    identify("schedule_id", schedule_id)
+    return Schedule(
+        schedule_id,
+        Task(TASK, _payload(given)),
+        _cron(given),
+        _policy(given, defaults),
+        _window(given),
+        paused,
+    )
+
+
+def workflow_of(schedule: Schedule) -> Workflow:
+    """Return what was declared beside the cadence and the policy."""
+    return _workflow(schedule.task.payload)
+
+
+def delivery_of(policy: Policy) -> Delivery:
+    """Return the delivery that a policy stands for."""
+    return Delivery.AT_MOST_ONCE if policy.on_orphan is OnOrphan.GIVE_UP else Delivery.AT_LEAST_ONCE
+
+
+def identify(field: str, value: object) -> str:
+    """Return an id, or raise InvalidArgumentError."""
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise InvalidArgumentError(field, value, _ID_ADVICE)
+    return value
+
+
+def instant(field: str, value: object) -> int:
+    """Return an aware datetime in epoch milliseconds, rounded up, or raise InvalidArgumentError."""
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise InvalidArgumentError(field, value, "write a time with its offset, such as 2026-01-05T09:00:00Z")
+    return epoch_ms(value) + (value.microsecond % 1000 > 0)
+
+
+def choose(field: str, value: object, choices: type[E]) -> E:
+    """Return one of the choices, or raise InvalidArgumentError that lists them."""
+    try:
+        return choices(str(value))
+    except ValueError:
+        raise InvalidArgumentError(field, value, f"choose from {', '.join(choices)}") from None
+
+
+@lru_cache(maxsize=16_384)
+def _workflow(payload: str) -> Workflow:
+    try:
+        return Workflow(**json.loads(payload))
+    except (ValueError, TypeError) as error:
+        raise CodecError("payload", f"is not one of the service: {error}") from error
+
+
+def _payload(given: ScheduleInput) -> str:
+    workflow = Workflow(
+        identify("workflow_id", given.workflow_id),
+        _integer("version", given.version, 0, _INTEGER_MAX),
+        identify("user_id", given.user_id),
+        _labels(given.labels),
+    )
+    return json.dumps(workflow._asdict(), ensure_ascii=False, separators=(",", ":"))
+
+
+def _labels(labels: object) -> dict[str, str]:
+    if labels is None:
+        return {}
+    if not isinstance(labels, Mapping) or len(labels) > _LABELS_MAX:
+        raise InvalidArgumentError("labels", labels, f"write at most {_LABELS_MAX} names with a text each")
+    for name, text in labels.items():
+        identify("labels", name)
+        if not isinstance(text, str) or len(text) > _LABEL_LENGTH_MAX or not text.isprintable():
+            advice = f"write one line of at most {_LABEL_LENGTH_MAX} characters"
+            raise InvalidArgumentError(f"labels.{name}", text, advice)
+    return dict(sorted(labels.items()))
+
+
+def _cron(given: ScheduleInput) -> Cron:
+    text, timezone = given.cron_expr, _timezone(given.timezone)
+    dialect = given.dialect
+    if dialect is None:
+        dialect = "seconds" if len(str(text).split()) == 6 else "standard"
+    if given.dst is not None:
+        return Cron.parse(text, dialect, timezone, given.gap, given.fold, given.dst)  # type: ignore[arg-type]
+    # Where only one of the two is chosen, the other one stays what a daily job wants.
+    usual = Cron.parse(text, dialect, timezone, dst="vixie")
+    return Cron.parse(text, dialect, timezone, given.gap or usual.gap, given.fold or usual.fold)  # type: ignore[arg-type]
+
+
+def _timezone(name: str) -> str:
+    if name not in _zones():
+        # It says what may have been meant; and what it knows beyond the names is not for callers.
+        zone(name)
+        raise InvalidArgumentError("timezone", name, "write a name of the tz database, such as Europe/Berlin")
+    return name
+
+
+@lru_cache(maxsize=1)
+def _zones() -> frozenset[str]:
+    return frozenset(available_timezones())
+
+
+def _window(given: ScheduleInput) -> Window:
+    start = None if given.start_at is None else instant("start_at", given.start_at)
+    end = None if given.end_at is None else instant("end_at", given.end_at)
+    if start is not None and end is not None and end < start:
+        raise InvalidArgumentError("end_at", given.end_at, "must not be before start_at")
+    return Window(start, end)
+
+
+def _policy(given: ScheduleInput, defaults: Defaults) -> Policy:
+    overlap = defaults.overlap if given.overlap_policy is None else given.overlap_policy
+    catch_up = defaults.catch_up if given.catchup_policy is None else given.catchup_policy
+    jitter = defaults.jitter_ms if given.jitter_ms is None else given.jitter_ms
+    usual = Policy()
+    delivery = choose("delivery", given.delivery or Delivery.AT_LEAST_ONCE, Delivery)
+    timeout, limit = given.run_timeout_s, given.queue_limit
+    return Policy(
+        overlap=choose("overlap_policy", overlap, Overlap),
+        catch_up=choose("catchup_policy", catch_up, CatchUp),
+        grace=usual.grace if given.grace_s is None else _milliseconds("grace_s", given.grace_s, 0),
+        catch_up_cap=defaults.catch_up_cap,
+        jitter=_integer("jitter_ms", jitter, 0, _DAY_MS),
+        retry=_RETRY,
+        on_orphan=_ORPHANS[delivery],
+        run_timeout=usual.run_timeout if timeout is None else _milliseconds("run_timeout_s", timeout, 1),
+        queue_limit=usual.queue_limit if limit is None else _integer("queue_limit", limit, 0, 1_000_000),
+    )
+
+
+def _integer(field: str, value: int, low: int, high: int) -> int:
+    # Exactly: True is an int to isinstance.
+    if type(value) is not int or not low <= value <= high:
+        raise InvalidArgumentError(field, value, f"write a whole number from {low} to {high}")
+    return value
+
+
+def _milliseconds(field: str, value: float, low: int) -> int:
+    if type(value) not in (int, float) or not 0 <= value <= _YEAR_S or round(value * 1000) < low:
+        least = "0" if low == 0 else f"{low / 1000:g}"
+        raise InvalidArgumentError(field, value, f"write a number of seconds from {least} to {_YEAR_S}")
+    return round(value * 1000)

@@ -1,0 +1,46 @@
+"""From the settings to the parts at the edge: who may ask, how often, and over which TLS."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dutiful.web.auth import Auth
+from dutiful.web.clients import read_clients
+from dutiful.web.edge import EdgeSettings
+from dutiful.web.keys import read_keys
+from dutiful.web.rates import Rates
+from dutiful.web.tls import TlsFiles
+from dutiful.web.tokens import TokenCheck
+from dutiful.web.watched import Watched
+
+if TYPE_CHECKING:
+    from dutiful.ports import Clock
+    from dutiful.service.settings import Settings
+
+
+def edge_settings(settings: Settings, clock: Clock) -> EdgeSettings:
+    """Return what every request is held to; reads the files of keys and clients.
+
+    Raises KeyFileError or ClientsFileError.
+    """
+    limited = settings.has_auth or not settings.is_loopback
+    rates = Rates(settings.rate_per_s, settings.rate_burst, clock) if limited else None
+    return EdgeSettings(settings.host, _auth(settings, clock), rates=rates)
+
+
+def tls_files(settings: Settings) -> TlsFiles | None:
+    """Return the files of TLS, None without TLS; with tokens a client may come without certificate."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    required = settings.jwt_keys is None
+    return TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_client_ca, clients_required=required)
+
+
+def _auth(settings: Settings, clock: Clock) -> Auth:
+    tokens = clients = None
+    if (keys := settings.jwt_keys) is not None:
+        watched = Watched((keys,), lambda: read_keys(keys))
+        tokens = TokenCheck(watched, settings.jwt_issuer or "", settings.jwt_audience or "", clock)
+    if (path := settings.tls_clients) is not None:
+        clients = Watched((path,), lambda: read_clients(path))
+    return Auth(tokens, clients)

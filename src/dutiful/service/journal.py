@@ -1,0 +1,60 @@
+"""What the worker decides, in the log: one structured record per decision, with its reason."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from dutiful.core import event as happened
+from dutiful.core.run import Status
+from dutiful.service.views import moment, trigger_of
+
+if TYPE_CHECKING:
+    from dutiful.core.event import Event
+    from dutiful.core.run import Run
+
+logger = logging.getLogger("dutiful.service")
+
+
+def write(event: Event) -> None:
+    """Log an event: decisions and runs as they come, trouble as warnings."""
+    match event:
+        case happened.RunLaunched(run=run):
+            _log(logging.INFO, "launched", event, **_of(run), lateMs=event.late)
+        case happened.RunHeld(run=run):
+            _log(logging.INFO, "held", event, **_of(run), fireAt=moment(run.fire_at).isoformat())
+        case happened.TicksSkipped(run=run):
+            _log(logging.INFO, "skipped", event, **_of(run), ticks=run.ticks)
+        case happened.RunSettled(run=run) | happened.RunEndedByPlan(run=run):
+            level = logging.WARNING if run.status is Status.FAILED else logging.INFO
+            _log(level, run.status.value.lower(), event, **_of(run), detail=run.detail)
+        case happened.ScheduleQuarantined():
+            _log(logging.WARNING, "quarantined", event, schedule=event.schedule_id, error=event.error)
+        case happened.LeadershipChanged():
+            _log(logging.INFO, "leading" if event.epoch is not None else "standby", event, epoch=event.epoch)
+        case happened.PassFailed():
+            _log(logging.WARNING, "pass failed", event, error=event.error)
+        case happened.ClockStepped():
+            _log(logging.WARNING, "clock stepped", event, byMs=event.by)
+        case happened.LoopBlocked():
+            _log(logging.WARNING, "event loop blocked", event, task=event.task, seconds=event.seconds)
+
+
+def _of(run: Run) -> dict[str, Any]:
+    reason = None if run.reason is None else run.reason.value
+    return {
+        "schedule": run.schedule_id,
+        "runAt": moment(run.run_at).isoformat(),
+        "attempt": run.attempt,
+        "trigger": trigger_of(run),
+        "reason": reason,
+        "key": run.key,
+    }
+
+
+def _log(level: int, name: str, event: Event, **facts: Any) -> None:
+    if logger.isEnabledFor(level):
+        told = {key: value for key, value in facts.items() if value is not None}
+        shown = "".join(f" {key}={value}" for key, value in told.items())
+        at = moment(event.at).isoformat()
+        logger.log(level, "%s%s", name, shown, extra={"event": {"name": name, "at": at, **told}})

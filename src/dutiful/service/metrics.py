@@ -1,0 +1,103 @@
+"""The metrics of the service, counted from what the engine tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from dutiful.core import event as happened
+from dutiful.core.policy import Reason
+from dutiful.core.run import Phase, Status
+from dutiful.service.views import trigger_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from prometheus_client import Metric
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.event import Event
+    from dutiful.core.run import Run
+
+_NOT_LAUNCHED = {
+    Reason.LAUNCH_REFUSED,
+    Reason.LAUNCH_FAILED,
+    Reason.UNKNOWN_WORKFLOW,
+    Reason.OUTCOME_UNKNOWN,
+}
+_DRIFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
+
+
+class Metrics:
+    """An observer that counts. `due` tells how many schedules the engine has found due so far."""
+
+    def __init__(self, due: Callable[[], int]) -> None:
+        self._registry = registry = CollectorRegistry()
+        registry.register(_Due(due))
+        self._emitted = Counter("runs_emitted", "Ticks launched, each once", registry=registry)
+        self._overlap = Counter(
+            "runs_skipped_overlap", "Ticks skipped because a run was in flight", registry=registry
+        )
+        self._failed = Counter("runs_failed_launch", "Runs whose launch failed for good", registry=registry)
+        self._skipped = Counter(
+            "dutiful_ticks_skipped", "Ticks skipped, by reason", ["reason"], registry=registry
+        )
+        self._failures = Counter(
+            "dutiful_passes_failed", "Passes that had to be made again", registry=registry
+        )
+        self._leading = Gauge("dutiful_leading", "Whether this process leads", registry=registry)
+        self._drift = Histogram(
+            "scheduling_drift_seconds",
+            "Between the planned time of a tick and its launch",
+            buckets=_DRIFT_BUCKETS,
+            registry=registry,
+        )
+        # A stretch grows in its row: what was counted of it, by schedule.
+        self._counted: dict[str, tuple[Instant, int]] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Count one event."""
+        match event:
+            case happened.RunLaunched(run=run) if run.attempt == 1:
+                self._emitted.inc()
+                if trigger_of(run) == "schedule":
+                    self._drift.observe(abs(event.at - run.run_at) / 1000)
+            case happened.TicksSkipped(run=run):
+                self._skip(run)
+            case happened.RunSettled(run=run) | happened.RunEndedByPlan(run=run):
+                self._failed.inc(_failed_to_launch(run))
+            case happened.PassFailed():
+                self._failures.inc()
+            case happened.LeadershipChanged():
+                self._leading.set(event.epoch is not None)
+
+    def text(self) -> str:
+        """Return everything in the text format that Prometheus reads."""
+        return generate_latest(self._registry).decode()
+
+    def _skip(self, run: Run) -> None:
+        run_at, counted = self._counted.get(run.schedule_id, (None, 0))
+        new = run.ticks - counted if run_at == run.run_at else run.ticks
+        self._counted[run.schedule_id] = run.run_at, run.ticks
+        self._skipped.labels(str(run.reason)).inc(max(0, new))
+        if run.reason is Reason.OVERLAP:
+            self._overlap.inc(max(0, new))
+
+
+def _failed_to_launch(run: Run) -> bool:
+    return run.phase is Phase.ENDED and run.status is Status.FAILED and run.reason in _NOT_LAUNCHED
+
+
+class _Due(Collector):
+    """Reads what the engine has counted."""
+
+    def __init__(self, due: Callable[[], int]) -> None:
+        self._due = due
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            "schedules_due", "Schedules found due, summed over passes", value=self._due()
+        )

@@ -1,0 +1,246 @@
+"""The registrar of the service: schedules of workflows, declared, paused, asked about, run by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import TYPE_CHECKING
+
+from dutiful.core.errors import DutifulError, InvalidArgumentError, UnknownScheduleError
+from dutiful.core.outcome import Report
+from dutiful.core.policy import Overlap
+from dutiful.core.run import Status
+from dutiful.core.zone import epoch_ms
+from dutiful.registrar import Registrar
+from dutiful.service.declaration import Defaults, choose, declared, identify, instant, workflow_of
+from dutiful.service.paging import LIMIT_MAX, decode_cursor, encode_cursor, page_size
+from dutiful.service.types import Backfilled, Explanation, Page, Triggered, Upserted
+from dutiful.service.views import fire_times, moment, next_run_at, view_run, view_schedule
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from datetime import datetime
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.draft import Due
+    from dutiful.core.schedule import Schedule
+    from dutiful.ports import Clock, Store
+    from dutiful.service.types import RunView, ScheduleInput, ScheduleView
+
+BULK_MAX = 10_000
+_REPORTS = {status.value: status for status in (Status.STARTED, Status.SUCCESS, Status.FAILED)}
+
+
+class SchedulerRegistrar:
+    """What deployers, operators and executors ask of the service; usable from any process on the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        wake: Callable[[], None] = lambda: None,
+        defaults: Defaults = Defaults(),  # noqa: B008 - a value, never changed
+    ) -> None:
+        self._store, self._clock, self._defaults = store, clock, defaults
+        self._registrar = Registrar(store, clock, wake)
+
+    # Schedules
+
+    async def upsert_schedule(self, given: ScheduleInput) -> Upserted:
+        """Store a schedule, new or edited, and return when it runs next; without an id it is a new one.
+
+        Raises InvalidArgumentError or InvalidCronExpressionError. What it does not name, `paused` and the
+        note about it, stays as it is; no tick of the past becomes due.
+        """
+        [upserted] = await self.upsert_many([given])
+        return upserted
+
+    async def upsert_many(self, given: Sequence[ScheduleInput]) -> list[Upserted]:
+        """Store all or none; an error has the `index` of what is wrong in its details."""
+        if len(given) > BULK_MAX:
+            raise InvalidArgumentError("schedules", len(given), f"send at most {BULK_MAX} at a time")
+        ids = [_new_id() if each.schedule_id is None else each.schedule_id for each in given]
+        inputs: dict[str, ScheduleInput] = {}
+        for index, (schedule_id, each) in enumerate(zip(ids, given, strict=True)):
+            self._check(index, schedule_id, each, twice=schedule_id in inputs)
+            inputs[schedule_id] = each
+
+        def edit(schedule_id: str, known: Due | None) -> Schedule:
+            each = inputs[schedule_id]
+            kept = known is not None and known.schedule.paused
+            return declared(each, schedule_id, kept if each.paused is None else each.paused, self._defaults)
+
+        stored, now = await self._registrar.upsert_all(ids, edit), self._now()
+        next_runs = {due.schedule.id: next_run_at(due, now) for due in stored}
+        return [Upserted(schedule_id, next_runs.get(schedule_id)) for schedule_id in ids]
+
+    def _check(self, index: int, schedule_id: str, given: ScheduleInput, twice: bool) -> None:
+        try:
+            if given.paused not in (None, True, False):
+                raise InvalidArgumentError("paused", given.paused, "write true or false, or leave it out")
+            declared(given, schedule_id, paused=False, defaults=self._defaults)
+            if twice:
+                raise InvalidArgumentError("schedule_id", schedule_id, "is in the same request twice")
+        except DutifulError as error:
+            error.details["index"] = index
+            raise
+
+    async def pause_schedule(self, schedule_id: str, paused: bool, note: str | None = None) -> None:
+        """Pause with a note that says why, or resume, which clears the note."""
+        await self._registrar.pause(schedule_id, paused, note)
+
+    async def pause_where(
+        self,
+        paused: bool,
+        note: str | None = None,
+        *,
+        workflow_id: str | None = None,
+        user_id: str | None = None,
+        label: str | None = None,
+    ) -> int:
+        """Pause or resume every schedule that matches all filters; return how many changed."""
+        matches = _filter(workflow_id, user_id, not paused, label)
+        ids = [due.schedule.id async for due in self._all("") if matches(due)]
+        for schedule_id in ids:
+            await self._registrar.pause(schedule_id, paused, note)
+        return len(ids)
+
+    async def delete_schedule(self, schedule_id: str) -> None:
+        """Delete a schedule and its history; what it has started already goes on."""
+        await self._registrar.remove(schedule_id)
+
+    async def get_schedule(self, schedule_id: str) -> ScheduleView:
+        """Return a schedule with its next five fire times; raises UnknownScheduleError."""
+        due = await self._due(schedule_id)
+        notes = await self._store.notes([schedule_id])
+        return view_schedule(due, notes.get(schedule_id), self._now())
+
+    async def list_schedules(
+        self,
+        *,
+        workflow_id: str | None = None,
+        user_id: str | None = None,
+        paused: bool | None = None,
+        label: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[ScheduleView]:
+        """Return a page of the schedules that match all filters, by id; a label is `name` or `name=text`."""
+        size, matches = page_size(limit), _filter(workflow_id, user_id, paused, label)
+        after = "" if cursor is None else str(decode_cursor(cursor, str)[0])
+        found: list[Due] = []
+        async for due in self._all(after):
+            found += [due] if matches(due) else []
+            if len(found) > size:
+                break
+        shown, now = found[:size], self._now()
+        notes = await self._store.notes([due.schedule.id for due in shown])
+        views = [view_schedule(due, notes.get(due.schedule.id), now) for due in shown]
+        more = encode_cursor(shown[-1].schedule.id) if len(found) > size else None
+        return Page(views, more)
+
+    async def _all(self, after: str) -> AsyncIterator[Due]:
+        while page := await self._store.page(after, LIMIT_MAX):
+            for due in page:
+                yield due
+            after = page[-1].schedule.id
+
+    async def next_fires(self, schedule_id: str, count: int) -> list[datetime]:
+        """Return the next fire times, jitter included, in the schedule's own zone."""
+        return fire_times(await self._due(schedule_id), self._now(), page_size(count))
+
+    # Runs
+
+    async def runs(self, schedule_id: str, limit: int = 100, cursor: str | None = None) -> Page[RunView]:
+        """Return a page of the ledger, newest first; raises UnknownScheduleError."""
+        size = page_size(limit)
+        await self._due(schedule_id)
+        until, kind = (None, "") if cursor is None else decode_cursor(cursor, int, str)
+        # At most two rows share an instant: one of them may have been on the page before.
+        rows = await self._store.ledger(schedule_id, until if isinstance(until, int) else None, size + 3)
+        rest = [row for row in rows if cursor is None or (row.run_at, row.kind) < (until, kind)]
+        shown = rest[:size]
+        more = encode_cursor(shown[-1].run_at, shown[-1].kind) if len(rest) > size else None
+        return Page([view_run(row) for row in shown], more)
+
+    async def recent(self, limit: int) -> list[RunView]:
+        """Return the newest entries of all ledgers."""
+        return [view_run(run) for run in await self._store.recent(page_size(limit))]
+
+    async def explain(self, schedule_id: str, at: datetime) -> Explanation:
+        """Return why the tick at `at` ran, did not run, or will run."""
+        instant("at", at)
+        verdict = await self._registrar.explain(schedule_id, at)
+        run = None if verdict.run is None else view_run(verdict.run)
+        return Explanation(schedule_id, at, verdict.due, run, verdict.text)
+
+    async def trigger(self, schedule_id: str) -> Triggered:
+        """Run a schedule now, beside its ticks, paused or not."""
+        nonce = f"{schedule_id}:manual:{secrets.token_hex(16)}"
+        run = await self._registrar.trigger(schedule_id, hashlib.sha256(nonce.encode()).hexdigest())
+        return Triggered(run.key, moment(run.run_at))
+
+    async def backfill(
+        self, schedule_id: str, start: datetime, end: datetime, overlap_policy: str | None = None
+    ) -> Backfilled:
+        """Run the past ticks in [start, end) that did not run, each under its own key, paused or not.
+
+        Without an overlap policy all of them run: together if the schedule allows it, else in turn.
+        Raises OversizedBackfillError for too many at a time.
+        """
+        begin, stop = instant("start", start), instant("end", end)
+        if stop <= begin:
+            raise InvalidArgumentError("end", end, "must be after start")
+        overlap = None if overlap_policy is None else choose("overlap_policy", overlap_policy, Overlap)
+        done = await self._registrar.backfill(schedule_id, begin, stop, overlap)
+        return Backfilled(done.accepted, done.already_recorded)
+
+    async def report(
+        self,
+        idempotency_key: str,
+        status: str,
+        attempt: int | None = None,
+        run_id: str | None = None,
+        error: str | None = None,
+    ) -> RunView:
+        """Take what an executor says of a run, and return the run as it now stands; the first end wins.
+
+        Raises UnknownRunError.
+        """
+        if status not in _REPORTS:
+            raise InvalidArgumentError("status", status, f"choose from {', '.join(_REPORTS)}")
+        if attempt is not None and (type(attempt) is not int or attempt < 1):
+            raise InvalidArgumentError("attempt", attempt, "write the number of the attempt, from 1")
+        said = Report(_REPORTS[status], attempt, run_id, error)  # type: ignore[arg-type]
+        return view_run(await self._registrar.report(idempotency_key, said))
+
+    async def _due(self, schedule_id: str) -> Due:
+        due = await self._store.get(schedule_id)
+        if due is None:
+            raise UnknownScheduleError(schedule_id)
+        return due
+
+    def _now(self) -> Instant:
+        return epoch_ms(self._clock.now())
+
+
+def _new_id() -> str:
+    return identify("schedule_id", f"sch_{secrets.token_hex(12)}")
+
+
+def _filter(
+    workflow_id: str | None, user_id: str | None, paused: bool | None, label: str | None
+) -> Callable[[Due], bool]:
+    name, valued, text = (label or "").partition("=")
+
+    def matches(due: Due) -> bool:
+        workflow = workflow_of(due.schedule)
+        return (
+            workflow_id in (None, workflow.workflow_id)
+            and user_id in (None, workflow.user_id)
+            and paused in (None, due.schedule.paused)
+            and (label is None or name in workflow.labels)
+            and (not valued or workflow.labels.get(name) == text)
+        )
+
+    return matches

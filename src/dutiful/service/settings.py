@@ -1,0 +1,191 @@
+"""The settings of the service, read from the environment, whole or not at all."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dutiful.core.errors import DutifulError, quoted
+from dutiful.outbound import Allowed
+from dutiful.service.variables import VARIABLES, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dutiful.core.policy import CatchUp, Overlap
+    from dutiful.secret import Secret
+
+_OWN_PREFIX = "DUTIFUL_"
+# How alike two names are when one is the other with a slip in it.
+_SLIP = 0.8
+
+
+class SettingProblem(NamedTuple):
+    """What is wrong with one variable, and what to write; a secret value reads `***`."""
+
+    variable: str
+    value: str | None
+    fix: str
+
+    def __str__(self) -> str:
+        shown = "is not set" if self.value is None else f"is {quoted(self.value)!r}"
+        return f"{self.variable} {shown}: {self.fix}"
+
+
+class SettingsError(DutifulError):
+    """The environment cannot be used; `problems` has everything that is wrong with it."""
+
+    def __init__(self, problems: list[SettingProblem]) -> None:
+        listed = "".join(f"\n  {problem}" for problem in problems)
+        super().__init__(
+            f"The service cannot start with these settings:{listed}",
+            problems=[problem._asdict() for problem in problems],
+        )
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the service is set up. Every field is a variable: see `VARIABLES` for what they mean."""
+
+    tick_ms: int
+    lookahead_ms: int
+    max_catchup_per_tick: int
+    default_overlap_policy: Overlap
+    default_catchup_policy: CatchUp
+    default_jitter_ms: int
+    store: str
+    namespace: str
+    lease_s: float
+    host: str
+    port: int
+    executor: str | None
+    executor_secret: Secret | None
+    executor_allow: Allowed
+    executor_timeout_s: float | None
+    jwt_keys: str | None
+    jwt_issuer: str | None
+    jwt_audience: str | None
+    tls_cert: str | None
+    tls_key: str | None
+    tls_client_ca: str | None
+    tls_clients: str | None
+    rate_per_s: int
+    rate_burst: int
+    audit_log: str | None
+
+    @property
+    def has_auth(self) -> bool:
+        """Return whether callers must show who they are, by a token or by a certificate."""
+        return self.jwt_keys is not None or self.tls_client_ca is not None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Return whether only this machine can connect."""
+        return is_loopback(self.host)
+
+
+class Effective(NamedTuple):
+    """One setting as it is in force, fit to be shown, and where it came from."""
+
+    variable: str
+    value: str | None
+    source: str
+
+
+def settings_from(environ: Mapping[str, str]) -> Settings:
+    """Return the settings of this environment; an empty variable counts as one that is not set.
+
+    Raises SettingsError with everything that is wrong.
+    """
+    values: dict[str, Any] = {}
+    problems = [*_misspelt(environ)]
+    for variable in VARIABLES:
+        given = environ.get(variable.name) or variable.default
+        try:
+            values[variable.field] = None if given is None else variable.read(given)
+        except ValueError as error:
+            shown = "***" if variable.is_secret else _without_secrets(given or "")
+            problems.append(SettingProblem(variable.name, shown, str(error)))
+    problems += _contradictions(values)
+    if problems:
+        raise SettingsError(problems)
+    return Settings(**values)
+
+
+def effective(environ: Mapping[str, str]) -> list[Effective]:
+    """Return all settings in their order, secrets hidden; raises SettingsError as `settings_from` does."""
+    settings = settings_from(environ)
+    return [
+        Effective(variable.name, _shown(getattr(settings, variable.field)), _source(variable, environ))
+        for variable in VARIABLES
+    ]
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host to listen at is reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _source(variable: Variable, environ: Mapping[str, str]) -> str:
+    return "environment" if environ.get(variable.name) else "default"
+
+
+def _shown(value: Any) -> str | None:
+    match value:
+        case None:
+            return None
+        case Allowed():
+            return ",".join([*sorted(value.hosts), *map(str, value.networks)])
+        case float():
+            return f"{value:g}"
+    return _without_secrets(str(value))
+
+
+def _without_secrets(url: str) -> str:
+    """Return a text without the user and the query that it has if it is a URL."""
+    scheme, slashes, rest = url.partition("://")
+    if not slashes:
+        return url
+    bare, query, _ = rest.partition("?")
+    user, at, place = bare.rpartition("@")
+    return f"{scheme}://{'***@' if user or at else ''}{place}{'?***' if query else ''}"
+
+
+def _misspelt(environ: Mapping[str, str]) -> Iterator[SettingProblem]:
+    # Others may use the prefix too: only what looks like a slip is a problem.
+    known = {variable.name.removeprefix(_OWN_PREFIX): variable.name for variable in VARIABLES}
+    for name in sorted(name for name in environ if name.startswith(_OWN_PREFIX)):
+        near = get_close_matches(name.removeprefix(_OWN_PREFIX), known, n=1, cutoff=_SLIP)
+        if near and known[near[0]] != name:
+            fix = f"there is no such variable; did you mean {known[near[0]]}?"
+            yield SettingProblem(name, "***", fix)
+
+
+def _contradictions(values: Mapping[str, Any]) -> Iterator[SettingProblem]:
+    """Yield what is wrong with settings together; what could not be read is not looked at."""
+    yield from _missing(values, "jwt_keys", ("jwt_issuer", "jwt_audience"))
+    yield from _missing(values, "tls_cert", ("tls_key",))
+    yield from _missing(values, "tls_key", ("tls_cert",))
+    yield from _missing(values, "tls_client_ca", ("tls_cert", "tls_key", "tls_clients"))
+    yield from _missing(values, "tls_clients", ("tls_client_ca",))
+    host = values.get("host", "127.0.0.1")
+    if not is_loopback(host) and not values.get("jwt_keys") and not values.get("tls_client_ca"):
+        fix = (
+            "others could reach it without auth; set DUTIFUL_JWT_KEYS or DUTIFUL_TLS_CLIENT_CA, or 127.0.0.1"
+        )
+        yield SettingProblem("DUTIFUL_HOST", host, fix)
+
+
+def _missing(values: Mapping[str, Any], given: str, needed: tuple[str, ...]) -> Iterator[SettingProblem]:
+    if values.get(given) is None:
+        return
+    for field in needed:
+        if field in values and values[field] is None:
+            name, because = f"{_OWN_PREFIX}{field.upper()}", f"{_OWN_PREFIX}{given.upper()}"
+            yield SettingProblem(name, None, f"{because} needs it")

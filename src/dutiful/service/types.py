@@ -1,0 +1,145 @@
+"""What the service takes and answers: plain values with the names of its public interface.
+
+Instants are aware datetimes, in UTC unless a field says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleInput:
+    """What a deploy declares of a schedule.
+
+    None takes the default of the settings; for `paused` it leaves an existing schedule as it is.
+    """
+
+    workflow_id: str
+    version: int
+    user_id: str
+    cron_expr: str
+    schedule_id: str | None = None
+    timezone: str = "UTC"
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    jitter_ms: int | None = None
+    overlap_policy: str | None = None
+    catchup_policy: str | None = None
+    paused: bool | None = None
+    dialect: str | None = None
+    gap: str | None = None
+    fold: str | None = None
+    dst: str | None = None
+    grace_s: float | None = None
+    delivery: str | None = None
+    run_timeout_s: float | None = None
+    queue_limit: int | None = None
+    labels: Mapping[str, str] | None = None
+
+
+class Upserted(NamedTuple):
+    """The id of a stored schedule, and when it fires next."""
+
+    schedule_id: str
+    next_run_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleView:
+    """A schedule as it stands. `preview` is in the schedule's own zone, all else in UTC."""
+
+    schedule_id: str
+    workflow_id: str
+    version: int
+    user_id: str
+    cron_expr: str
+    timezone: str
+    start_at: datetime | None
+    end_at: datetime | None
+    next_run_at: datetime | None
+    paused: bool
+    jitter_ms: int
+    overlap_policy: str
+    catchup_policy: str
+    updated_at: datetime
+    pause_note: str | None
+    labels: Mapping[str, str]
+    delivery: str
+    dialect: str
+    gap: str
+    fold: str
+    grace_s: float
+    run_timeout_s: float | None
+    queue_limit: int
+    # Why the schedule was set aside, or None.
+    quarantine: str | None
+    preview: list[datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One entry of the ledger: a run, or a stretch of skipped ticks (`run_until`, `ticks`)."""
+
+    idempotency_key: str
+    schedule_id: str
+    run_at: datetime
+    fire_at: datetime
+    status: str
+    reason: str | None
+    attempt: int
+    run_id: str | None
+    # schedule, manual or backfill
+    trigger: str
+    run_until: datetime | None
+    ticks: int
+    created_at: datetime
+    updated_at: datetime
+    detail: str | None
+
+
+class Page(NamedTuple, Generic[T]):
+    """Some of a list, and where the next page begins."""
+
+    items: list[T]
+    next_cursor: str | None
+
+
+class Explanation(NamedTuple):
+    """Why the tick at `at` ran, did not run, or will run."""
+
+    schedule_id: str
+    at: datetime
+    due: bool
+    run: RunView | None
+    text: str
+
+
+class Triggered(NamedTuple):
+    """The run that was asked for."""
+
+    idempotency_key: str
+    run_at: datetime
+
+
+class Backfilled(NamedTuple):
+    """How many past ticks will run, and how many had run already."""
+
+    accepted: int
+    already_recorded: int
+
+
+class Health(NamedTuple):
+    """Whether the worker does its work; `reason` says why not."""
+
+    ok: bool
+    leading: bool
+    last_pass_at: datetime | None
+    reason: str | None

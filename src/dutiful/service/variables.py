@@ -1,0 +1,175 @@
+"""The variables that set up the service: one table of names, readers, defaults and meanings.
+
+A reader takes the text of a variable and returns its value, or raises ValueError with what to write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.policy import CatchUp, Overlap
+from dutiful.executor_url import scheme_of
+from dutiful.outbound import Allowed
+from dutiful.secret import Secret
+from dutiful.store_url import store_for
+
+if TYPE_CHECKING:
+    from enum import StrEnum
+
+Reader: TypeAlias = Callable[[str], Any]
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_HOST = re.compile(r"[A-Za-z0-9._:-]{1,253}")
+_SECRET_MIN = 16
+
+
+def number(low: int, high: int) -> Reader:
+    """Return the reader of a whole number from `low` to `high`."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not low <= int(text) <= high:
+            raise ValueError(f"write a whole number from {low} to {high}")
+        return int(text)
+
+    return read
+
+
+def seconds(low: float, high: float) -> Reader:
+    """Return the reader of a number of seconds from `low` to `high`."""
+
+    def read(text: str) -> float:
+        if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", text) or not low <= float(text) <= high:
+            raise ValueError(f"write a number of seconds from {low:g} to {high:g}")
+        return float(text)
+
+    return read
+
+
+def choice(choices: type[StrEnum]) -> Reader:
+    """Return the reader of one of these words."""
+
+    def read(text: str) -> StrEnum:
+        try:
+            return choices(text)
+        except ValueError:
+            raise ValueError(f"write one of {', '.join(choices)}") from None
+
+    return read
+
+
+def text(value: str) -> str:
+    """Read any text that can be shown on a line."""
+    if not value.isprintable() or len(value) > 4096:
+        raise ValueError("write one line of at most 4096 characters")
+    return value
+
+
+def name(value: str) -> str:
+    """Read a name: letters, digits, dots, underlines and dashes."""
+    if not _NAME.fullmatch(value):
+        raise ValueError("write 1 to 128 letters, digits, dots, underlines and dashes")
+    return value
+
+
+def host(value: str) -> str:
+    """Read a host name or an address, without port."""
+    bare = value.removeprefix("[").removesuffix("]")
+    if not _HOST.fullmatch(bare) or (":" in bare and bare.count(":") < 2):
+        raise ValueError("write a host name or an address such as 127.0.0.1, without port")
+    return bare
+
+
+def port(value: str) -> int:
+    """Read a port; 0 is a free one."""
+    if value.startswith("tcp://"):
+        # What a cluster tells every pod about a service of this name.
+        raise ValueError(
+            "the cluster has set this; write enableServiceLinks: false in the pod, and a number here"
+        )
+    found: int = number(0, 65_535)(value)
+    return found
+
+
+def store(value: str) -> str:
+    """Read the URL of a store, which is not opened."""
+    try:
+        store_for(text(value), "default")
+    except InvalidArgumentError as error:
+        raise ValueError(error.details["reason"]) from None
+    return value
+
+
+def executor(value: str) -> str:
+    """Read the URL of an executor; whether it works is found out when the service starts."""
+    try:
+        scheme_of(text(value))
+    except InvalidArgumentError as error:
+        raise ValueError(error.details["reason"]) from None
+    return value
+
+
+def secret(value: str) -> Secret:
+    """Read a secret, which is never shown."""
+    if len(value) < _SECRET_MIN:
+        raise ValueError(f"write at least {_SECRET_MIN} characters, e.g. what `openssl rand -hex 32` prints")
+    return Secret(value)
+
+
+def allowed(value: str) -> Allowed:
+    """Read host names, addresses and networks with commas between them."""
+    entries = [entry.strip() for entry in value.split(",") if entry.strip()]
+    try:
+        return Allowed.parse(entries)._replace(setting="DUTIFUL_EXECUTOR_ALLOW")
+    except ValueError as error:
+        raise ValueError(f"{error}; write e.g. 10.1.0.0/16,executor.internal") from None
+
+
+class Variable(NamedTuple):
+    """One variable; `default` is a text like any other, or None for a value that is not set."""
+
+    name: str
+    read: Reader
+    default: str | None
+    meaning: str
+
+    @property
+    def field(self) -> str:
+        """Return the name of the value in Settings."""
+        return self.name.removeprefix("DUTIFUL_").lower()
+
+    @property
+    def is_secret(self) -> bool:
+        """Return whether the value must never be shown, not even when it is refused."""
+        return self.read is secret
+
+
+VARIABLES = (
+    Variable("TICK_MS", number(10, 60_000), "1000", "the worker looks at least this often"),
+    Variable("LOOKAHEAD_MS", number(0, 3_600_000), "60000", "how far ahead schedules are fetched"),
+    Variable("MAX_CATCHUP_PER_TICK", number(1, 10_000), "100", "missed ticks of a schedule in one pass"),
+    Variable("DEFAULT_OVERLAP_POLICY", choice(Overlap), "skip", "for schedules that name none"),
+    Variable("DEFAULT_CATCHUP_POLICY", choice(CatchUp), "none", "for schedules that name none"),
+    Variable("DEFAULT_JITTER_MS", number(0, 86_400_000), "0", "for schedules that name none"),
+    Variable("DUTIFUL_STORE", store, "sqlite:dutiful.db", "where schedules and runs are kept"),
+    Variable("DUTIFUL_NAMESPACE", name, "default", "separates services that share a store"),
+    Variable("DUTIFUL_LEASE_S", seconds(1, 300), "5", "how long a silent leader stays leader"),
+    Variable("DUTIFUL_HOST", host, "127.0.0.1", "the address to listen at"),
+    Variable("DUTIFUL_PORT", port, "8787", "the port to listen at; 0 takes a free one"),
+    Variable("DUTIFUL_EXECUTOR", executor, None, "what runs the workflows"),
+    Variable("DUTIFUL_EXECUTOR_SECRET", secret, None, "signs the requests to an HTTP executor"),
+    Variable("DUTIFUL_EXECUTOR_ALLOW", allowed, "", "hosts and networks that are open although not public"),
+    Variable("DUTIFUL_EXECUTOR_TIMEOUT_S", seconds(0.1, 86_400), None, "for one call of the executor"),
+    Variable("DUTIFUL_JWT_KEYS", text, None, "file of the keys that tokens are signed with"),
+    Variable("DUTIFUL_JWT_ISSUER", text, None, "the `iss` that tokens must have"),
+    Variable("DUTIFUL_JWT_AUDIENCE", text, None, "the `aud` that tokens must have"),
+    Variable("DUTIFUL_TLS_CERT", text, None, "file of the server's certificate chain, PEM"),
+    Variable("DUTIFUL_TLS_KEY", text, None, "file of the server's private key, PEM"),
+    Variable("DUTIFUL_TLS_CLIENT_CA", text, None, "file of the authorities that sign clients, PEM"),
+    Variable("DUTIFUL_TLS_CLIENTS", text, None, "file of the clients' names and scopes"),
+    Variable("DUTIFUL_RATE_PER_S", number(1, 100_000), "50", "requests of one caller or address, on average"),
+    Variable("DUTIFUL_RATE_BURST", number(1, 1_000_000), "100", "requests of one caller or address, at once"),
+    Variable("DUTIFUL_AUDIT_LOG", text, None, "file to which who changed what is added, as JSON lines"),
+)

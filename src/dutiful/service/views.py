@@ -1,0 +1,107 @@
+"""Schedules and runs as the service shows them: the words and the times of its public interface."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from dutiful.core.cron import Cron
+from dutiful.registrar import upcoming
+from dutiful.service.declaration import delivery_of, workflow_of
+from dutiful.service.types import RunView, ScheduleView
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.draft import Due
+    from dutiful.core.reconcile import Note
+    from dutiful.core.run import Run
+
+PREVIEW = 5
+
+
+def moment(instant: Instant, zone: tzinfo = UTC) -> datetime:
+    """Return an instant as a datetime, to the millisecond."""
+    return datetime.fromtimestamp(instant // 1000, zone).replace(microsecond=instant % 1000 * 1000)
+
+
+def next_run_at(due: Due, now: Instant) -> datetime | None:
+    """Return the next tick, as if nothing paused it; jitter moves when it fires, not what it is."""
+    return next((moment(tick) for tick, _ in upcoming(due, now, 1)), None)
+
+
+def fire_times(due: Due, now: Instant, count: int) -> list[datetime]:
+    """Return the next fire times in the schedule's own zone."""
+    zone = _cron(due).zone.tzinfo
+    return [moment(fire_at, zone) for _, fire_at in upcoming(due, now, count)]
+
+
+def view_schedule(due: Due, note: Note | None, now: Instant) -> ScheduleView:
+    """Return a schedule as it stands."""
+    schedule, policy, cron = due.schedule, due.schedule.policy, _cron(due)
+    workflow = workflow_of(schedule)
+    return ScheduleView(
+        schedule_id=schedule.id,
+        workflow_id=workflow.workflow_id,
+        version=workflow.version,
+        user_id=workflow.user_id,
+        cron_expr=cron.text,
+        timezone=cron.zone.name,
+        start_at=_moment(schedule.window.start),
+        end_at=_moment(schedule.window.end),
+        next_run_at=next_run_at(due, now),
+        paused=schedule.paused,
+        jitter_ms=policy.jitter,
+        overlap_policy=policy.overlap.value,
+        catchup_policy=policy.catch_up.value,
+        updated_at=moment(note.updated_at if note is not None else 0),
+        pause_note=note.pause_note if note is not None else None,
+        labels=dict(workflow.labels),
+        delivery=delivery_of(policy).value,
+        dialect=cron.dialect,
+        gap=cron.gap,
+        fold=cron.fold,
+        grace_s=policy.grace / 1000,
+        run_timeout_s=None if policy.run_timeout is None else policy.run_timeout / 1000,
+        queue_limit=policy.queue_limit,
+        quarantine=due.state.quarantine,
+        preview=fire_times(due, now, PREVIEW),
+    )
+
+
+def view_run(run: Run) -> RunView:
+    """Return one entry of the ledger."""
+    created_at = run.fire_at if run.created_at is None else run.created_at
+    return RunView(
+        idempotency_key=run.key,
+        schedule_id=run.schedule_id,
+        run_at=moment(run.run_at),
+        fire_at=moment(run.fire_at),
+        status=run.status.value,
+        reason=None if run.reason is None else run.reason.value,
+        attempt=run.attempt,
+        run_id=run.run_id,
+        trigger=trigger_of(run),
+        run_until=_moment(run.run_until),
+        ticks=run.ticks,
+        created_at=moment(created_at),
+        updated_at=moment(created_at if run.updated_at is None else run.updated_at),
+        detail=run.detail,
+    )
+
+
+def trigger_of(run: Run) -> str:
+    """Return what made a run: the schedule, somebody by hand, or a backfill."""
+    if run.kind == "manual":
+        return "manual"
+    return "schedule" if run.backfill is None else "backfill"
+
+
+def _moment(instant: Instant | None) -> datetime | None:
+    return None if instant is None else moment(instant)
+
+
+def _cron(due: Due) -> Cron:
+    assert isinstance(due.schedule.cadence, Cron), "the service stores no other cadence"
+    return due.schedule.cadence

@@ -1,0 +1,67 @@
+"""One schedule of the reference store, and everything about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dutiful.core.draft import Due
+from dutiful.core.run import Phase
+
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Instant
+    from dutiful.core.reconcile import Note
+    from dutiful.core.run import Kind, Run
+    from dutiful.core.schedule import Schedule, State
+
+
+def by_tick(run: Run) -> tuple[Instant, str]:
+    """Return the order of the rows of a schedule."""
+    return run.run_at, run.kind
+
+
+class Row:
+    """One schedule and everything about it."""
+
+    __slots__ = (
+        *("blocked", "ended", "note", "number", "open", "pruned_until", "rest_at", "schedule", "state"),
+        *("version", "wake_at"),
+    )
+
+    def __init__(self, schedule: Schedule, state: State, number: int, version: int) -> None:
+        self.schedule, self.state = schedule, state
+        self.number, self.version = number, version
+        self.wake_at: Instant | None = None
+        self.rest_at: Instant | None = None
+        self.blocked = False
+        self.pruned_until = 0
+        self.note: Note | None = None
+        self.open: dict[tuple[Instant, Kind], Run] = {}
+        self.ended: dict[tuple[Instant, Kind], Run] = {}
+
+    def due(self) -> Due:
+        """Return it as the planner sees it."""
+        runs = sorted(self.open.values(), key=by_tick) if self.open else ()
+        return Due(self.schedule, self.state, runs, self.version, self.blocked, self.pruned_until)
+
+    def latest(self) -> Instant:
+        """Return the latest instant that something here waits for or counts from."""
+        instants = [self.state.cursor, self.state.ended_at or 0]
+        return max(instants + [max(run.fire_at, run.started_at or 0) for run in self.open.values()])
+
+    def runs(self) -> list[Run]:
+        """Return all rows of its ledger, in no order."""
+        return [*self.open.values(), *self.ended.values()]
+
+    def group(self) -> str | None:
+        """Return its capacity group."""
+        capacity = self.schedule.policy.capacity
+        return None if capacity is None else capacity.group
+
+    def put(self, run: Run, keep: bool) -> None:
+        """Write a row; one that has ended is only kept where there is a ledger."""
+        key = run.run_at, run.kind
+        self.open.pop(key, None)
+        if run.phase is not Phase.ENDED:
+            self.open[key] = run
+        elif keep:
+            self.ended[key] = run

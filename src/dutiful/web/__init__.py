@@ -1,0 +1,1 @@
+"""The edge of the service towards the network."""

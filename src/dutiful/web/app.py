@@ -1,0 +1,74 @@
+"""The HTTP application: routes, errors, pages and headers around one service."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from starlette.staticfiles import StaticFiles
+
+from dutiful.service.edge import edge_settings
+from dutiful.web import answers, pages
+from dutiful.web.audit import AuditLog
+from dutiful.web.edge import Edge
+from dutiful.web.problems import install_problems
+from dutiful.web.routes import ROUTERS
+
+if TYPE_CHECKING:
+    from dutiful.service.wiring import Service
+
+_HERE = Path(__file__).parent
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": answers.ErrorAnswer, "description": description}
+    for status, description in {
+        400: "The body is not the JSON that is taken",
+        401: "Who asks is not known",
+        403: "Who asks may not do this",
+        404: "There is no such thing, or it is somebody else's",
+        408: "The body did not come in time",
+        409: "Somebody else changed it meanwhile",
+        413: "The body is too large",
+        414: "The URL is too long",
+        415: "The body is not said to be JSON",
+        421: "The Host is none of this machine's names",
+        422: "The request cannot be meant; `details` says where and why",
+        429: "Too many requests; `Retry-After` says when to try again",
+        431: "The headers are too large",
+        500: "A bug",
+        503: "The store cannot be used at the moment",
+    }.items()
+}
+
+
+def create_app(service: Service) -> FastAPI:
+    """Return the application over a service; whoever calls this starts and stops the service."""
+    app = _routes()
+    app.state.service = service
+    app.state.audit = AuditLog(service.clock, service.settings.audit_log)
+    install_problems(app)
+    app.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
+    app.add_middleware(Edge, settings=edge_settings(service.settings, service.clock))
+    return app
+
+
+def openapi_document() -> dict[str, Any]:
+    """Return what is served at /openapi.json."""
+    return _routes().openapi()
+
+
+def _routes() -> FastAPI:
+    app = FastAPI(
+        title="dutiful",
+        version=version("dutiful"),
+        summary="Schedules that start workflows: once per tick, on time, or accounted for with a reason.",
+        responses=_ERRORS,
+        # The pages that the framework would serve load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    for router in (*ROUTERS, pages.router):
+        app.include_router(router)
+    return app

@@ -1,0 +1,90 @@
+"""One caller at the service: who asks, what they may do, and whose schedules they may see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends, Request
+
+from dutiful.core.errors import UnknownScheduleError
+from dutiful.web.problems import OtherUserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dutiful.service.types import RunView, ScheduleInput, ScheduleView
+    from dutiful.service.wiring import Service
+    from dutiful.web.audit import AuditLog
+    from dutiful.web.caller import Caller, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """The service as one caller sees it. Without the scope `admin` that is its own schedules."""
+
+    service: Service
+    caller: Caller
+    audit: AuditLog
+
+    @property
+    def tenant(self) -> str | None:
+        """Return the only user whose schedules the caller may see, None for all."""
+        return None if self.caller.may("admin") else self.caller.user_id
+
+    async def schedule(self, schedule_id: str) -> ScheduleView:
+        """Return a schedule; one of somebody else is as unknown as one that does not exist."""
+        view = await self.service.registrar.get_schedule(schedule_id)
+        if self.tenant not in (None, view.user_id):
+            raise UnknownScheduleError(schedule_id)
+        return view
+
+    def demand_user(self, user_id: str) -> None:
+        """Refuse to act for another user than the caller's own."""
+        if self.tenant not in (None, user_id):
+            raise OtherUserError(self.caller.user_id)
+
+    async def demand_own(self, inputs: Iterable[ScheduleInput]) -> None:
+        """Refuse schedules for other users, and ids that other users have taken."""
+        if self.tenant is None:
+            return
+        for wanted in inputs:
+            self.demand_user(wanted.user_id)
+            if wanted.schedule_id is not None and not await self._is_free(wanted.schedule_id):
+                await self.schedule(wanted.schedule_id)
+
+    async def _is_free(self, schedule_id: str) -> bool:
+        try:
+            await self.service.registrar.get_schedule(schedule_id)
+        except UnknownScheduleError:
+            return True
+        return False
+
+    def record(self, action: str, **what: Any) -> None:
+        """Write down that the caller changed something."""
+        self.audit.record(self.caller.user_id, action, **what)
+
+    async def sees(self, run: RunView) -> bool:
+        """Return whether the run is of a schedule that the caller may see."""
+        if self.tenant is None:
+            return True
+        try:
+            await self.schedule(run.schedule_id)
+        except UnknownScheduleError:
+            return False
+        return True
+
+
+def _desk_for(scope: Scope) -> Callable[[Request], Desk]:
+    def desk(request: Request) -> Desk:
+        state = request.app.state
+        caller: Caller = request.state.caller
+        caller.require(scope)
+        return Desk(state.service, caller, state.audit)
+
+    return desk
+
+
+Reader = Annotated[Desk, Depends(_desk_for("read"))]
+Writer = Annotated[Desk, Depends(_desk_for("write"))]
+Starter = Annotated[Desk, Depends(_desk_for("trigger"))]

@@ -1,0 +1,110 @@
+"""The errors of the edge: a status, a stable code, an English sentence, and the one shape they are sent in.
+
+DutifulError
+└── RequestRefusedError            any of them; `status` and `code` say which
+    ├── InvalidJsonError           400  the body is not the JSON that is taken
+    ├── UnauthenticatedError       401  who asks is not known; the code says why
+    ├── ScopeMissingError          403  who asks may not do this
+    ├── ForeignOriginError         403, 421  a web page elsewhere, or a name that is not ours
+    ├── TooLargeError              413, 414, 431  body, URL or headers
+    ├── TooSlowError               408  the body did not come in time
+    └── TooManyRequestsError       429  with `retry_after` in seconds
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dutiful.core.errors import DutifulError
+
+
+class RequestRefusedError(DutifulError):
+    """A request is refused. `headers` go with the answer."""
+
+    status = 400
+    code = "bad_request"
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.headers: dict[str, str] = {}
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of the answer."""
+        return error_body(self.code, str(self), self.details)
+
+
+def error_body(code: str, message: str, details: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the shape in which every error of the service is told."""
+    return {"error": {"code": code, "message": message, "details": details or {}}}
+
+
+class InvalidJsonError(RequestRefusedError):
+    """A body is not UTF-8, not JSON, or JSON that two readers could read differently."""
+
+    code = "invalid_json"
+
+    def __init__(self, reason: str, **details: Any) -> None:
+        super().__init__(f"The body cannot be read: {reason}", reason=reason, **details)
+
+
+class UnauthenticatedError(RequestRefusedError):
+    """Who asks is not known. The token is never part of this error."""
+
+    status = 401
+
+    def __init__(self, code: str, message: str, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.code = code
+        self.headers = {"www-authenticate": "Bearer"}
+
+
+class ScopeMissingError(RequestRefusedError):
+    """Who asks is known and may not do this."""
+
+    status = 403
+    code = "scope_missing"
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"This needs the scope {scope!r}", scope=scope)
+
+
+class ForeignOriginError(RequestRefusedError):
+    """The request names a host that is not this one, or comes from a page of another."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = 421 if code == "foreign_host" else 403
+
+
+class TooLargeError(RequestRefusedError):
+    """A part of the request is longer than is read."""
+
+    def __init__(self, status: int, part: str, limit: int) -> None:
+        super().__init__(f"The {part} may have at most {limit} bytes", limit=limit)
+        self.status = status
+        self.code = f"{part.lower()}_too_large"
+        # What else the peer sends of this request is of no use to anybody.
+        self.headers = {"connection": "close"}
+
+
+class TooSlowError(RequestRefusedError):
+    """The body did not come in time."""
+
+    status = 408
+    code = "body_too_slow"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"The body did not arrive within {seconds:g} s", seconds=seconds)
+        self.headers = {"connection": "close"}
+
+
+class TooManyRequestsError(RequestRefusedError):
+    """A caller, or an address, asks more often than it may."""
+
+    status = 429
+    code = "too_many_requests"
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__(f"Too many requests; try again in {retry_after} s", retry_after=retry_after)
+        self.headers = {"retry-after": str(retry_after)}

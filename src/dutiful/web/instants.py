@@ -1,0 +1,44 @@
+"""Times on the wire: RFC 3339, always with an offset."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+# In a query string an unescaped + is a space by the time it arrives.
+_LOST_PLUS = re.compile(r" (?=\d\d:\d\d\Z)", re.ASCII)
+# What every zone can show: the first and last day of the calendar are out of reach of some.
+_FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
+
+
+def parse_instant(given: Any) -> datetime:
+    """Return the instant of an RFC 3339 text, in UTC; raises ValueError for anything else."""
+    if isinstance(given, datetime) and given.tzinfo is not None:
+        return given
+    if not isinstance(given, str) or not _RFC_3339.fullmatch(text := _LOST_PLUS.sub("+", given)):
+        raise ValueError("must be an RFC 3339 time with an offset, such as 2026-03-08T02:30:00Z")
+    try:
+        instant = datetime.fromisoformat(text.upper())
+        utc = instant.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"is no time of the calendar: {error}") from error
+    if not _FIRST <= utc <= _LAST:
+        raise ValueError("is too near an end of the calendar")
+    return utc
+
+
+def rfc_3339(instant: datetime) -> str:
+    """Return the instant as it is written on the wire: in UTC with Z, else with its offset."""
+    return instant.isoformat().replace("+00:00", "Z")
+
+
+Instant = Annotated[
+    datetime,
+    BeforeValidator(parse_instant),
+    PlainSerializer(rfc_3339, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]

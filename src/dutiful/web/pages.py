@@ -1,0 +1,89 @@
+"""The overview page: what failed, what is next, what fired, and whether the worker works. No script."""
+
+# ruff: noqa: TC001 - the framework reads annotations at run time
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fastapi import APIRouter, Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from dutiful.web.desk import Desk, Reader
+from dutiful.web.instants import rfc_3339
+from dutiful.web.strict_route import StrictRoute
+
+if TYPE_CHECKING:
+    from dutiful.service.types import RunView, ScheduleView
+
+router = APIRouter(tags=["pages"], route_class=StrictRoute)
+
+_RUNS_READ, _RUNS_SHOWN, _NEXT_SHOWN = 200, 20, 20
+# So many schedules are looked at for what is next; the page says so if there are more.
+_SCHEDULES_READ = 1000
+
+
+class Overview(NamedTuple):
+    """What the page shows."""
+
+    now: datetime
+    health: Any
+    failed: list[RunView]
+    recent: list[RunView]
+    next: list[ScheduleView]
+    troubled: list[ScheduleView]
+    paused: int
+    schedules: int
+    is_partial: bool
+
+
+@router.get("/", response_class=Response, responses={200: {"content": {"text/html": {}}}})
+async def overview(desk: Reader) -> HTMLResponse:
+    """Show what failed, what is next and what fired."""
+    return HTMLResponse(_PAGE.render((await _overview(desk))._asdict()))
+
+
+async def _overview(desk: Desk) -> Overview:
+    page = await desk.service.registrar.list_schedules(user_id=desk.tenant, limit=_SCHEDULES_READ)
+    runs = [run for run in await desk.service.registrar.recent(_RUNS_READ) if await desk.sees(run)]
+    waiting = [view for view in page.items if view.next_run_at is not None and not view.paused]
+    return Overview(
+        now=desk.service.clock.now().astimezone(UTC),
+        health=desk.service.health(),
+        failed=[run for run in runs if run.status == "FAILED"][:_RUNS_SHOWN],
+        recent=runs[:_RUNS_SHOWN],
+        next=sorted(waiting, key=lambda view: (view.next_run_at, view.schedule_id))[:_NEXT_SHOWN],
+        troubled=[view for view in page.items if view.quarantine is not None],
+        paused=sum(view.paused for view in page.items),
+        schedules=len(page.items),
+        is_partial=page.next_cursor is not None,
+    )
+
+
+def _distance(instant: datetime, now: datetime) -> str:
+    """Return how far away an instant is, in its two largest units."""
+    seconds = round((instant - now).total_seconds())
+    ahead, seconds = seconds > 0, abs(seconds)
+    units = [
+        ("d", seconds // 86_400),
+        ("h", seconds // 3600 % 24),
+        ("min", seconds // 60 % 60),
+        ("s", seconds % 60),
+    ]
+    first = next((place for place, (_, count) in enumerate(units) if count), 3)
+    text = " ".join(f"{count} {unit}" for unit, count in units[first : first + 2] if count or first == 3)
+    return f"in {text}" if ahead else f"{text} ago"
+
+
+_PAGES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_PAGES.filters["rfc_3339"] = rfc_3339
+_PAGES.globals["distance"] = _distance
+_PAGE = _PAGES.get_template("overview.html")

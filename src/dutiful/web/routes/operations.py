@@ -1,0 +1,38 @@
+"""What operators and their tools ask: is it alive, is it ready, how much does it do."""
+
+# ruff: noqa: TC001 - the framework reads annotations at run time
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from dutiful.web import answers
+from dutiful.web.desk import Reader
+from dutiful.web.strict_route import StrictRoute
+
+router = APIRouter(tags=["operations"], route_class=StrictRoute)
+
+_UNREADY: dict[int | str, dict[str, Any]] = {
+    503: {"model": answers.HealthAnswer, "description": "The worker does not do its work"}
+}
+
+
+@router.get("/healthz")
+async def healthz() -> answers.AliveAnswer:
+    """Say that this process answers."""
+    return answers.AliveAnswer(ok=True)
+
+
+@router.get("/readyz", responses=_UNREADY)
+async def readyz(request: Request, response: Response) -> answers.HealthAnswer:
+    """Say whether the worker does its work: 503 if its last full pass is too long ago."""
+    health = answers.HealthAnswer.model_validate(request.app.state.service.health())
+    response.status_code = 200 if health.ok else 503
+    return health
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+async def metrics(desk: Reader) -> Response:
+    """Return counters and histograms in the text format that Prometheus reads."""
+    return Response(desk.service.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")

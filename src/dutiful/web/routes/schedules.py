@@ -1,0 +1,105 @@
+"""Schedules: declare, list, look at, pause, delete."""
+
+# ruff: noqa: TC001 - the framework reads annotations at run time
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+
+from dutiful.web import answers, given
+from dutiful.web.desk import Reader, Writer
+from dutiful.web.problems import InvalidRequestError
+from dutiful.web.strict_route import StrictRoute
+
+router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=StrictRoute)
+
+ScheduleId = Annotated[str, Path(pattern=given.ID_PATTERN)]
+
+
+@router.post("/upsert")
+async def upsert_schedule(desk: Writer, schedule: given.ScheduleGiven) -> answers.UpsertedAnswer:
+    """Store a schedule, new or edited. Without `schedule_id` it is a new one."""
+    await desk.demand_own([schedule.as_input()])
+    stored = await desk.service.registrar.upsert_schedule(schedule.as_input())
+    desk.record(
+        "upsert", schedule_id=stored.schedule_id, given=schedule.model_dump(mode="json", exclude_unset=True)
+    )
+    return answers.UpsertedAnswer.model_validate(stored)
+
+
+@router.post("/bulk")
+async def upsert_many_schedules(desk: Writer, schedules: given.BulkGiven) -> answers.BulkAnswer:
+    """Store up to 10,000 schedules, all or none; the body is a list, bare or under `schedules`."""
+    inputs = [schedule.as_input() for schedule in schedules]
+    await desk.demand_own(inputs)
+    stored = await desk.service.registrar.upsert_many(inputs)
+    for schedule, result in zip(schedules, stored, strict=True):
+        plain = schedule.model_dump(mode="json", exclude_unset=True)
+        desk.record("upsert", schedule_id=result.schedule_id, given=plain)
+    return answers.BulkAnswer(schedules=[answers.UpsertedAnswer.model_validate(one) for one in stored])
+
+
+@router.post("/pause")
+async def pause_schedule(desk: Writer, pause: given.PauseGiven) -> answers.PausedAnswer:
+    """Pause or resume one schedule; the note is shown to whoever wonders why."""
+    await desk.schedule(pause.schedule_id)
+    await desk.service.registrar.pause_schedule(pause.schedule_id, pause.paused, pause.note)
+    desk.record("pause" if pause.paused else "resume", schedule_id=pause.schedule_id, note=pause.note)
+    return answers.PausedAnswer(schedule_id=pause.schedule_id, paused=pause.paused)
+
+
+@router.post("/pause-many")
+async def pause_many_schedules(desk: Writer, pause: given.PauseManyGiven) -> answers.PausedManyAnswer:
+    """Pause or resume every schedule that matches all given filters."""
+    filters = {"workflow_id": pause.workflow_id, "user_id": pause.user_id, "label": pause.label}
+    if all(value is None for value in filters.values()):
+        problem = "name at least one of workflow_id, user_id and label, or every schedule would change"
+        raise InvalidRequestError([{"at": "body", "problem": problem}])
+    if pause.user_id is not None:
+        desk.demand_user(pause.user_id)
+    filters["user_id"] = pause.user_id or desk.tenant
+    changed = await desk.service.registrar.pause_where(pause.paused, pause.note, **filters)
+    desk.record("pause" if pause.paused else "resume", **filters, note=pause.note, changed=changed)
+    return answers.PausedManyAnswer(changed=changed)
+
+
+@router.get("")
+async def list_schedules(desk: Reader, query: Annotated[given.ListQuery, Query()]) -> answers.SchedulesAnswer:
+    """Return one page of the schedules that match all given filters."""
+    if query.user_id is not None and desk.tenant not in (None, query.user_id):
+        return answers.SchedulesAnswer(schedules=[], next_cursor=None)
+    page = await desk.service.registrar.list_schedules(
+        workflow_id=query.workflow_id,
+        user_id=query.user_id or desk.tenant,
+        paused=query.paused,
+        label=query.label,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
+    listed = [answers.ScheduleAnswer.model_validate(view) for view in page.items]
+    return answers.SchedulesAnswer(schedules=listed, next_cursor=page.next_cursor)
+
+
+@router.get("/{schedule_id}")
+async def get_schedule(desk: Reader, schedule_id: ScheduleId) -> answers.ScheduleAnswer:
+    """Return a schedule with its next five fire times."""
+    return answers.ScheduleAnswer.model_validate(await desk.schedule(schedule_id))
+
+
+@router.delete("/{schedule_id}", status_code=204, response_class=Response)
+async def delete_schedule(desk: Writer, schedule_id: ScheduleId) -> None:
+    """Delete a schedule; what it has started already goes on."""
+    await desk.schedule(schedule_id)
+    await desk.service.registrar.delete_schedule(schedule_id)
+    desk.record("delete", schedule_id=schedule_id)
+
+
+@router.get("/{schedule_id}/next")
+async def next_fire_times(
+    desk: Reader, schedule_id: ScheduleId, query: Annotated[given.NextQuery, Query()]
+) -> answers.PreviewAnswer:
+    """Return the next fire times, in the schedule's own zone."""
+    await desk.schedule(schedule_id)
+    preview = await desk.service.registrar.next_fires(schedule_id, query.count)
+    return answers.PreviewAnswer(schedule_id=schedule_id, preview=preview)

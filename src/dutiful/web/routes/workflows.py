@@ -1,0 +1,57 @@
+"""Workflows: the DAGs that runs are started with, and the schedules that they declare."""
+
+# ruff: noqa: TC001 - the framework reads annotations at run time
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Path, Query
+
+from dutiful.web import answers, given
+from dutiful.web.desk import Desk, Reader, Writer
+from dutiful.web.problems import UnknownWorkflowError, WorkflowExistsError
+from dutiful.web.strict_route import StrictRoute
+from dutiful.web.triggers import schedules_of
+
+router = APIRouter(prefix="/workflows", tags=["workflows"], route_class=StrictRoute)
+
+WorkflowId = Annotated[str, Path(pattern=given.ID_PATTERN)]
+Version = Annotated[int, Path(ge=0, le=given.INTEGER_MAX)]
+
+
+@router.put("/{workflow_id}/{version}")
+async def save_workflow(
+    desk: Writer,
+    workflow_id: WorkflowId,
+    version: Version,
+    dag: Annotated[dict[str, Any], Body()],
+    query: Annotated[given.RegisterQuery, Query()],
+) -> answers.WorkflowAnswer:
+    """Store a DAG; with `register=true` also a schedule for each of its `schedule_based` triggers."""
+    await _demand_new(desk, workflow_id, version, dag)
+    owner = desk.caller.user_id
+    inputs = schedules_of(workflow_id, version, dag, owner) if query.register_ else []
+    await desk.demand_own(inputs)
+    await desk.service.workflows.save_dag(workflow_id, version, dag)
+    stored = await desk.service.registrar.upsert_many(inputs) if inputs else []
+    ids = [one.schedule_id for one in stored]
+    desk.record("save_workflow", workflow_id=workflow_id, version=version, schedules=ids)
+    schedules = [answers.UpsertedAnswer.model_validate(one) for one in stored]
+    return answers.WorkflowAnswer(workflow_id=workflow_id, version=version, schedules=schedules)
+
+
+async def _demand_new(desk: Desk, workflow_id: str, version: int, dag: dict[str, Any]) -> None:
+    """Refuse to let one user change what the schedules of another run."""
+    if desk.tenant is not None:
+        known = await desk.service.workflows.load_dag(workflow_id, version)
+        if known not in (None, dag):
+            raise WorkflowExistsError(workflow_id, version)
+
+
+@router.get("/{workflow_id}/{version}")
+async def load_workflow(desk: Reader, workflow_id: WorkflowId, version: Version) -> dict[str, Any]:
+    """Return a stored DAG."""
+    dag = await desk.service.workflows.load_dag(workflow_id, version)
+    if dag is None:
+        raise UnknownWorkflowError(workflow_id, version)
+    return dag

@@ -1,0 +1,193 @@
+"""`dutiful schedules` against a service that really listens."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from tests.web.running import SCHEDULE, running
+
+from dutiful.cli.main import cli
+from dutiful.cli.output import fitted
+
+
+@pytest.fixture
+def service(tmp_path):
+    with running(tmp_path) as it:
+        it.put("/workflows/report/1", {})
+        it.upsert()
+        yield it
+
+
+def asking(service):
+    """Return how to run a command: (exit code, standard output, standard error)."""
+
+    def run(*arguments, **options):
+        environ = {"DUTIFUL_URL": service.url, "DUTIFUL_TOKEN": ""}
+        result = CliRunner().invoke(cli, ["schedules", *arguments], env=environ, **options)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result.exit_code, result.stdout, result.stderr
+
+    return run
+
+
+def test_the_list_shows_when_schedules_fire_next_and_why_they_do_not(service):
+    service.upsert(schedule_id="weekly", cron_expr="0 6 * * 1", timezone="Europe/Berlin")
+    pause = {"schedule_id": "weekly", "paused": True, "note": "ask Ada"}
+    service.post("/schedules/pause", pause)
+    code, shown, _ = asking(service)("list")
+    assert (code, shown.splitlines()) == (
+        0,
+        [
+            "schedule  cron        timezone       next (UTC)           state",
+            "nightly   30 9 * * *  UTC            2026-03-02 09:30:00  active",
+            "weekly    0 6 * * 1   Europe/Berlin  -                    paused: ask Ada",
+        ],
+    )
+
+
+def test_the_list_is_filtered_and_says_that_there_is_more(service):
+    ask = asking(service)
+    service.upsert(schedule_id="weekly", user_id="bob", labels={"team": "red"})
+    for options in (["--user", "bob"], ["--label", "team=red"]):
+        assert ask("list", *options)[1].splitlines()[1:] == [
+            "weekly    30 9 * * *  UTC       2026-03-02 09:30:00  active"
+        ]
+    assert ask("list", "--paused")[1].splitlines()[1:] == []
+    assert len(ask("list", "--active", "--workflow", "report")[1].splitlines()) == 3
+    _, shown, more = ask("list", "--limit", "1")
+    assert (len(shown.splitlines()), more.startswith("There are more: --cursor ")) == (2, True)
+    cursor = more.split()[-1]
+    assert ask("list", "--cursor", cursor)[1].splitlines()[1].startswith("weekly")
+
+
+def test_one_schedule_with_its_next_fire_times(service):
+    code, shown, _ = asking(service)("show", "nightly")
+    lines = shown.splitlines()
+    assert code == 0
+    assert lines[:4] == [
+        "schedule_id     nightly",
+        "workflow_id     report",
+        "version         1",
+        "user_id         ada",
+    ]
+    assert lines[-6:-4] == ["next fire times", "  Mon 2026-03-02 09:30:00 +00:00"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "query"),
+    [
+        (["list"], "/schedules", {}),
+        (["show", "nightly"], "/schedules/nightly", {}),
+        (["next", "nightly", "-n", "7"], "/schedules/nightly/next", {"count": 7}),
+        (["runs", "nightly"], "/schedules/nightly/runs", {}),
+        (
+            ["explain", "nightly", "2026-03-02T09:30"],
+            "/schedules/nightly/explain",
+            {"at": "2026-03-02T09:30:00Z"},
+        ),
+    ],
+)
+def test_json_is_what_the_service_answers(service, arguments, path, query):
+    code, shown, _ = asking(service)(*arguments, "--json")
+    assert (code, json.loads(shown)) == (0, service.get(path, **query))
+
+
+def test_pausing_and_resuming(service):
+    ask = asking(service)
+    assert ask("pause", "nightly", "--note", "ask Ada") == (0, "nightly is paused\n", "")
+    assert service.get("/schedules/nightly")["pause_note"] == "ask Ada"
+    assert ask("resume", "nightly") == (0, "nightly is active\n", "")
+    assert service.get("/schedules/nightly")["paused"] is False
+
+
+def test_deleting_asks_first(service):
+    ask = asking(service)
+    assert ask("delete", "nightly", input="n\n")[0] == 1
+    assert service.get("/schedules/nightly")
+    assert ask("delete", "nightly", "--yes") == (0, "nightly is deleted\n", "")
+    assert service.get("/schedules")["schedules"] == []
+
+
+def test_upserting_one_many_and_from_standard_input(service, tmp_path):
+    ask, file = asking(service), tmp_path / "schedules.json"
+    file.write_text(json.dumps({**SCHEDULE, "schedule_id": "one"}))
+    assert ask("upsert", str(file)) == (0, "schedule  next (UTC)\none       2026-03-02T09:30:00Z\n", "")
+    many = json.dumps([{**SCHEDULE, "schedule_id": name} for name in ("two", "three")])
+    assert ask("upsert", "-", input=many)[0] == 0
+    assert [view["schedule_id"] for view in service.get("/schedules")["schedules"]] == [
+        *("nightly", "one", "three", "two")
+    ]
+
+
+def test_a_file_that_is_not_json_is_refused(service):
+    code, _, error = asking(service)("upsert", "-", input="schedules:\n")
+    assert (code, "Error: Invalid FILE '<stdin>': is not JSON: Expecting value" in error) == (2, True)
+
+
+def test_what_the_service_refuses_is_told_with_its_reason(service):
+    wrong = json.dumps({**SCHEDULE, "cron_expr": "61 * * * *"})
+    code, _, error = asking(service)("upsert", "-", input=wrong)
+    assert code == 2
+    assert error.startswith('Error: Invalid cron expression "61 * * * *": minute field')
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", "nigthly"],
+        ["next", "nigthly"],
+        ["runs", "nigthly"],
+        ["explain", "nigthly", "2026-03-02"],
+        ["pause", "nigthly"],
+        ["resume", "nigthly"],
+        ["delete", "nigthly", "--yes"],
+        ["trigger", "nigthly"],
+        ["backfill", "nigthly", "--from", "2026-03-01", "--to", "2026-03-02"],
+    ],
+)
+def test_an_unknown_id_is_told_with_the_nearest_one(service, arguments):
+    assert asking(service)(*arguments) == (
+        2,
+        "",
+        'Error: There is no schedule "nigthly"; did you mean nightly?\n',
+    )
+
+
+def test_an_id_that_is_like_no_other_leads_to_the_list(service):
+    _, _, error = asking(service)("show", "zzz")
+    assert error == 'Error: There is no schedule "zzz"; `dutiful schedules list` shows what there is\n'
+
+
+def test_a_run_by_hand_a_backfill_and_their_history(service):
+    ask = asking(service)
+    code, shown, _ = ask("trigger", "nightly")
+    assert (code, shown.startswith("nightly runs as ")) == (0, True)
+    past = ["--from", "2026-02-28", "--to", "2026-03-02", "--overlap", "allow"]
+    assert ask("backfill", "nightly", *past)[1] == "2 ticks will run, 0 were recorded already\n"
+    service.advance(5)
+    lines = ask("runs", "nightly")[1].splitlines()
+    assert lines[0].split() == ["tick", "(UTC)", "status", "reason", "attempt", "trigger", "detail"]
+    assert [line.split()[2::2] for line in lines[1:]] == [
+        ["SUCCESS", "manual"],
+        *[["SUCCESS", "backfill"]] * 2,
+    ]
+
+
+def test_a_time_that_is_none_is_refused_before_anything_is_asked(service):
+    code, _, error = asking(service)("explain", "nightly", "yesterday")
+    assert (code, error.startswith("Error: Invalid ISO 'yesterday': is no ISO 8601 time")) == (2, True)
+
+
+def test_no_service_at_the_address_is_told_with_the_way_out():
+    result = CliRunner().invoke(cli, ["schedules", "list"], env={"DUTIFUL_URL": "http://127.0.0.1:1"})
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: No service answers at http://127.0.0.1:1 (")
+    assert result.stderr.endswith("): start it with `dutiful serve`, or set DUTIFUL_URL\n")
+
+
+def test_columns_are_made_to_fit():
+    assert fitted([10, 40, 9], 80) == [10, 40, 9]
+    assert fitted([10, 40, 9], 50) == [10, 27, 9]
+    assert fitted([10, 40, 9], 10) == [8, 8, 8]

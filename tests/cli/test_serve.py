@@ -1,0 +1,129 @@
+"""`dutiful serve` and `dutiful worker` as processes: start, address, signals, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+
+
+@contextmanager
+def started(folder, *arguments, **environ):
+    """Run the command in `folder`, with nothing of dutiful's in the environment but what is given."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DUTIFUL_")}
+    command = [sys.executable, "-m", "dutiful", *arguments]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    environ = {"DUTIFUL_PORT": "0", "PYTHONUNBUFFERED": "1", **environ}
+    with subprocess.Popen(command, cwd=folder, env=kept | environ, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line_with(process, text):
+    for line in process.stdout:
+        if text in line:
+            return line.rstrip("\n")
+    raise AssertionError(f"{text!r} never came: {process.stderr.read()}")
+
+
+def address(process):
+    return line_with(process, "dutiful answers at ").split()[3].rstrip(";")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_until_a_signal_and_exits_0(tmp_path, number):
+    with started(tmp_path, "serve") as process:
+        url = address(process)
+        assert httpx2.get(f"{url}/healthz", trust_env=False).json() == {"ok": True}
+        process.send_signal(number)
+        assert (process.stdout.read().splitlines()[-1], process.wait()) == ("stopped", 0)
+        assert process.stderr.read() == ""
+    assert (tmp_path / "dutiful.db").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_worker_works_until_a_signal_and_exits_0(tmp_path, number):
+    with started(tmp_path, "worker") as process:
+        assert line_with(process, "working on") == "working on sqlite:dutiful.db; stop with Ctrl-C"
+        process.send_signal(number)
+        assert (process.stdout.read().splitlines()[-1], process.wait()) == ("stopped", 0)
+
+
+def test_the_worker_fires_what_a_server_without_one_was_given(tmp_path):
+    (tmp_path / "run.py").write_text(
+        "import pathlib, sys\npathlib.Path('ran').write_text(sys.stdin.read())\n"
+    )
+    executor = {"DUTIFUL_EXECUTOR": f"command:{sys.executable} {tmp_path}/run.py"}
+    with (
+        started(tmp_path, "serve", "--no-worker", **executor) as server,
+        started(tmp_path, "worker", **executor),
+    ):
+        url = address(server)
+        with httpx2.Client(base_url=url, trust_env=False) as client:
+            client.put("/workflows/w/1", json={"nodes": [1]}).raise_for_status()
+            schedule = {"workflow_id": "w", "version": 1, "user_id": "u", "schedule_id": "s"}
+            every_second = {"cron_expr": "* * * * * *", "dialect": "seconds"}
+            client.post("/schedules/upsert", json=schedule | every_second).raise_for_status()
+            for _ in range(600):
+                runs = client.get("/schedules/s/runs").json()["runs"]
+                if any(run["status"] == "SUCCESS" for run in runs):
+                    break
+    assert json.loads((tmp_path / "ran").read_text()) == {"nodes": [1]}
+
+
+def ended(folder, *arguments, **environ):
+    with started(folder, *arguments, **environ) as process:
+        process.wait()
+        return process.returncode, process.stderr.read()
+
+
+def test_it_does_not_listen_to_others_without_auth(tmp_path):
+    code, error = ended(tmp_path, "serve", DUTIFUL_HOST="0.0.0.0")
+    assert code == 2
+    assert "DUTIFUL_HOST is '0.0.0.0': others could reach it without auth" in error
+    assert "Traceback" not in error
+
+
+def test_a_port_that_is_taken_is_told(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, error = ended(tmp_path, "serve", DUTIFUL_PORT=str(port))
+    assert code == 1
+    assert error == (
+        f"Error: Cannot listen at 127.0.0.1 port {port}: Address already in use; "
+        "set DUTIFUL_HOST or DUTIFUL_PORT\n"
+    )
+
+
+def test_a_setting_that_cannot_be_used_is_told_before_anything_starts(tmp_path):
+    for command in ("serve", "worker"):
+        code, error = ended(tmp_path, command, TICK_MS="soon", DUTIFUL_EXECUTR="x")
+        assert code == 2
+        assert "TICK_MS is 'soon': write a whole number" in error
+        assert "did you mean DUTIFUL_EXECUTOR?" in error
+
+
+def test_the_log_can_be_json(tmp_path):
+    with started(tmp_path, "serve", "--log", "json") as process:
+        url = address(process)
+        body = {
+            "workflow_id": "w",
+            "version": 1,
+            "user_id": "u",
+            "schedule_id": "s",
+            "cron_expr": "0 0 * * *",
+        }
+        httpx2.post(f"{url}/schedules/upsert", json=body, trust_env=False).raise_for_status()
+        process.send_signal(signal.SIGTERM)
+        lines = [json.loads(line) for line in process.stdout.read().splitlines() if line.startswith("{")]
+    (audit,) = [line["audit"] for line in lines if line["logger"] == "dutiful.audit"]
+    assert (audit["who"], audit["action"], audit["schedule_id"]) == ("local", "upsert", "s")

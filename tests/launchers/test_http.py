@@ -1,0 +1,210 @@
+"""A web service as executor, asked for real."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import socket
+import threading
+from contextlib import contextmanager
+
+import pytest
+from tests.launchers.metas import DAG, KEY, META, META_JSON, SETTINGS
+from tests.web_server import Reply, serving
+
+from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.outcome import Accepted, Refused, Unanswered, Unreached
+from dutiful.core.policy import Reason
+from dutiful.launchers.http import HttpExecutor, signature
+from dutiful.outbound import Allowed
+from dutiful.secret import Secret
+
+NOW = "1772332201"
+
+
+def ran(url: str, **settings):
+    return asyncio.run(HttpExecutor(url, SETTINGS._replace(**settings)).run(DAG, META))
+
+
+def answered(reply: Reply):
+    with serving(lambda _: reply) as web:
+        outcome = ran(web.url)
+    assert len(web.asked) == 1
+    return type(outcome)(
+        *(text.replace(web.url, "URL") if isinstance(text, str) else text for text in outcome)
+    )
+
+
+def test_the_run_is_posted_whole():
+    with serving(lambda _: Reply(202)) as web:
+        assert ran(f"{web.url}/runs?tenant=a") == Accepted(None)
+    (asked,) = web.asked
+    assert (asked.method, asked.path) == ("POST", "/runs?tenant=a")
+    assert asked.content == {"dag": DAG, "meta": META_JSON}
+    wanted = {
+        "idempotency-key": KEY,
+        "dutiful-attempt": "2",
+        "dutiful-epoch": "7",
+        "dutiful-timestamp": NOW,
+        "content-type": "application/json",
+    }
+    assert {name: asked.headers.get(name) for name in wanted} == wanted
+    assert "dutiful-signature" not in asked.headers
+
+
+def test_with_a_secret_timestamp_key_and_body_are_signed():
+    with serving(lambda _: Reply(200)) as web:
+        ran(web.url, secret=Secret("s" * 32))
+    (asked,) = web.asked
+    message = f"{NOW}.{KEY}.".encode() + asked.body
+    wanted = "v1=" + hmac.new(b"s" * 32, message, hashlib.sha256).hexdigest()
+    assert asked.headers["dutiful-signature"] == wanted == signature("s" * 32, NOW, KEY, asked.body)
+    assert signature("s" * 32, NOW, KEY, asked.body + b" ") != wanted
+
+
+LATER = [408, 425, 429, 500, 502, 503, 504, 599]
+NEVER = [400, 401, 403, 404, 409, 410, 413, 422, 451]
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        (Reply(200), Accepted(None)),
+        (Reply(200, {"run_id": "r-1"}), Accepted("r-1")),
+        (Reply(299, {"run_id": "r-1", "more": 1}), Accepted("r-1")),
+        (Reply(200, {"run_id": 17}), Accepted(None)),
+        (Reply(200, {"run_id": ""}), Accepted(None)),
+        (Reply(200, {"run_id": "x" * 257}), Accepted(None)),
+        (Reply(200, {"run_id": "a\nb"}), Accepted(None)),
+        (Reply(200, ["r-1"]), Accepted(None)),
+        (Reply(200, b"thanks"), Accepted(None)),
+        (Reply(200, b"[" * 60_000), Accepted(None)),
+        (Reply(204), Accepted(None)),
+        *((Reply(status, b"later 2"), Unanswered(f"URL answered {status}: later 2")) for status in LATER),
+        *(
+            (Reply(status, b"no"), Refused(Reason.LAUNCH_REFUSED, f"URL answered {status}: no"))
+            for status in NEVER
+        ),
+        (
+            Reply(307, headers={"Location": "/other"}),
+            Refused(Reason.LAUNCH_REFUSED, "URL answered 307; redirects are not followed"),
+        ),
+    ],
+    ids=lambda value: str(value)[:48],
+)
+def test_the_status_is_the_outcome(reply, outcome):
+    assert answered(reply) == outcome
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def test_nothing_was_sent_where_nobody_listens():
+    url = f"http://127.0.0.1:{closed_port()}"
+    outcome = ran(url)
+    assert isinstance(outcome, Unreached)
+    assert outcome.detail.startswith(f"no answer from {url}: ")
+
+
+def test_nothing_was_sent_to_a_name_that_does_not_resolve():
+    outcome = ran("http://no-such-host.invalid/", timeout=5.0)
+    assert isinstance(outcome, Unreached)
+
+
+def test_nothing_was_sent_when_the_handshake_stalls():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        assert ran(url, timeout=0.4) == Unreached(f"no answer from {url}: no connection within 0.2 s")
+
+
+def test_nothing_was_sent_to_a_server_that_speaks_no_tls():
+    with serving(lambda _: Reply()) as web:
+        assert isinstance(ran(web.url.replace("http", "https")), Unreached)
+    assert web.asked == []
+
+
+def test_silence_after_the_request_leaves_the_outcome_open():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert ran(url, timeout=0.3) == Unanswered(f"no answer from {url}: 0.3 s have passed")
+
+
+@contextmanager
+def hanging_up(answer: bytes):
+    """Read one request, answer so much, and close the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(65536)
+                peer.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 20", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", b"SSH-2.0-x\r\n\r\n"]
+)
+def test_half_an_answer_leaves_the_outcome_open(answer):
+    with hanging_up(answer) as url:
+        assert isinstance(ran(url), Unanswered)
+
+
+def test_the_loopback_is_open_only_if_the_url_itself_names_it():
+    with serving(lambda _: Reply(200, {"run_id": "here"})) as web:
+        assert ran(f"http://localhost:{web.port}/") == Accepted("here")
+        assert ran(web.url) == Accepted("here")
+    with pytest.raises(InvalidArgumentError, match=r"10\.0\.0\.1 is not a public address"):
+        HttpExecutor("http://10.0.0.1/", SETTINGS)
+    executor = HttpExecutor(f"http://127.0.0.1:{web.port}/", SETTINGS)
+    opened = executor._outbound.allowed
+    assert [str(network) for network in opened.networks] == ["127.0.0.1/32"]
+
+
+def test_a_public_name_that_leads_inside_is_refused():
+    async def inside(_host, _port):
+        return ["127.0.0.1"]
+
+    with serving(lambda _: Reply()) as web:
+        allowed = Allowed(setting="DUTIFUL_EXECUTOR_ALLOW")
+        executor = HttpExecutor("http://executor.example/", SETTINGS._replace(allowed=allowed))
+        executor._outbound = executor._outbound._replace(resolver=inside)
+        outcome = asyncio.run(executor.run(DAG, META))
+    assert outcome == Refused(
+        Reason.LAUNCH_REFUSED,
+        "executor.example is refused: 127.0.0.1 is not a public address;"
+        " list it under DUTIFUL_EXECUTOR_ALLOW if that is meant",
+    )
+    assert web.asked == []
+
+
+def test_what_the_operator_allows_is_open():
+    executor = HttpExecutor(
+        "http://10.1.2.3:9000/", SETTINGS._replace(allowed=Allowed.parse(["10.1.0.0/16"]))
+    )
+    assert isinstance(executor, HttpExecutor)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:canary@127.0.0.1/",
+        "http://169.254.169.254/?canary",
+        "http://127.0.0.1/a b?canary",
+        "http://0x7f000001/?canary",
+        "http://127.1/?canary",
+        "http://[::ffff:127.0.0.1]/?canary",
+        "http://127.0.0.1:99999/?canary",
+    ],
+)
+def test_urls_that_lead_astray_are_refused_at_once_without_their_secrets(url):
+    with pytest.raises(InvalidArgumentError) as caught:
+        HttpExecutor(url, SETTINGS)
+    assert "canary" not in str(caught.value) + str(caught.value.details)

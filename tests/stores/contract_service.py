@@ -1,0 +1,341 @@
+"""What every store promises to the service: runs by key, reports, pages, notes, workflows; see `contract.py`."""
+
+from __future__ import annotations
+
+import pytest
+from tests.stores.notation import (
+    MINUTE,
+    T0,
+    declare,
+    due_at,
+    end,
+    ending,
+    open_run,
+    pass_at,
+    put,
+    report,
+    rows,
+    schedule,
+    stored,
+    wake_of,
+)
+
+from dutiful.core.cadence import Every
+from dutiful.core.cron import Cron
+from dutiful.core.errors import OvertakenError
+from dutiful.core.outcome import Accepted, Refused, Report, Settlement, Succeeded, Unanswered, hear
+from dutiful.core.policy import Overlap, Reason, Retry
+from dutiful.core.reconcile import Changes, Note
+from dutiful.core.run import Phase, Run, Status
+from dutiful.core.schedule import SkippedRange, tick_key
+from dutiful.ports import Retention
+
+KEY = "ab" * 32
+
+
+def manual(run_at: int, own_key: str | None = KEY, id_: str = "a") -> Run:
+    return Run(
+        id_, run_at, "manual", Status.ENQUEUED, Phase.DELAYED, run_at,
+        own_key=own_key, created_at=run_at, updated_at=run_at,
+    )  # fmt: skip
+
+
+class KeyContract:
+    """A run is found by the key that others know it by."""
+
+    @stored
+    async def test_a_tick_is_found_by_its_key_through_its_whole_life(self, store):
+        await declare(store, schedule("a"), schedule("b"))
+        await store.lead("me")
+        launch, _ = await pass_at(store, T0)
+        assert await store.find(tick_key("a", T0)) == launch.run
+        await end(store, launch, T0 + 1)
+        found = await store.find(tick_key("a", T0))
+        assert (found.schedule_id, found.status) == ("a", Status.SUCCESS)
+        assert (found.created_at, found.updated_at) == (T0, T0 + 1)
+
+    @stored
+    async def test_a_key_that_nobody_has_is_not_found(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        await pass_at(store, T0)
+        for key in (tick_key("a", T0 + MINUTE), tick_key("b", T0), "", "zz", tick_key("a", T0).upper(), "é"):
+            assert await store.find(key) is None
+
+    @stored
+    async def test_a_manual_run_is_found_by_its_own_key(self, store):
+        await declare(store, schedule())
+        await store.apply(Changes([put(schedule())], rows=[manual(T0 + 1)]))
+        assert await store.find(KEY) == manual(T0 + 1)
+        await store.lead("me")
+        launches = await pass_at(store, T0 + 1)
+        assert KEY in [launch.run.key for launch in launches]
+        assert (await store.find(KEY)).phase is Phase.LAUNCHED
+
+    @stored
+    async def test_a_stretch_is_found_by_its_first_tick(self, store):
+        await declare(store, schedule(paused=True))
+        await store.lead("me")
+        await pass_at(store, T0)
+        await pass_at(store, T0 + 2 * MINUTE)
+        found = await store.find(tick_key("a", T0))
+        assert (found.reason, found.ticks) == (Reason.PAUSED, 3)
+        # It began when its first tick was skipped, and was written again when it grew.
+        assert (found.created_at, found.updated_at) == (T0, T0 + 2 * MINUTE)
+
+    @stored
+    async def test_the_rest_of_a_stretch_does_not_hide_the_run_of_its_second(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        await end(store, launch, T0)
+        stretch = Run(
+            "a", T0, "schedule", Status.SKIPPED, Phase.ENDED, T0, Reason.MISSED, 0, 1, None, T0,
+            T0 + MINUTE, 2, created_at=T0, updated_at=T0,
+        )  # fmt: skip
+        await store.apply(Changes([put(schedule(), cursor=T0 + MINUTE)], rows=[stretch]))
+        assert len(await rows(store)) == 2
+        assert (await store.find(tick_key("a", T0))).status is Status.SUCCESS
+
+    @stored
+    async def test_runs_that_leave_no_ledger_have_no_key(self, store):
+        await declare(store, schedule(ledger=False))
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        assert await store.find(tick_key("a", T0)) is None
+        assert (launch.run.created_at, launch.run.updated_at) == (None, None)
+        assert await open_run(store) == launch.run
+
+    @stored
+    async def test_a_removed_schedule_takes_its_keys_along(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        await pass_at(store, T0)
+        await store.apply(Changes(removes=["a"]))
+        assert await store.find(tick_key("a", T0)) is None
+
+
+class ReportContract:
+    """What somebody else says of a run counts once, where the run still is what it was found to be."""
+
+    async def launched(self, store, **policy):
+        await declare(store, schedule(**policy))
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        return launch
+
+    @stored
+    async def test_a_report_may_overtake_the_answer_of_the_launch(self, store):
+        launch = await self.launched(store)
+        assert await report(store, launch.run, T0 + 5)
+        for answer in (Accepted("late"), Refused(Reason.LAUNCH_REFUSED), Succeeded()):
+            assert not await end(store, launch, T0 + 6, answer)
+        [row] = await store.ledger("a", None, 10)
+        assert (row.status, row.ended_at, row.run_id) == (Status.SUCCESS, T0 + 5, None)
+        assert (await store.get("a")).state.succeeded_at == T0 + 5
+
+    @stored
+    async def test_what_began_is_accepted_whatever_the_launch_answers(self, store):
+        launch = await self.launched(store, retry=Retry(1000, of="launch"))
+        found = launch.run._replace(status=Status.ENQUEUED)
+        # An in-process launcher would say STARTED from the beginning.
+        assert not await report(store, found, T0 + 5, Status.STARTED)
+        await store.report(launch.run, Settlement(launch.run._replace(status=Status.ENQUEUED), keep=True))
+        assert await report(store, found, T0 + 5, Status.STARTED, run_id="r 1")
+        assert not await end(store, launch, T0 + 6, Unanswered())
+        run = await open_run(store)
+        assert (run.phase, run.status, run.run_id) == (Phase.ACCEPTED, Status.STARTED, "r 1")
+
+    @stored
+    async def test_reports_need_no_leadership(self, store):
+        launch = await self.launched(store)
+        await store.close()
+        await store.open()
+        assert await report(store, launch.run, T0 + 5, Status.FAILED, error="exit status 1")
+        [row] = await store.ledger("a", None, 10)
+        assert (row.status, row.reason, row.detail) == (Status.FAILED, Reason.TASK_FAILED, "exit status 1")
+        assert (await store.get("a")).state.failed_at == T0 + 5
+
+    @stored
+    async def test_a_report_counts_once(self, store):
+        launch = await self.launched(store)
+        assert await report(store, launch.run, T0 + 5)
+        assert not await report(store, launch.run, T0 + 6, Status.FAILED)
+        assert await rows(store) == [(0, "SUCCESS", "ended")]
+
+    @stored
+    async def test_a_report_on_a_run_that_moved_on_is_left_out(self, store):
+        launch = await self.launched(store)
+        await end(store, launch, T0 + 1, Accepted("r"))
+        assert not await report(store, launch.run, T0 + 5)
+        assert await report(store, await open_run(store), T0 + 5)
+        gone = launch.run._replace(schedule_id="gone")
+        assert not await store.report(gone, Settlement(hear(gone, Report(Status.SUCCESS), T0), keep=True))
+
+    @stored
+    async def test_a_report_ends_a_run_that_waits_to_be_tried_again(self, store):
+        launch = await self.launched(store, retry=Retry(1000, of="launch"))
+        await end(store, launch, T0 + 1, Unanswered("timeout"))
+        assert await report(store, await open_run(store), T0 + 5)
+        assert (await store.get("a")).runs == ()
+        assert await rows(store) == [(0, "SUCCESS", "ended")]
+
+    @stored
+    async def test_a_report_wakes_those_who_wait(self, store):
+        await declare(store, schedule("a", Every(MINUTE)), schedule("b", Cron.parse("14 22 * * *")))
+        await store.lead("me")
+        a, b = await pass_at(store, T0)
+        await report(store, a.run, T0 + 7)
+        assert await due_at(store, T0 + 7) == ["a"]
+        await report(store, b.run, T0 + 7)
+        assert await wake_of(store, "b") == T0 + 24 * 60 * MINUTE
+
+    @stored
+    async def test_a_move_made_before_a_report_is_left_out(self, store):
+        launch = await self.launched(store, run_timeout=MINUTE)
+        before = await store.get("a")
+        await report(store, launch.run, T0 + 5)
+        assert (await store.get("a")).version != before.version
+
+    @stored
+    async def test_without_a_ledger_a_report_ends_the_row(self, store):
+        launch = await self.launched(store, ledger=False)
+        settlement = ending(launch, T0 + 5)
+        assert await store.report(launch.run, settlement)
+        assert await rows(store) == []
+        assert (await store.get("a")).state.succeeded_at == T0 + 5
+
+
+class PageContract:
+    """Lists are read in pages, by id; and the newest rows of all."""
+
+    @stored
+    async def test_schedules_are_read_in_pages(self, store):
+        ids = [f"s{n:02}" for n in range(7)]
+        await declare(store, *map(schedule, reversed(ids)))
+        pages = [["s00", "s01", "s02"], ["s03", "s04", "s05"], ["s06"], []]
+        after = ""
+        for expected in pages:
+            page = await store.page(after, 3)
+            assert [due.schedule.id for due in page] == expected
+            after = page[-1].schedule.id if page else after
+        assert await store.page("", 10) == await store.every()
+
+    @stored
+    async def test_some_schedules_are_read_by_their_ids(self, store):
+        await declare(store, *map(schedule, "dbac"))
+        await store.lead("me")
+        await pass_at(store, T0)
+        assert [due.schedule.id for due in await store.some(["c", "a", "none", "c"])] == ["a", "c"]
+        assert await store.some(["b"]) == [await store.get("b")]
+        assert await store.some([]) == []
+
+    @stored
+    async def test_the_newest_rows_of_all_schedules_come_first(self, store):
+        await declare(store, schedule("a"), schedule("b", paused=True))
+        await store.lead("me")
+        [a] = await pass_at(store, T0)
+        await end(store, a, T0)
+        await pass_at(store, T0 + MINUTE)
+        recent = await store.recent(10)
+        assert [(run.schedule_id, (run.run_at - T0) // MINUTE) for run in recent] == [
+            ("a", 1),
+            ("b", 0),
+            ("a", 0),
+        ]
+        assert await store.recent(1) == recent[:1]
+
+    @stored
+    async def test_what_was_pruned_is_told(self, store):
+        await declare(store, schedule())
+        assert (await store.get("a")).pruned_until == 0
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        await end(store, launch, T0)
+        await store.prune(T0 + MINUTE, Retention(0, 0))
+        [due] = await store.page("", 1)
+        assert due.pruned_until == (await store.get("a")).pruned_until == T0
+
+
+class NoteContract:
+    """Notes are kept beside the schedules, and go with them."""
+
+    @stored
+    async def test_notes_are_read_back(self, store):
+        await declare(store, schedule("a"), schedule("b"))
+        assert await store.notes(["a", "b", "c"]) == {}
+        notes = [("a", Note(T0, "maintenance, é日")), ("c", Note(1)), ("b", Note(T0 + 1))]
+        await store.apply(Changes(notes=notes))
+        assert await store.notes(["a", "b", "c"]) == {
+            "a": Note(T0, "maintenance, é日"),
+            "b": Note(T0 + 1),
+        }
+        await store.apply(Changes([put(schedule("a"))], notes=[("a", Note(T0 + 2))]))
+        assert await store.notes(["a"]) == {"a": Note(T0 + 2)}
+
+    @stored
+    async def test_a_note_comes_with_the_schedule_it_is_about(self, store):
+        await store.apply(Changes([put(schedule("a"))], notes=[("a", Note(T0, "new"))]))
+        assert await store.notes(["a"]) == {"a": Note(T0, "new")}
+        await store.apply(Changes(removes=["a"]))
+        await declare(store, schedule("a"))
+        assert await store.notes(["a"]) == {}
+
+    @stored
+    async def test_workflows_are_kept_by_id_and_version(self, store):
+        assert await store.load_workflow("w", 1) is None
+        await store.save_workflow("w", 1, '{"a":1}', T0)
+        await store.save_workflow("w", 2, '{"a":2}', T0)
+        await store.save_workflow("w", 1, '{"a":"é日"}', T0)
+        assert [await store.load_workflow("w", n) for n in (1, 2, 3)] == ['{"a":"é日"}', '{"a":2}', None]
+
+
+class DropContract:
+    """Rows of skipped ticks can be taken apart, as they are or not at all."""
+
+    async def skipped(self, store):
+        await declare(store, schedule(paused=True))
+        await store.lead("me")
+        await pass_at(store, T0 + 2 * MINUTE)
+        [row] = await store.ledger("a", None, 10)
+        return row
+
+    @stored
+    async def test_a_stretch_is_replaced_by_its_parts(self, store):
+        row = await self.skipped(store)
+        due = await store.get("a")
+        first = row._replace(run_until=None, ticks=1)
+        last = first._replace(run_at=T0 + 2 * MINUTE, fire_at=T0 + 2 * MINUTE)
+        run = Run(
+            "a", T0 + MINUTE, "schedule", Status.ENQUEUED, Phase.DELAYED, T0 + 9, backfill=Overlap.QUEUE,
+            created_at=T0 + 9, updated_at=T0 + 9,
+        )  # fmt: skip
+        edit = put(due.schedule, cursor=due.state.cursor)._replace(version=due.version)
+        await store.apply(Changes([edit], rows=[run, first, last], drops=[row]))
+        assert await store.ledger("a", None, 10) == [last, run, first]
+        assert await store.find(tick_key("a", T0 + MINUTE)) == run
+        assert (await store.get("a")).state.skipped is None
+
+    @stored
+    async def test_a_stretch_that_has_grown_is_not_dropped_nor_anything_written(self, store):
+        row = await self.skipped(store)
+        await pass_at(store, T0 + 3 * MINUTE)
+        before = await store.every()
+        with pytest.raises(OvertakenError):
+            await store.apply(Changes([put(schedule(grace=1))], drops=[row]))
+        assert await store.every() == before
+        assert before[0].state.skipped == SkippedRange(T0, Reason.PAUSED, 4)
+
+    @stored
+    async def test_what_has_run_is_never_dropped(self, store):
+        await declare(store, schedule())
+        await store.lead("me")
+        [launch] = await pass_at(store, T0)
+        claimed = launch.run._replace(status=Status.SKIPPED, phase=Phase.ENDED, attempt=0)
+        with pytest.raises(OvertakenError):
+            await store.apply(Changes([put(schedule())], drops=[claimed]))
+        assert await rows(store) == [(0, "STARTED", "launched")]
+
+
+class ServiceContract(KeyContract, ReportContract, PageContract, NoteContract, DropContract):
+    """All of it."""

@@ -1,0 +1,48 @@
+"""What `make run` runs: the service, with schedules that are seen firing, and a clean end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+def test_make_run_runs_this_example():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(r"^run:.*\n\t@\$\(BIN\)/python examples/service\.py$", makefile, re.MULTILINE)
+
+
+def test_examples_fire_within_seconds_and_ctrl_c_ends_it(tmp_path):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DUTIFUL_")}
+    own = {"DUTIFUL_PORT": str(free_port()), "DUTIFUL_STORE": f"sqlite:{tmp_path}/example.db"}
+    command = [sys.executable, str(ROOT / "examples/service.py")]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=kept | own, start_new_session=True, **pipes) as process:
+        try:
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if "heartbeat" in line and "SUCCESS" in line:
+                    break
+            url = f"http://127.0.0.1:{own['DUTIFUL_PORT']}"
+            assert lines[0] == f"dutiful answers at {url}; stop with Ctrl-C\n"
+            assert "heartbeat" in httpx2.get(url, trust_env=False).text
+            # As a terminal does: to every process in the foreground.
+            os.killpg(process.pid, signal.SIGINT)
+            rest = process.stdout.read()
+            assert (rest.splitlines()[-1], process.wait(), process.stderr.read()) == ("stopped", 0, "")
+        finally:
+            process.kill()

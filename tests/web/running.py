@@ -1,0 +1,135 @@
+"""A service that really listens on the loopback, on a clock that a test moves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from dutiful.service.wiring import Service
+
+from dutiful.service.settings import settings_from
+from dutiful.testing import VirtualClock
+from dutiful.web.app import create_app
+from dutiful.web.server import HttpServer, listen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MONDAY = "2026-03-02T09:00:00+00:00"
+
+
+@dataclass
+class Running:
+    url: str
+    client: httpx2.Client
+    clock: VirtualClock
+    service: Service
+    loop: asyncio.AbstractEventLoop
+
+    def advance(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        asyncio.run_coroutine_threadsafe(self.clock.advance(seconds), self.loop).result(60)
+
+    def get(self, path: str, **query: Any) -> Any:
+        answer = self.client.get(path, params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def post(self, path: str, body: Any = None, status: int = 200) -> Any:
+        answer = self.client.post(path, json=body)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def put(self, path: str, body: Any, **query: Any) -> Any:
+        answer = self.client.put(path, json=body, params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def upsert(self, **changes: Any) -> Any:
+        return self.post("/schedules/upsert", {**SCHEDULE, **changes})
+
+
+SCHEDULE = {
+    "schedule_id": "nightly",
+    "workflow_id": "report",
+    "version": 1,
+    "user_id": "ada",
+    "cron_expr": "30 9 * * *",
+    "timezone": "UTC",
+}
+
+
+async def run_dag(dag: dict[str, Any], _meta: Any) -> None:
+    """The executor of the tests: fails with the text under `fail`, and waits for ever under `hang`."""
+    if "fail" in dag:
+        raise RuntimeError(dag["fail"])
+    if dag.get("hang"):
+        await asyncio.Event().wait()
+
+
+@contextmanager
+def running(folder: Path, **environ: str) -> Iterator[Running]:
+    """Run a service on a store in `folder` until the block ends."""
+    environ = {
+        "DUTIFUL_STORE": f"sqlite:{folder}/service.db",
+        "DUTIFUL_EXECUTOR": "python:tests.web.running:run_dag",
+        "DUTIFUL_PORT": "0",
+        **environ,
+    }
+    with (
+        _Thread(environ) as thread,
+        httpx2.Client(base_url=thread.url, trust_env=False, timeout=60) as client,
+    ):
+        yield Running(thread.url, client, thread.clock, thread.service, thread.loop)
+
+
+class _Thread:
+    """The loop of the service in a thread of its own."""
+
+    def __init__(self, environ: dict[str, str]) -> None:
+        self._settings = settings_from(environ)
+        self._listening = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self._error: BaseException | None = None
+        self.url = ""
+
+    def __enter__(self) -> _Thread:
+        self._thread.start()
+        self._listening.wait(60)
+        if self._error is not None:
+            raise self._error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.stop()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    async def _run(self) -> None:
+        try:
+            await self._serve()
+        except BaseException as error:
+            self._error = error
+            self._listening.set()
+            raise
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.clock = VirtualClock(MONDAY)
+        self.service = Service(self._settings, self.clock)
+        with listen("127.0.0.1", 0) as listener:
+            await self.service.start()
+            try:
+                self.server = HttpServer(create_app(self.service), listener, None, self._listen)
+                await self.server.answer()
+            finally:
+                await self.service.stop()
+
+    def _listen(self, url: str) -> None:
+        self.url = url
+        self._listening.set()

@@ -1,0 +1,43 @@
+"""What operators and their tools ask."""
+
+from __future__ import annotations
+
+import re
+
+
+def test_it_is_alive(service):
+    assert service.get("/healthz") == {"ok": True}
+
+
+def test_it_is_ready_while_its_passes_are_recent(service):
+    service.advance(1)
+    health = service.get("/readyz")
+    assert {*health} == {"ok", "leading", "last_pass_at", "reason"}
+    assert (health["ok"], health["leading"], health["reason"]) == (True, True, None)
+    assert health["last_pass_at"].startswith("2026-03-02T09:00:")
+
+
+def metric(service, name):
+    text = service.client.get("/metrics").text
+    found = re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)
+    return None if found is None else float(found[1])
+
+
+def test_the_metrics_have_their_documented_names(service):
+    service.upsert(cron_expr="* * * * *")
+    service.put("/workflows/hanging/1", {"hang": True})
+    service.upsert(schedule_id="slow", cron_expr="* * * * *", workflow_id="hanging")
+    service.advance(121)
+    answer = service.client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert metric(service, "runs_emitted_total") == 3
+    assert metric(service, "runs_skipped_overlap_total") == 1
+    assert metric(service, "runs_failed_launch_total") == 0
+    assert metric(service, "scheduling_drift_seconds_count") == 3
+    assert "schedules_due" in answer.text
+
+
+def test_the_document_of_the_interface_is_served(service):
+    document = service.get("/openapi.json")
+    assert document["openapi"].startswith("3.1")
+    assert "/schedules/upsert" in document["paths"]

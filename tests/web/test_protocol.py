@@ -1,0 +1,75 @@
+"""Heads that never end, on a real server."""
+
+from __future__ import annotations
+
+import select
+import socket
+
+from tests.web.edge_server import edge_server, request, talk
+
+from dutiful.web.auth import Auth
+from dutiful.web.edge import EdgeSettings
+from dutiful.web.limits import Limits
+from dutiful.web.watched import Watched
+
+QUICK = Limits(head_seconds=0.5)
+
+
+def test_a_connection_without_a_request_is_closed():
+    with edge_server(limits=QUICK) as port:
+        assert talk(port, b"") == b""
+
+
+def test_a_head_that_drips_is_given_up():
+    with edge_server(limits=QUICK) as port, socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
+        peer.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        assert peer.recv(1) == b""
+
+
+def test_a_second_request_that_drips_is_given_up_too():
+    with edge_server(limits=QUICK) as port:
+        first = f"GET /x HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode()
+        received = talk(port, first + b"GET /y HTTP/1.1\r\nHost: ")
+    assert received.count(b"HTTP/1.1 200 OK") == 1
+
+
+def test_a_header_without_end_is_not_kept():
+    with edge_server() as port, socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
+        peer.sendall(b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 30_000)
+        received = b""
+        while chunk := peer.recv(65536):
+            received += chunk
+    assert received.startswith(b"HTTP/1.1 431 ")
+
+
+def test_a_large_body_is_no_large_head():
+    with edge_server() as port:
+        assert request(port, "POST", body=b"x" * 60_000)[2]["body"] == 60_000
+
+
+def test_many_requests_on_one_connection_are_counted_apart():
+    with edge_server() as port:
+        one = f"GET /x HTTP/1.1\r\nHost: localhost:{port}\r\nX-Long: {'x' * 9000}\r\n"
+        received = talk(port, (f"{one}\r\n" * 5 + f"{one}Connection: close\r\n\r\n").encode())
+    assert received.count(b"HTTP/1.1 200 OK") == 6
+
+
+def test_what_drips_in_after_an_answer_is_not_read_for_ever():
+    refusing = EdgeSettings("127.0.0.1", Auth(clients=Watched((), dict)), Limits(body_seconds=0.3))
+    with (
+        edge_server(refusing) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=20) as peer,
+    ):
+        peer.sendall(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n")
+        assert peer.recv(65536).startswith(b"HTTP/1.1 401 ")
+        assert drips_until_closed(peer, 60)
+
+
+def drips_until_closed(peer: socket.socket, times: int) -> bool:
+    """Send a byte every now and then; return whether the server closes the connection meanwhile."""
+    for _ in range(times):
+        readable, _, _ = select.select([peer], [], [], 0.05)
+        if readable:
+            return peer.recv(65536) == b""
+        peer.sendall(b"x")
+    return False

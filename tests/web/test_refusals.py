@@ -1,0 +1,251 @@
+"""What is refused, in the one shape of every error, with a fitting status."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from urllib.parse import quote
+
+import httpx2
+import pytest
+from tests.web.running import SCHEDULE
+
+from dutiful.clock import SystemClock
+from dutiful.service.settings import settings_from
+from dutiful.web.app import create_app
+
+JSON = {"content-type": "application/json"}
+
+
+def refused(answer):
+    """Return status and code of an error, after a look at its shape."""
+    content = answer.json()
+    assert [*content] == ["error"]
+    assert {*content["error"]} == {"code", "message", "details"}
+    assert isinstance(content["error"]["details"], dict)
+    assert "Traceback" not in answer.text
+    assert answer.headers["content-type"] == "application/json"
+    return answer.status_code, content["error"]["code"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "at"),
+    [
+        ({"cron_exp": "0 9 * * *"}, "cron_exp"),
+        ({"version": "1"}, "version"),
+        ({"version": True}, "version"),
+        ({"version": 1.5}, "version"),
+        ({"version": -1}, "version"),
+        ({"version": 2**60}, "version"),
+        ({"jitter_ms": False}, "jitter_ms"),
+        ({"jitter_ms": -1}, "jitter_ms"),
+        ({"paused": "yes"}, "paused"),
+        ({"paused": 0}, "paused"),
+        ({"start_at": "2026-03-02T09:00:00"}, "start_at"),
+        ({"start_at": "2026-03-02"}, "start_at"),
+        ({"start_at": 1_700_000_000}, "start_at"),
+        ({"start_at": "2026-02-30T09:00:00Z"}, "start_at"),
+        ({"start_at": "0001-01-01T00:00:00+14:00"}, "start_at"),
+        ({"end_at": "9999-12-31T23:59:59-14:00"}, "end_at"),
+        ({"overlap_policy": "sometimes"}, "overlap_policy"),
+        ({"catchup_policy": ""}, "catchup_policy"),
+        ({"dialect": "quartz"}, "dialect"),
+        ({"gap": "both"}, "gap"),
+        ({"fold": "skip"}, "fold"),
+        ({"dst": "none"}, "dst"),
+        ({"delivery": "exactly_once"}, "delivery"),
+        ({"grace_s": -1}, "grace_s"),
+        ({"run_timeout_s": 0}, "run_timeout_s"),
+        ({"queue_limit": -1}, "queue_limit"),
+        ({"labels": {"team": 1}}, "labels.team"),
+        ({"labels": ["team"]}, "labels"),
+        ({"schedule_id": ""}, "schedule_id"),
+        ({"schedule_id": "a" * 129}, "schedule_id"),
+        ({"workflow_id": "a b"}, "workflow_id"),
+        ({"user_id": "a/b"}, "user_id"),
+        ({"cron_expr": "*" * 257}, "cron_expr"),
+        ({"cron_expr": None}, "cron_expr"),
+    ],
+)
+def test_what_is_wrong_with_a_schedule_is_told_by_its_place(service, changes, at):
+    answer = service.client.post("/schedules/upsert", json={**SCHEDULE, **changes})
+    assert refused(answer) == (422, "invalid_request")
+    assert answer.json()["error"]["details"]["problems"][0]["at"] == at
+    assert service.get("/schedules")["schedules"] == []
+
+
+@pytest.mark.parametrize("missing", ["workflow_id", "version", "user_id", "cron_expr"])
+def test_what_a_schedule_cannot_do_without_is_asked_for(service, missing):
+    body = {key: value for key, value in SCHEDULE.items() if key != missing}
+    answer = service.client.post("/schedules/upsert", json=body)
+    assert refused(answer) == (422, "invalid_request")
+    assert answer.json()["error"]["details"]["problems"] == [{"at": missing, "problem": "Field required"}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"cron_expr": "61 * * * *"}, "invalid_cron_expression"),
+        ({"cron_expr": "0 0 30 2 *"}, "invalid_cron_expression"),
+        ({"cron_expr": ""}, "invalid_cron_expression"),
+        ({"timezone": "Mars/Olympus"}, "invalid_argument"),
+        ({"timezone": "../../etc/passwd"}, "invalid_argument"),
+        ({"start_at": "2026-03-03T00:00:00Z", "end_at": "2026-03-02T00:00:00Z"}, "invalid_argument"),
+    ],
+)
+def test_what_no_schedule_can_mean_is_refused_with_its_reason(service, changes, code):
+    answer = service.client.post("/schedules/upsert", json={**SCHEDULE, **changes})
+    assert refused(answer) == (422, code)
+    assert service.get("/schedules")["schedules"] == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]]",
+        b'{"schedule_id": "a", "schedule_id": "b", "paused": true}',
+        b'{"schedule_id": "a", "paused": NaN}',
+        b'{"schedule_id": "a", "paused": Infinity}',
+        b'{"schedule_id": "\\ud800", "paused": true}',
+        b'{"schedule_id": "\xff", "paused": true}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_body_that_two_readers_could_read_differently_is_refused(service, body):
+    answer = service.client.post("/schedules/pause", content=body[:60_000], headers=JSON)
+    assert refused(answer) == (400, "invalid_json")
+
+
+@pytest.mark.parametrize("body", [b"null", b"[]", b'"a"', b"1"])
+def test_a_body_that_is_no_object_is_refused(service, body):
+    answer = service.client.post("/schedules/pause", content=body, headers=JSON)
+    assert refused(answer) == (422, "invalid_request")
+
+
+@pytest.mark.parametrize("kind", [{}, {"content-type": "text/plain"}, {"content-type": "application/xml"}])
+def test_a_body_that_does_not_say_it_is_json_is_refused(service, kind):
+    body = json.dumps({"schedule_id": "a", "paused": True}).encode()
+    answer = service.client.post("/schedules/pause", content=body, headers=kind)
+    assert refused(answer) == (415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "most"),
+    [("POST", "/schedules/upsert", 64 * 1024), ("PUT", "/workflows/big/1", 1024 * 1024)],
+)
+def test_a_body_may_be_so_long_and_no_longer(service, method, path, most):
+    def sized(size):
+        frame = b'{"text": ""}'
+        body = frame[:-2] + b"x" * (size - len(frame)) + frame[-2:]
+        return service.client.request(method, path, content=body, headers=JSON)
+
+    assert sized(most).status_code in {200, 422}
+    assert refused(sized(most + 1)) == (413, "body_too_large")
+
+
+def test_a_body_that_does_not_say_its_length_is_counted(service):
+    def parts():
+        yield b'{"schedule_id": "'
+        for _ in range(80):
+            yield b"x" * 1024
+
+    answer = service.client.post("/schedules/pause", content=parts(), headers=JSON)
+    assert refused(answer) == (413, "body_too_large")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nowhere", 404, "not_found"),
+        ("GET", "/schedules/", 404, "not_found"),
+        ("PATCH", "/schedules", 405, "method_not_allowed"),
+        ("GET", "/run-launcher/start", 405, "method_not_allowed"),
+        ("GET", "/schedules/unknown", 404, "unknown_schedule"),
+        ("GET", "/schedules/unknown/next", 404, "unknown_schedule"),
+        ("GET", "/schedules/unknown/runs", 404, "unknown_schedule"),
+        ("GET", "/schedules/unknown/explain?at=2026-03-02T09:00:00Z", 404, "unknown_schedule"),
+        ("POST", "/schedules/unknown/trigger", 404, "unknown_schedule"),
+        ("GET", "/workflows/unknown/1", 404, "unknown_workflow"),
+        ("GET", "/workflows/report/one", 422, "invalid_request"),
+        ("GET", "/static/nothing.css", 404, "not_found"),
+        ("GET", "/static/../app.py", 404, "not_found"),
+        ("GET", "/static/%2e%2e/app.py", 404, "not_found"),
+    ],
+)
+def test_what_is_not_there_is_told_in_the_same_shape(service, method, path, status, code):
+    assert refused(service.client.request(method, path)) == (status, code)
+
+
+def test_an_unknown_schedule_cannot_be_paused_or_run_again(service):
+    for path, body in [
+        ("/schedules/pause", {"schedule_id": "unknown", "paused": True}),
+        ("/schedules/unknown/backfill", {"start": "2026-03-01T00:00:00Z", "end": "2026-03-02T00:00:00Z"}),
+    ]:
+        assert refused(service.client.post(path, json=body)) == (404, "unknown_schedule")
+
+
+def test_a_run_that_nobody_knows_has_no_status(service):
+    answer = service.client.post("/runs/nobody-knows-this/status", json={"status": "SUCCESS"})
+    assert refused(answer)[0] == 404
+
+
+HOSTILE = [
+    "../../etc/passwd",
+    "a b",
+    "a\u0000b",
+    "a\nb",
+    "<script>alert(1)</script>",
+    "'; DROP TABLE schedules; --",
+    "a" * 129,
+    "%",
+    "%2e%2e",
+    "\u202eevil",
+    "ａｂｃ",
+    "a?b=c",
+    "a#b",
+    "{{7*7}}",
+    "${x}",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_id_is_refused_wherever_it_is_sent(service, name):
+    for field in ("schedule_id", "workflow_id", "user_id"):
+        answer = service.client.post("/schedules/upsert", json={**SCHEDULE, field: name})
+        assert refused(answer) == (422, "invalid_request")
+    path = f"/schedules/{quote(name, safe='')}"
+    assert service.client.get(path).status_code in {400, 404, 422}
+    assert service.get("/schedules")["schedules"] == []
+
+
+def test_a_foreign_host_and_a_foreign_origin_are_refused(service):
+    assert refused(service.client.get("/schedules", headers={"host": "evil.example"})) == (
+        421,
+        "foreign_host",
+    )
+    headers = {"origin": "http://evil.example"}
+    assert refused(service.client.get("/schedules", headers=headers)) == (403, "foreign_origin")
+
+
+class Broken:
+    """A service with a bug."""
+
+    settings = settings_from({})
+    clock = SystemClock()
+
+    def health(self):
+        raise ZeroDivisionError("secret/path.py")
+
+
+def test_a_bug_is_told_without_its_trace():
+    async def ask():
+        transport = httpx2.ASGITransport(create_app(Broken()), raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.get("/readyz")
+
+    answer = asyncio.run(ask())
+    assert refused(answer) == (500, "internal_error")
+    assert "secret" not in answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"

@@ -1,0 +1,215 @@
+"""Runs over HTTP: what happened, why, once more, and what executors report."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+COLUMNS = {
+    *(
+        "idempotency_key",
+        "schedule_id",
+        "run_at",
+        "fire_at",
+        "status",
+        "reason",
+        "attempt",
+        "run_id",
+        "trigger",
+    ),
+    *("run_until", "ticks", "created_at", "updated_at", "detail"),
+}
+TICK = "2026-03-02T09:30:00Z"
+KEY = hashlib.sha256(b"nightly:1772443800").hexdigest()
+
+
+def test_a_tick_becomes_a_run_with_every_column(service):
+    service.upsert()
+    service.advance(1801)
+    answer = service.get("/schedules/nightly/runs")
+    (run,) = answer["runs"]
+    assert {*run} == COLUMNS
+    assert answer["next_cursor"] is None
+    assert run | {"created_at": 0, "updated_at": 0} == {
+        "idempotency_key": KEY,
+        "schedule_id": "nightly",
+        "run_at": TICK,
+        "fire_at": TICK,
+        "status": "SUCCESS",
+        "reason": None,
+        "attempt": 1,
+        "run_id": None,
+        "trigger": "schedule",
+        "run_until": None,
+        "ticks": 1,
+        "created_at": 0,
+        "updated_at": 0,
+        "detail": None,
+    }
+
+
+def test_runs_come_newest_first_in_pages(service):
+    service.upsert(cron_expr="* * * * *")
+    service.advance(3 * 60)
+    first = service.get("/schedules/nightly/runs", limit=2)
+    rest = service.get("/schedules/nightly/runs", limit=2, cursor=first["next_cursor"])
+    ticks = [run["run_at"] for run in (*first["runs"], *rest["runs"])]
+    assert ticks == ["2026-03-02T09:03:00Z", "2026-03-02T09:02:00Z", "2026-03-02T09:01:00Z"]
+    assert rest["next_cursor"] is None
+
+
+def test_a_failed_run_has_a_reason_and_the_words_of_its_task(service):
+    service.put("/workflows/report/1", {"fail": "no such table"})
+    service.upsert()
+    service.advance(1801)
+    (run,) = service.get("/schedules/nightly/runs")["runs"]
+    assert (run["status"], run["reason"], run["detail"]) == (
+        "FAILED",
+        "task_failed",
+        "RuntimeError: no such table",
+    )
+
+
+def test_a_run_of_a_workflow_that_nobody_stored_fails_at_once(service):
+    service.upsert(workflow_id="nothing")
+    service.advance(1801)
+    (run,) = service.get("/schedules/nightly/runs")["runs"]
+    assert (run["status"], run["reason"]) == ("FAILED", "unknown_workflow")
+
+
+def test_ticks_of_a_paused_schedule_are_one_stretch(service):
+    service.upsert(cron_expr="* * * * *")
+    service.post("/schedules/pause", {"schedule_id": "nightly", "paused": True})
+    service.advance(5 * 60)
+    service.post("/schedules/pause", {"schedule_id": "nightly", "paused": False})
+    service.advance(1)
+    (run,) = service.get("/schedules/nightly/runs")["runs"]
+    assert (run["status"], run["reason"], run["ticks"], run["run_until"]) == (
+        "SKIPPED",
+        "paused",
+        5,
+        "2026-03-02T09:05:00Z",
+    )
+
+
+def test_explaining_a_tick_that_ran(service):
+    service.upsert()
+    service.advance(1801)
+    answer = service.get("/schedules/nightly/explain", at=TICK)
+    (run,) = service.get("/schedules/nightly/runs")["runs"]
+    assert {*answer} == {"schedule_id", "at", "due", "run", "text"}
+    assert (answer["schedule_id"], answer["at"], answer["due"], answer["run"]) == ("nightly", TICK, True, run)
+    assert answer["text"]
+
+
+def test_explaining_an_instant_that_is_no_tick(service):
+    service.upsert()
+    answer = service.get("/schedules/nightly/explain", at="2026-03-02T09:31:00Z")
+    assert (answer["due"], answer["run"]) == (False, None)
+
+
+def test_an_offset_whose_plus_was_not_escaped_is_understood(service):
+    service.upsert()
+    answer = service.client.get("/schedules/nightly/explain?at=2026-03-02T10:30:00+01:00")
+    assert (answer.status_code, answer.json()["at"], answer.json()["due"]) == (200, TICK, True)
+
+
+def test_a_triggered_run_has_a_key_of_its_own(service):
+    service.upsert()
+    answer = service.post("/schedules/nightly/trigger")
+    assert {*answer} == {"idempotency_key", "run_at"}
+    service.advance(1801)
+    runs = service.get("/schedules/nightly/runs")["runs"]
+    assert [(run["trigger"], run["status"]) for run in runs] == [
+        ("schedule", "SUCCESS"),
+        ("manual", "SUCCESS"),
+    ]
+    assert runs[1]["idempotency_key"] == answer["idempotency_key"] != runs[0]["idempotency_key"] == KEY
+
+
+def test_a_backfill_runs_past_ticks_under_their_own_keys_once(service):
+    service.upsert()
+    wanted = {"start": "2026-02-26T00:00:00Z", "end": "2026-03-01T09:30:00Z", "overlap_policy": "allow"}
+    assert service.post("/schedules/nightly/backfill", wanted) == {"accepted": 3, "already_recorded": 0}
+    service.advance(5)
+    runs = service.get("/schedules/nightly/runs")["runs"]
+    assert [(run["run_at"], run["trigger"], run["status"]) for run in runs] == [
+        ("2026-02-28T09:30:00Z", "backfill", "SUCCESS"),
+        ("2026-02-27T09:30:00Z", "backfill", "SUCCESS"),
+        ("2026-02-26T09:30:00Z", "backfill", "SUCCESS"),
+    ]
+    assert service.post("/schedules/nightly/backfill", wanted) == {"accepted": 0, "already_recorded": 3}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"start": "2026-03-01T00:00:00Z", "end": "2026-02-01T00:00:00Z"},
+        {"start": "1900-01-01T00:00:00Z", "end": "2026-03-01T00:00:00Z"},
+        {"start": "2026-03-01T00:00:00Z", "end": "2026-04-01T00:00:00Z"},
+    ],
+)
+def test_a_backfill_backwards_or_too_large_or_of_the_future_is_refused(service, wanted):
+    service.upsert(cron_expr="* * * * *")
+    service.post("/schedules/nightly/backfill", wanted, 422)
+    assert service.get("/schedules/nightly/runs")["runs"] == []
+
+
+@pytest.fixture
+def flying(service):
+    """A service with one run whose end nobody knows yet."""
+    service.put("/workflows/report/1", {"hang": True})
+    service.upsert()
+    service.advance(1801)
+    return service
+
+
+def test_a_report_is_answered_with_the_run_as_it_stands(flying):
+    run = flying.post(f"/runs/{KEY}/status", {"status": "STARTED", "attempt": 1, "run_id": "r-1"})
+    assert {*run} == COLUMNS
+    assert (run["status"], run["run_id"]) == ("STARTED", "r-1")
+    run = flying.post(f"/runs/{KEY}/status", {"status": "FAILED", "attempt": 1, "error": "out of paper"})
+    assert (run["status"], run["detail"]) == ("FAILED", "out of paper")
+
+
+def test_the_first_end_wins_and_the_rest_is_ignored(flying):
+    flying.post(f"/runs/{KEY}/status", {"status": "SUCCESS", "attempt": 1})
+    for later in ("FAILED", "STARTED"):
+        assert flying.post(f"/runs/{KEY}/status", {"status": later, "attempt": 1})["status"] == "SUCCESS"
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {},
+        {"status": "ENQUEUED"},
+        {"status": "SKIPPED"},
+        {"status": "success"},
+        {"status": "SUCCESS", "attempt": 0},
+        {"status": "SUCCESS", "attempt": "1"},
+        {"status": "SUCCESS", "run_id": 7},
+        {"status": "SUCCESS", "outcome": "good"},
+    ],
+)
+def test_a_report_that_cannot_be_meant_is_refused(flying, report):
+    assert flying.post(f"/runs/{KEY}/status", report, 422)["error"]["code"] == "invalid_request"
+
+
+def test_the_launcher_starts_what_it_knows_and_nothing_else(service):
+    start = {
+        "workflow_id": "report",
+        "version": 1,
+        "user_id": "ada",
+        "scheduled_for": TICK,
+        "idempotency_key": "by-hand-1",
+    }
+    assert service.post("/run-launcher/start", start) == {"started": True}
+    assert service.post("/run-launcher/start", {**start, "workflow_id": "nothing"}) == {"started": False}
+
+
+@pytest.mark.parametrize("key", ["", "a b", "a\r\nb", "ä", "k" * 257])
+def test_a_key_that_would_not_fit_a_header_is_refused(service, key):
+    start = {"workflow_id": "report", "version": 1, "user_id": "ada", "scheduled_for": TICK}
+    answer = service.post("/run-launcher/start", {**start, "idempotency_key": key}, 422)
+    assert answer["error"]["details"]["problems"][0]["at"] == "idempotency_key"

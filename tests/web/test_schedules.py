@@ -1,0 +1,226 @@
+"""Schedules over HTTP: declare, list, look at, pause, delete."""
+
+from __future__ import annotations
+
+import pytest
+from tests.web.running import SCHEDULE
+
+COLUMNS = {
+    *("schedule_id", "workflow_id", "version", "user_id", "cron_expr", "timezone", "start_at", "end_at"),
+    *("next_run_at", "paused", "jitter_ms", "overlap_policy", "catchup_policy", "updated_at"),
+}
+MORE = {
+    *(
+        "pause_note",
+        "labels",
+        "delivery",
+        "dialect",
+        "gap",
+        "fold",
+        "grace_s",
+        "run_timeout_s",
+        "queue_limit",
+    ),
+    *("quarantine", "preview"),
+}
+
+
+def test_an_upsert_answers_the_id_and_the_next_fire_time(service):
+    assert service.upsert() == {"schedule_id": "nightly", "next_run_at": "2026-03-02T09:30:00Z"}
+
+
+def test_an_upsert_without_an_id_makes_a_new_schedule_every_time(service):
+    first, second = (service.upsert(schedule_id=None)["schedule_id"] for _ in range(2))
+    assert first != second
+    assert service.get(f"/schedules/{first}")["schedule_id"] == first
+
+
+def test_a_schedule_has_every_column_and_its_next_five_fire_times(service):
+    service.upsert(timezone="America/New_York")
+    view = service.get("/schedules/nightly")
+    assert {*view} == COLUMNS | MORE
+    assert view | {"updated_at": None} == {
+        **SCHEDULE,
+        "timezone": "America/New_York",
+        "start_at": None,
+        "end_at": None,
+        "next_run_at": "2026-03-02T14:30:00Z",
+        "paused": False,
+        "jitter_ms": 0,
+        "overlap_policy": "skip",
+        "catchup_policy": "none",
+        "updated_at": None,
+        "pause_note": None,
+        "labels": {},
+        "delivery": "at_least_once",
+        "dialect": "standard",
+        "gap": "run_after",
+        "fold": "first",
+        "grace_s": 60.0,
+        "run_timeout_s": 3600.0,
+        "queue_limit": 1000,
+        "quarantine": None,
+        "preview": [
+            "2026-03-02T09:30:00-05:00",
+            "2026-03-03T09:30:00-05:00",
+            "2026-03-04T09:30:00-05:00",
+            "2026-03-05T09:30:00-05:00",
+            "2026-03-06T09:30:00-05:00",
+        ],
+    }
+
+
+def test_everything_that_can_be_declared_is_kept(service):
+    given = {
+        "start_at": "2026-03-03T00:00:00Z",
+        "end_at": "2026-04-03T00:00:00Z",
+        "jitter_ms": 250,
+        "overlap_policy": "queue",
+        "catchup_policy": "spread",
+        "paused": True,
+        "dialect": "seconds",
+        "cron_expr": "0 30 9 * * *",
+        "gap": "run_after",
+        "fold": "first",
+        "grace_s": 12.5,
+        "delivery": "at_most_once",
+        "run_timeout_s": 90.0,
+        "queue_limit": 7,
+        "labels": {"team": "billing"},
+    }
+    service.upsert(**given)
+    view = service.get("/schedules/nightly")
+    assert {key: view[key] for key in given} == given
+
+
+def test_an_offset_is_another_way_to_write_the_same_instant(service):
+    service.upsert(start_at="2026-03-03T01:00:00+01:00")
+    assert service.get("/schedules/nightly")["start_at"] == "2026-03-03T00:00:00Z"
+
+
+def test_a_deploy_does_not_wake_what_an_operator_has_paused(service):
+    service.upsert()
+    service.post("/schedules/pause", {"schedule_id": "nightly", "paused": True, "note": "ask Ada"})
+    service.upsert(version=2)
+    view = service.get("/schedules/nightly")
+    assert (view["version"], view["paused"], view["pause_note"]) == (2, True, "ask Ada")
+
+
+def test_pausing_and_resuming(service):
+    service.upsert()
+    pause = {"schedule_id": "nightly", "paused": True}
+    assert service.post("/schedules/pause", pause) == {"schedule_id": "nightly", "paused": True}
+    assert service.get("/schedules/nightly")["paused"] is True
+    service.post("/schedules/pause", {**pause, "paused": False})
+    assert service.get("/schedules/nightly")["paused"] is False
+
+
+def test_pausing_by_filter_changes_what_matches_and_nothing_else(service):
+    service.upsert(schedule_id="a", user_id="ada")
+    service.upsert(schedule_id="b", user_id="bob")
+    assert service.post("/schedules/pause-many", {"paused": True, "user_id": "bob"}) == {"changed": 1}
+    assert [view["paused"] for view in service.get("/schedules")["schedules"]] == [False, True]
+
+
+def test_pausing_everything_by_mistake_is_refused(service):
+    error = service.post("/schedules/pause-many", {"paused": True}, 422)["error"]
+    assert error["code"] == "invalid_request"
+
+
+def test_a_deleted_schedule_is_unknown(service):
+    service.upsert()
+    assert service.client.delete("/schedules/nightly").status_code == 204
+    assert service.client.delete("/schedules/nightly").status_code == 404
+    assert service.client.get("/schedules/nightly").json()["error"] == {
+        "code": "unknown_schedule",
+        "message": 'There is no schedule "nightly"',
+        "details": {"scheduleId": "nightly"},
+    }
+
+
+def test_the_list_is_filtered(service):
+    service.upsert(schedule_id="a", workflow_id="x", user_id="ada", labels={"team": "red"})
+    service.upsert(schedule_id="b", workflow_id="y", user_id="ada", paused=True)
+    service.upsert(schedule_id="c", workflow_id="y", user_id="bob")
+
+    def listed(**query):
+        return [view["schedule_id"] for view in service.get("/schedules", **query)["schedules"]]
+
+    assert listed() == ["a", "b", "c"]
+    assert listed(workflow_id="y") == ["b", "c"]
+    assert listed(user_id="ada") == ["a", "b"]
+    assert listed(paused="true") == ["b"]
+    assert listed(paused="false") == ["a", "c"]
+    assert listed(label="team=red") == ["a"]
+    assert listed(workflow_id="y", user_id="ada") == ["b"]
+
+
+def test_the_list_comes_in_pages(service):
+    for name in "abcde":
+        service.upsert(schedule_id=name)
+    seen, cursor = [], None
+    for _ in range(3):
+        page = service.get("/schedules", limit=2, **({"cursor": cursor} if cursor else {}))
+        seen.append([view["schedule_id"] for view in page["schedules"]])
+        cursor = page["next_cursor"]
+    assert (seen, cursor) == ([["a", "b"], ["c", "d"], ["e"]], None)
+
+
+@pytest.mark.parametrize("count", [1, 5, 1000])
+def test_as_many_fire_times_as_are_asked_for(service, count):
+    service.upsert()
+    answer = service.get("/schedules/nightly/next", count=count)
+    assert (answer["schedule_id"], len(answer["preview"])) == ("nightly", count)
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/schedules/nightly/next", {"count": 0}),
+        ("/schedules/nightly/next", {"count": 1001}),
+        ("/schedules/nightly/next", {"count": "many"}),
+        ("/schedules/nightly/runs", {"limit": 0}),
+        ("/schedules/nightly/runs", {"limit": 1001}),
+        ("/schedules", {"limit": 0}),
+        ("/schedules", {"limit": 1001}),
+        ("/schedules", {"worklfow_id": "x"}),
+        ("/schedules/nightly/explain", {}),
+        ("/schedules/nightly/explain", {"at": "2026-03-02T09:30:00"}),
+        ("/schedules/nightly/explain", {"at": "yesterday"}),
+    ],
+)
+def test_a_query_out_of_bounds_is_refused(service, path, query):
+    service.upsert()
+    answer = service.client.get(path, params=query)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_request")
+
+
+def test_a_bulk_is_stored_as_a_whole(service):
+    many = [{**SCHEDULE, "schedule_id": f"s{number:05}"} for number in range(1000)]
+    answer = service.post("/schedules/bulk", many)
+    assert [one["schedule_id"] for one in answer["schedules"]] == [one["schedule_id"] for one in many]
+    assert len(service.get("/schedules", limit=1000)["schedules"]) == 1000
+
+
+def test_a_bulk_may_come_under_a_key(service):
+    answer = service.post("/schedules/bulk", {"schedules": [SCHEDULE]})
+    assert answer == {"schedules": [{"schedule_id": "nightly", "next_run_at": "2026-03-02T09:30:00Z"}]}
+
+
+def test_a_bulk_with_one_wrong_schedule_stores_nothing(service):
+    wrong = [SCHEDULE, {**SCHEDULE, "schedule_id": "bad", "cron_expr": "61 * * * *"}]
+    assert service.post("/schedules/bulk", wrong, 422)["error"]["code"] == "invalid_cron_expression"
+    assert service.get("/schedules")["schedules"] == []
+
+
+def test_a_bulk_of_more_than_ten_thousand_is_refused(service):
+    small = {"workflow_id": "w", "version": 1, "user_id": "u", "cron_expr": "0 0 * * *"}
+    assert service.post("/schedules/bulk", [small] * 10_001, 422)["error"]["code"] == "invalid_request"
+
+
+def test_a_bulk_may_have_eight_mebibytes_and_no_more(service):
+    body = b'{"schedules": [' + b" " * (8 * 1024 * 1024)
+    answer = service.client.post(
+        "/schedules/bulk", content=body, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 413

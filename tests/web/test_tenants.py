@@ -1,0 +1,166 @@
+"""Who may do what, and whose schedules they may see, by the token that they send."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import datetime
+
+import jwt
+import pytest
+from tests.web.running import MONDAY, SCHEDULE, running
+
+KEY = b"k" * 32
+NOW = int(datetime.fromisoformat(MONDAY).timestamp())
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    keys = {"keys": {"k1": {"alg": "HS256", "key": base64.urlsafe_b64encode(KEY).rstrip(b"=").decode()}}}
+    (tmp_path / "keys.json").write_text(json.dumps(keys))
+    environ = {
+        "DUTIFUL_JWT_KEYS": str(tmp_path / "keys.json"),
+        "DUTIFUL_JWT_ISSUER": "issuer",
+        "DUTIFUL_JWT_AUDIENCE": "dutiful",
+        "DUTIFUL_RATE_BURST": "1000",
+    }
+    with running(tmp_path, **environ) as service:
+        yield service
+
+
+def token(user, scope):
+    claims = {"iss": "issuer", "aud": "dutiful", "sub": user, "iat": NOW, "nbf": NOW, "exp": NOW + 600}
+    return jwt.encode({**claims, "scope": scope}, KEY, algorithm="HS256", headers={"kid": "k1"})
+
+
+def asking(service, user, scope="read write trigger"):
+    """Return how this user asks: method, path, body -> (status, content)."""
+    headers = {"authorization": f"Bearer {token(user, scope)}"}
+
+    def ask(method, path, body=None):
+        answer = service.client.request(method, path, headers=headers, json=body)
+        is_json = answer.headers.get("content-type") == "application/json"
+        return answer.status_code, answer.json() if is_json else answer.text
+
+    return ask
+
+
+START = {
+    "workflow_id": "report",
+    "version": 1,
+    "user_id": "ada",
+    "scheduled_for": "2026-03-02T09:30:00Z",
+    "idempotency_key": "k",
+}
+PAST = {"start": "2026-03-01T00:00:00Z", "end": "2026-03-02T00:00:00Z"}
+NEEDS = [
+    ("GET", "/schedules", None, "read"),
+    ("GET", "/schedules/nightly", None, "read"),
+    ("GET", "/schedules/nightly/next", None, "read"),
+    ("GET", "/schedules/nightly/runs", None, "read"),
+    ("GET", "/schedules/nightly/explain?at=2026-03-02T09:00:00Z", None, "read"),
+    ("GET", "/workflows/report/1", None, "read"),
+    ("GET", "/metrics", None, "read"),
+    ("GET", "/", None, "read"),
+    ("POST", "/schedules/upsert", SCHEDULE, "write"),
+    ("POST", "/schedules/bulk", [SCHEDULE], "write"),
+    ("POST", "/schedules/pause", {"schedule_id": "nightly", "paused": False}, "write"),
+    ("POST", "/schedules/pause-many", {"paused": False, "user_id": "ada"}, "write"),
+    ("PUT", "/workflows/report/1", {}, "write"),
+    ("POST", "/runs/unknown/status", {"status": "SUCCESS"}, "trigger"),
+    ("DELETE", "/schedules/nightly", None, "write"),
+    ("POST", "/schedules/nightly/trigger", None, "trigger"),
+    ("POST", "/schedules/nightly/backfill", PAST, "trigger"),
+    ("POST", "/run-launcher/start", START, "trigger"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "scope"), NEEDS)
+def test_every_route_needs_its_scope(guarded, method, path, body, scope):
+    asking(guarded, "root", "admin")("PUT", "/workflows/report/1", {})
+    asking(guarded, "ada")("POST", "/schedules/upsert", SCHEDULE)
+    others = {"read", "write", "trigger"} - {scope}
+    status, content = asking(guarded, "ada", " ".join(others))(method, path, body)
+    assert (status, content["error"]["code"]) == (403, "scope_missing")
+    status, _ = asking(guarded, "ada", scope)(method, path, body)
+    assert status in ({404} if "unknown" in path else {200, 204})
+    assert guarded.client.request(method, path, json=body).status_code == 401
+
+
+def test_the_list_of_needs_is_complete(guarded):
+    document = asking(guarded, "ada")("GET", "/openapi.json")[1]
+    routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    open_to_all = {("GET", "/healthz"), ("GET", "/readyz")}
+    assert len(routes - open_to_all) == len({(method, path) for method, path, *_ in NEEDS})
+
+
+def test_what_belongs_to_another_user_does_not_exist(guarded):
+    ada, bob = asking(guarded, "ada"), asking(guarded, "bob")
+    ada("POST", "/schedules/upsert", SCHEDULE)
+    tried = [
+        ("GET", "/schedules/nightly", None),
+        ("GET", "/schedules/nightly/next", None),
+        ("GET", "/schedules/nightly/runs", None),
+        ("GET", "/schedules/nightly/explain?at=2026-03-02T09:00:00Z", None),
+        ("POST", "/schedules/nightly/trigger", None),
+        ("POST", "/schedules/nightly/backfill", PAST),
+        ("POST", "/schedules/pause", {"schedule_id": "nightly", "paused": True}),
+        ("DELETE", "/schedules/nightly", None),
+        ("POST", "/schedules/upsert", {**SCHEDULE, "user_id": "bob"}),
+        ("POST", "/schedules/bulk", [{**SCHEDULE, "user_id": "bob"}]),
+    ]
+    for method, path, body in tried:
+        status, content = bob(method, path, body)
+        assert (status, content["error"]["code"]) == (404, "unknown_schedule"), path
+    assert bob("GET", "/schedules")[1]["schedules"] == []
+    assert bob("GET", "/schedules?user_id=ada")[1]["schedules"] == []
+    assert ada("GET", "/schedules/nightly")[1]["user_id"] == "ada"
+
+
+def test_nobody_acts_for_another_user(guarded):
+    bob = asking(guarded, "bob")
+    for path, body in [
+        ("/schedules/upsert", {**SCHEDULE, "schedule_id": "new"}),
+        ("/schedules/pause-many", {"paused": True, "user_id": "ada"}),
+        ("/run-launcher/start", START),
+    ]:
+        status, content = bob("POST", path, body)
+        assert (status, content["error"]["code"]) == (403, "other_user"), path
+
+
+def test_pausing_by_filter_stays_with_the_caller(guarded):
+    ada, bob = asking(guarded, "ada"), asking(guarded, "bob")
+    ada("POST", "/schedules/upsert", SCHEDULE)
+    bob("POST", "/schedules/upsert", {**SCHEDULE, "schedule_id": "bobs", "user_id": "bob"})
+    assert bob("POST", "/schedules/pause-many", {"paused": True, "workflow_id": "report"}) == (
+        200,
+        {"changed": 1},
+    )
+    assert ada("GET", "/schedules/nightly")[1]["paused"] is False
+
+
+def test_an_admin_sees_and_does_everything(guarded):
+    root = asking(guarded, "root", "admin")
+    asking(guarded, "ada")("POST", "/schedules/upsert", SCHEDULE)
+    assert root("GET", "/schedules/nightly")[0] == 200
+    assert root("DELETE", "/schedules/nightly")[0] == 204
+
+
+def test_only_an_admin_replaces_a_workflow(guarded):
+    ada, root = asking(guarded, "ada"), asking(guarded, "root", "admin")
+    assert ada("PUT", "/workflows/w/1", {"by": "ada"})[0] == 200
+    status, content = asking(guarded, "bob")("PUT", "/workflows/w/1", {"by": "bob"})
+    assert (status, content["error"]["code"]) == (409, "workflow_exists")
+    assert ada("PUT", "/workflows/w/1", {"by": "ada"})[0] == 200
+    assert root("PUT", "/workflows/w/1", {"by": "root"})[0] == 200
+
+
+def test_the_page_shows_the_callers_own_schedules(guarded):
+    asking(guarded, "ada")("POST", "/schedules/upsert", SCHEDULE)
+    assert "nightly" in asking(guarded, "ada")("GET", "/")[1]
+    assert "nightly" not in asking(guarded, "bob")("GET", "/")[1]
+
+
+def test_probes_need_no_token(guarded):
+    assert guarded.client.get("/healthz").json() == {"ok": True}
+    assert guarded.client.get("/readyz").status_code in {200, 503}

@@ -1,0 +1,110 @@
+"""Workflows over HTTP, and the schedules that their DAGs declare."""
+
+from __future__ import annotations
+
+import pytest
+
+from dutiful.web.problems import InvalidRequestError
+from dutiful.web.triggers import schedules_of
+
+DAG = {"nodes": [{"id": "a", "text": "Grüße ☃"}], "edges": [], "deep": [[1, 2.5, None, True]]}
+TRIGGER = {"type": "schedule_based", "cron_expr": "0 6 * * *", "user_id": "ada"}
+
+
+def test_a_stored_dag_is_given_back_as_it_was(service):
+    assert service.put("/workflows/billing/3", DAG) == {
+        "workflow_id": "billing",
+        "version": 3,
+        "schedules": [],
+    }
+    assert service.get("/workflows/billing/3") == DAG
+
+
+def test_a_dag_may_be_replaced(service):
+    service.put("/workflows/billing/3", DAG)
+    service.put("/workflows/billing/3", {"nodes": []})
+    assert service.get("/workflows/billing/3") == {"nodes": []}
+
+
+@pytest.mark.parametrize("body", ["[]", '"text"', "1", "null"])
+def test_a_dag_is_an_object(service, body):
+    assert (
+        service.client.put(
+            "/workflows/billing/3", content=body, headers={"content-type": "application/json"}
+        ).status_code
+        == 422
+    )
+
+
+def test_triggers_are_registered_when_that_is_asked_for(service):
+    dag = {"triggers": [{**TRIGGER, "name": "morning"}, {"type": "webhook"}, TRIGGER]}
+    assert service.put("/workflows/billing/1", dag)["schedules"] == []
+    assert service.get("/schedules")["schedules"] == []
+    answer = service.put("/workflows/billing/1", dag, register="true")
+    fires = "2026-03-03T06:00:00Z"
+    assert answer["schedules"] == [
+        {"schedule_id": "billing.morning", "next_run_at": fires},
+        {"schedule_id": "billing.2", "next_run_at": fires},
+    ]
+
+
+def test_the_next_version_edits_the_schedules_of_the_one_before(service):
+    service.put("/workflows/billing/1", {"triggers": [TRIGGER]}, register="true")
+    service.put(
+        "/workflows/billing/2", {"triggers": [{**TRIGGER, "cron_expr": "0 7 * * *"}]}, register="true"
+    )
+    (view,) = service.get("/schedules")["schedules"]
+    assert (view["schedule_id"], view["version"], view["cron_expr"]) == ("billing.0", 2, "0 7 * * *")
+
+
+def test_a_refused_trigger_changes_nothing(service):
+    service.put("/workflows/billing/1", DAG)
+    bad = {"triggers": [{**TRIGGER, "cron_expr": "61 * * * *"}]}
+    answer = service.client.put("/workflows/billing/1", json=bad, params={"register": "true"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_cron_expression")
+    assert service.get("/schedules")["schedules"] == []
+    assert service.get("/workflows/billing/1") == DAG
+
+
+def test_settings_of_a_trigger_may_be_nested_and_the_user_may_be_the_dags():
+    dag = {
+        "user_id": "eve",
+        "triggers": [
+            {"type": "schedule_based", "id": "x", "config": {"cron": "0 6 * * *", "timezone": "Asia/Tokyo"}}
+        ],
+    }
+    (schedule,) = schedules_of("w", 1, dag, "owner")
+    assert (schedule.cron_expr, schedule.timezone, schedule.user_id) == ("0 6 * * *", "Asia/Tokyo", "eve")
+
+
+def test_without_a_user_a_schedule_belongs_to_whoever_registers_it():
+    (schedule,) = schedules_of("w", 1, {"triggers": [{"type": "schedule_based", "cron": "0 6 * * *"}]}, "me")
+    assert schedule.user_id == "me"
+
+
+def test_an_id_that_cannot_be_written_is_replaced_by_a_stable_one():
+    dag = {"triggers": [{**TRIGGER, "name": "every morning at six"}]}
+    (first,), (second,) = (schedules_of("w", version, dag, "me") for version in (1, 2))
+    assert first.schedule_id == second.schedule_id == "w.4420febba52dd01f938b7bafe700db9b"
+
+
+@pytest.mark.parametrize(
+    ("triggers", "at"),
+    [
+        ({}, "triggers"),
+        ("text", "triggers"),
+        ([{"type": "schedule_based"}], "triggers.0.cron_expr"),
+        ([{**TRIGGER, "jitter_ms": "5"}], "triggers.0.jitter_ms"),
+        ([{**TRIGGER, "start_at": "2026-03-02T09:00:00"}], "triggers.0.start_at"),
+        ([{**TRIGGER, "name": "a"}, {**TRIGGER, "name": "a"}], "triggers.1"),
+    ],
+)
+def test_a_trigger_that_cannot_be_read_is_told_by_its_place(triggers, at):
+    with pytest.raises(InvalidRequestError) as refused:
+        schedules_of("w", 1, {"triggers": triggers}, "me")
+    assert refused.value.details["problems"][0]["at"] == at
+
+
+def test_what_is_no_schedule_is_left_alone():
+    assert schedules_of("w", 1, {"triggers": [1, None, "x", {"type": "webhook"}]}, "me") == []
+    assert schedules_of("w", 1, {}, "me") == []
