@@ -125,11 +125,15 @@ class Engine:
             await self._loop
         deadline = float("inf") if within is None else self._clock.monotonic() + within
         while self._running and (left := deadline - self._clock.monotonic()) > 0:
-            self._woken = asyncio.get_running_loop().create_future()
-            await self._settle_quietly()
-            await self._clock.wait(self._woken, min(left, _IDLE / 1000))
+            await self.rest(min(left, _IDLE / 1000))
         await self._settle_quietly()
         return len(self._running)
+
+    async def rest(self, seconds: float) -> None:
+        """Settle what has ended, then wait so long, or until a run ends or somebody calls `wake`."""
+        self._woken = asyncio.get_running_loop().create_future()
+        await self._settle_quietly()
+        await self._clock.wait(self._woken, seconds)
 
     def abandon(self) -> None:
         """Drop everything at once, as a crash would: nothing more is launched or written."""

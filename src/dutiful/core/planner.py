@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
-from dutiful.core.draft import Draft, Due, Limits, Move
+from dutiful.core.draft import Draft, Due, Limits, Move, first_wake
 from dutiful.core.errors import DutifulError
 from dutiful.core.jitter import fire_time
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Reason
@@ -31,7 +31,27 @@ class Batch(NamedTuple):
 def plan(batch: Batch, now: Instant, limits: Limits) -> list[Move]:
     """Return one move per schedule; one that cannot be computed is quarantined, alone."""
     used = dict(batch.used)
-    return [_decide_or_quarantine(due, now, limits, used) for due in batch.due]
+    return [_decide_or_quarantine(due, now, limits, used) for due in in_turn(batch.due)]
+
+
+def in_turn(due: Sequence[Due]) -> Sequence[Due]:
+    """Return the schedules in the order in which they get places: who has waited longest comes first.
+
+    A store wakes all that wait for a place at once, so the wakes do not tell.
+    """
+    if not any(each.blocked for each in due):
+        return due
+    return sorted(due, key=lambda each: _waits_since(each) if each.blocked else float("inf"))
+
+
+def _waits_since(due: Due) -> float:
+    waiting = [run.fire_at for run in due.runs if run.phase not in IN_FLIGHT]
+    try:
+        tick = first_wake(due.schedule, due.state)
+    except (DutifulError, ArithmeticError, LookupError, TypeError, ValueError):
+        # Its own decision will find that out, and quarantine it.
+        return 0
+    return min(waiting if tick is None else [*waiting, tick], default=0)
 
 
 def _decide_or_quarantine(due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> Move:

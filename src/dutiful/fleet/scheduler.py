@@ -84,7 +84,6 @@ class FleetScheduler:
         self._launcher: JobLauncher | None = None
         self._store = SqliteStore(str(self._state_dir / HISTORY_FILE), namespace="fleet")
         self._loop: asyncio.Task[None] | None = None
-        self._woken: asyncio.Future[None] | None = None
         self._afterwards: asyncio.Task[None] | None = None
 
     # Life
@@ -135,11 +134,10 @@ class FleetScheduler:
         if self._status != "running":
             return
         self._status = "stopping"
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
+        assert self._engine is not None
+        self._engine.wake()
         if self._loop is not None:
             await self._loop
-        assert self._engine is not None
         limit = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         left = await self._engine.stop(limit if wait_for_jobs else 0)
         self._afterwards = asyncio.create_task(self._close(), name="dutiful-fleet-close")
@@ -178,11 +176,11 @@ class FleetScheduler:
     async def _run(self) -> None:
         began = self._clock.monotonic()
         passes = 1
+        assert self._engine is not None
         while self._status == "running":
-            self._woken = asyncio.get_running_loop().create_future()
             left = began + passes * self._interval - self._clock.monotonic()
             if left > 0:
-                await self._clock.wait(self._woken, left)
+                await self._engine.rest(left)
                 continue
             # Passes that were slept through are not made up for.
             passes = int((self._clock.monotonic() - began) / self._interval) + 1
