@@ -12,6 +12,7 @@ from dutiful.core.errors import DutifulError
 # Command group -> module and attribute that hold it.
 _GROUPS = {
     "cron": "dutiful.cli.cron:cron",
+    "fleet": "dutiful.cli.fleet:fleet",
     "monitor": "dutiful.cli.monitor:monitor",
     "run": "dutiful.cli.run:run",
     "simulate": "dutiful.cli.simulate:simulate",

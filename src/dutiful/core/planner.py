@@ -37,15 +37,20 @@ def plan(batch: Batch, now: Instant, limits: Limits) -> list[Move]:
 def in_turn(due: Sequence[Due]) -> Sequence[Due]:
     """Return the schedules in the order in which they get places: who has waited longest comes first.
 
-    A store wakes all that wait for a place at once, so the wakes do not tell.
+    A store wakes all that wait for a place at once, so the wakes do not tell. What a person has asked
+    for comes before what the clock did.
     """
-    if not any(each.blocked for each in due):
+    if not any(each.blocked or each.runs for each in due):
         return due
-    return sorted(due, key=lambda each: _waits_since(each) if each.blocked else float("inf"))
+    return sorted(due, key=_waits_since)
 
 
 def _waits_since(due: Due) -> float:
     waiting = [run.fire_at for run in due.runs if run.phase not in IN_FLIGHT]
+    if not (waiting or due.blocked):
+        return float("inf")
+    if any(run.kind == "manual" and run.phase is Phase.DELAYED for run in due.runs):
+        return -1
     try:
         tick = first_wake(due.schedule, due.state)
     except (DutifulError, ArithmeticError, LookupError, TypeError, ValueError):
@@ -139,6 +144,9 @@ def take_ticks(draft: Draft) -> None:
     """Decide every tick that has fallen due since the cursor."""
     last = draft.last_due(draft.now)
     if last is None:
+        return
+    if draft.schedule.paused and draft.from_completion:
+        # One tick at a time: it is late when the schedule goes on, and is run then, once.
         return
     if draft.schedule.paused:
         draft.skip_through(last, Reason.PAUSED)

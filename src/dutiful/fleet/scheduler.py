@@ -214,9 +214,8 @@ class FleetScheduler:
     async def _decide(self) -> None:
         assert self._engine is not None
         for _ in range(_ROUNDS_MAX):
-            now = self._now()
             again = await self._engine.pass_once()
-            if again is None or again > now:
+            if again is None or again > self._now():
                 return
 
     async def _refresh(self, before: Mapping[str, Entry]) -> None:
@@ -299,6 +298,8 @@ class FleetScheduler:
             self._state_dir, agent, schedule, {"status": idle if enabled else "disabled"}
         )
         self._view.entries[entry.id] = entry._replace(state=state)
+        if enabled and entry.disabled:
+            self._view.resume(entry, self._now())
         return self._view.info(self._view.entries[entry.id], state, self._now())
 
     async def trigger(self, agent: str, schedule: str, prompt: str | None = None) -> None:

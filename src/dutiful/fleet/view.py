@@ -48,6 +48,9 @@ class View:
         self._zone = zone
         self.entries: dict[str, Entry] = {}
         self.jobs: dict[tuple[str, Instant, str], Job] = {}
+        # The same jobs, counted by agent and by schedule: the pipeline asks for both all the time.
+        self._of_agent: Counter[str] = Counter()
+        self._of_schedule: Counter[str] = Counter()
         # Manual runs that are recorded and begin with the next pass.
         self.reserved: Counter[str] = Counter()
         self._states: dict[str, State] = {}
@@ -85,10 +88,18 @@ class View:
             if state is not None:
                 self._states[run.schedule_id] = _followed(state, run)
 
+    def resume(self, entry: Entry, now: Instant) -> None:
+        """A schedule is put back into service; the occurrences that passed meanwhile are not owed."""
+        state = self._states.get(entry.id)
+        if state is not None and entry.written.type == "cron":
+            self._states[entry.id] = state._replace(cursor=max(state.cursor, now))
+
     def begin(self, job: Job) -> None:
         """A job begins; a place is taken."""
         agent = job.entry.agent
         self.jobs[job.entry.id, job.run_at, job.kind] = job
+        self._of_agent[agent.name] += 1
+        self._of_schedule[job.entry.id] += 1
         if job.kind == "manual":
             self.reserved[agent.name] -= 1
         if self.taken(agent.name) >= agent.max_concurrent:
@@ -97,13 +108,15 @@ class View:
     def end(self, job: Job) -> None:
         """A job has ended; its place is free."""
         del self.jobs[job.entry.id, job.run_at, job.kind]
+        self._of_agent[job.entry.agent.name] -= 1
+        self._of_schedule[job.entry.id] -= 1
         self._full_since.pop(job.entry.agent.name, None)
 
     # Questions
 
     def running(self, agent: str) -> int:
         """Return how many jobs of an agent run."""
-        return sum(job.entry.agent.name == agent for job in self.jobs.values())
+        return self._of_agent[agent]
 
     def taken(self, agent: str) -> int:
         """Return how many places of an agent are taken, also by what begins with the next pass."""
@@ -111,7 +124,7 @@ class View:
 
     def is_running(self, id_: str) -> bool:
         """Return whether a job of a schedule runs."""
-        return any(key[0] == id_ for key in self.jobs)
+        return self._of_schedule[id_] > 0
 
     def check(self, entry: Entry, now: Instant) -> ScheduleCheckResult:
         """Return whether a pass at `now` would trigger the schedule, or the first reason why not."""
