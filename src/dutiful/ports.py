@@ -134,10 +134,13 @@ class Store(Protocol):
         """Return one schedule with its state and open runs."""
 
     async def every(self) -> list[Due]:
-        """Return all schedules, ordered by id."""
+        """Return all schedules that can be read, ordered by id."""
 
     async def damaged(self) -> list[tuple[str, str]]:
-        """Return (id, problem) of schedules whose rows cannot be read; they are kept and left alone."""
+        """Return (id, problem) of schedules that `every` or `load` found unreadable.
+
+        They are kept and left alone.
+        """
 
     async def ledger(self, schedule_id: str, until: Instant | None, limit: int) -> list[Run]:
         """Return rows with run_at <= until, newest first."""

@@ -52,7 +52,9 @@ def fleet() -> None:
     "--file", "-f", "path", type=click.Path(path_type=Path), default="fleet.yaml", show_default=True
 )
 def init(path: Path) -> None:
-    """Write an example fleet that runs as it is, with comments; nothing is overwritten.
+    """Write an example fleet, with comments, that runs as it is.
+
+    Nothing is overwritten.
 
     Example: dutiful fleet init
     """
@@ -74,9 +76,11 @@ def _option(path: Path) -> str:
 @_file
 @_json
 def validate(path: Path, as_json: bool) -> None:
-    """Read a fleet file and the files it includes; print every problem; exit 1 if there is one.
+    """Print every problem of a fleet file; exit 1 if there is one.
 
-    Nothing is run. Example: dutiful fleet validate --file fleet.yaml
+    The files that it includes are read too. Nothing is run.
+
+    Example: dutiful fleet validate --file fleet.yaml
     """
     from dutiful.fleet.config import read_fleet
     from dutiful.fleet.errors import FleetConfigError
@@ -122,7 +126,9 @@ def start(path: Path, timeout: float, quiet: bool) -> None:
 @_json
 @click.option("--watch", "-w", is_flag=True, help="Keep looking, once a second.")
 def status(path: Path, as_json: bool, watch: bool) -> None:
-    """Print what the fleet does now: its agents, and its jobs with the latest line of their output.
+    """Print what the fleet does now.
+
+    Its agents, and its jobs with the latest line of their output.
 
     Example: dutiful fleet status --watch
     """
@@ -144,7 +150,9 @@ def status(path: Path, as_json: bool, watch: bool) -> None:
 @_file
 @_json
 def schedules(path: Path, as_json: bool) -> None:
-    """Print every schedule: how it is, when it ran and runs next, why it does not run now, its last error.
+    """Print every schedule: why it does not run now, its last and next run.
+
+    What went wrong last is in a table of its own.
 
     Example: dutiful fleet schedules --json
     """
@@ -156,7 +164,9 @@ def schedules(path: Path, as_json: bool) -> None:
 @_file
 @_json
 def enable(name: str, path: Path, as_json: bool) -> None:
-    """Put a schedule back into service; exit 1 if the file itself has it disabled.
+    """Put a schedule back into service.
+
+    Exit code 1 if the file itself has it disabled.
 
     Example: dutiful fleet enable watcher/disk
     """
@@ -171,7 +181,9 @@ def enable(name: str, path: Path, as_json: bool) -> None:
 @_file
 @_json
 def disable(name: str, path: Path, as_json: bool) -> None:
-    """Take a schedule out of service, also after a restart; a job that runs is left to end.
+    """Take a schedule out of service.
+
+    It stays so after a restart. A job that runs is left to end.
 
     Example: dutiful fleet disable watcher/disk
     """
@@ -185,9 +197,10 @@ def disable(name: str, path: Path, as_json: bool) -> None:
 @_json
 @click.option("--prompt", "-p", help="What to tell the agent this once.")
 def run(name: str, path: Path, as_json: bool, prompt: str | None) -> None:
-    """Have a schedule run now, whatever its type and whether it is disabled.
+    """Have a schedule run now.
 
-    Exit code 1 if the fleet does not run or the agent has no place left.
+    Whatever its type, and whether it is disabled. Exit code 1 if the fleet does not run or the agent has
+    no place left.
 
     Example: dutiful fleet run reporter/on-demand --prompt "Write about disks."
     """
@@ -201,7 +214,7 @@ def run(name: str, path: Path, as_json: bool, prompt: str | None) -> None:
 @_json
 @click.option("--limit", "-n", type=click.IntRange(1, 1000), default=20, show_default=True)
 def history(name: str, path: Path, as_json: bool, limit: int) -> None:
-    """Print what became of the last occurrences of a schedule, newest first.
+    """Print what became of the last occurrences, newest first.
 
     Example: dutiful fleet history watcher/disk --limit 5
     """
@@ -215,7 +228,7 @@ def history(name: str, path: Path, as_json: bool, limit: int) -> None:
 @_json
 @click.option("--at", metavar="ISO", help="Instant, or local time of this machine [default: now].")
 def explain(name: str, path: Path, as_json: bool, at: str | None) -> None:
-    """Say why a schedule ran at a time, did not, or will, and which setting decided.
+    """Say why a schedule ran at a time, did not, or will.
 
     Example: dutiful fleet explain watcher/disk --at 2026-03-08T09:00
     """

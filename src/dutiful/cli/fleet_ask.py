@@ -29,8 +29,9 @@ def asked(path: Path, request: dict[str, Any]) -> Any:
     except FleetNotRunningError:
         pass
     except FleetControlError as error:
-        kind = click.UsageError if error.kind.endswith("NotFoundError") else click.ClickException
-        raise kind(str(error)) from error
+        if error.kind.endswith("NotFoundError"):
+            raise
+        raise click.ClickException(str(error)) from error
     if isinstance(known, Exception):
         raise known
     try:
