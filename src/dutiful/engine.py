@@ -20,7 +20,6 @@ from dutiful.core.errors import DutifulError, LostLeadershipError
 from dutiful.core.outcome import Failed, Outcome, Settlement, settle
 from dutiful.core.planner import plan
 from dutiful.core.run import Phase, Status
-from dutiful.core.zone import epoch_ms
 from dutiful.ports import Launch
 
 if TYPE_CHECKING:
@@ -351,7 +350,7 @@ class Engine:
     # Time
 
     def _now(self) -> Instant:
-        return epoch_ms(self._clock.now())
+        return self._clock.epoch_ms()
 
     def _note_step(self, now: Instant) -> bool:
         """Return whether the wall clock moved otherwise than time passed since the last look."""

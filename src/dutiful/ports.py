@@ -56,6 +56,9 @@ class Clock(Protocol):
     def now(self) -> datetime:
         """Return the present instant, aware."""
 
+    def epoch_ms(self) -> Instant:
+        """Return the present instant as epoch milliseconds; asked several times a run, so it is cheap."""
+
     def monotonic(self) -> float:
         """Return seconds that only ever move forward with time that really passes."""
 
