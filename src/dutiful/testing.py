@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -103,14 +103,19 @@ class VirtualClock:
     async def jump(self, seconds: float | timedelta) -> None:
         """Set the wall clock, by a suspend or by hand, also backwards; sleeps go on as they were."""
         await self._settle()
-        self._wall += _length(seconds)
+        self._set(self._wall + _length(seconds))
         for timer in list(self._waiting):
             _finish(timer)
         await self._settle()
 
     def _flow(self, passed: int) -> None:
+        self._set(self._wall + passed)
         self._flowed += passed
-        self._wall += passed
+
+    def _set(self, wall: int) -> None:
+        if not _FIRST <= wall <= _LAST:
+            raise OverflowError("virtual time left the years that a datetime can hold")
+        self._wall = wall
 
     def _sleeper(self, seconds: float) -> asyncio.Future[None]:
         timer = asyncio.get_running_loop().create_future()
@@ -161,6 +166,9 @@ def _microseconds(length: timedelta) -> int:
 def _finish(timer: asyncio.Future[None]) -> None:
     if not timer.done():
         timer.set_result(None)
+
+
+_FIRST, _LAST = (_microseconds(end.replace(tzinfo=UTC) - EPOCH) for end in (datetime.min, datetime.max))
 
 
 class RecordingLauncher:
