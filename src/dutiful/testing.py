@@ -168,7 +168,8 @@ def _finish(timer: asyncio.Future[None]) -> None:
         timer.set_result(None)
 
 
-_FIRST, _LAST = (_microseconds(end.replace(tzinfo=UTC) - EPOCH) for end in (datetime.min, datetime.max))
+_FIRST = _microseconds(datetime.min.replace(tzinfo=UTC) - EPOCH)
+_LAST = _microseconds(datetime.max.replace(tzinfo=UTC) - EPOCH)
 
 
 class RecordingLauncher:

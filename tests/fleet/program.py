@@ -59,9 +59,9 @@ def started(folder, *options):
             process.kill()
 
 
-def command(folder, *arguments, columns=80):
+def command(folder, *arguments, columns=80, file="fleet.yaml"):
     """Return the exit code and the output of a fleet command, on a terminal of so many columns."""
-    options = ["--file", str(folder / "fleet.yaml")]
+    options = ["--file", str(folder / file)]
     done = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["fleet", *arguments, *options])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.output

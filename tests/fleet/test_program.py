@@ -161,6 +161,13 @@ def held(tmp_path):
     pids.close()
 
 
+def held_jobs(fleet, pids):
+    """Return the processes of the two jobs that never end, when the third has ended."""
+    while [run["status"] for run in fleet.ask("history", "b/quick")] != ["SUCCESS"]:
+        pass
+    return [pids.next(), pids.next()]
+
+
 def status_of(folder, name):
     from dutiful.fleet import get_schedule_state
 
@@ -170,7 +177,7 @@ def status_of(folder, name):
 def test_a_stop_that_takes_too_long_kills_the_jobs_and_says_so(held):
     folder, pids = held
     with started(folder, "--timeout", "0.5") as fleet:
-        running = [pids.next(), pids.next()]
+        running = held_jobs(fleet, pids)
         code, errors = fleet.stop()
     assert code == 1
     assert errors.startswith(
@@ -180,12 +187,15 @@ def test_a_stop_that_takes_too_long_kills_the_jobs_and_says_so(held):
     state = status_of(folder, "a/one")
     assert (state.status, state.last_error.partition(":")[0]) == ("idle", "interrupted")
     assert not (folder / ".dutiful/control.sock").exists()
+    with started(folder) as fleet:
+        (run,) = fleet.ask("history", "a/one")
+    assert (run["status"], run["reason"]) == ("FAILED", "interrupted")
 
 
 def test_a_second_signal_does_not_wait(held):
     folder, pids = held
     with started(folder) as fleet:
-        running = [pids.next(), pids.next()]
+        running = held_jobs(fleet, pids)
         fleet.process.send_signal(signal.SIGTERM)
         fleet.until("stopping: waiting for 2 job(s), at most 30 s")
         code, errors = fleet.stop(signal.SIGINT)
@@ -196,7 +206,7 @@ def test_a_second_signal_does_not_wait(held):
 def test_a_fleet_that_stops_can_still_be_asked_and_starts_nothing(held):
     folder, pids = held
     with started(folder) as fleet:
-        running = [pids.next(), pids.next()]
+        running = held_jobs(fleet, pids)
         fleet.process.send_signal(signal.SIGTERM)
         fleet.until("stopping: ")
         assert fleet.ask("status")["status"] == "stopping"
@@ -209,9 +219,7 @@ def test_a_fleet_that_stops_can_still_be_asked_and_starts_nothing(held):
 def test_after_kill_9_no_job_survives_and_the_next_start_knows_what_was_cut_short(held):
     folder, pids = held
     with started(folder) as fleet:
-        killed = [pids.next(), pids.next()]
-        while [run["status"] for run in fleet.ask("history", "b/quick")] != ["SUCCESS"]:
-            pass
+        killed = held_jobs(fleet, pids)
         fleet.process.kill()
         assert fleet.end()[0] == -signal.SIGKILL
     assert all(ends(pid) for pid in killed)
@@ -236,9 +244,14 @@ def test_after_kill_9_no_job_survives_and_the_next_start_knows_what_was_cut_shor
 def test_two_processes_do_not_run_one_fleet(held):
     folder, pids = held
     with started(folder) as fleet:
-        pids.next()
+        held_jobs(fleet, pids)
         code, output = command(folder, "start")
         assert (code, "Another process already runs the fleet" in output) == (1, True)
+        # Nor does one fleet hear what was meant for another that was given its directory.
+        put_fleet(folder, HELD, "other.yaml")
+        code, output = command(folder, "disable", "a/one", file="other.yaml")
+        assert (code, "set another `state_dir`" in output) == (1, True)
+        assert status_of(folder, "a/one").status == "running"
         assert fleet.ask("status")["status"] == "running"
 
 

@@ -25,7 +25,7 @@ def asked(path: Path, request: dict[str, Any]) -> Any:
     """Return the answer of the running fleet, else what its files answer."""
     known, state_dir = _found(path)
     try:
-        return asyncio.run(ask(state_dir, request))
+        return asyncio.run(ask(state_dir, {**request, "file": str(path.absolute())}))
     except FleetNotRunningError:
         pass
     except FleetControlError as error:

@@ -33,7 +33,7 @@ _ADDRESS_MAX = 100
 class ControlSocket:
     """Serves the socket in `state_dir`; `answer` is given each request and returns or raises the answer."""
 
-    def __init__(self, state_dir: Path, answer: Callable[[object], Awaitable[Any]]) -> None:
+    def __init__(self, state_dir: Path, answer: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
         self._state_dir, self._answer = state_dir, answer
         self._places = asyncio.Semaphore(_CONNECTIONS_MAX)
         self._server: asyncio.Server | None = None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dutiful.clock import SystemClock
-from dutiful.core.errors import DutifulError
+from dutiful.core.errors import DutifulError, quoted
 from dutiful.fleet.answers import answer
 from dutiful.fleet.control import ControlSocket
 from dutiful.fleet.documents import iso, of_job, of_run, of_schedule, of_verdict
-from dutiful.fleet.errors import SchedulerShutdownError
+from dutiful.fleet.errors import FleetControlError, SchedulerShutdownError
 from dutiful.fleet.performer import Performer
 from dutiful.fleet.scheduler import FleetScheduler
 from dutiful.fleet.state_file import unless_disabled, update_schedule_state
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dutiful.ports import Clock
 
 _CHECK_INTERVAL = 1.0
+_PATH_LIMIT = 4096
 _KILLED = "interrupted: the fleet was stopped and did not wait any longer"
 
 
@@ -53,7 +54,7 @@ class Daemon:
             clock=self._clock,
             reload=self._reload,
         )
-        self._control = ControlSocket(self.state_dir, lambda request: answer(self, request))
+        self._control = ControlSocket(self.state_dir, self._answered)
 
     def _reload(self) -> Sequence[Agent] | None:
         agents = self.watched.reload()
@@ -102,6 +103,17 @@ class Daemon:
         return [job.entry.id for job in self._scheduler.get_running_jobs()]
 
     # Answers
+
+    async def _answered(self, request: dict[str, Any]) -> Document | list[Document]:
+        self._refuse_what_is_meant_for_another(request.get("file"))
+        return await answer(self, request)
+
+    def _refuse_what_is_meant_for_another(self, file: object) -> None:
+        """Two files with one state directory are two fleets, and only one of them runs."""
+        own = self.watched.path
+        if isinstance(file, str) and os.path.realpath(file) != os.path.realpath(own):
+            advice = f"set another `state_dir` in {quoted(file, _PATH_LIMIT)}"
+            raise FleetControlError(f"{self.state_dir} is in use by the fleet of {own}; {advice}")
 
     async def status(self) -> Document:
         """Return what the fleet does, and its jobs with their latest lines."""
