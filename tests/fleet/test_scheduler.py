@@ -8,9 +8,11 @@ from datetime import timedelta
 import pytest
 from tests.fleet.rig import FleetRig, agent, cron, every
 
+from dutiful.errors import InvalidArgumentError
 from dutiful.fleet import (
     AgentNotFoundError,
     ConcurrencyLimitError,
+    FleetConfigError,
     ScheduleNotFoundError,
     SchedulerError,
     ScheduleRunResult,
@@ -340,3 +342,29 @@ def test_an_interval_has_its_jitter_later_only(tmp_path):
     ahead, triggered = asyncio.run(story())
     assert timedelta(seconds=100) <= ahead <= timedelta(seconds=110)
     assert len(triggered) == 2
+
+
+def test_a_job_may_stop_its_own_fleet(tmp_path):
+    async def story():
+        async def job(_):
+            await rig.fleet.stop()
+            return ScheduleRunResult(True, "told everybody to go home")
+
+        rig = FleetRig(tmp_path, agent(i=every("5m")), behave=job)
+        await rig.fleet.start(rig.agents)
+        await rig.clock.advance(1)
+        return rig.now(), rig.fleet.get_status(), rig.state("a", "i").status
+
+    assert asyncio.run(story()) == ("08:59:59", "stopped", "idle")
+
+
+@pytest.mark.parametrize("interval", [0, -1, timedelta(0)])
+def test_a_check_interval_must_be_longer_than_nothing(tmp_path, interval):
+    with pytest.raises(InvalidArgumentError, match="check_interval"):
+        FleetRig(tmp_path, check_interval=interval)
+
+
+def test_two_agents_of_one_name_are_refused(tmp_path):
+    rig = FleetRig(tmp_path)
+    with pytest.raises(FleetConfigError, match="several agents"):
+        rig.fleet.set_agents([agent("a"), agent("a")])

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dutiful.clock import SystemClock
+from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.zone import epoch_ms
-from dutiful.engine import Engine
-from dutiful.fleet.agents import agent_from
+from dutiful.engine import Engine, running_engine
+from dutiful.fleet.agents import agents_from
 from dutiful.fleet.book import StateBook
 from dutiful.fleet.errors import (
     AgentNotFoundError,
@@ -67,6 +68,8 @@ class FleetScheduler:
             check_interval if isinstance(check_interval, timedelta) else timedelta(seconds=check_interval)
         )
         self._interval = interval.total_seconds()
+        if self._interval <= 0:
+            raise InvalidArgumentError("check_interval", check_interval, "must be longer than nothing")
         self._state_dir = Path(state_dir)
         self._logger = logger or logging.getLogger("dutiful.fleet")
         self._clock = clock or SystemClock()
@@ -139,6 +142,8 @@ class FleetScheduler:
         if self._loop is not None:
             await self._loop
         limit = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        # A job that stops its own fleet cannot be waited for.
+        wait_for_jobs = wait_for_jobs and running_engine.get() is not self._engine
         left = await self._engine.stop(limit if wait_for_jobs else 0)
         self._afterwards = asyncio.create_task(self._close(), name="dutiful-fleet-close")
         self._status = "stopped"
@@ -169,7 +174,7 @@ class FleetScheduler:
 
     def set_agents(self, agents: Sequence[Agent | Mapping[str, Any]]) -> None:
         """Replace the agents; the next pass acts on it. Raises FleetConfigError."""
-        self._agents, self._agents_changed = [agent_from(agent) for agent in agents], True
+        self._agents, self._agents_changed = agents_from(agents), True
 
     # Passes
 
