@@ -234,6 +234,12 @@ def test_the_example_of_init_is_valid_runs_and_is_never_overwritten(tmp_path):
         assert command(tmp_path, "run", "reporter/on-demand", "--prompt", "Write about disks.")[0] == 0
         assert "done: Write about disks." in running.until("reporter/on-demand: done")
         assert running.stop() == (0, "")
+    # What it did can be asked for when it no longer runs.
+    (run,) = asked(tmp_path, "history", "reporter/on-demand")
+    assert (run["trigger"], run["status"], run["detail"]) == ("manual", "SUCCESS", "done: Write about disks.")
+    first = asked(tmp_path, "history", "watcher/disk")[-1]
+    found = asked(tmp_path, "explain", "watcher/disk", "--at", first["run_at"])
+    assert (found["due"], found["code"], found["now"]["status"]) == (True, "SUCCESS", "idle")
     code, output = command(tmp_path, "init")
     assert (code, "is there already" in output) == (1, True)
     assert (tmp_path / "fleet.yaml").read_text() == written

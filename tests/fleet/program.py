@@ -61,8 +61,13 @@ def started(folder, *options):
 
 def command(folder, *arguments, columns=80, file="fleet.yaml"):
     """Return the exit code and the output of a fleet command, on a terminal of so many columns."""
-    options = ["--file", str(folder / file)]
-    done = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["fleet", *arguments, *options])
+    words = ["fleet", *arguments, "--file", str(folder / file)]
+    if arguments[0] == "start":
+        # It takes over the process that it is in.
+        line = [sys.executable, "-m", "dutiful", *words]
+        ended = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        return ended.returncode, ended.stdout
+    done = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, words)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.output
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dutiful.clock import SystemClock
-from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.draft import Due
+from dutiful.core.errors import InvalidArgumentError, OvertakenError
 from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.zone import epoch_ms
@@ -81,6 +82,8 @@ class FleetScheduler:
         self._last_check_at: datetime | None = None
         self._checks = self._triggers_before = 0
         self._warned: dict[str, str] = {}
+        # The latest moment that a manual run was given.
+        self._asked_at = 0
         self._view = View(self._clock.timezone)
         self._book: StateBook | None = None
         self._engine: Engine | None = None
@@ -233,9 +236,10 @@ class FleetScheduler:
         changes = changes_to(stored, entries, before, now)
         if changes != Changes([], [], []):
             await self._store.apply(changes)
-        states = {id_: due.state for id_, due in stored.items()}
-        states |= {put.schedule.id: put.state for put in changes.puts}
-        self._view.replace(entries, states.items(), now)
+        for put in changes.puts:
+            known = stored.get(put.schedule.id, Due(put.schedule, put.state))
+            stored[put.schedule.id] = known._replace(state=put.state)
+        self._view.replace(entries, stored.values(), now)
         for entry in entries:
             self._warn(entry.id, None if entry.problem is None else _told(entry.problem))
 
@@ -318,21 +322,32 @@ class FleetScheduler:
             raise ConcurrencyLimitError(name, self._view.taken(name), most)
         if entry.schedule is None:
             raise SchedulerError(f"{entry.id} cannot be run: {_told(entry.problem)}")
-        self._view.reserved[name] += 1
-        try:
-            with self._clock.hold():
-                await self._record_manual_run(entry, prompt)
-        except BaseException:
-            self._view.reserved[name] -= 1
-            raise
+        with self._clock.hold():
+            await self._record_manual_run(entry, prompt)
 
     async def _record_manual_run(self, entry: Entry, prompt: str | None) -> None:
-        now = self._now()
+        # A moment of its own, also for several that are asked for at once.
+        self._asked_at = run_at = max(self._now(), self._asked_at + 1)
+        self._view.reserved[entry.id, run_at] = entry.agent.name
+        row = Run(entry.id, run_at, "manual", Status.ENQUEUED, Phase.DELAYED, run_at, detail=prompt)
+        try:
+            while not await self._inserted(entry, row):
+                pass
+        except BaseException:
+            self._view.reserved.pop((entry.id, run_at), None)
+            raise
+
+    async def _inserted(self, entry: Entry, row: Run) -> bool:
+        """Record a run; return False if a pass was faster, and it is to be tried again."""
         due = await self._store.get(entry.id)
         if due is None:
             raise SchedulerError(f"{entry.id} is not there yet; it will be with the next pass")
-        row = Run(entry.id, now, "manual", Status.ENQUEUED, Phase.DELAYED, now, detail=prompt)
-        await self._store.apply(Changes([Put(due.schedule, due.state, now, due.version)], rows=[row]))
+        put = Put(due.schedule, due.state, row.run_at, due.version)
+        try:
+            await self._store.apply(Changes([put], rows=[row]))
+        except OvertakenError:
+            return False
+        return True
 
     # Looking up
 

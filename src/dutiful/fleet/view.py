@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.core.draft import first_wake
 from dutiful.core.event import RunEndedByPlan, RunHeld, RunLaunched, RunSettled, TicksSkipped
 from dutiful.core.policy import Reason
+from dutiful.core.run import Phase
 from dutiful.core.zone import from_epoch_ms
 from dutiful.fleet.types import ScheduleCheckResult, ScheduleInfo
 from dutiful.fleet.types import ScheduleSkipReason as Skip
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.draft import Due
     from dutiful.core.event import Event
     from dutiful.core.run import Run
     from dutiful.core.schedule import State
@@ -51,17 +53,24 @@ class View:
         # The same jobs, counted by agent and by schedule: the pipeline asks for both all the time.
         self._of_agent: Counter[str] = Counter()
         self._of_schedule: Counter[str] = Counter()
-        # Manual runs that are recorded and begin with the next pass.
-        self.reserved: Counter[str] = Counter()
+        # Manual runs that are recorded and begin with the next pass: whose place each takes.
+        self.reserved: dict[tuple[str, Instant], str] = {}
         self._states: dict[str, State] = {}
         # When a schedule came to be as it is now, or an agent to have no place left.
         self._since: dict[str, tuple[Skip, Instant]] = {}
         self._full_since: dict[str, Instant] = {}
 
-    def replace(self, entries: Iterable[Entry], states: Iterable[tuple[str, State]], now: Instant) -> None:
-        """Take over a new set of schedules."""
+    def replace(self, entries: Iterable[Entry], stored: Iterable[Due], now: Instant) -> None:
+        """Take over a new set of schedules, and what the store has of them."""
         self.entries = {entry.id: entry for entry in entries}
-        self._states = dict(states)
+        known_to_engine = [due for due in stored if due.schedule.id in self.entries]
+        self._states = {due.schedule.id: due.state for due in known_to_engine}
+        self.reserved = {
+            (run.schedule_id, run.run_at): self.entries[run.schedule_id].agent.name
+            for due in known_to_engine
+            for run in due.runs
+            if run.kind == "manual" and run.phase is Phase.DELAYED
+        }
         held = {entry.id: self._held(entry) for entry in self.entries.values()}
         known = self._since
         self._since = {
@@ -100,8 +109,7 @@ class View:
         self.jobs[job.entry.id, job.run_at, job.kind] = job
         self._of_agent[agent.name] += 1
         self._of_schedule[job.entry.id] += 1
-        if job.kind == "manual":
-            self.reserved[agent.name] -= 1
+        self.reserved.pop((job.entry.id, job.run_at), None)
         if self.taken(agent.name) >= agent.max_concurrent:
             self._full_since.setdefault(agent.name, job.started_at)
 
@@ -120,7 +128,7 @@ class View:
 
     def taken(self, agent: str) -> int:
         """Return how many places of an agent are taken, also by what begins with the next pass."""
-        return self.running(agent) + self.reserved[agent]
+        return self.running(agent) + sum(owner == agent for owner in self.reserved.values())
 
     def is_running(self, id_: str) -> bool:
         """Return whether a job of a schedule runs."""
