@@ -10,11 +10,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cron, engine, startup
+from benchmarks import cron, declarative, engine, fleet, startup
 from benchmarks.report import Section, as_json, as_text, summary
 from benchmarks.timing import calibrate
 
-SECTIONS = {"cron": cron.run, "startup": startup.run, "engine": engine.run}
+SECTIONS = {
+    "cron": cron.run,
+    "startup": startup.run,
+    "engine": engine.run,
+    "declarative": declarative.run,
+    "fleet": fleet.run,
+}
 
 
 def main() -> int:

@@ -126,6 +126,10 @@ class SystemClock:
         """Return the present instant, aware, in UTC."""
         return datetime.now(UTC)
 
+    def epoch_ms(self) -> int:
+        """Return the wall clock in milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
     def monotonic(self) -> float:
         """Return seconds that only move forward."""
         return time.monotonic()

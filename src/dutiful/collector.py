@@ -17,6 +17,12 @@ class Collector:
     def __init__(self) -> None:
         self._before: tuple[int, int, int] | None = None
 
+    def __enter__(self) -> None:
+        self.hold(True)
+
+    def __exit__(self, *_: object) -> None:
+        self.hold(False)
+
     def hold(self, burst: bool) -> None:
         """Say in every pass whether a burst is on; whoever changed the thresholds meanwhile keeps theirs."""
         if burst and self._before is None:

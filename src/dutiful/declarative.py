@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dutiful.clock import SystemClock
+from dutiful.collector import Collector
 from dutiful.core.errors import (
     DutifulError,
     SchedulerAlreadyActiveError,
@@ -136,7 +137,7 @@ class Scheduler:
         await asyncio.sleep(0)
         owner = uuid.uuid4().hex
         self._declared_under = None
-        with self._clock.hold():
+        with self._clock.hold(), Collector():
             await self._store.open()
             epoch = await self._store.lead(owner)
             if epoch is not None:
@@ -151,10 +152,10 @@ class Scheduler:
         """Make the store hold exactly the registered tasks; at once, or when a standby takes over."""
         if self._declared_under == epoch:
             return
+        stored = {due.schedule.id: due for due in await self._store.every()}
         for name, problem in await self._store.damaged():
             if name in self._registered.callbacks:
                 raise unreadable(name, problem)
-        stored = {due.schedule.id: due for due in await self._store.every()}
         for name in stored.keys() & self._registered.callbacks.keys():
             check_stored(stored[name])
         opening = self._opening_state()

@@ -20,7 +20,6 @@ from dutiful.core.errors import DutifulError, LostLeadershipError
 from dutiful.core.outcome import Failed, Outcome, Settlement, settle
 from dutiful.core.planner import plan
 from dutiful.core.run import Phase, Status
-from dutiful.core.zone import epoch_ms
 from dutiful.ports import Launch
 
 if TYPE_CHECKING:
@@ -129,11 +128,15 @@ class Engine:
             await self._loop
         deadline = float("inf") if within is None else self._clock.monotonic() + within
         while self._running and (left := deadline - self._clock.monotonic()) > 0:
-            self._woken = asyncio.get_running_loop().create_future()
-            await self._settle_quietly()
-            await self._clock.wait(self._woken, min(left, _IDLE / 1000))
+            await self.rest(min(left, _IDLE / 1000))
         await self._settle_quietly()
         return len(self._running)
+
+    async def rest(self, seconds: float) -> None:
+        """Settle what has ended, then wait so long, or until a run ends or somebody calls `wake`."""
+        self._woken = asyncio.get_running_loop().create_future()
+        await self._settle_quietly()
+        await self._clock.wait(self._woken, seconds)
 
     def abandon(self) -> None:
         """Drop everything at once, as a crash would: nothing more is launched or written."""
@@ -354,7 +357,7 @@ class Engine:
     # Time
 
     def _now(self) -> Instant:
-        return epoch_ms(self._clock.now())
+        return self._clock.epoch_ms()
 
     def _note_step(self, now: Instant) -> bool:
         """Return whether the wall clock moved otherwise than time passed since the last look."""

@@ -56,6 +56,9 @@ class Clock(Protocol):
     def now(self) -> datetime:
         """Return the present instant, aware."""
 
+    def epoch_ms(self) -> Instant:
+        """Return the present instant as epoch milliseconds; asked several times a run, so it is cheap."""
+
     def monotonic(self) -> float:
         """Return seconds that only ever move forward with time that really passes."""
 
@@ -161,10 +164,13 @@ class Store(WorkflowTexts, Protocol):
         """Return what is noted of these schedules; nothing for those without a note."""
 
     async def every(self) -> list[Due]:
-        """Return all schedules, ordered by id."""
+        """Return all schedules that can be read, ordered by id."""
 
     async def damaged(self) -> list[tuple[str, str]]:
-        """Return (id, problem) of schedules whose rows cannot be read; they are kept and left alone."""
+        """Return (id, problem) of schedules that `every` or `load` found unreadable.
+
+        They are kept and left alone.
+        """
 
     async def ledger(self, schedule_id: str, until: Instant | None, limit: int) -> list[Run]:
         """Return rows with run_at <= until, newest first."""

@@ -247,7 +247,7 @@ def _edit(due: Due, schedule: Schedule, now: Instant) -> Changes:
     """Return the changes that put `schedule` in place of what is stored, from `now` on."""
     state, rows = due.state, list[Run]()
     if schedule != due.schedule:
-        moved = (schedule.cadence, schedule.window) != (due.schedule.cadence, due.schedule.window)
+        moved = _moves_ticks(due, schedule)
         state, rows = _leave(due, now, moved)
         cursor = _edited_cursor(due.schedule, schedule, state.cursor, now, moved)
         state = state._replace(cursor=cursor)
@@ -256,6 +256,14 @@ def _edit(due: Due, schedule: Schedule, now: Instant) -> Changes:
     state = state._replace(quarantine=None)
     wake_at = now if due.runs else first_wake(schedule, state)
     return Changes([Put(schedule, state, wake_at, due.version)], rows=rows)
+
+
+def _moves_ticks(due: Due, new: Schedule) -> bool:
+    """Return whether the edit gives the schedule other ticks than it has now."""
+    draft = Draft(due, 0, Limits(), {})
+    # The one tick of a period counted from completion is none once the limit is reached.
+    ended = draft.from_completion and draft.limit_reached()
+    return ended or (new.cadence, new.window) != (due.schedule.cadence, due.schedule.window)
 
 
 def _leave(due: Due, now: Instant, moved: bool) -> tuple[State, list[Run]]:
@@ -284,8 +292,10 @@ def _why_undecided(draft: Draft) -> Reason:
 
 def _last_passed(draft: Draft, now: Instant, moved: bool) -> Instant | None:
     """Return the last tick that the old schedule still has to account for."""
-    if draft.waits_for_run() and (draft.from_completion or not (moved or draft.schedule.paused)):
-        # What waits for a run in flight goes on waiting for it.
+    waits = draft.waits_for_run() and (draft.from_completion or not (moved or draft.schedule.paused))
+    if waits or (draft.from_completion and not moved):
+        # What waits for a run in flight goes on waiting for it. A period counted from completion has
+        # one tick at a time, which stays due.
         return None
     last, end = draft.last_due(now), draft.schedule.window.end
     if not moved:
@@ -298,9 +308,11 @@ def _last_passed(draft: Draft, now: Instant, moved: bool) -> Instant | None:
 def _edited_cursor(old: Schedule, new: Schedule, cursor: Instant, now: Instant, moved: bool) -> Instant:
     """Return from where an edited schedule goes on; it owes no more before `now` than a new one."""
     cadence = new.cadence
+    if not moved:
+        return cursor
     if isinstance(cadence, Every) and cadence.anchor == "completion":
         return max(cursor, _fresh_cursor(new, now))
     if isinstance(cadence, Every) and cadence == old.cadence:
         # It keeps its beat.
-        return last_tick(cadence, cursor, now) or cursor if moved else cursor
-    return max(cursor, _fresh_cursor(new, now)) if moved else cursor
+        return last_tick(cadence, cursor, now) or cursor
+    return max(cursor, _fresh_cursor(new, now))

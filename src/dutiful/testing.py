@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.outcome import Outcome, Succeeded
-from dutiful.core.zone import zone
+from dutiful.core.zone import EPOCH, zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,20 +35,27 @@ class VirtualClock:
     def __init__(self, start: str | datetime, timezone: str = "UTC") -> None:
         at = datetime.fromisoformat(start) if isinstance(start, str) else start
         self.timezone = zone(timezone).tzinfo
-        self._wall = (at if at.tzinfo is not None else at.replace(tzinfo=self.timezone)).astimezone(UTC)
-        self._monotonic = timedelta(0)
-        self._sleepers: list[tuple[timedelta, int, asyncio.Future[None]]] = []
+        # Both in whole microseconds: a simulated year reads them millions of times.
+        self._wall = _microseconds(
+            (at if at.tzinfo is not None else at.replace(tzinfo=self.timezone)) - EPOCH
+        )
+        self._flowed = 0
+        self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = count()
         self._waiting: set[asyncio.Future[None]] = set()
         self._hold = _Hold()
 
     def now(self) -> datetime:
         """Return the virtual instant, aware."""
-        return self._wall.astimezone(self.timezone)
+        return (EPOCH + timedelta(microseconds=self._wall)).astimezone(self.timezone)
+
+    def epoch_ms(self) -> int:
+        """Return the virtual instant in milliseconds since 1970."""
+        return self._wall // 1000
 
     def monotonic(self) -> float:
         """Return the virtual seconds that have flowed; a jump is not among them."""
-        return self._monotonic.total_seconds()
+        return self._flowed / 1_000_000
 
     async def sleep(self, seconds: float) -> None:
         """Return when so many virtual seconds have flowed."""
@@ -73,42 +80,48 @@ class VirtualClock:
 
     async def advance(self, seconds: float | timedelta) -> None:
         """Let time flow; every wake on the way happens at its own instant, in order."""
-        if _delta(seconds) < timedelta(0):
+        length = _length(seconds)
+        if length < 0:
             raise InvalidArgumentError(
                 "seconds", seconds, "time flows forwards; use jump to set the clock back"
             )
-        target = self._monotonic + _delta(seconds)
+        target = self._flowed + length
         await self._settle()
         while self._sleepers and self._sleepers[0][0] <= target:
             due, _, timer = heapq.heappop(self._sleepers)
             if timer.done():
                 # Woken before its time: nobody waits for this instant any more.
                 continue
-            self._flow(due - self._monotonic)
+            self._flow(due - self._flowed)
             _finish(timer)
             while self._sleepers and self._sleepers[0][0] <= due:
                 _finish(heapq.heappop(self._sleepers)[2])
             await self._settle()
-        self._flow(target - self._monotonic)
+        self._flow(target - self._flowed)
         await self._settle()
 
     async def jump(self, seconds: float | timedelta) -> None:
         """Set the wall clock, by a suspend or by hand, also backwards; sleeps go on as they were."""
         await self._settle()
-        self._wall += _delta(seconds)
+        self._set(self._wall + _length(seconds))
         for timer in list(self._waiting):
             _finish(timer)
         await self._settle()
 
-    def _flow(self, passed: timedelta) -> None:
-        self._monotonic += passed
-        self._wall += passed
+    def _flow(self, passed: int) -> None:
+        self._set(self._wall + passed)
+        self._flowed += passed
+
+    def _set(self, wall: int) -> None:
+        if not _FIRST <= wall <= _LAST:
+            raise OverflowError("virtual time left the years that a datetime can hold")
+        self._wall = wall
 
     def _sleeper(self, seconds: float) -> asyncio.Future[None]:
         timer = asyncio.get_running_loop().create_future()
         # Never at this very instant: time must flow for a sleep to end.
-        length = max(timedelta(seconds=min(seconds, _SECONDS_MAX)), timedelta(microseconds=1))
-        heapq.heappush(self._sleepers, (self._monotonic + length, next(self._order), timer))
+        length = max(round(min(seconds, _SECONDS_MAX) * 1_000_000), 1)
+        heapq.heappush(self._sleepers, (self._flowed + length, next(self._order), timer))
         return timer
 
     async def _settle(self) -> None:
@@ -142,13 +155,21 @@ class _Hold:
             self.released.set()
 
 
-def _delta(seconds: float | timedelta) -> timedelta:
-    return seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+def _length(seconds: float | timedelta) -> int:
+    return _microseconds(seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds))
+
+
+def _microseconds(length: timedelta) -> int:
+    return (length.days * 86_400 + length.seconds) * 1_000_000 + length.microseconds
 
 
 def _finish(timer: asyncio.Future[None]) -> None:
     if not timer.done():
         timer.set_result(None)
+
+
+_FIRST = _microseconds(datetime.min.replace(tzinfo=UTC) - EPOCH)
+_LAST = _microseconds(datetime.max.replace(tzinfo=UTC) - EPOCH)
 
 
 class RecordingLauncher:

@@ -112,3 +112,17 @@ def test_the_loss_of_an_accepted_run_leaves_a_full_engine_full():
     due = Due(declared, State(at("10:02")), [run("10:00", Phase.ACCEPTED)])
     (move,) = plan(Batch([due], {}), at("10:03"), Limits(room=0))
     assert shown(move) == "FAILED lost_run 10:00; cancel 10:00; cursor 10:02; wake 10:03"
+
+
+def test_who_has_waited_longest_for_a_place_gets_it():
+    group = Capacity("g", 1)
+    hourly, minutely = Cron.parse("0 * * * *"), schedule(id_="minutely", capacity=group)
+    late = Due(minutely, State(at("10:02")), blocked=True)
+    longest = Due(schedule(hourly, "hourly", capacity=group), State(at("09:59")), blocked=True)
+    fresh = Due(schedule(id_="fresh", capacity=group), State(at("10:02")))
+    moves = plan(Batch([fresh, late, longest], {}), at("10:03"), Limits())
+    assert [(move.due.schedule.id, len(move.inserts)) for move in moves] == [
+        ("hourly", 1),
+        ("minutely", 0),
+        ("fresh", 0),
+    ]

@@ -108,6 +108,15 @@ class Rig:
         self.service = self._new()
         await self.service.start()
 
+    async def crash(self, down: float) -> None:
+        """End the service as a kill would, let time pass, start another one."""
+        self.service._engine.abandon()
+        self.service._upkeep.cancel()
+        await self.service._store.close()
+        await self.clock.advance(down)
+        self.service = self._new()
+        await self.service.start()
+
     async def rows(self, schedule_id: str = "job") -> list[str]:
         """Return the ledger, oldest first, as "10:01 SUCCESS" or "10:01-10:05 SKIPPED missed"."""
         page = await self.registrar.runs(schedule_id, 1000)

@@ -12,6 +12,7 @@ from dutiful.core.outcome import Accepted, Failed, Refused, Succeeded, Unanswere
 from dutiful.core.policy import Reason
 from dutiful.core.schedule import tick_key
 from dutiful.core.zone import epoch_ms
+from dutiful.service import Service
 
 NOON = "0 12 * * *"
 
@@ -113,8 +114,7 @@ def test_7_a_crash_while_a_launch_is_under_way(delivery, expected, launches):
     async def story(rig):
         await rig.registrar.upsert_schedule(given(end_at=after(1), delivery=delivery))
         await rig.clock.advance(70)
-        rig.service._engine.abandon()
-        await rig.restart(5)
+        await rig.crash(5)
         await rig.clock.advance(5)
         return await rig.rows(), [attempt for attempt, _ in attempts(rig)]
 
@@ -171,8 +171,6 @@ def test_7_feedback_may_come_before_the_launch_is_answered():
 
 def test_7_feedback_from_another_process_on_the_store_counts():
     async def story(rig):
-        from dutiful.service import Service
-
         await rig.registrar.upsert_schedule(given(overlap_policy="queue"))
         await rig.clock.advance(125)
         other = await Service(rig.settings, rig.clock, worker=False).start()

@@ -1,4 +1,4 @@
-"""004 §5 and §6: ticks, overlap, catch-up and jitter; and the five set-ups in which the pseudo-code loses ticks."""
+"""004 §5 and §6: overlap, catch-up and jitter; and the five set-ups in which the pseudo-code loses ticks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store promises to the service: runs by key, reports, pages, notes, workflows; see `contract.py`."""
+"""What every store promises to the service: keys, reports, pages, notes, workflows; see `contract.py`."""
 
 from __future__ import annotations
 

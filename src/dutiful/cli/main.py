@@ -13,6 +13,7 @@ from dutiful.core.errors import DutifulError
 _GROUPS = {
     "config": "dutiful.cli.config:config",
     "cron": "dutiful.cli.cron:cron",
+    "fleet": "dutiful.cli.fleet:fleet",
     "monitor": "dutiful.cli.monitor:monitor",
     "run": "dutiful.cli.run:run",
     "schedules": "dutiful.cli.schedules:schedules",

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dutiful.cli.board import board_of
+from dutiful.cli.signals import hear_signals
 from dutiful.cli.target import check_registrations, load_registrations
 from dutiful.cli.view import LiveTable, print_json_line, print_line, print_nothing
 from dutiful.clock import SystemClock
@@ -21,16 +20,13 @@ from dutiful.declarative import Scheduler
 from dutiful.monitor import TraceFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from datetime import tzinfo
 
     from dutiful.cli.board import Board
     from dutiful.observe import SchedulerEvent
 
     Show = Callable[[SchedulerEvent], None]
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_SHOW_CURSOR = b"\x1b[?25h\n"
 
 
 @click.command()
@@ -95,7 +91,7 @@ def _to_all(observers: list[Show]) -> Show:
 
 async def _serve(scheduler: Scheduler, registrations: Any, board: Board) -> None:
     asked = asyncio.Event()
-    with _signals(asked, board):
+    with hear_signals(asked, lambda: _last_words(board)):
         try:
             await scheduler.initialize(registrations)
             await asked.wait()
@@ -105,30 +101,7 @@ async def _serve(scheduler: Scheduler, registrations: Any, board: Board) -> None
             raise click.ClickException("\n".join([str(error), *getattr(error, "__notes__", [])])) from error
 
 
-@contextmanager
-def _signals(asked: asyncio.Event, board: Board) -> Iterator[None]:
-    """Set `asked` at the first signal; end the process at the second, even if a task blocks the loop."""
-    loop, heard = asyncio.get_running_loop(), list[int]()
-
-    def hear(number: int, _: object) -> None:
-        if heard:
-            _end_at_once(board)
-        heard.append(number)
-        loop.call_soon_threadsafe(asked.set)
-
-    before = {number: signal.signal(number, hear) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _end_at_once(board: Board) -> None:
-    """End as a crash would. Written past the buffers, which the interrupted code may be using."""
-    if sys.stdout.isatty():
-        os.write(1, _SHOW_CURSOR)
+def _last_words(board: Board) -> str:
     names = ", ".join(sorted(board.running))
     cut = f"cut short, to start again next time: {names}" if names else "nothing was running"
-    os.write(2, f"Stopped at once; {cut}\n".encode())
-    os._exit(1)
+    return f"Stopped at once; {cut}"

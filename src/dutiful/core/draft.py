@@ -363,7 +363,8 @@ class Draft:
 
     def _tick_wake(self) -> Instant | None:
         waits = self._next_needs_end() or (self.blocked and self.waits_for_run())
-        if waits or self.limit_reached():
+        held = self.from_completion and self.schedule.paused
+        if waits or held or self.limit_reached():
             return None
         # A tick that waits for room is woken by a run's end; the one after it makes it overtaken.
         passed = self.last_due(self.now) if self.blocked else None

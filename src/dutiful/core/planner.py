@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
-from dutiful.core.draft import Draft, Due, Limits, Move
+from dutiful.core.draft import Draft, Due, Limits, Move, first_wake
 from dutiful.core.errors import DutifulError
 from dutiful.core.jitter import fire_time
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Reason
@@ -31,7 +31,32 @@ class Batch(NamedTuple):
 def plan(batch: Batch, now: Instant, limits: Limits) -> list[Move]:
     """Return one move per schedule; one that cannot be computed is quarantined, alone."""
     used = dict(batch.used)
-    return [_decide_or_quarantine(due, now, limits, used) for due in batch.due]
+    return [_decide_or_quarantine(due, now, limits, used) for due in in_turn(batch.due)]
+
+
+def in_turn(due: Sequence[Due]) -> Sequence[Due]:
+    """Return the schedules in the order in which they get places: who has waited longest comes first.
+
+    A store wakes all that wait for a place at once, so the wakes do not tell. What a person has asked
+    for comes before what the clock did.
+    """
+    if not any(each.blocked or each.runs for each in due):
+        return due
+    return sorted(due, key=_waits_since)
+
+
+def _waits_since(due: Due) -> float:
+    waiting = [run.fire_at for run in due.runs if run.phase not in IN_FLIGHT]
+    if not (waiting or due.blocked):
+        return float("inf")
+    if any(run.kind == "manual" and run.phase is Phase.DELAYED for run in due.runs):
+        return -1
+    try:
+        tick = first_wake(due.schedule, due.state)
+    except (DutifulError, ArithmeticError, LookupError, TypeError, ValueError):
+        # Its own decision will find that out, and quarantine it.
+        return 0
+    return min(waiting if tick is None else [*waiting, tick], default=0)
 
 
 def _decide_or_quarantine(due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
@@ -130,6 +155,9 @@ def take_ticks(draft: Draft) -> None:
     """Decide every tick that has fallen due since the cursor."""
     last = draft.last_due(draft.now)
     if last is None:
+        return
+    if draft.schedule.paused and draft.from_completion:
+        # One tick at a time: it is late when the schedule goes on, and is run then, once.
         return
     if draft.schedule.paused:
         draft.skip_through(last, Reason.PAUSED)

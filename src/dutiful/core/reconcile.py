@@ -87,12 +87,19 @@ def reconcile(
 def _compare(declared: Schedule, known: Due | None) -> Difference:
     if known is None:
         return Difference(declared.id, "added")
-    names = ("task", "cadence", "policy", "window")
-    pairs = [(name, getattr(known.schedule, name), getattr(declared, name)) for name in names]
-    changed = tuple((name, old, new) for name, old, new in pairs if old != new)
+    changed = _changed_fields(known.schedule, declared)
     if any(run.phase in IN_FLIGHT for run in known.runs):
         return Difference(declared.id, "orphaned", changed)
     return Difference(declared.id, "overridden" if changed else "kept", changed)
+
+
+def _changed_fields(old: Schedule, new: Schedule) -> tuple[tuple[str, object, object], ...]:
+    # Nearly all are kept at a restart, and a million are compared.
+    if (old.task, old.cadence, old.policy, old.window) == (new.task, new.cadence, new.policy, new.window):
+        return ()
+    names = ("task", "cadence", "policy", "window")
+    pairs = [(name, getattr(old, name), getattr(new, name)) for name in names]
+    return tuple((name, before, after) for name, before, after in pairs if before != after)
 
 
 def _override(declared: Schedule, known: Due) -> Put:

@@ -7,6 +7,7 @@ runs the agent to leave it out, and for `load_fleet` to refuse the file.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, get_args
@@ -49,6 +50,17 @@ def agent_from(document: Agent | Mapping[str, Any]) -> Agent:
         found = [ConfigProblem(None, None, dotted(p.path), p.message, p.value) for p in problems]
         raise FleetConfigError(f"The agent {_name_in(document)}", found)
     return agent
+
+
+def agents_from(documents: Iterable[Agent | Mapping[str, Any]]) -> list[Agent]:
+    """Return the agents that documents describe. Raises FleetConfigError, also for a name used twice."""
+    agents = [agent_from(document) for document in documents]
+    twice = [name for name, count in Counter(agent.name for agent in agents).items() if count > 1]
+    if twice:
+        said = "is the name of several agents; give each its own"
+        found = [ConfigProblem(None, None, "name", said, name) for name in twice]
+        raise FleetConfigError("The agents", found)
+    return agents
 
 
 def _schedules_in(document: object) -> dict[str, AgentSchedule]:

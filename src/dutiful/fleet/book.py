@@ -22,6 +22,7 @@ class StateBook:
         self._signature: tuple[int, ...] | None = None
         self._noted: dict[tuple[str, str], Change] = {}
         self._turn = asyncio.Lock()
+        self._following: asyncio.Future[None] | None = None
         self.states = States({}, {})
 
     def has_changed(self) -> bool:
@@ -44,25 +45,38 @@ class StateBook:
         self._noted[agent, schedule] = change if earlier is None else _both(earlier, change)
 
     async def flush(self) -> None:
-        """Return when everything noted so far is in the file. Raises StateFileError; nothing is lost then."""
+        """Return when everything noted so far is in the file. Raises StateFileError; nothing is lost then.
+
+        However many ask, there is one write under way and one to follow, which takes all that is noted by
+        the time it begins.
+        """
+        if self._following is None:
+            self._following = asyncio.ensure_future(self._write())
+        await asyncio.shield(self._following)
+
+    async def _write(self) -> None:
         with self._clock.hold():
             # What others note at this very moment goes into the same write.
             await asyncio.sleep(0)
             async with self._turn:
-                if self._noted:
-                    await self._write()
+                self._following = None
+                noted, self._noted = self._noted, {}
+                if not noted:
+                    return
+                foreign = self.has_changed()
+                try:
+                    written, states = await asyncio.to_thread(self._put, noted)
+                except BaseException:
+                    self._keep(noted)
+                    raise
+                # Somebody else's change in between is still to be looked at.
+                self._signature, self.states = (self._signature if foreign else written), states
 
-    async def _write(self) -> None:
-        noted, self._noted = self._noted, {}
-        foreign = self.has_changed()
-        try:
-            written, states = await asyncio.to_thread(self._put, noted)
-        except BaseException:
-            self._noted = {**noted, **{key: _both(noted[key], new) if key in noted else new
-                                       for key, new in self._noted.items()}}  # fmt: skip
-            raise
-        # Somebody else's change in between is still to be looked at.
-        self._signature, self.states = (self._signature if foreign else written), states
+    def _keep(self, noted: dict[tuple[str, str], Change]) -> None:
+        """Put back what could not be written, before what was noted meanwhile."""
+        meanwhile, self._noted = self._noted, noted
+        for (agent, schedule), change in meanwhile.items():
+            self.note(agent, schedule, change)
 
     def _put(self, noted: dict[tuple[str, str], Change]) -> tuple[tuple[int, ...] | None, States]:
         states = write_states(self._state_dir, noted)

@@ -43,14 +43,26 @@ def load_fleet(path: str | os.PathLike[str], environ: Mapping[str, str] | None =
 
     Variables are taken from `environ`, by default the environment of this process.
     """
+    fleet, _ = read_fleet(path, environ)
+    if isinstance(fleet, FleetConfigError):
+        raise fleet
+    return fleet
+
+
+def read_fleet(
+    path: str | os.PathLike[str], environ: Mapping[str, str] | None = None
+) -> tuple[Fleet | FleetConfigError, list[Path]]:
+    """Return the fleet that a file describes, or what is wrong with it, and all files that were read."""
     file = Path(path)
     reader = _FleetReader(file, os.environ if environ is None else environ)
     fleet = Fleet(())
-    with suppress(_Enough):
-        fleet = reader.read(read_document(file))
-    if reader.problems:
-        raise FleetConfigError(str(file), reader.sorted_problems())
-    return fleet
+    try:
+        with suppress(_Enough):
+            fleet = reader.read(read_document(file))
+    except FleetConfigError as error:
+        return error, [file]
+    files = [file, *reader.files]
+    return (FleetConfigError(str(file), reader.sorted_problems()) if reader.problems else fleet), files
 
 
 class _Enough(Exception):  # noqa: N818
@@ -66,7 +78,7 @@ class _FleetReader:
         self._file, self._environ = file, environ
         self._left = _VALUES_MAX
         # A file that many agents share is read once, or refused once.
-        self._files: dict[Path, Part | FleetConfigError] = {}
+        self.files: dict[Path, Part | FleetConfigError] = {}
         # The name of an agent -> its number.
         self._names: dict[str, int] = {}
 
@@ -163,12 +175,12 @@ class _FleetReader:
         return included.under(self._part(overrides, self._file, (*at, "overrides")))
 
     def _file_of_its_own(self, file: Path) -> Part | FleetConfigError:
-        if file not in self._files:
+        if file not in self.files:
             try:
-                self._files[file] = self._part(read_document(file), file)
+                self.files[file] = self._part(read_document(file), file)
             except FleetConfigError as error:
-                self._files[file] = error
-        return self._files[file]
+                self.files[file] = error
+        return self.files[file]
 
     def _part(self, node: Node, file: Path, at: KeyPath = ()) -> Part:
         part, problems = part_of(node, str(file), self._environ, at)

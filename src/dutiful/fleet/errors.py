@@ -7,6 +7,8 @@ DutifulError
     ├── SchedulerShutdownError      jobs were still running when `stop` ran out of time
     ├── FleetConfigError            a fleet file, or an agent, with everything that is wrong in it
     ├── StateFileError              state.yaml cannot be read or written
+    ├── FleetNotRunningError        no process runs the fleet that was asked
+    ├── FleetControlError           the running fleet refuses, or does not answer
     └── FleetManagerError           what the fleet was asked for cannot be
         ├── CronParseError          "0 25 * * *" is not a cron expression (also a ValueError)
         ├── AgentNotFoundError      there is no such agent (also a LookupError)
@@ -29,7 +31,9 @@ __all__ = [
     "ConcurrencyLimitError",
     "CronParseError",
     "FleetConfigError",
+    "FleetControlError",
     "FleetManagerError",
+    "FleetNotRunningError",
     "IntervalParseError",
     "ScheduleNotFoundError",
     "ScheduleTriggerError",
@@ -115,6 +119,25 @@ class StateFileError(SchedulerError):
     def __init__(self, file: str, problem: str, advice: str) -> None:
         super().__init__(f"{file}: {problem}; {advice}", file=file, problem=problem)
         self.file = file
+
+
+class FleetNotRunningError(SchedulerError):
+    """No process runs the fleet that was asked."""
+
+    def __init__(self, state_dir: str) -> None:
+        super().__init__(
+            f"The fleet with its state in {quoted(state_dir, _PATH_LIMIT)} is not running;"
+            " start it with `dutiful fleet start`",
+            state_dir=state_dir,
+        )
+
+
+class FleetControlError(SchedulerError):
+    """The running fleet refuses what it was asked, or does not answer; `kind` is the class of its error."""
+
+    def __init__(self, message: str, kind: str = "FleetControlError") -> None:
+        super().__init__(message, kind=kind)
+        self.kind = kind
 
 
 class FleetManagerError(SchedulerError):

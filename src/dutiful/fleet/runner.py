@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dutiful.clock import SystemClock
@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from logging import Logger
     from pathlib import Path
 
-    from dutiful.fleet.types import Agent, AgentSchedule, JobExecutor, WorkItem, WorkSourceManager
+    from dutiful.fleet.types import (
+        Agent,
+        AgentSchedule,
+        JobExecutor,
+        TriggerInfo,
+        WorkItem,
+        WorkSourceManager,
+    )
     from dutiful.ports import Clock
 
 _INTERRUPTED = "interrupted: the run was cancelled"
@@ -48,22 +55,47 @@ async def run_schedule(
     says `run_without_work`. Where the state cannot be written at the start there is none either: it would be
     due again at once.
     """
-    log = logger or logging.getLogger("dutiful.fleet")
-    run = _Run(agent, schedule, schedule_name, str(state_dir), log, clock or SystemClock())
-    if (problem := run.mark_running()) is not None:
+    run = _Run(agent, schedule, schedule_name, logger or logging.getLogger("dutiful.fleet"))
+    record = _Record(run, str(state_dir), clock or SystemClock())
+    if (problem := record.mark_running()) is not None:
         return ScheduleRunResult(False, error=problem, ran=False)
     work = _Work(work_source_manager, run)
     try:
-        result = await _job(run, work, job_executor)
+        result = await _done(run, work, job_executor)
     except asyncio.CancelledError:
-        await work.release(_INTERRUPTED)
-        run.mark_ended(_INTERRUPTED)
+        record.mark_ended(_INTERRUPTED)
         raise
     try:
-        await work.report(JobResult(result.success, result.summary, result.error))
+        await work.report(result)
     finally:
-        run.mark_ended(result.error)
+        record.mark_ended(result.error)
     return result
+
+
+async def perform(
+    trigger: TriggerInfo,
+    job_executor: JobExecutor,
+    work_source_manager: WorkSourceManager | None = None,
+    logger: Logger | None = None,
+) -> ScheduleRunResult:
+    """Do what `run_schedule` does for a schedule whose state somebody else keeps.
+
+    The prompt is that of the trigger, whatever the schedule says, and the work item with it.
+    """
+    schedule = replace(trigger.schedule, prompt=trigger.prompt)
+    run = _Run(trigger.agent, schedule, trigger.schedule_name, logger or logging.getLogger("dutiful.fleet"))
+    work = _Work(work_source_manager, run)
+    result = await _done(run, work, job_executor)
+    await work.report(result)
+    return result
+
+
+async def _done(run: _Run, work: _Work, executor: JobExecutor) -> ScheduleRunResult:
+    try:
+        return await _job(run, work, executor)
+    except asyncio.CancelledError:
+        await work.release(_INTERRUPTED)
+        raise
 
 
 async def _job(run: _Run, work: _Work, executor: JobExecutor) -> ScheduleRunResult:
@@ -103,17 +135,24 @@ def _is_meant_for_us(error: BaseException) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The recorded life of one run."""
+    """What is run, and for whom."""
 
     agent: Agent
     schedule: AgentSchedule
     name: str
-    state_dir: str
     log: Logger
-    clock: Clock
 
     def warn(self, message: str, error: BaseException) -> None:
         self.log.warning("%s/%s: %s: %s", self.agent.name, self.name, message, _told(error))
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """The life of a run, as the state file tells it."""
+
+    run: _Run
+    state_dir: str
+    clock: Clock
 
     def mark_running(self) -> str | None:
         """Write that the run has begun; return what kept that from being written."""
@@ -126,22 +165,23 @@ class _Run:
         self._write({"status": "idle", **ended})
 
     def _next(self, now: datetime) -> datetime | None:
-        schedule = self.schedule
+        run, schedule = self.run, self.run.schedule
         try:
             if schedule.type == "cron":
                 return calculate_next_cron_trigger(schedule.expression or "", now, self.clock.timezone)
             if schedule.type == "interval":
-                key, interval = f"{self.agent.name}/{self.name}", schedule.interval or ""
+                key, interval = f"{run.agent.name}/{run.name}", schedule.interval or ""
                 return calculate_next_trigger(now, interval, schedule.jitter_percent, now, key)
         except DutifulError as error:
-            self.warn("the next run cannot be calculated", error)
+            run.warn("the next run cannot be calculated", error)
         return None
 
     def _write(self, changes: dict[str, Any]) -> str | None:
         try:
-            update_schedule_state(self.state_dir, self.agent.name, self.name, unless_disabled(changes))
+            agent, name = self.run.agent.name, self.run.name
+            update_schedule_state(self.state_dir, agent, name, unless_disabled(changes))
         except (OSError, DutifulError) as error:
-            self.warn("the state cannot be written", error)
+            self.run.warn("the state cannot be written", error)
             return _told(error)
         return None
 
@@ -163,10 +203,11 @@ class _Work:
         self.item = found.item if found.claimed else None
         return found
 
-    async def report(self, result: JobResult) -> None:
+    async def report(self, result: ScheduleRunResult) -> None:
         """Tell the source how it went, if an item is held."""
         if self._manager is not None and self.item is not None:
-            await self._end(self._manager.report_outcome, result, "reported")
+            told = JobResult(result.success, result.summary, result.error)
+            await self._end(self._manager.report_outcome, told, "reported")
 
     async def release(self, reason: str) -> None:
         """Give the item back, if one is held."""

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dutiful.clock import SystemClock
+from dutiful.core.draft import Due
+from dutiful.core.errors import InvalidArgumentError, OvertakenError
 from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.zone import epoch_ms
-from dutiful.engine import Engine
-from dutiful.fleet.agents import agent_from
+from dutiful.engine import Engine, running_engine
+from dutiful.fleet.agents import agents_from
 from dutiful.fleet.book import StateBook
 from dutiful.fleet.errors import (
     AgentNotFoundError,
@@ -67,6 +69,8 @@ class FleetScheduler:
             check_interval if isinstance(check_interval, timedelta) else timedelta(seconds=check_interval)
         )
         self._interval = interval.total_seconds()
+        if self._interval <= 0:
+            raise InvalidArgumentError("check_interval", check_interval, "must be longer than nothing")
         self._state_dir = Path(state_dir)
         self._logger = logger or logging.getLogger("dutiful.fleet")
         self._clock = clock or SystemClock()
@@ -78,13 +82,14 @@ class FleetScheduler:
         self._last_check_at: datetime | None = None
         self._checks = self._triggers_before = 0
         self._warned: dict[str, str] = {}
+        # The latest moment that a manual run was given.
+        self._asked_at = 0
         self._view = View(self._clock.timezone)
         self._book: StateBook | None = None
         self._engine: Engine | None = None
         self._launcher: JobLauncher | None = None
         self._store = SqliteStore(str(self._state_dir / HISTORY_FILE), namespace="fleet")
         self._loop: asyncio.Task[None] | None = None
-        self._woken: asyncio.Future[None] | None = None
         self._afterwards: asyncio.Task[None] | None = None
 
     # Life
@@ -135,12 +140,13 @@ class FleetScheduler:
         if self._status != "running":
             return
         self._status = "stopping"
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
+        assert self._engine is not None
+        self._engine.wake()
         if self._loop is not None:
             await self._loop
-        assert self._engine is not None
         limit = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        # A job that stops its own fleet cannot be waited for.
+        wait_for_jobs = wait_for_jobs and running_engine.get() is not self._engine
         left = await self._engine.stop(limit if wait_for_jobs else 0)
         self._afterwards = asyncio.create_task(self._close(), name="dutiful-fleet-close")
         self._status = "stopped"
@@ -171,18 +177,18 @@ class FleetScheduler:
 
     def set_agents(self, agents: Sequence[Agent | Mapping[str, Any]]) -> None:
         """Replace the agents; the next pass acts on it. Raises FleetConfigError."""
-        self._agents, self._agents_changed = [agent_from(agent) for agent in agents], True
+        self._agents, self._agents_changed = agents_from(agents), True
 
     # Passes
 
     async def _run(self) -> None:
         began = self._clock.monotonic()
         passes = 1
+        assert self._engine is not None
         while self._status == "running":
-            self._woken = asyncio.get_running_loop().create_future()
             left = began + passes * self._interval - self._clock.monotonic()
             if left > 0:
-                await self._clock.wait(self._woken, left)
+                await self._engine.rest(left)
                 continue
             # Passes that were slept through are not made up for.
             passes = int((self._clock.monotonic() - began) / self._interval) + 1
@@ -216,9 +222,8 @@ class FleetScheduler:
     async def _decide(self) -> None:
         assert self._engine is not None
         for _ in range(_ROUNDS_MAX):
-            now = self._now()
             again = await self._engine.pass_once()
-            if again is None or again > now:
+            if again is None or again > self._now():
                 return
 
     async def _refresh(self, before: Mapping[str, Entry]) -> None:
@@ -231,9 +236,10 @@ class FleetScheduler:
         changes = changes_to(stored, entries, before, now)
         if changes != Changes([], [], []):
             await self._store.apply(changes)
-        states = {id_: due.state for id_, due in stored.items()}
-        states |= {put.schedule.id: put.state for put in changes.puts}
-        self._view.replace(entries, states.items(), now)
+        for put in changes.puts:
+            known = stored.get(put.schedule.id, Due(put.schedule, put.state))
+            stored[put.schedule.id] = known._replace(state=put.state)
+        self._view.replace(entries, stored.values(), now)
         for entry in entries:
             self._warn(entry.id, None if entry.problem is None else _told(entry.problem))
 
@@ -301,6 +307,8 @@ class FleetScheduler:
             self._state_dir, agent, schedule, {"status": idle if enabled else "disabled"}
         )
         self._view.entries[entry.id] = entry._replace(state=state)
+        if enabled and entry.disabled:
+            self._view.resume(entry, self._now())
         return self._view.info(self._view.entries[entry.id], state, self._now())
 
     async def trigger(self, agent: str, schedule: str, prompt: str | None = None) -> None:
@@ -314,21 +322,32 @@ class FleetScheduler:
             raise ConcurrencyLimitError(name, self._view.taken(name), most)
         if entry.schedule is None:
             raise SchedulerError(f"{entry.id} cannot be run: {_told(entry.problem)}")
-        self._view.reserved[name] += 1
-        try:
-            with self._clock.hold():
-                await self._record_manual_run(entry, prompt)
-        except BaseException:
-            self._view.reserved[name] -= 1
-            raise
+        with self._clock.hold():
+            await self._record_manual_run(entry, prompt)
 
     async def _record_manual_run(self, entry: Entry, prompt: str | None) -> None:
-        now = self._now()
+        # A moment of its own, also for several that are asked for at once.
+        self._asked_at = run_at = max(self._now(), self._asked_at + 1)
+        self._view.reserved[entry.id, run_at] = entry.agent.name
+        row = Run(entry.id, run_at, "manual", Status.ENQUEUED, Phase.DELAYED, run_at, detail=prompt)
+        try:
+            while not await self._inserted(entry, row):
+                pass
+        except BaseException:
+            self._view.reserved.pop((entry.id, run_at), None)
+            raise
+
+    async def _inserted(self, entry: Entry, row: Run) -> bool:
+        """Record a run; return False if a pass was faster, and it is to be tried again."""
         due = await self._store.get(entry.id)
         if due is None:
             raise SchedulerError(f"{entry.id} is not there yet; it will be with the next pass")
-        row = Run(entry.id, now, "manual", Status.ENQUEUED, Phase.DELAYED, now, detail=prompt)
-        await self._store.apply(Changes([Put(due.schedule, due.state, now, due.version)], rows=[row]))
+        put = Put(due.schedule, due.state, row.run_at, due.version)
+        try:
+            await self._store.apply(Changes([put], rows=[row]))
+        except OvertakenError:
+            return False
+        return True
 
     # Looking up
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.core.draft import first_wake
 from dutiful.core.event import RunEndedByPlan, RunHeld, RunLaunched, RunSettled, TicksSkipped
 from dutiful.core.policy import Reason
+from dutiful.core.run import Phase
 from dutiful.core.zone import from_epoch_ms
 from dutiful.fleet.types import ScheduleCheckResult, ScheduleInfo
 from dutiful.fleet.types import ScheduleSkipReason as Skip
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.draft import Due
     from dutiful.core.event import Event
     from dutiful.core.run import Run
     from dutiful.core.schedule import State
@@ -48,17 +50,27 @@ class View:
         self._zone = zone
         self.entries: dict[str, Entry] = {}
         self.jobs: dict[tuple[str, Instant, str], Job] = {}
-        # Manual runs that are recorded and begin with the next pass.
-        self.reserved: Counter[str] = Counter()
+        # The same jobs, counted by agent and by schedule: the pipeline asks for both all the time.
+        self._of_agent: Counter[str] = Counter()
+        self._of_schedule: Counter[str] = Counter()
+        # Manual runs that are recorded and begin with the next pass: whose place each takes.
+        self.reserved: dict[tuple[str, Instant], str] = {}
         self._states: dict[str, State] = {}
         # When a schedule came to be as it is now, or an agent to have no place left.
         self._since: dict[str, tuple[Skip, Instant]] = {}
         self._full_since: dict[str, Instant] = {}
 
-    def replace(self, entries: Iterable[Entry], states: Iterable[tuple[str, State]], now: Instant) -> None:
-        """Take over a new set of schedules."""
+    def replace(self, entries: Iterable[Entry], stored: Iterable[Due], now: Instant) -> None:
+        """Take over a new set of schedules, and what the store has of them."""
         self.entries = {entry.id: entry for entry in entries}
-        self._states = dict(states)
+        known_to_engine = [due for due in stored if due.schedule.id in self.entries]
+        self._states = {due.schedule.id: due.state for due in known_to_engine}
+        self.reserved = {
+            (run.schedule_id, run.run_at): self.entries[run.schedule_id].agent.name
+            for due in known_to_engine
+            for run in due.runs
+            if run.kind == "manual" and run.phase is Phase.DELAYED
+        }
         held = {entry.id: self._held(entry) for entry in self.entries.values()}
         known = self._since
         self._since = {
@@ -85,33 +97,42 @@ class View:
             if state is not None:
                 self._states[run.schedule_id] = _followed(state, run)
 
+    def resume(self, entry: Entry, now: Instant) -> None:
+        """A schedule is put back into service; the occurrences that passed meanwhile are not owed."""
+        state = self._states.get(entry.id)
+        if state is not None and entry.written.type == "cron":
+            self._states[entry.id] = state._replace(cursor=max(state.cursor, now))
+
     def begin(self, job: Job) -> None:
         """A job begins; a place is taken."""
         agent = job.entry.agent
         self.jobs[job.entry.id, job.run_at, job.kind] = job
-        if job.kind == "manual":
-            self.reserved[agent.name] -= 1
+        self._of_agent[agent.name] += 1
+        self._of_schedule[job.entry.id] += 1
+        self.reserved.pop((job.entry.id, job.run_at), None)
         if self.taken(agent.name) >= agent.max_concurrent:
             self._full_since.setdefault(agent.name, job.started_at)
 
     def end(self, job: Job) -> None:
         """A job has ended; its place is free."""
         del self.jobs[job.entry.id, job.run_at, job.kind]
+        self._of_agent[job.entry.agent.name] -= 1
+        self._of_schedule[job.entry.id] -= 1
         self._full_since.pop(job.entry.agent.name, None)
 
     # Questions
 
     def running(self, agent: str) -> int:
         """Return how many jobs of an agent run."""
-        return sum(job.entry.agent.name == agent for job in self.jobs.values())
+        return self._of_agent[agent]
 
     def taken(self, agent: str) -> int:
         """Return how many places of an agent are taken, also by what begins with the next pass."""
-        return self.running(agent) + self.reserved[agent]
+        return self.running(agent) + sum(owner == agent for owner in self.reserved.values())
 
     def is_running(self, id_: str) -> bool:
         """Return whether a job of a schedule runs."""
-        return any(key[0] == id_ for key in self.jobs)
+        return self._of_schedule[id_] > 0
 
     def check(self, entry: Entry, now: Instant) -> ScheduleCheckResult:
         """Return whether a pass at `now` would trigger the schedule, or the first reason why not."""

@@ -200,15 +200,14 @@ class SqliteStore:
         return await self._read(lambda connection: reads.notes(connection, self._namespace, ids))
 
     async def every(self) -> list[Due]:
-        """Return all schedules but the damaged ones."""
-        due, _ = await self._read(lambda connection: reads.every(connection, self._namespace))
+        """Return all schedules but the damaged ones; those that are found to be so are marked."""
+        due, found = await self._read(lambda connection: reads.every(connection, self._namespace))
+        if found:
+            await self._mark(found)
         return due
 
     async def damaged(self) -> list[tuple[str, str]]:
-        """Look at every row, and return (id, problem) of those that cannot be read."""
-        _, found = await self._read(lambda connection: reads.every(connection, self._namespace))
-        if found:
-            await self._mark(found)
+        """Return (id, problem) of the schedules that were found unreadable."""
         marked = await self._read(lambda connection: reads.marked(connection, self._namespace))
         return [(damage.id, damage.problem) for damage in marked]
 

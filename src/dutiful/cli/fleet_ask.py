@@ -1,0 +1,68 @@
+"""Asks the fleet of a file: the running one, or what it left in its files."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dutiful.clock import SystemClock
+from dutiful.core.errors import InvalidArgumentError
+from dutiful.fleet.answers import answer
+from dutiful.fleet.config import Fleet, read_fleet
+from dutiful.fleet.control import ask
+from dutiful.fleet.errors import FleetControlError, FleetNotRunningError
+from dutiful.fleet.stopped import StoppedFleet
+from dutiful.fleet.watch import state_dir_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def asked(path: Path, request: dict[str, Any]) -> Any:
+    """Return the answer of the running fleet, else what its files answer."""
+    known, state_dir = _found(path)
+    try:
+        return asyncio.run(ask(state_dir, {**request, "file": str(path.absolute())}))
+    except FleetNotRunningError:
+        pass
+    except FleetControlError as error:
+        if error.kind.endswith("NotFoundError"):
+            raise
+        raise click.ClickException(str(error)) from error
+    if isinstance(known, Exception):
+        raise known
+    try:
+        return asyncio.run(answer(StoppedFleet(path, known, state_dir, SystemClock()), request))
+    except FleetNotRunningError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _found(path: Path) -> tuple[Fleet | Exception, Path]:
+    """Return the fleet, or what is wrong with its file, and where its state is."""
+    found, _ = read_fleet(path)
+    # Of a file that was broken while its fleet runs, the fleet can still be asked.
+    return found, state_dir_of(path, found if isinstance(found, Fleet) else Fleet(()))
+
+
+def named(name: str) -> dict[str, str]:
+    """Return the agent and the schedule that AGENT/SCHEDULE names."""
+    agent, slash, schedule = name.partition("/")
+    if not (agent and slash and schedule):
+        raise InvalidArgumentError("name", name, "write AGENT/SCHEDULE, such as watcher/disk")
+    return {"agent": agent, "schedule": schedule}
+
+
+def instant(text: str | None) -> datetime:
+    """Return the instant that somebody wrote, by default the present one."""
+    clock = SystemClock()
+    if text is None:
+        return clock.now()
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        advice = "write ISO 8601, such as 2026-03-08T01:30 or …T06:30Z"
+        raise InvalidArgumentError("--at", text, advice) from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=clock.timezone)

@@ -1,0 +1,175 @@
+"""The control socket of a running fleet: one JSON line asks, one answers.
+
+The socket lies in the state directory and is its owner's alone. Who serves it holds the fleet's leadership,
+so whatever lies in its place belongs to nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from dutiful.core.errors import DutifulError, SchedulerError, quoted
+from dutiful.fleet.errors import FleetControlError, FleetNotRunningError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+VERSION = 1
+FILE_NAME = "control.sock"
+# A prompt may be long; a fleet of a hundred thousand schedules fits into an answer.
+_REQUEST_MAX, _ANSWER_MAX = 1024 * 1024, 64 * 1024 * 1024
+_SECONDS_MAX = 10.0
+_CONNECTIONS_MAX = 16
+# The kernel takes 107 bytes; other systems a few less.
+_ADDRESS_MAX = 100
+
+
+class ControlSocket:
+    """Serves the socket in `state_dir`; `answer` is given each request and returns or raises the answer."""
+
+    def __init__(self, state_dir: Path, answer: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
+        self._state_dir, self._answer = state_dir, answer
+        self._places = asyncio.Semaphore(_CONNECTIONS_MAX)
+        self._server: asyncio.Server | None = None
+        self._inode: int | None = None
+
+    async def open(self) -> None:
+        """Begin to answer. Raises SchedulerError if there can be no socket."""
+        path = self._state_dir / FILE_NAME
+        try:
+            listening = self._bound(path)
+        except OSError as error:
+            advice = "check its permissions, or set `state_dir` to a shorter path on a local disk"
+            raise SchedulerError(f"{path} cannot be made ({error.strerror}); {advice}") from error
+        self._inode = path.stat().st_ino
+        self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_REQUEST_MAX)
+
+    def _bound(self, path: Path) -> socket.socket:
+        path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX)
+        try:
+            with _address(self._state_dir) as address:
+                listening.bind(address)
+            # Nobody can connect before it listens.
+            path.chmod(0o600)
+        except BaseException:
+            listening.close()
+            raise
+        return listening
+
+    async def close(self) -> None:
+        """Answer nobody any more."""
+        if self._server is None:
+            return
+        self._server.close()
+        path = self._state_dir / FILE_NAME
+        with suppress(OSError):
+            # It may be another one's by now, who has taken over.
+            if path.stat().st_ino == self._inode:
+                path.unlink()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with self._places, asyncio.timeout(_SECONDS_MAX):
+                reply = await self._reply(reader)
+                writer.write(json.dumps({"version": VERSION, **reply}).encode() + b"\n")
+                await writer.drain()
+        except (TimeoutError, OSError):
+            # Whoever asked has gone, or takes too long.
+            pass
+        finally:
+            writer.close()
+
+    async def _reply(self, reader: asyncio.StreamReader) -> dict[str, Any]:
+        try:
+            request = _object_in(await reader.readline())
+            if request.get("version") != VERSION:
+                raise _other_version(request.get("version"))
+            return {"answer": await self._answer(request)}
+        except DutifulError as error:
+            kind = error.kind if isinstance(error, FleetControlError) else type(error).__name__
+            return _refusal(kind, str(error))
+        except (ValueError, RecursionError):
+            said = f"The request is no JSON object in one line of at most {_REQUEST_MAX} bytes"
+            return _refusal("FleetControlError", said)
+        except OSError as error:
+            return _refusal(type(error).__name__, str(error))
+
+
+def _refusal(kind: str, message: str) -> dict[str, Any]:
+    return {"error": {"kind": kind, "message": message}}
+
+
+def _other_version(version: object) -> FleetControlError:
+    return FleetControlError(
+        f"The fleet and this command are of different versions (they speak {VERSION} and {quoted(version)});"
+        " restart the fleet with the version of the command"
+    )
+
+
+async def ask(state_dir: Path, request: dict[str, Any]) -> Any:
+    """Return what the running fleet answers.
+
+    Raises FleetNotRunningError if there is none, FleetControlError if it refuses or does not answer.
+    """
+    sent = json.dumps({"version": VERSION, **request}).encode() + b"\n"
+    if len(sent) > _REQUEST_MAX:
+        raise FleetControlError(f"The request has {len(sent)} bytes and may have {_REQUEST_MAX}; shorten it")
+    try:
+        async with asyncio.timeout(_SECONDS_MAX):
+            line = await _exchanged(state_dir, sent)
+        reply = _object_in(line)
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+        raise FleetNotRunningError(str(state_dir)) from None
+    except TimeoutError:
+        raise FleetControlError(f"The fleet does not answer within {_SECONDS_MAX:g} s; is it busy?") from None
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", None) or "its answer cannot be read"
+        raise FleetControlError(f"The fleet in {state_dir} cannot be asked: {problem}") from error
+    match reply:
+        case {"version": int(version)} if version != VERSION:
+            raise _other_version(version)
+        case {"error": {"kind": str(kind), "message": str(message)}}:
+            raise FleetControlError(message, kind)
+        case {"answer": found}:
+            return found
+    raise FleetControlError(f"The fleet in {state_dir} cannot be asked: its answer cannot be read")
+
+
+async def _exchanged(state_dir: Path, request: bytes) -> bytes:
+    with _address(state_dir) as address:
+        reader, writer = await asyncio.open_unix_connection(address, limit=_ANSWER_MAX)
+    try:
+        writer.write(request)
+        await writer.drain()
+        return await reader.readline()
+    finally:
+        writer.close()
+
+
+def _object_in(line: bytes) -> dict[str, Any]:
+    """Return the JSON object in a line, or raise ValueError; half a line is none."""
+    found = json.loads(line) if line.endswith(b"\n") else None
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")  # noqa: TRY004 - as with all that is no JSON
+    return found
+
+
+@contextmanager
+def _address(state_dir: Path) -> Iterator[str]:
+    """Yield a path of the socket that is short enough to be the address of one."""
+    path = str(state_dir / FILE_NAME)
+    if len(os.fsencode(path)) <= _ADDRESS_MAX:
+        yield path
+        return
+    directory = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{FILE_NAME}"
+    finally:
+        os.close(directory)
