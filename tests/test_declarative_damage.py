@@ -59,7 +59,9 @@ def content(path):
 def change(path, column, changes):
     """Change keys of the JSON in a column of the task; None takes a key away."""
     connection = sqlite3.connect(path)
-    value = json.loads(connection.execute(f"SELECT {column} FROM declarations WHERE id = 'job'").fetchone()[0])
+    value = json.loads(
+        connection.execute(f"SELECT {column} FROM declarations WHERE id = 'job'").fetchone()[0]
+    )
     connection.close()
     for key, new in changes.items():
         *outer, last = key.split(".")

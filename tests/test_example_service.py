@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import httpx2
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -30,19 +31,31 @@ def test_examples_fire_within_seconds_and_ctrl_c_ends_it(tmp_path):
     own = {"DUTIFUL_PORT": str(free_port()), "DUTIFUL_STORE": f"sqlite:{tmp_path}/example.db"}
     command = [sys.executable, str(ROOT / "examples/service.py")]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=kept | own, start_new_session=True, **pipes) as process:
+    with subprocess.Popen(command, env=kept | own, **pipes) as process:
         try:
             lines = []
             for line in process.stdout:
                 lines.append(line)
-                if "heartbeat" in line and "SUCCESS" in line:
+                if "heartbeat success" in line:
                     break
             url = f"http://127.0.0.1:{own['DUTIFUL_PORT']}"
             assert lines[0] == f"dutiful answers at {url}; stop with Ctrl-C\n"
             assert "heartbeat" in httpx2.get(url, trust_env=False).text
-            # As a terminal does: to every process in the foreground.
-            os.killpg(process.pid, signal.SIGINT)
+            process.send_signal(signal.SIGINT)
             rest = process.stdout.read()
             assert (rest.splitlines()[-1], process.wait(), process.stderr.read()) == ("stopped", 0, "")
         finally:
             process.kill()
+
+
+def test_a_port_that_is_taken_is_told_and_its_owner_left_alone(tmp_path):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DUTIFUL_")}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        own = {"DUTIFUL_PORT": str(taken.getsockname()[1]), "DUTIFUL_STORE": f"sqlite:{tmp_path}/example.db"}
+        command = [sys.executable, str(ROOT / "examples/service.py")]
+        done = subprocess.run(command, env=kept | own, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "Address already in use" in done.stderr
+        taken.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            taken.accept()

@@ -30,6 +30,7 @@ ERRORS = [
     "InvalidRegistrationError",
     "LostLeadershipError",
     "NegativeRetryDelayError",
+    "OversizedBackfillError",
     "OvertakenError",
     "RegistrationShapeError",
     "RegistrationsNotArrayError",
@@ -45,6 +46,7 @@ ERRORS = [
     "TaskInvalidValueError",
     "TaskMissingFieldError",
     "TaskTryDeserializeError",
+    "UnknownRunError",
     "UnknownScheduleError",
 ]
 

@@ -12,6 +12,7 @@ from dutiful.core.errors import (
     InvalidRegistrationError,
     LostLeadershipError,
     NegativeRetryDelayError,
+    OversizedBackfillError,
     OvertakenError,
     RegistrationShapeError,
     RegistrationsNotArrayError,
@@ -27,6 +28,7 @@ from dutiful.core.errors import (
     TaskInvalidValueError,
     TaskMissingFieldError,
     TaskTryDeserializeError,
+    UnknownRunError,
     UnknownScheduleError,
 )
 
@@ -42,6 +44,7 @@ __all__ = [
     "InvalidRegistrationError",
     "LostLeadershipError",
     "NegativeRetryDelayError",
+    "OversizedBackfillError",
     "OvertakenError",
     "RegistrationShapeError",
     "RegistrationsNotArrayError",
@@ -57,5 +60,6 @@ __all__ = [
     "TaskInvalidValueError",
     "TaskMissingFieldError",
     "TaskTryDeserializeError",
+    "UnknownRunError",
     "UnknownScheduleError",
 ]

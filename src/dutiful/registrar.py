@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from itertools import count, islice
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from dutiful.core.backfill import Backfill, backfill, past_ticks
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from dutiful.ports import Clock, Store
 
 
-# More rows than one instant can have of its own.
-_CROWD = 1000
+# Rows of a ledger that are read at a time.
+_PAGE = 1000
 
 
 class Registrar:
@@ -60,10 +60,16 @@ class Registrar:
         await self._change(schedule.id, lambda known: upserted(known, schedule, self._now()))
         return next(iter(await self.preview(schedule.id, 1)), None)
 
-    async def upsert_all(self, ids: Sequence[str], edit: Callable[[str, Due | None], Schedule]) -> list[Due]:
+    async def upsert_all(
+        self,
+        ids: Sequence[str],
+        edit: Callable[[str, Due | None], Schedule | None],
+        note: str | None = None,
+    ) -> list[Due]:
         """Store all of these schedules or none, each as `edit` makes it from what is there; return them.
 
-        What a deploy does not say, such as whether a schedule is paused, is decided by `edit`.
+        What a deploy does not say, such as whether a schedule is paused, is decided by `edit`; None leaves
+        a schedule out. The note of a paused one stays, unless there is a new one.
         """
         while True:
             known, now = {due.schedule.id: due for due in await self._store.some(ids)}, self._now()
@@ -71,8 +77,10 @@ class Registrar:
             puts, rows, notes = list[Put](), list[Run](), list[tuple[str, Note]]()
             for id_ in ids:
                 schedule = edit(id_, known.get(id_))
+                if schedule is None:
+                    continue
                 changes = upserted(known.get(id_), schedule, now)
-                why = noted[id_].pause_note if id_ in noted and schedule.paused else None
+                why = (note or (noted[id_].pause_note if id_ in noted else None)) if schedule.paused else None
                 puts += changes.puts
                 rows += changes.rows
                 notes.append((id_, Note(now, why)))
@@ -100,10 +108,10 @@ class Registrar:
         while True:
             due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
             _refuse_quarantined(due)
-            rows = await self._store.ledger(schedule_id, now + _CROWD, _CROWD)
-            taken = {row.run_at for row in rows if row.kind == "manual"}
-            noted = now if due.schedule.policy.ledger else None
-            run_at = next(instant for instant in count(now) if instant not in taken)
+            rows = await self._store.ledger(schedule_id, now + 1000, 10)
+            # Each has an instant of its own, also where several are asked for at once.
+            taken = [row.run_at for row in rows if row.kind == "manual" and row.run_at >= now]
+            run_at, noted = max(taken, default=now - 1) + 1, now if due.schedule.policy.ledger else None
             run = Run(
                 schedule_id, run_at, "manual", Status.ENQUEUED, Phase.DELAYED, now,
                 own_key=own_key, created_at=noted, updated_at=noted,
@@ -133,10 +141,10 @@ class Registrar:
         """Return the rows from the last tick back to the one that may reach into the first."""
         rows, until = list[Run](), ticks[-1]
         while True:
-            page = await self._store.ledger(schedule_id, until, _CROWD)
+            page = await self._store.ledger(schedule_id, until, _PAGE)
             rows += [row for row in page if row not in rows[-2:]]
             before = any(row.run_at < ticks[0] and row.kind == "schedule" for row in page)
-            if before or len(page) < _CROWD:
+            if before or len(page) < _PAGE:
                 return rows
             until = page[-1].run_at
 

@@ -6,12 +6,14 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from contextlib import contextmanager
 
 import httpx2
 import pytest
+import trustme
 
 
 @contextmanager
@@ -127,3 +129,33 @@ def test_the_log_can_be_json(tmp_path):
         lines = [json.loads(line) for line in process.stdout.read().splitlines() if line.startswith("{")]
     (audit,) = [line["audit"] for line in lines if line["logger"] == "dutiful.audit"]
     assert (audit["who"], audit["action"], audit["schedule_id"]) == ("local", "upsert", "s")
+
+
+def test_clients_are_known_by_their_certificates(tmp_path):
+    authority, client = trustme.CA(), tmp_path / "client.pem"
+    server = authority.issue_cert("127.0.0.1")
+    server.private_key_pem.write_to_path(tmp_path / "key.pem")
+    server.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    authority.issue_cert("ada.internal").private_key_and_cert_chain_pem.write_to_path(client)
+    clients = {"clients": {"DNS:ada.internal": {"user_id": "ada", "scope": "read"}}}
+    (tmp_path / "clients.json").write_text(json.dumps(clients))
+    environ = {
+        "DUTIFUL_HOST": "0.0.0.0",
+        "DUTIFUL_TLS_CERT": "cert.pem",
+        "DUTIFUL_TLS_KEY": "key.pem",
+        "DUTIFUL_TLS_CLIENT_CA": "ca.pem",
+        "DUTIFUL_TLS_CLIENTS": "clients.json",
+    }
+    with started(tmp_path, "serve", **environ) as process:
+        url = address(process).replace("0.0.0.0", "127.0.0.1")
+        assert url.startswith("https://")
+        known = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        with pytest.raises(httpx2.TransportError):
+            httpx2.get(f"{url}/schedules", verify=known, trust_env=False)
+        known.load_cert_chain(client)
+        assert httpx2.get(f"{url}/schedules", verify=known, trust_env=False).json()["schedules"] == []
+        refused = httpx2.delete(f"{url}/schedules/x", verify=known, trust_env=False)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "scope_missing")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0

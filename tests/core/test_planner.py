@@ -56,8 +56,8 @@ def test_a_move_is_compared_as_a_whole():
     declared = schedule(overlap=Overlap.SKIP, grace=10 * MINUTE)
     due = Due(declared, State(at("10:01"), runs_started=4), version=11)
     launched = Run(
-        "s", at("10:02"), "schedule", Status.STARTED, Phase.LAUNCHED, at("10:02"), None, 1, EPOCH, at("10:03"),
-        created_at=at("10:03"), updated_at=at("10:03"),
+        "s", at("10:02"), "schedule", Status.STARTED, Phase.LAUNCHED, at("10:02"), None, 1, EPOCH,
+        at("10:03"), created_at=at("10:03"), updated_at=at("10:03"),
     )  # fmt: skip
     skipped = Run(
         "s", at("10:03"), "schedule", Status.SKIPPED, Phase.ENDED, at("10:03"), Reason.OVERLAP,

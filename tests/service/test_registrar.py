@@ -280,8 +280,9 @@ def test_explain_says_what_will_be_and_what_was():
 def test_a_view_has_everything_that_was_declared():
     async def story(rig):
         rich = given(
-            dialect="standard", gap="skip", fold="last", grace_s=1.5, delivery="at_most_once", run_timeout_s=60,
-            queue_limit=3, labels={"b": "2", "a": "1"}, timezone="Europe/Berlin", cron_expr="30 2 * * *",
+            dialect="standard", gap="skip", fold="last", grace_s=1.5, delivery="at_most_once",
+            run_timeout_s=60, queue_limit=3, labels={"b": "2", "a": "1"}, timezone="Europe/Berlin",
+            cron_expr="30 2 * * *",
         )  # fmt: skip
         await rig.registrar.upsert_schedule(rich)
         return await rig.registrar.get_schedule("job")

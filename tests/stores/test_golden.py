@@ -14,8 +14,9 @@ from tests.stores.sqlite_rig import with_store
 from dutiful.core.cadence import Every, Once, OnDemand
 from dutiful.core.cron import Cron
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason, Retry
+from dutiful.core.reconcile import Note
 from dutiful.core.run import Phase, Run, Status
-from dutiful.core.schedule import Schedule, SkippedRange, State, Task, Window
+from dutiful.core.schedule import Schedule, SkippedRange, State, Task, Window, tick_key
 from dutiful.stores.schema import migrations
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -108,3 +109,44 @@ def test_a_person_can_read_a_golden_file(path):
     connection.close()
     assert (wakes, decided) == ("2023-11-14 22:17:00", "2023-11-14 22:16:00")
     assert json.loads(cadence)["text"] == "* * * * *"
+
+
+@pytest.fixture
+def service_path(tmp_path):
+    """The database of the first schema that the service has left something in."""
+    path = tmp_path / "state.db"
+    connection = sqlite3.connect(path)
+    connection.executescript((GOLDEN / "sqlite-schema-3.sql").read_text(encoding="utf-8"))
+    connection.close()
+    return path
+
+
+def test_what_the_service_has_left_is_what_it_was(service_path):
+    async def look(store):
+        [due] = await store.every()
+        assert due.schedule.task.payload == (
+            '{"workflow_id":"report","version":3,"user_id":"ada","labels":{"team":"é日"}}'
+        )
+        assert await store.notes(["nightly"]) == {"nightly": Note(T0 + MINUTE, "moving house")}
+        assert await store.load_workflow("report", 3) == '{"nodes":["\\u00e9\\u65e5"]}'
+        rest, backfilled, skipped, started = await store.ledger("nightly", None, 10)
+        assert [row.reason for row in (rest, skipped)] == [Reason.PAUSED] * 2
+        assert (backfilled.backfill, backfilled.detail) == (Overlap.ALLOW, "exit status 1")
+        assert (started.status, started.phase, started.run_id) == (Status.STARTED, Phase.ACCEPTED, "job 9")
+        for row in (backfilled, started):
+            assert await store.find(tick_key("nightly", row.run_at)) == row
+            assert None not in (row.created_at, row.updated_at)
+
+    with_store(service_path, look, namespace="service")
+
+
+def test_a_person_can_read_what_the_service_has_left(service_path):
+    connection = sqlite3.connect(service_path)
+    [schedule] = connection.execute("SELECT cron_expr, timezone, pause_note, labels FROM schedules")
+    runs = connection.execute(
+        'SELECT run_at, status, "trigger" FROM schedule_runs ORDER BY run_at'
+    ).fetchall()
+    connection.close()
+    assert schedule == ("*/1 * * * *", "Europe/Berlin", "moving house", '{"team":"é日"}')
+    assert runs[0] == ("2023-11-14T22:15:00.000Z", "STARTED", "schedule")
+    assert runs[2] == ("2023-11-14T22:17:00.000Z", "FAILED", "backfill")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+
+import httpx2
+
+from dutiful.service import Service, settings_from
+from dutiful.web.app import create_app
 
 
 def test_it_is_alive(service):
@@ -15,6 +21,20 @@ def test_it_is_ready_while_its_passes_are_recent(service):
     assert {*health} == {"ok", "leading", "last_pass_at", "reason"}
     assert (health["ok"], health["leading"], health["reason"]) == (True, True, None)
     assert health["last_pass_at"].startswith("2026-03-02T09:00:")
+
+
+def test_it_is_not_ready_without_its_worker(tmp_path):
+    async def ask():
+        service = Service(settings_from({"DUTIFUL_STORE": f"sqlite:{tmp_path}/service.db"}))
+        transport = httpx2.ASGITransport(create_app(service))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.get("/readyz")
+
+    answer = asyncio.run(ask())
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {"ok": False, "leading": False, "last_pass_at": None, "reason": "the worker is not running"},
+    )
 
 
 def metric(service, name):

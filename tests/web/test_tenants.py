@@ -139,6 +139,18 @@ def test_pausing_by_filter_stays_with_the_caller(guarded):
     assert ada("GET", "/schedules/nightly")[1]["paused"] is False
 
 
+def test_nobody_reports_on_the_runs_of_another_user(guarded):
+    ada, bob, root = asking(guarded, "ada"), asking(guarded, "bob"), asking(guarded, "root", "admin")
+    root("PUT", "/workflows/report/1", {"hang": True})
+    ada("POST", "/schedules/upsert", SCHEDULE)
+    key = ada("POST", "/schedules/nightly/trigger")[1]["idempotency_key"]
+    path, report = f"/runs/{key}/status", {"status": "SUCCESS"}
+    status, content = bob("POST", path, report)
+    assert (status, content["error"]["code"]) == (404, "unknown_run")
+    assert ada("POST", path, {"status": "STARTED"})[1]["status"] == "STARTED"
+    assert root("POST", path, report)[1]["status"] == "SUCCESS"
+
+
 def test_an_admin_sees_and_does_everything(guarded):
     root = asking(guarded, "root", "admin")
     asking(guarded, "ada")("POST", "/schedules/upsert", SCHEDULE)

@@ -25,7 +25,9 @@ class TextLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; a trace follows on lines of its own."""
         at = datetime.fromtimestamp(record.created).astimezone()
-        line = f"{at:%H:%M:%S} {_LEVELS.get(record.levelname, '')}{one_line(record.getMessage())}"
+        event = getattr(record, "event", {})
+        told = _in_words(event) if "schedule" in event else record.getMessage()
+        line = f"{at:%H:%M:%S} {_LEVELS.get(record.levelname, '')}{one_line(told)}"
         return line if record.exc_info is None else f"{line}\n{self.formatException(record.exc_info)}"
 
 
@@ -47,6 +49,18 @@ class JsonLine(logging.Formatter):
         if record.exc_info is not None:
             entry["trace"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=str)
+
+
+def _in_words(event: dict[str, Any]) -> str:
+    """Return what was decided about a schedule: what, which tick, and why, without what is as usual."""
+    parts = [f"{event['schedule']} {event['name']}"]
+    if "runAt" in event:
+        parts.append(f"tick {datetime.fromisoformat(event['runAt']):%Y-%m-%d %H:%M:%S}Z")
+    parts += [f"{event['ticks']} ticks"] if event.get("ticks", 1) > 1 else []
+    parts += [f"attempt {event['attempt']}"] if event.get("attempt", 1) > 1 else []
+    parts += [event["trigger"]] if event.get("trigger", "schedule") != "schedule" else []
+    parts += [str(event[name]) for name in ("reason", "error", "detail") if event.get(name)]
+    return ", ".join(parts)
 
 
 def one_line(text: str) -> str:

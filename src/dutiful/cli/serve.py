@@ -6,12 +6,14 @@ import asyncio
 import os
 import signal
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from dutiful.core.errors import DutifulError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
     from dutiful.service.settings import Settings
 
@@ -32,8 +34,7 @@ def serve(no_worker: bool, log: str) -> None:
 
     Example: DUTIFUL_EXECUTOR=command:./run-dag dutiful serve
     """
-    settings = _prepared(log)
-    asyncio.run(_serve(settings, worker=not no_worker))
+    _run(_serve(_prepared(log), worker=not no_worker))
 
 
 @click.command()
@@ -45,7 +46,7 @@ def worker(log: str) -> None:
 
     Example: DUTIFUL_EXECUTOR=command:./run-dag dutiful worker
     """
-    asyncio.run(_work(_prepared(log)))
+    _run(_work(_prepared(log)))
 
 
 def _prepared(log: str) -> Settings:
@@ -55,6 +56,14 @@ def _prepared(log: str) -> Settings:
     settings = settings_from(os.environ)
     log_to_stdout(log)
     return settings
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    try:
+        asyncio.run(main)
+    except DutifulError as error:
+        # The settings were read before: it is the address, the store, or a file that is wrong.
+        raise click.ClickException(str(error)) from error
 
 
 async def _serve(settings: Settings, worker: bool) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from dutiful.fleet.jobs import executor_for
 from dutiful.fleet.jobs.errors import JobNotStartedError
-from dutiful.fleet.jobs.line import one_line
 from dutiful.fleet.runner import perform
 from dutiful.fleet.work_sources import WorkSources
+from dutiful.process.output import one_line
 
 if TYPE_CHECKING:
     from logging import Logger

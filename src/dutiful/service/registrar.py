@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dutiful.core.errors import DutifulError, InvalidArgumentError, UnknownScheduleError
+from dutiful.core.errors import DutifulError, InvalidArgumentError, UnknownRunError, UnknownScheduleError
 from dutiful.core.outcome import Report
 from dutiful.core.policy import Overlap
 from dutiful.core.run import Status
@@ -101,8 +102,12 @@ class SchedulerRegistrar:
         """Pause or resume every schedule that matches all filters; return how many changed."""
         matches = _filter(workflow_id, user_id, not paused, label)
         ids = [due.schedule.id async for due in self._all("") if matches(due)]
-        for schedule_id in ids:
-            await self._registrar.pause(schedule_id, paused, note)
+
+        def edit(_: str, known: Due | None) -> Schedule | None:
+            return None if known is None else replace(known.schedule, paused=paused)
+
+        for first in range(0, len(ids), LIMIT_MAX):
+            await self._registrar.upsert_all(ids[first : first + LIMIT_MAX], edit, note)
         return len(ids)
 
     async def delete_schedule(self, schedule_id: str) -> None:
@@ -194,6 +199,13 @@ class SchedulerRegistrar:
         overlap = None if overlap_policy is None else choose("overlap_policy", overlap_policy, Overlap)
         done = await self._registrar.backfill(schedule_id, begin, stop, overlap)
         return Backfilled(done.accepted, done.already_recorded)
+
+    async def get_run(self, idempotency_key: str) -> RunView:
+        """Return one entry of the ledger; raises UnknownRunError."""
+        found = await self._store.find(idempotency_key)
+        if found is None:
+            raise UnknownRunError(idempotency_key)
+        return view_run(found)
 
     async def report(
         self,

@@ -36,7 +36,8 @@ class AuditLog:
             **what,
         }
         line = json.dumps(entry, separators=(",", ":"))
-        logger.info("%s %s", who, action, extra={"audit": entry})
+        subject = what.get("schedule_id") or what.get("workflow_id") or ""
+        logger.info("%s: %s %s", who, action, subject, extra={"audit": entry})
         if self._file is not None:
             # One call a line: lines of several processes do not mix.
             os.write(self._file, f"{line}\n".encode())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
 
-from dutiful.core.errors import UnknownScheduleError
+from dutiful.core.errors import UnknownRunError, UnknownScheduleError
 from dutiful.web.problems import OtherUserError
 
 if TYPE_CHECKING:
@@ -63,6 +63,13 @@ class Desk:
     def record(self, action: str, **what: Any) -> None:
         """Write down that the caller changed something."""
         self.audit.record(self.caller.user_id, action, **what)
+
+    async def demand_run(self, idempotency_key: str) -> None:
+        """Raise UnknownRunError for a run of somebody else, as for one that does not exist."""
+        if self.tenant is not None:
+            run = await self.service.registrar.get_run(idempotency_key)
+            if not await self.sees(run):
+                raise UnknownRunError(idempotency_key)
 
     async def sees(self, run: RunView) -> bool:
         """Return whether the run is of a schedule that the caller may see."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -79,7 +80,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
-        raise CannotListenError(host, port, error.strerror or str(error)) from error
+        raise CannotListenError(
+            host, port, os.strerror(error.errno) if error.errno else str(error)
+        ) from error
 
 
 def url_of(scheme: str, listener: socket.socket) -> str:

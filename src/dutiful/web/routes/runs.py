@@ -63,6 +63,7 @@ async def report_status(
     desk: Starter, idempotency_key: Annotated[str, Path(max_length=256)], report: given.ReportGiven
 ) -> answers.RunAnswer:
     """Take what an executor says of a run, and return the run as it now stands; the first end wins."""
+    await desk.demand_run(idempotency_key)
     run = await desk.service.registrar.report(
         idempotency_key, report.status, report.attempt, report.run_id, report.error
     )

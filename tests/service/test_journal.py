@@ -1,0 +1,49 @@
+"""The log of the service: every decision in one record, with its reason; trouble as warnings."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from tests.core.planner_notation import at, run
+
+from dutiful.core import event as happened
+from dutiful.core.policy import Reason
+from dutiful.core.run import Phase, Status
+from dutiful.service import journal
+
+NOW = at("10:09")
+FAILED = run("10:01", Phase.ENDED, status=Status.FAILED, reason=Reason.LOST_RUN, detail="gone")
+SKIPPED = run("10:01", Phase.ENDED, status=Status.SKIPPED, reason=Reason.OVERLAP, ticks=3)
+EVENTS = [
+    (happened.RunLaunched(NOW, run("10:01"), 12), "launched", {"lateMs": 12, "attempt": 1}),
+    (happened.RunHeld(NOW, run("10:01", Phase.QUEUED)), "held", {"fireAt": "2026-01-05T10:01:00+00:00"}),
+    (happened.TicksSkipped(NOW, SKIPPED), "skipped", {"reason": "overlap", "ticks": 3}),
+    (happened.RunSettled(NOW, run("10:01", Phase.ENDED, status=Status.SUCCESS)), "success", {}),
+    (happened.RunEndedByPlan(NOW, FAILED), "failed", {"reason": "lost_run", "detail": "gone"}),
+    (happened.ScheduleQuarantined(NOW, "s", "no"), "quarantined", {"schedule": "s", "error": "no"}),
+    (happened.LeadershipChanged(NOW, 3), "leading", {"epoch": 3}),
+    (happened.LeadershipChanged(NOW, None), "standby", {}),
+    (happened.PassFailed(NOW, "no"), "pass failed", {"error": "no"}),
+    (happened.ClockStepped(NOW, -5000), "clock stepped", {"byMs": -5000}),
+    (happened.LoopBlocked(NOW, "t", 2.5), "event loop blocked", {"task": "t", "seconds": 2.5}),
+]
+WARNINGS = {"failed", "quarantined", "pass failed", "clock stepped", "event loop blocked"}
+
+
+@pytest.mark.parametrize(("event", "name", "facts"), EVENTS, ids=[name for _, name, _ in EVENTS])
+def test_every_event_is_one_record(event, name, facts, caplog):
+    with caplog.at_level(logging.INFO, logger="dutiful.service"):
+        journal.write(event)
+    [record] = caplog.records
+    assert record.event["name"] == name
+    assert record.event["at"] == "2026-01-05T10:09:00+00:00"
+    assert record.event.items() >= facts.items()
+    assert record.levelname == ("WARNING" if name in WARNINGS else "INFO")
+    assert record.getMessage().startswith(name)
+
+
+def test_what_nobody_hears_is_not_put_into_words(caplog):
+    with caplog.at_level(logging.ERROR, logger="dutiful.service"):
+        journal.write(happened.PassFailed(NOW, "no"))
+    assert caplog.records == []

@@ -1,0 +1,88 @@
+"""The launcher: a run becomes a call of the executor, and whatever goes wrong becomes an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.core.planner_notation import run, schedule
+from tests.service.rig import Calls
+
+from dutiful.core.errors import StoreError
+from dutiful.core.outcome import Accepted, Failed, Refused, Unreached
+from dutiful.core.policy import Overlap, Reason
+from dutiful.core.schedule import Schedule, Task
+from dutiful.ports import Launch
+from dutiful.service import RunLauncher, WorkflowStore
+from dutiful.service.launcher import NoExecutor
+from dutiful.stores.memory import MemoryStore
+from dutiful.testing import VirtualClock
+
+PAYLOAD = '{"workflow_id":"report","version":1,"user_id":"ada","labels":{}}'
+
+
+class DeadStore:
+    async def load_workflow(self, _workflow_id, _version):
+        raise StoreError("The disk is gone", "mend it")
+
+
+def launched(executor, record, payload=PAYLOAD, texts=None):
+    async def story():
+        clock = VirtualClock("2026-01-05T10:00:00+00:00")
+        workflows = WorkflowStore(texts or MemoryStore(), clock)
+        if texts is None:
+            await workflows.save_dag("report", 1, {"nodes": [1]})
+        declared = Schedule("s", Task("workflow", payload), schedule().cadence)
+        return await RunLauncher(workflows, executor).launch(Launch(declared, record))
+
+    return asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("changes", "source"),
+    [
+        ({}, "schedule"),
+        ({"kind": "manual", "own_key": "ab" * 32}, "manual"),
+        ({"backfill": Overlap.ALLOW}, "backfill"),
+    ],
+)
+def test_the_executor_is_told_everything_about_the_run(changes, source):
+    calls, record = Calls(), run("10:01", attempt=3, epoch=9, **changes)
+    assert launched(calls, record) == Accepted("run 1")
+    [meta] = calls.metas
+    assert meta.as_json() == {
+        "source": source, "schedule_id": "s", "workflow_id": "report", "version": 1, "user_id": "ada",
+        "scheduled_for": "2026-01-05T10:01:00Z", "idempotency_key": record.key, "attempt": 3, "epoch": 9,
+    }  # fmt: skip
+    assert calls.dags == [{"nodes": [1]}]
+
+
+def test_an_unknown_workflow_is_refused_for_good():
+    calls = Calls()
+    outcome = launched(calls, run("10:01"), PAYLOAD.replace('"version":1', '"version":2'))
+    assert outcome == Refused(Reason.UNKNOWN_WORKFLOW, "workflow 'report' has no version 2; store it first")
+    assert calls.metas == []
+
+
+def test_a_store_that_does_not_answer_is_asked_again():
+    outcome = launched(Calls(), run("10:01"), texts=DeadStore())
+    assert outcome == Unreached("The disk is gone: mend it")
+
+
+def test_a_payload_that_is_not_the_services_is_refused():
+    assert isinstance(launched(Calls(), run("10:01"), "hello"), Refused)
+
+
+def test_what_an_executor_raises_or_babbles_is_a_failed_run():
+    async def burst(_):
+        raise RuntimeError("boom")
+
+    async def babble(_):
+        return 7
+
+    assert launched(Calls(burst), run("10:01")) == Failed("RuntimeError: boom")
+    assert launched(Calls(babble), run("10:01")) == Failed("it answered 7")
+
+
+def test_without_an_executor_every_run_is_refused():
+    assert launched(NoExecutor(), run("10:01")).reason is Reason.LAUNCH_REFUSED

@@ -1,0 +1,80 @@
+"""Metrics are counted from events: each tick once, however its row grows and however often it is launched."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.planner_notation import SECOND, at, run
+
+from dutiful.core.event import (
+    LeadershipChanged,
+    PassFailed,
+    RunEndedByPlan,
+    RunLaunched,
+    RunSettled,
+    TicksSkipped,
+)
+from dutiful.core.policy import Overlap, Reason
+from dutiful.core.run import Phase, Status
+from dutiful.service.metrics import Metrics
+
+
+def counted(*events, due=0):
+    metrics = Metrics(lambda: due)
+    for event in events:
+        metrics(event)
+    lines = [line.split(" ") for line in metrics.text().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in lines if "_created" not in name}
+
+
+def skipped(ticks, reason=Reason.OVERLAP, tick="10:01"):
+    row = run(tick, Phase.ENDED, status=Status.SKIPPED, reason=reason, ticks=ticks)
+    return TicksSkipped(at("10:09"), row)
+
+
+def failed(reason):
+    return RunSettled(at("10:09"), run("10:01", Phase.ENDED, status=Status.FAILED, reason=reason))
+
+
+def test_a_launch_counts_in_its_first_attempt():
+    events = [RunLaunched(at("10:01"), run("10:01", attempt=n), 0) for n in (1, 2, 3)]
+    assert counted(*events)["runs_emitted_total"] == 1
+
+
+def test_drift_is_of_ticks_of_today():
+    launches = [
+        RunLaunched(at("10:01") + 2 * SECOND, run("10:01"), 0),
+        RunLaunched(at("10:02") - SECOND, run("10:02"), 0),
+        RunLaunched(at("10:05"), run("10:01", kind="manual", own_key="ab" * 32), 0),
+        RunLaunched(at("10:05"), run("10:01", backfill=Overlap.ALLOW), 0),
+    ]
+    found = counted(*launches)
+    assert (found["scheduling_drift_seconds_count"], found["scheduling_drift_seconds_sum"]) == (2, 3)
+    assert found["runs_emitted_total"] == 4
+
+
+def test_a_stretch_that_grows_counts_what_is_new():
+    found = counted(
+        skipped(1), skipped(2), skipped(5), skipped(3, tick="10:30"), skipped(1, Reason.PAUSED, "10:40")
+    )
+    assert found["runs_skipped_overlap_total"] == 8
+    assert found['dutiful_ticks_skipped_total{reason="paused"}'] == 1
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_failures_to_launch_are_those_of_the_launch(reason):
+    launch = {"launch_refused", "launch_failed", "unknown_workflow", "outcome_unknown"}
+    assert counted(failed(reason))["runs_failed_launch_total"] == (reason in launch)
+
+
+def test_a_launch_that_is_tried_again_has_not_failed_yet():
+    waiting = run("10:01", Phase.RETRY, reason=Reason.LAUNCH_FAILED)
+    given_up = run("10:01", Phase.ENDED, status=Status.FAILED, reason=Reason.OUTCOME_UNKNOWN)
+    found = counted(RunSettled(at("10:09"), waiting), RunEndedByPlan(at("10:09"), given_up))
+    assert found["runs_failed_launch_total"] == 1
+
+
+def test_the_rest_is_told_too():
+    found = counted(LeadershipChanged(0, 4), PassFailed(0, "no"), due=7)
+    assert (found["dutiful_leading"], found["dutiful_passes_failed_total"]) == (1, 1)
+    assert found["schedules_due_total"] == 7
+    assert counted(LeadershipChanged(0, 4), LeadershipChanged(0, None))["dutiful_leading"] == 0
