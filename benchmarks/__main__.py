@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cron, declarative, engine, fleet, startup
+from benchmarks import cron, declarative, engine, fleet, service, startup
 from benchmarks.report import Section, as_json, as_text, summary
 from benchmarks.timing import calibrate
 
@@ -20,6 +20,7 @@ SECTIONS = {
     "engine": engine.run,
     "declarative": declarative.run,
     "fleet": fleet.run,
+    "service": service.run,
 }
 
 

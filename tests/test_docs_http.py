@@ -6,6 +6,8 @@ the page has a comment such as `<!-- clock: +31 min -->`. In what is printed, �
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import re
 import shutil
@@ -16,6 +18,10 @@ import sys
 import pytest
 from tests.test_docs import FENCE, PAGES, ROOT, Block, commands
 from tests.web.running import running
+
+from dutiful.service.metrics import Metrics
+from dutiful.web import answers, errors, given, problems
+from dutiful.web.app import openapi_document
 
 STEP = re.compile(rf"{FENCE.pattern}|^<!-- clock: \+(?P<minutes>\d+) min -->$", re.MULTILINE)
 ADDRESS = "127.0.0.1:8787"
@@ -76,3 +82,36 @@ def test_an_output_that_differs_is_noticed():
     assert is_as_printed("a … c\n", "a b c\n")
     assert not is_as_printed("a … c\n", "a b d\n")
     assert not is_as_printed("a\n", "a\nb\n")
+
+
+API = (ROOT / "docs/reference/http-api.md").read_text(encoding="utf-8")
+
+
+def test_every_request_is_documented_with_its_scope():
+    documented = re.findall(r"`(GET|POST|PUT|DELETE) (/\S*)`", API.partition("\n## ")[0])
+    paths = openapi_document()["paths"]
+    assert sorted(documented) == sorted((method.upper(), path) for path in paths for method in paths[path])
+
+
+def test_every_key_of_a_schedule_and_every_column_of_a_run_is_documented():
+    keys = {*re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|(.+?)\|", API, re.MULTILINE)))}
+    assert {*given.ScheduleGiven.model_fields, *answers.RunAnswer.model_fields} - keys == set()
+
+
+def test_every_metric_is_documented():
+    samples = re.findall(r"^# TYPE (\w+) ", Metrics(lambda: 0).text(), re.MULTILINE)
+    names = {name for name in samples if not name.endswith("_created")}
+    assert {
+        *re.findall(r"^\| `([a-z_]+)` \| (?!`|required)", API.partition("\n## Metrics")[2], re.MULTILINE)
+    } >= names
+
+
+def test_every_code_of_an_error_is_documented():
+    modules = (problems, errors)
+    codes = {
+        node.value.value
+        for module in modules
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "code"
+    }
+    assert {f"`{code}`" for code in codes - {"bad_request"}} - {*re.findall(r"`\w+`", API)} == set()

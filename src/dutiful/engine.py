@@ -52,8 +52,8 @@ class Settings(NamedTuple):
     retry_after: int = 1000
     lookahead: int = 60_000
     in_flight_max: int | None = None
-    # Passes are never further apart than this: another process may write to the store.
-    tick: int = _IDLE
+    # Passes are never further apart than this, where another process may write to the store.
+    tick: int | None = None
 
 
 DEFAULTS = Settings()
@@ -159,11 +159,13 @@ class Engine:
         self._collector.hold(False)
 
     async def _sleep(self, wake_at: Instant | None) -> None:
-        tick_at = self._now() + self._settings.tick
+        if self._settings.tick is not None:
+            tick_at = self._now() + self._settings.tick
+            wake_at = tick_at if wake_at is None else min(wake_at, tick_at)
         # The clock returns from a wait early and often, so that a step of the wall clock is noticed.
         while not self._woken.done():
             now = self._now()
-            left = tick_at - now if wake_at is None else min(wake_at, tick_at) - now
+            left = _IDLE if wake_at is None else wake_at - now
             if left <= 0 or self._note_step(now):
                 break
             await self._clock.wait(self._woken, left / 1000)

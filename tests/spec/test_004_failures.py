@@ -169,6 +169,21 @@ def test_7_feedback_may_come_before_the_launch_is_answered():
     assert play(story) == ("SUCCESS", "first")
 
 
+@pytest.mark.parametrize("answer", [Accepted("second"), Unanswered("timeout"), Unreached("reset")])
+def test_7_that_a_run_began_may_be_told_before_the_launch_is_answered(answer):
+    async def story(rig):
+        async def overtake(meta):
+            await rig.registrar.report(meta.idempotency_key, "STARTED", run_id="first")
+            return answer
+
+        rig.calls._behave = overtake
+        await one_tick(rig)
+        [run] = (await rig.registrar.runs("job")).items
+        return run.status, run.run_id, run.attempt
+
+    assert play(story) == ("STARTED", "first", 1)
+
+
 def test_7_feedback_from_another_process_on_the_store_counts():
     async def story(rig):
         await rig.registrar.upsert_schedule(given(overlap_policy="queue"))

@@ -45,7 +45,7 @@ def test_an_empty_service_says_so(service):
     _, elements = page(service)
     text = text_of(elements)
     assert "Working" in text
-    assert "Nothing failed lately." in text
+    assert "None of the latest runs failed." in text
     assert "Nothing is due." in text
     assert "Nothing has fired yet." in text
 

@@ -124,11 +124,19 @@ def test_a_body_that_is_no_object_is_refused(service, body):
     assert refused(answer) == (422, "invalid_request")
 
 
-@pytest.mark.parametrize("kind", [{}, {"content-type": "text/plain"}, {"content-type": "application/xml"}])
-def test_a_body_that_does_not_say_it_is_json_is_refused(service, kind):
+@pytest.mark.parametrize("kind", ["text/plain", "application/xml", "application/x-www-form-urlencoded", ""])
+def test_a_body_that_is_said_to_be_something_else_is_refused(service, kind):
     body = json.dumps({"schedule_id": "a", "paused": True}).encode()
-    answer = service.client.post("/schedules/pause", content=body, headers=kind)
+    answer = service.client.post("/schedules/pause", content=body, headers={"content-type": kind})
     assert refused(answer) == (415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("kind", [{}, JSON, {"content-type": "Application/Problem+JSON; charset=utf-8"}])
+def test_a_body_is_taken_as_json_if_nothing_else_is_said(service, kind):
+    service.upsert()
+    body = json.dumps({"schedule_id": "nightly", "paused": True}).encode()
+    answer = service.client.post("/schedules/pause", content=body, headers=kind)
+    assert (answer.status_code, answer.json()["paused"]) == (200, True)
 
 
 @pytest.mark.parametrize(

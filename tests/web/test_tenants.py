@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
+import httpx2
 import jwt
 import pytest
 from tests.web.running import MONDAY, SCHEDULE, running
@@ -115,6 +117,21 @@ def test_what_belongs_to_another_user_does_not_exist(guarded):
     assert bob("GET", "/schedules")[1]["schedules"] == []
     assert bob("GET", "/schedules?user_id=ada")[1]["schedules"] == []
     assert ada("GET", "/schedules/nightly")[1]["user_id"] == "ada"
+
+
+def test_of_two_users_who_want_the_same_id_at_once_one_gets_it(guarded):
+    headers = {user: {"authorization": f"Bearer {token(user, 'read write')}"} for user in ("ada", "bob")}
+
+    def upsert(user, number):
+        body = {**SCHEDULE, "schedule_id": f"s{number}", "user_id": user}
+        return httpx2.post(
+            f"{guarded.url}/schedules/upsert", headers=headers[user], json=body, trust_env=False
+        ).status_code
+
+    with ThreadPoolExecutor(4) as pool:
+        tried = [(pool.submit(upsert, "ada", n), pool.submit(upsert, "bob", n)) for n in range(20)]
+        statuses = [sorted(one.result() for one in pair) for pair in tried]
+    assert statuses == [[200, 404]] * 20
 
 
 def test_nobody_acts_for_another_user(guarded):

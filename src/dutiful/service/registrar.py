@@ -56,8 +56,11 @@ class SchedulerRegistrar:
         [upserted] = await self.upsert_many([given])
         return upserted
 
-    async def upsert_many(self, given: Sequence[ScheduleInput]) -> list[Upserted]:
-        """Store all or none; an error has the `index` of what is wrong in its details."""
+    async def upsert_many(self, given: Sequence[ScheduleInput], owner: str | None = None) -> list[Upserted]:
+        """Store all or none; an error has the `index` of what is wrong in its details.
+
+        With an `owner`, a schedule of another user is as unknown as one that does not exist.
+        """
         if len(given) > BULK_MAX:
             raise InvalidArgumentError("schedules", len(given), f"send at most {BULK_MAX} at a time")
         ids = [_new_id() if each.schedule_id is None else each.schedule_id for each in given]
@@ -68,6 +71,8 @@ class SchedulerRegistrar:
 
         def edit(schedule_id: str, known: Due | None) -> Schedule:
             each = inputs[schedule_id]
+            if known is not None and owner not in (None, workflow_of(known.schedule).user_id):
+                raise UnknownScheduleError(schedule_id)
             kept = known is not None and known.schedule.paused
             return declared(each, schedule_id, kept if each.paused is None else each.paused, self._defaults)
 

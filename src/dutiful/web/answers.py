@@ -31,7 +31,7 @@ class ErrorAnswer(Answer):
 
 
 class UpsertedAnswer(Answer):
-    """A stored schedule, and when it fires next; null if never again, or while it is paused."""
+    """A stored schedule, and its next tick; null if there is none."""
 
     schedule_id: str
     next_run_at: Instant | None

@@ -31,7 +31,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         409: "Somebody else changed it meanwhile",
         413: "The body is too large",
         414: "The URL is too long",
-        415: "The body is not said to be JSON",
+        415: "The body is said to be no JSON",
         421: "The Host is none of this machine's names",
         422: "The request cannot be meant; `details` says where and why",
         429: "Too many requests; `Retry-After` says when to try again",

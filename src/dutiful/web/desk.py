@@ -11,9 +11,9 @@ from dutiful.core.errors import UnknownRunError, UnknownScheduleError
 from dutiful.web.problems import OtherUserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
-    from dutiful.service.types import RunView, ScheduleInput, ScheduleView
+    from dutiful.service.types import ScheduleInput, ScheduleView, Upserted
     from dutiful.service.wiring import Service
     from dutiful.web.audit import AuditLog
     from dutiful.web.caller import Caller, Scope
@@ -44,21 +44,11 @@ class Desk:
         if self.tenant not in (None, user_id):
             raise OtherUserError(self.caller.user_id)
 
-    async def demand_own(self, inputs: Iterable[ScheduleInput]) -> None:
-        """Refuse schedules for other users, and ids that other users have taken."""
-        if self.tenant is None:
-            return
+    async def upsert(self, inputs: Sequence[ScheduleInput]) -> list[Upserted]:
+        """Store schedules, all or none, for no other user than the caller may act for."""
         for wanted in inputs:
             self.demand_user(wanted.user_id)
-            if wanted.schedule_id is not None and not await self._is_free(wanted.schedule_id):
-                await self.schedule(wanted.schedule_id)
-
-    async def _is_free(self, schedule_id: str) -> bool:
-        try:
-            await self.service.registrar.get_schedule(schedule_id)
-        except UnknownScheduleError:
-            return True
-        return False
+        return await self.service.registrar.upsert_many(inputs, owner=self.tenant)
 
     def record(self, action: str, **what: Any) -> None:
         """Write down that the caller changed something."""
@@ -66,20 +56,13 @@ class Desk:
 
     async def demand_run(self, idempotency_key: str) -> None:
         """Raise UnknownRunError for a run of somebody else, as for one that does not exist."""
-        if self.tenant is not None:
-            run = await self.service.registrar.get_run(idempotency_key)
-            if not await self.sees(run):
-                raise UnknownRunError(idempotency_key)
-
-    async def sees(self, run: RunView) -> bool:
-        """Return whether the run is of a schedule that the caller may see."""
         if self.tenant is None:
-            return True
+            return
+        run = await self.service.registrar.get_run(idempotency_key)
         try:
             await self.schedule(run.schedule_id)
         except UnknownScheduleError:
-            return False
-        return True
+            raise UnknownRunError(idempotency_key) from None
 
 
 def _desk_for(scope: Scope) -> Callable[[Request], Desk]:

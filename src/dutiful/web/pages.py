@@ -47,7 +47,9 @@ async def overview(desk: Reader) -> HTMLResponse:
 
 async def _overview(desk: Desk) -> Overview:
     page = await desk.service.registrar.list_schedules(user_id=desk.tenant, limit=_SCHEDULES_READ)
-    runs = [run for run in await desk.service.registrar.recent(_RUNS_READ) if await desk.sees(run)]
+    seen = {view.schedule_id for view in page.items}
+    latest = await desk.service.registrar.recent(_RUNS_READ)
+    runs = [run for run in latest if desk.tenant is None or run.schedule_id in seen]
     waiting = [view for view in page.items if view.next_run_at is not None and not view.paused]
     return Overview(
         now=desk.service.clock.now().astimezone(UTC),

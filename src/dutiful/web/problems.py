@@ -70,7 +70,7 @@ class WorkflowExistsError(RequestRefusedError):
 
 
 class NotJsonError(RequestRefusedError):
-    """A body comes without saying that it is JSON."""
+    """A body is said to be something else than JSON."""
 
     status = 415
     code = "unsupported_media_type"

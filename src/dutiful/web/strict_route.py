@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
 
 from dutiful.web.problems import NotJsonError
 from dutiful.web.strict_json import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, MutableMapping
 
     from fastapi import Response
 
@@ -27,7 +28,7 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that reads its body strictly, and refuses a body that does not say it is JSON."""
+    """A route that reads its body strictly, and refuses a body that is said to be no JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of the framework, given a stricter request."""
@@ -35,10 +36,7 @@ class StrictRoute(APIRoute):
         takes_body = self.body_field is not None
 
         async def strictly(request: Request) -> Response:
-            strict = StrictRequest(request.scope, request.receive)
-            # A form of a foreign page can send any text, but not with this type.
-            if takes_body and not _says_json(request):
-                raise NotJsonError
+            strict = StrictRequest(_as_json(request.scope) if takes_body else request.scope, request.receive)
             if takes_body:
                 # Before the framework does, which would hide what is wrong with it.
                 await strict.json()
@@ -47,8 +45,17 @@ class StrictRoute(APIRoute):
         return strictly
 
 
-def _says_json(request: Request) -> bool:
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+def _as_json(scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Return the scope of a body that is JSON, said or unsaid; else raise NotJsonError."""
+    said = Headers(scope=scope).get("content-type")
+    if said is None:
+        return {**scope, "headers": [*scope["headers"], (b"content-type", b"application/json")]}
+    if not _is_json(said.partition(";")[0].strip().lower()):
+        raise NotJsonError
+    return scope
+
+
+def _is_json(media_type: str) -> bool:
     return media_type == "application/json" or (
         media_type.startswith("application/") and media_type.endswith("+json")
     )

@@ -34,6 +34,7 @@ _SETTLE_WELL = (
 )
 _DROP = f"DELETE FROM runs {_SAME_ATTEMPT}"
 _DROP_REPORTED = f"DELETE FROM runs {_AS_FOUND}"
+_NUMBER = "SELECT number FROM declarations WHERE namespace = ? AND id = ?"
 # What a run has from `run_until` to `detail` when it ended well and has nothing to add.
 _NOTHING_TO_ADD = Run("", 0, "schedule", Status.SUCCESS, Phase.ENDED, 0)[11:15]
 
@@ -57,10 +58,11 @@ def settle(
     return applied
 
 
-def report(
-    connection: sqlite3.Connection, namespace: str, found: Run, became: Settlement, number: int
-) -> bool:
+def report(connection: sqlite3.Connection, namespace: str, found: Run, became: Settlement) -> bool:
     """Record what somebody else says of a run, where it is still as it was found."""
+    # Asked each time: whoever reports does not follow what the leader does to schedules.
+    row = connection.execute(_NUMBER, (namespace, found.schedule_id)).fetchone()
+    number = 0 if row is None else row[0]
     standing = number, found.run_at, found.kind, found.attempt, found.phase.value, found.status.value
     if became.run.phase is Phase.ENDED and not became.keep:
         hit = connection.execute(_DROP_REPORTED, standing).rowcount == 1

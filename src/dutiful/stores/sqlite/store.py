@@ -251,11 +251,7 @@ class SqliteStore:
     async def report(self, found: Run, became: Settlement) -> bool:
         """Record what somebody else says of a run."""
 
-        def work(connection: sqlite3.Connection) -> bool:
-            [number] = self._numbers.of(connection, [found.schedule_id])
-            return report(connection, self._namespace, found, became, number)
-
-        return await self._write(work)
+        return await self._write(lambda connection: report(connection, self._namespace, found, became))
 
     # The ledger
 

@@ -20,8 +20,7 @@ ScheduleId = Annotated[str, Path(pattern=given.ID_PATTERN)]
 @router.post("/upsert")
 async def upsert_schedule(desk: Writer, schedule: given.ScheduleGiven) -> answers.UpsertedAnswer:
     """Store a schedule, new or edited. Without `schedule_id` it is a new one."""
-    await desk.demand_own([schedule.as_input()])
-    stored = await desk.service.registrar.upsert_schedule(schedule.as_input())
+    [stored] = await desk.upsert([schedule.as_input()])
     desk.record(
         "upsert", schedule_id=stored.schedule_id, given=schedule.model_dump(mode="json", exclude_unset=True)
     )
@@ -31,9 +30,7 @@ async def upsert_schedule(desk: Writer, schedule: given.ScheduleGiven) -> answer
 @router.post("/bulk")
 async def upsert_many_schedules(desk: Writer, schedules: given.BulkGiven) -> answers.BulkAnswer:
     """Store up to 10,000 schedules, all or none; the body is a list, bare or under `schedules`."""
-    inputs = [schedule.as_input() for schedule in schedules]
-    await desk.demand_own(inputs)
-    stored = await desk.service.registrar.upsert_many(inputs)
+    stored = await desk.upsert([schedule.as_input() for schedule in schedules])
     for schedule, result in zip(schedules, stored, strict=True):
         plain = schedule.model_dump(mode="json", exclude_unset=True)
         desk.record("upsert", schedule_id=result.schedule_id, given=plain)

@@ -31,9 +31,10 @@ async def save_workflow(
     await _demand_new(desk, workflow_id, version, dag)
     owner = desk.caller.user_id
     inputs = schedules_of(workflow_id, version, dag, owner) if query.register_ else []
-    await desk.demand_own(inputs)
+    for schedule in inputs:
+        desk.demand_user(schedule.user_id)
     await desk.service.workflows.save_dag(workflow_id, version, dag)
-    stored = await desk.service.registrar.upsert_many(inputs) if inputs else []
+    stored = await desk.upsert(inputs) if inputs else []
     ids = [one.schedule_id for one in stored]
     desk.record("save_workflow", workflow_id=workflow_id, version=version, schedules=ids)
     schedules = [answers.UpsertedAnswer.model_validate(one) for one in stored]

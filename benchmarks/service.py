@@ -1,0 +1,179 @@
+"""The service: upserts over HTTP one by one and in bulk, what a due query costs, drift under load."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from http.client import HTTPConnection
+from statistics import quantiles
+from typing import Any
+
+from benchmarks.engine_cases import puts
+from benchmarks.report import Row, Section, at_most
+
+UPSERTS, CONNECTIONS = 3_000, 4
+BULK, BULK_SIZE = 100_000, 10_000
+LARGE = bool(os.environ.get("DUTIFUL_BENCH_LARGE"))
+
+
+def run() -> Section:
+    """Measure a real server on loopback, and the store below it."""
+    with tempfile.TemporaryDirectory() as folder, _Server(folder) as server:
+        server.ask("PUT", "/workflows/w/1", {"nodes": []})
+        upserts, bulk, drift = _upserts(server), _bulk(server), _drift(server)
+    sizes = (1_000, 100_000, *((1_000_000,) if LARGE else ()))
+    queries = {n: _due_query(n) for n in sizes}
+    growth = queries[100_000] / queries[1_000]
+    rows = [
+        Row("upserts over HTTP, one by one", upserts, "/s", {}, (at_most(1000 / upserts, 1, "ms each"),)),
+        Row("100k upserts over HTTP in bulk", bulk, "s", {}, (at_most(bulk, 10, "s"),)),
+        *(Row(f"due query, {n:,} schedules", took, "us", {}, ()) for n, took in queries.items()),
+        Row("due query at 100k over 1k", growth, "x", {}, (at_most(growth, 2, "x"),)),
+        Row("drift p50, 200 launches a second", drift[0], "ms", {}, (at_most(drift[0], 50, "ms"),)),
+        Row("drift p99, 200 launches a second", drift[1], "ms", {}, (at_most(drift[1], 1000, "ms"),)),
+    ]
+    notes = (
+        f"{CONNECTIONS} connections; one server process with its worker; SQLite, FULL",
+        "drift: arrival at an executor in this process, over HTTP, minus the tick",
+    )
+    return Section("service", tuple(rows), notes)
+
+
+class _Server:
+    """`dutiful serve` in a process of its own."""
+
+    def __init__(self, folder: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.arrivals: list[float] = []
+        self._executor = _executor(self.arrivals)
+        self._environ = {
+            **os.environ,
+            "DUTIFUL_STORE": f"sqlite:{folder}/service.db",
+            "DUTIFUL_PORT": str(self.port),
+            "DUTIFUL_EXECUTOR": f"http://127.0.0.1:{self._executor.server_port}/",
+        }
+
+    def __enter__(self) -> _Server:
+        command, quiet = [sys.executable, "-m", "dutiful", "serve"], subprocess.DEVNULL
+        self._process = subprocess.Popen(command, env=self._environ, stdout=quiet, stderr=quiet)
+        while True:
+            try:
+                self.ask("GET", "/healthz")
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(30)
+        self._executor.shutdown()
+
+    def ask(self, method: str, path: str, body: Any = None, connection: HTTPConnection | None = None) -> Any:
+        used = connection or HTTPConnection("127.0.0.1", self.port, timeout=60)
+        used.request(method, path, json.dumps(body), {"Content-Type": "application/json"})
+        answer = used.getresponse()
+        content = answer.read()
+        assert answer.status == 200, (answer.status, content[:500])
+        return json.loads(content)
+
+
+def _executor(arrivals: list[float]) -> Any:
+    import http.server
+    from datetime import datetime
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            now = time.time()
+            meta = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["meta"]
+            arrivals.append(now - datetime.fromisoformat(meta["scheduled_for"]).timestamp())
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def _given(schedule_id: str, **more: Any) -> dict[str, Any]:
+    common = {"workflow_id": "w", "version": 1, "user_id": "u", "cron_expr": "0 4 * * *", "timezone": "UTC"}
+    return {"schedule_id": schedule_id, **common, **more}
+
+
+def _upserts(server: _Server) -> float:
+    def send(first: int) -> None:
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
+        for n in range(first, UPSERTS, CONNECTIONS):
+            server.ask("POST", "/schedules/upsert", _given(f"one-{n}"), connection)
+
+    threads = [threading.Thread(target=send, args=(n,)) for n in range(CONNECTIONS)]
+    begin = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return UPSERTS / (time.perf_counter() - begin)
+
+
+def _bulk(server: _Server) -> float:
+    begin = time.perf_counter()
+    for first in range(0, BULK, BULK_SIZE):
+        many = [_given(f"bulk-{n}") for n in range(first, first + BULK_SIZE)]
+        server.ask("POST", "/schedules/bulk", many)
+    return time.perf_counter() - begin
+
+
+def _drift(server: _Server) -> tuple[float, float]:
+    every_second = {"cron_expr": "* * * * * *", "overlap_policy": "allow"}
+    server.ask("POST", "/schedules/bulk", [_given(f"busy-{n}", **every_second) for n in range(200)])
+    time.sleep(3)
+    server.arrivals.clear()
+    time.sleep(10)
+    cuts = quantiles(server.arrivals, n=100)
+    return cuts[49] * 1000, cuts[98] * 1000
+
+
+def _due_query(n: int) -> float:
+    command = [sys.executable, "-m", "benchmarks.service", str(n)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+async def _time_due_query(n: int) -> float:
+    """Return the microseconds of a look for what is due, with one schedule due of n."""
+    from dutiful.core.reconcile import Changes
+    from dutiful.stores.sqlite import SqliteStore
+
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqliteStore(f"{folder}/state.db")
+        await store.open()
+        many = puts(n)
+        await store.apply(Changes([many[0]._replace(wake_at=0), *many[1:]]))
+        await store.lead("bench")
+        looks = 2_000
+        begin = time.perf_counter()
+        for _ in range(looks):
+            assert len((await store.load(1, 100)).batch.due) == 1
+        took = (time.perf_counter() - begin) / looks
+        await store.close()
+    return took * 1e6
+
+
+if __name__ == "__main__":
+    print(asyncio.run(_time_due_query(int(sys.argv[1]))))
