@@ -169,7 +169,9 @@ def trigger(schedule_id: str, as_json: bool) -> None:
 @_id
 @click.option("--from", "-f", "start", metavar="ISO", required=True, help="The first instant.")
 @click.option("--to", "end", metavar="ISO", required=True, help="The instant after the last one.")
-@click.option("--overlap", "overlap_policy", help="allow, skip or queue [default: all run, in turn if need be].")
+@click.option(
+    "--overlap", "overlap_policy", help="allow, skip or queue [default: all run, in turn if need be]."
+)
 @_as_json
 def backfill(schedule_id: str, as_json: bool, start: str, end: str, overlap_policy: str | None) -> None:
     """Run the past ticks of a range that were not run. Times without offset are UTC.

@@ -64,32 +64,36 @@ class SchedulerRegistrar:
         if len(given) > BULK_MAX:
             raise InvalidArgumentError("schedules", len(given), f"send at most {BULK_MAX} at a time")
         ids = [_new_id() if each.schedule_id is None else each.schedule_id for each in given]
-        inputs: dict[str, ScheduleInput] = {}
+        # Each with whether it is to be paused; None leaves that to the operator.
+        wanted: dict[str, tuple[Schedule, bool | None]] = {}
         for index, (schedule_id, each) in enumerate(zip(ids, given, strict=True)):
-            self._check(index, schedule_id, each, twice=schedule_id in inputs)
-            inputs[schedule_id] = each
+            wanted[schedule_id] = (
+                self._declared(index, schedule_id, each, twice=schedule_id in wanted),
+                each.paused,
+            )
 
         def edit(schedule_id: str, known: Due | None) -> Schedule:
-            each = inputs[schedule_id]
+            schedule, paused = wanted[schedule_id]
             if known is not None and owner not in (None, workflow_of(known.schedule).user_id):
                 raise UnknownScheduleError(schedule_id)
             kept = known is not None and known.schedule.paused
-            return declared(each, schedule_id, kept if each.paused is None else each.paused, self._defaults)
+            return replace(schedule, paused=kept if paused is None else paused)
 
         stored, now = await self._registrar.upsert_all(ids, edit), self._now()
         next_runs = {due.schedule.id: next_run_at(due, now) for due in stored}
         return [Upserted(schedule_id, next_runs.get(schedule_id)) for schedule_id in ids]
 
-    def _check(self, index: int, schedule_id: str, given: ScheduleInput, twice: bool) -> None:
+    def _declared(self, index: int, schedule_id: str, given: ScheduleInput, twice: bool) -> Schedule:
         try:
             if given.paused not in (None, True, False):
                 raise InvalidArgumentError("paused", given.paused, "write true or false, or leave it out")
-            declared(given, schedule_id, paused=False, defaults=self._defaults)
+            schedule = declared(given, schedule_id, paused=False, defaults=self._defaults)
             if twice:
                 raise InvalidArgumentError("schedule_id", schedule_id, "is in the same request twice")
         except DutifulError as error:
             error.details["index"] = index
             raise
+        return schedule
 
     async def pause_schedule(self, schedule_id: str, paused: bool, note: str | None = None) -> None:
         """Pause with a note that says why, or resume, which clears the note."""

@@ -78,11 +78,14 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that is bound to the address; raises CannotListenError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=128)
+        listener = socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         raise CannotListenError(
             host, port, os.strerror(error.errno) if error.errno else str(error)
         ) from error
+    # Head and body of an answer are two packets: the second must not wait for an acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def url_of(scheme: str, listener: socket.socket) -> str:
