@@ -42,7 +42,10 @@ def simulate(file: ScheduleFile, start: datetime, end: datetime) -> Simulation:
     # A year of runs is many small objects that all stay alive: collecting in between finds nothing.
     gc.disable()
     try:
-        return asyncio.run(_Run(file, start, end).run())
+        run = _Run(file, start, end)
+        # Not returned from there: the event loop would make a text of a result that fills megabytes.
+        asyncio.run(run.run())
+        return run.result
     finally:
         gc.enable()
 
@@ -74,10 +77,11 @@ class _Run:
         self._store = MemoryStore()
         self._launcher = SimulatedLauncher(self._clock, file.behaviours)
         self._events: list[Event] = []
+        self.result = Simulation([], [])
         self._instances = 0
         self._engine: Engine | None = None
 
-    async def run(self) -> Simulation:
+    async def run(self) -> None:
         await Registrar(self._store, self._clock, lambda: None).declare(self._file.schedules, self._arm)
         self._boot()
         for outage in sorted(self._file.outages, key=lambda outage: outage.start):
@@ -85,7 +89,8 @@ class _Run:
         await self._advance_to(self._end)
         rows = [run for schedule in self._file.schedules for run in await self._ledger(schedule)]
         self._crash()
-        return Simulation(sorted(rows, key=lambda run: (run.run_at, run.schedule_id, run.kind)), self._events)
+        rows.sort(key=lambda run: (run.run_at, run.schedule_id, run.kind))
+        self.result = Simulation(rows, self._events)
 
     async def _ledger(self, schedule: Schedule) -> list[Run]:
         return await self._store.ledger(schedule.id, None, 1 << 62)

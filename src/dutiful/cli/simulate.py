@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,11 +112,13 @@ def _print_timeline(simulation: Simulation, lines: int) -> None:
     told = [(event.at, _event_line(event)) for event in simulation.events]
     told += [(run.run_at, _line(run)) for run in simulation.rows if _is_notable(run)]
     told.sort(key=lambda entry: entry[0])
-    told += [(run.run_at, _line(run)) for run in simulation.rows if not _is_notable(run)]
-    shown = sorted(told[:lines], key=lambda entry: entry[0])
+    quiet = (run for run in simulation.rows if not _is_notable(run))
+    shown = told[:lines] + [(run.run_at, _line(run)) for run in islice(quiet, max(0, lines - len(told)))]
+    shown.sort(key=lambda entry: entry[0])
     print_table(["time (UTC)", "schedule", "what", ""], [[_iso(at), *line] for at, line in shown])
-    if len(told) > lines:
-        click.echo(f"… {len(told) - lines} more (--lines, or --ledger for all)")
+    entries = len(simulation.events) + len(simulation.rows)
+    if entries > lines:
+        click.echo(f"… {entries - lines} more (--lines, or --ledger for all)")
 
 
 def _is_notable(run: Run) -> bool:
@@ -200,6 +204,8 @@ def _rfc3339(instant: int | None) -> str | None:
     return None if instant is None else _iso(instant).replace(" ", "T") + "Z"
 
 
+# A run that goes well has one instant in four places.
+@lru_cache(maxsize=64)
 def _iso(instant: int) -> str:
     at = datetime.fromtimestamp(instant // 1000, UTC)
     return at.strftime("%Y-%m-%d %H:%M:%S") + (f".{instant % 1000:03}" if instant % 1000 else "")
