@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx2
-from dutiful.service.wiring import Service
 
 from dutiful.service.settings import settings_from
+from dutiful.service.wiring import Service
 from dutiful.testing import VirtualClock
 from dutiful.web.app import create_app
 from dutiful.web.server import HttpServer, listen
