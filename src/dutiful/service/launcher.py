@@ -9,6 +9,7 @@ from dutiful.core.outcome import Accepted, Failed, Outcome, Refused, Succeeded, 
 from dutiful.core.policy import Reason
 from dutiful.launchers.executor import Meta
 from dutiful.service.declaration import workflow_of
+from dutiful.service.tracing import span_of
 from dutiful.service.views import moment, trigger_of
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ class RunLauncher:
         )
 
     async def _carry(self, meta: Meta) -> Outcome:
+        with span_of(meta):
+            return await self._hand_over(meta)
+
+    async def _hand_over(self, meta: Meta) -> Outcome:
         try:
             dag = await self._workflows.load_dag(meta.workflow_id, meta.version)
         except (StoreError, ValueError) as error:
