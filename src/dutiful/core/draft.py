@@ -89,18 +89,8 @@ class Draft:
 
     __slots__ = (
         *("schedule", "state", "now", "limits", "policy", "cadence", "cursor", "from_completion", "blocked"),
-        *(
-            "unfinished",
-            "launched",
-            "cancels",
-            "was_blocked",
-            "ended_at",
-            "_due",
-            "_used",
-            "_skipped",
-            "_open",
-        ),
-        *("_busy", "_inserts", "_changes", "_first_attempts", "_noted"),
+        *("unfinished", "launched", "cancels", "was_blocked", "ended_at", "_due", "_used", "_skipped"),
+        *("_open", "_busy", "_inserts", "_changes", "_first_attempts", "_noted"),
     )
 
     def __init__(self, due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> None:
