@@ -174,15 +174,23 @@ class Engine:
 
     async def pass_once(self) -> Instant | None:
         """Settle what has ended, decide what is due, launch it; return when to pass again."""
-        with self._clock.hold():
-            now = self._now()
-            self._note_step(now)
-            epoch = await self._lead(now)
-            if epoch is None:
-                return now + self._settings.retry_after
-            await self._resolve_unsure()
-            await self._settle_finished(epoch, now)
-            return await self._plan_and_launch(self._now(), epoch)
+        # Every task that is created in here takes this along.
+        token = running_engine.set(self)
+        try:
+            with self._clock.hold():
+                return await self._pass()
+        finally:
+            running_engine.reset(token)
+
+    async def _pass(self) -> Instant | None:
+        now = self._now()
+        self._note_step(now)
+        epoch = await self._lead(now)
+        if epoch is None:
+            return now + self._settings.retry_after
+        await self._resolve_unsure()
+        await self._settle_finished(epoch, now)
+        return await self._plan_and_launch(self._now(), epoch)
 
     async def _lead(self, now: Instant) -> int | None:
         epoch = await self._store.lead(self._owner)
@@ -277,7 +285,6 @@ class Engine:
 
     async def _carry(self, launch: Launch) -> None:
         self._checkpoint("launching")
-        running_engine.set(self)
         try:
             answer: object = await self._launcher.launch(launch)
             outcome = answer if isinstance(answer, Outcome) else Failed(f"the answer was {answer!r:.80}")
@@ -285,7 +292,8 @@ class Engine:
             outcome = Failed(f"{type(error).__name__}: {error}")
         key = _key(launch.run)
         flight = self._running.get(key)
-        if flight is not None and flight.task is asyncio.current_task():
+        # Another flight of this key may have begun since this one was given up.
+        if flight is not None and flight.launch is launch:
             del self._running[key]
         self._finished.append((launch, outcome, self._now()))
         self.wake()

@@ -183,11 +183,6 @@ class Draft:
         end = self.schedule.window.end
         return None if tick is None or (end is not None and tick > end) else tick
 
-    def is_only_and_on_time(self, last: Instant) -> bool:
-        """Return whether this tick is all that is due, and not late."""
-        on_time = last >= self.now - self.policy.grace and not self.policy.jitter
-        return on_time and last == next_tick(self.cadence, self.cursor, self.ended_at)
-
     def newest(self, last: Instant) -> list[Instant]:
         """Return the newest ticks up to `last`, oldest first, at most the cap of them."""
         ticks = [last]

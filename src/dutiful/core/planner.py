@@ -2,7 +2,7 @@
 
 For each schedule of a batch, `plan` returns one Move: which runs to launch, hold, skip or end, up to
 which tick the schedule is then decided, and when to look at it again. The engine commits the moves
-as they are. Read `decide` first; the order of its steps is the meaning of the policies.
+as they are. Read `decide_in_steps` first; the order of its steps is the meaning of the policies.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dutiful.core.errors import DutifulError
 from dutiful.core.jitter import fire_time
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+from dutiful.core.usual import usual_move
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,6 +71,11 @@ def _decide_or_quarantine(due: Due, now: Instant, limits: Limits, used: dict[str
 
 def decide(due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
     """Return the move of one schedule; `used` is brought up to date for the next one."""
+    return usual_move(due, now, limits) or decide_in_steps(due, now, limits, used)
+
+
+def decide_in_steps(due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
+    """Return the move of one schedule, whatever is going on."""
     draft = Draft(due, now, limits, used)
     if due.runs:
         adopt_orphans(draft)
@@ -163,9 +169,6 @@ def take_ticks(draft: Draft) -> None:
         draft.skip_through(last, Reason.PAUSED)
     elif draft.waits_for_run():
         draft.blocked = True
-    elif draft.is_only_and_on_time(last):
-        # The usual case; the steps below would come to the same.
-        offer(draft, last)
     else:
         _take_buffered(draft)
         _take_kept(draft, last)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import heapq
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dutiful.core.errors import LostLeadershipError, OvertakenError
 from dutiful.core.planner import Batch
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
-from dutiful.core.schedule import SkippedRange
+from dutiful.core.schedule import SkippedRange, State
 from dutiful.ports import Launch, Loaded, Retention
 from dutiful.stores.memory.row import Row, by_tick
 
@@ -21,14 +21,18 @@ if TYPE_CHECKING:
     from dutiful.core.outcome import Settlement
     from dutiful.core.reconcile import Changes, Note, Put
 
+    _Wake: TypeAlias = tuple[Instant, int, Row]
+
 
 class MemoryStore:
     """Keeps everything in this process; forgets it with the process."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
-        # (wake_at, number, id); one that no longer equals its row is stale and passed over.
-        self._wakes: list[tuple[Instant, int, str]] = []
+        # A heap; an entry whose row has another wake by now is stale and passed over.
+        self._wakes: list[_Wake] = []
+        # What the last load took out. Whatever was not moved since is due as it was.
+        self._taken: list[_Wake] = []
         self._numbers = count(1)
         # No schedule that was removed had a higher version; one of the same id begins above it.
         self._version_floor = 0
@@ -64,6 +68,7 @@ class MemoryStore:
             row = self._rows.pop(schedule_id, None)
             if row is not None:
                 self._version_floor = max(self._version_floor, row.version)
+                row.wake_at = None
                 for run in row.open.values():
                     self._count(row, run, None)
                 self._wake_group(row.group())
@@ -113,49 +118,52 @@ class MemoryStore:
 
     async def load(self, now: Instant, limit: int) -> Loaded:
         """Return what is due."""
-        due: dict[str, Row] = {}
-        while len(due) < limit and (row := self._next_row()) is not None and (row.wake_at or 0) <= now:
-            heapq.heappop(self._wakes)
-            due[row.schedule.id] = row
-        following = self._next_row()
-        for row in due.values():
-            # Due until it is committed: a pass that fails is simply made again.
-            heapq.heappush(self._wakes, (row.wake_at or 0, row.number, row.schedule.id))
-        batch = Batch([row.due() for row in due.values()], dict(self._used))
-        return Loaded(batch, following.wake_at if following is not None else None)
+        for wake in self._taken:
+            if wake[2].wake_at == wake[0]:
+                heapq.heappush(self._wakes, wake)
+        self._taken = []
+        rows: dict[int, Row] = {}
+        while len(rows) < limit and (next_ := self._next_wake()) is not None and next_[0] <= now:
+            self._taken.append(heapq.heappop(self._wakes))
+            rows[next_[1]] = next_[2]
+        following = self._next_wake()
+        batch = Batch([row.due() for row in rows.values()], dict(self._used))
+        return Loaded(batch, None if following is None else following[0])
 
-    def _next_row(self) -> Row | None:
+    def _next_wake(self) -> _Wake | None:
         while self._wakes:
-            wake_at, number, schedule_id = self._wakes[0]
-            row = self._rows.get(schedule_id)
-            if row is not None and (row.wake_at, row.number) == (wake_at, number):
-                return row
+            wake = self._wakes[0]
+            if wake[2].wake_at == wake[0]:
+                return wake
             heapq.heappop(self._wakes)
         return None
 
     def _wake(self, row: Row, wake_at: Instant | None) -> None:
         if wake_at is not None and wake_at != row.wake_at:
-            heapq.heappush(self._wakes, (wake_at, row.number, row.schedule.id))
+            heapq.heappush(self._wakes, (wake_at, row.number, row))
         row.wake_at = wake_at
         row.version += 1
 
     async def commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
         """Record the moves and return the runs to launch."""
         self._check(epoch)
-        moved: list[Move] = []
-        launches = [launch for move in moves for launch in self._commit(move, moved)]
-        for move in moved:
-            self._wake_for_room(self._rows[move.due.schedule.id], move)
+        launches: list[Launch] = []
+        changed: list[tuple[Row, Move]] = []
+        for move in moves:
+            row = self._rows.get(move.due.schedule.id)
+            if row is not None and row.version == move.due.version:
+                launches += self._commit(row, move)
+                if move.changes:
+                    changed.append((row, move))
+        for row, move in changed:
+            self._wake_for_room(row, move)
         return launches
 
-    def _commit(self, move: Move, moved: list[Move]) -> list[Launch]:
-        row = self._rows.get(move.due.schedule.id)
-        if row is None or row.version != move.due.version:
-            return []
-        moved.append(move)
+    def _commit(self, row: Row, move: Move) -> list[Launch]:
         row.state, row.blocked, row.rest_at = move.state, move.blocked, move.rest_at
         written = [run for run in move.inserts if self._insert(row, run)]
-        written += [run for run in move.changes if self._change(row, run)]
+        if move.changes:
+            written += [run for run in move.changes if self._change(row, run)]
         self._wake(row, move.wake_at)
         launched = [run for run in written if run.phase is Phase.LAUNCHED]
         # One that the same move has ended again is not launched at all.
@@ -228,7 +236,11 @@ class MemoryStore:
             return
         ended_at = run.ended_at
         if run.status is Status.SUCCESS:
-            row.state = row.state._replace(ended_at=ended_at, succeeded_at=ended_at)
+            # Written out, as it is done for nearly every run.
+            cursor, started, attempted, _, failed, _, skipped, quarantine, decided = row.state
+            row.state = State(
+                cursor, started, attempted, ended_at, failed, ended_at, skipped, quarantine, decided
+            )
         elif run.status is Status.SKIPPED:
             row.state = row.state._replace(ended_at=ended_at)
         else:
