@@ -34,17 +34,14 @@ _MOVE = f"UPDATE states SET {_STATE}, {_MOVED}"
 # Binding None costs three times as much as binding a number, and most moves change no more than this.
 _MOVE_ON = f"UPDATE states SET cursor = ?, runs_started = ?, attempted_at = ?, {_MOVED}"
 
+_LAUNCHED_COLUMNS = "phase, attempt, ticks, kind, run_at, status, fire_at, epoch, started_at, schedule"
 _INSERT_LAUNCHED = (
-    "INSERT INTO runs (run_at, kind, status, phase, fire_at, attempt, epoch, started_at, ticks, schedule)"
-    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?) {ONCE}"
+    f"INSERT INTO runs ({_LAUNCHED_COLUMNS}) VALUES ('launched', 1, 1, 'schedule', ?, ?, ?, ?, ?, ?) {ONCE}"
 )
 _INSERT_LAUNCHED_KEPT = (
-    "INSERT INTO runs (run_at, kind, status, phase, fire_at, attempt, epoch, started_at, ticks, schedule,"
-    f" key, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?) {ONCE}"
+    f"INSERT INTO runs ({_LAUNCHED_COLUMNS}, key, created_at, updated_at)"
+    f" VALUES ('launched', 1, 1, 'schedule', ?, ?, ?, ?, ?, ?, ?, ?, ?) {ONCE}"
 )
-# What a run has from `ended_at` to `detail` when it is launched for the first time.
-_NOTHING_YET = Run("", 0, "schedule", Status.STARTED, Phase.LAUNCHED, 0)[10:15]
-
 _RUN = ", ".join(f"{column} = ?" for column in RUN_COLUMNS.split(", "))
 _KEY = "WHERE schedule = ? AND run_at = ? AND kind = ?"
 _CHANGE = f"UPDATE runs SET {_RUN} {_KEY} AND attempt <= ? AND phase <> 'ended'"
@@ -60,7 +57,6 @@ _ENDED, _LAUNCHED = Phase.ENDED, Phase.LAUNCHED
 
 # Plain strings: binding an enum costs four times as much, and asking it for its value is slow too.
 _STATUS = {status: status.value for status in Status}
-_PHASE = {phase: phase.value for phase in Phase}
 
 
 _Written: TypeAlias = "tuple[int, Schedule, int, Run]"
@@ -73,12 +69,14 @@ def commit(
     """Record the moves that were made on the present version; return the runs to launch, in order."""
     moved = hits(connection, [*map(_state_write, moves, numbers)])
     inserts, changes = list[_Written](), list[_Written]()
-    for place, (move, number, hit) in enumerate(zip(moves, numbers, moved, strict=True)):
-        if hit:
+    for place, (move, number) in enumerate(zip(moves, numbers, strict=True)):
+        if moved[place]:
             schedule = move.due.schedule
-            inserts += [(place, schedule, number, run) for run in move.inserts]
-            changes += [(place, schedule, number, run) for run in move.changes]
-    inserts = [each for each in inserts if each[3].phase is not _ENDED or each[1].policy.ledger]
+            for run in move.inserts:
+                if run.phase is not _ENDED or schedule.policy.ledger:
+                    inserts.append((place, schedule, number, run))
+            for run in move.changes:
+                changes.append((place, schedule, number, run))
     inserted = hits(connection, [*map(_insert_write, inserts)])
     for (_, schedule, number, run), there in zip(inserts, inserted, strict=True):
         if not there and run.status is Status.SKIPPED:
@@ -101,15 +99,17 @@ def _state_write(move: Move, number: int) -> Write:
 
 def _insert_write(written: _Written) -> Write:
     _, schedule, number, run = written
-    group = group_of(schedule)
-    if group is None and run[10:15] == _NOTHING_YET and run.reason is None and run.started_at is not None:
-        _, run_at, kind, status, phase, fire_at, _, attempt, epoch, started_at, *_ = run
-        texts = _STATUS[status], _PHASE[phase]
-        launched = run_at, kind, *texts, fire_at, attempt, epoch, started_at, number
-        if run.created_at is None:
-            return _INSERT_LAUNCHED, launched
-        return _INSERT_LAUNCHED_KEPT, (*launched, *birth_columns(run)[1:], run.updated_at)
-    return INSERT, (*run_columns(run), *birth_columns(run), number, group)
+    (
+        _, run_at, kind, status, phase, fire_at, reason, attempt, epoch, started_at, ended_at, _, _,
+        run_id, detail, updated_at, backfill, _, created_at,
+    ) = run  # fmt: skip
+    first = phase is _LAUNCHED and attempt == 1 and kind == "schedule" and schedule.policy.capacity is None
+    if not first or reason or ended_at or run_id or detail or backfill or started_at is None:
+        return INSERT, (*run_columns(run), *birth_columns(run), number, group_of(schedule))
+    launched = run_at, _STATUS[status], fire_at, epoch, started_at, number
+    if created_at is None:
+        return _INSERT_LAUNCHED, launched
+    return _INSERT_LAUNCHED_KEPT, (*launched, *birth_columns(run)[1:], updated_at)
 
 
 def _change_write(written: _Written) -> Write:

@@ -16,9 +16,8 @@ from dutiful.ports import Loaded
 from dutiful.stores.sqlite.rows import (
     ALL_RUN_COLUMNS,
     READ_COLUMNS,
-    Stored,
+    read_due,
     read_run,
-    read_stored,
 )
 
 if TYPE_CHECKING:
@@ -88,20 +87,19 @@ def load(
     """Return what is due, with (id, number) of it, and what could not be read."""
     rows = connection.execute(_DUE, (namespace, now, max(limit, 0))).fetchall()
     stored, damage = _read(rows)
-    numbers = [each.number for each in stored]
-    runs = _OPEN + " AND schedule IN (SELECT value FROM json_each(?)) " + _OPEN_ORDER
-    due = _with_runs(stored, connection.execute(runs, (json.dumps(numbers),)), damage)
+    due = _with_open_runs(connection, stored, damage)
     following = connection.execute(_NEXT_WAKE, (namespace, len(rows))).fetchone()
-    batch = Batch(due, _used(connection, namespace, stored))
+    batch = Batch(due, _used(connection, namespace, due))
     loaded = Loaded(batch, None if following is None else following[0])
-    return loaded, [(each.schedule.id, each.number) for each in stored], damage
+    return loaded, [(each.schedule.id, number) for number, each in stored.items()], damage
 
 
-def _used(connection: sqlite3.Connection, namespace: str, stored: Iterable[Stored]) -> Mapping[str, int]:
-    capacities = {each.schedule.policy.capacity for each in stored} - {None}
+def _used(connection: sqlite3.Connection, namespace: str, due: Iterable[Due]) -> Mapping[str, int]:
+    policies = {id(each.schedule.policy): each.schedule.policy for each in due}
+    capacities = [policy.capacity.group for policy in policies.values() if policy.capacity is not None]
     if not capacities:
         return {}
-    groups = json.dumps([capacity.group for capacity in capacities if capacity is not None])
+    groups = json.dumps(capacities)
     return dict(connection.execute(_IN_FLIGHT, (groups, namespace)).fetchall())
 
 
@@ -109,10 +107,7 @@ def get(connection: sqlite3.Connection, namespace: str, schedule_id: str) -> Due
     """Return one schedule, unless it cannot be read."""
     rows = connection.execute(f"{_STORED} AND damage IS NULL AND id = ?", (namespace, schedule_id)).fetchall()
     stored, damage = _read(rows)
-    runs = connection.execute(
-        f"{_OPEN} AND schedule = ? {_OPEN_ORDER}", [each.number for each in stored] or [0]
-    )
-    return next(iter(_with_runs(stored, runs, damage)), None)
+    return next(iter(_with_open_runs(connection, stored, damage)), None)
 
 
 def some(
@@ -121,10 +116,7 @@ def some(
     """Return the schedules that meet a condition and can be read, ordered by id."""
     query = f"{_STORED} AND damage IS NULL AND {condition}"
     stored, damage = _read(connection.execute(query, (namespace, *values)))
-    runs = f"{_OPEN} AND schedule IN (SELECT value FROM json_each(?)) {_OPEN_ORDER}"
-    return _with_runs(
-        stored, connection.execute(runs, (json.dumps([each.number for each in stored]),)), damage
-    )
+    return _with_open_runs(connection, stored, damage)
 
 
 def every(connection: sqlite3.Connection, namespace: str) -> tuple[list[Due], list[Damage]]:
@@ -144,7 +136,7 @@ def marked(connection: sqlite3.Connection, namespace: str) -> list[Damage]:
 def repaired(connection: sqlite3.Connection, namespace: str) -> list[int]:
     """Return the numbers of schedules that were damaged and can be read again."""
     stored, _ = _read(connection.execute(f"{_STORED} AND damage IS NOT NULL", (namespace,)))
-    return [each.number for each in stored]
+    return list(stored)
 
 
 def ledger(
@@ -182,27 +174,36 @@ def _readable_run(schedule_id: str, row: Row) -> Run:
         raise StoreError(problem, f"{error}; repair the row in the table runs") from error
 
 
-def _read(rows: Iterable[Row]) -> tuple[list[Stored], list[Damage]]:
-    stored, damage = [], []
+def _read(rows: Iterable[Row]) -> tuple[dict[int, Due], list[Damage]]:
+    """Return the schedules by their numbers, without open runs, and those that cannot be read."""
+    stored, damage = dict[int, Due](), list[Damage]()
     for row in rows:
         try:
-            stored.append(read_stored(row))
+            stored[row[0]] = read_due(row)
         except CodecError as error:
             damage.append(Damage(row[0], row[1], str(error)))
     return stored, damage
 
 
-def _with_runs(stored: Sequence[Stored], rows: Iterable[Row], damage: list[Damage]) -> list[Due]:
+def _with_open_runs(
+    connection: sqlite3.Connection, stored: Mapping[int, Due], damage: list[Damage]
+) -> list[Due]:
+    query = f"{_OPEN} AND schedule IN (SELECT value FROM json_each(?)) {_OPEN_ORDER}"
+    return _with_runs(stored, connection.execute(query, (json.dumps(list(stored)),)), damage)
+
+
+def _with_runs(stored: Mapping[int, Due], rows: Iterable[Row], damage: list[Damage]) -> list[Due]:
     """Return the schedules with their open runs; one that cannot be read makes its schedule damaged."""
     runs: defaultdict[int, list[Row]] = defaultdict(list)
-    for row in rows:
-        runs[row[0]].append(row[1:])
-    due = []
-    for number, schedule, state, version, blocked, pruned_until in stored:
+    for number, *row in rows:
+        runs[number].append(tuple(row))
+    complete = dict(stored)
+    for number in [number for number in runs if number in stored]:
+        due = stored[number]
         try:
-            known = [read_run(schedule.id, row) for row in runs[number]] if number in runs else ()
+            known = [read_run(due.schedule.id, row) for row in runs[number]]
+            complete[number] = due._replace(runs=known)
         except CodecError as error:
-            damage.append(Damage(number, schedule.id, str(error)))
-            continue
-        due.append(Due(schedule, state, known, version, blocked, pruned_until))
-    return due
+            del complete[number]
+            damage.append(Damage(number, due.schedule.id, str(error)))
+    return list(complete.values())

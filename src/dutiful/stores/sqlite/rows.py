@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from dutiful.core.draft import Due
 from dutiful.core.errors import CodecError, quoted
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Kind, Phase, Run, Status
-from dutiful.core.schedule import Schedule, SkippedRange, State
+from dutiful.core.schedule import SkippedRange, State
 from dutiful.stores.codec import revive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from dutiful.core.schedule import Schedule
 
 SCHEDULE_COLUMNS = "number, id, checksum, task, payload, cadence, policy, window_start, window_end, paused"
 STATE_COLUMNS = (
@@ -38,30 +41,23 @@ _REASONS: Mapping[str | None, Reason | None] = {None: None, **{reason.value: rea
 _OVERLAPS: Mapping[str | None, Overlap | None] = {None: None, **{each.value: each for each in Overlap}}
 
 
-class Stored(NamedTuple):
-    """A schedule as it was read, before its open runs are added."""
-
-    number: int
-    schedule: Schedule
-    state: State
-    version: int
-    blocked: bool
-    pruned_until: int
-
-
 def group_of(schedule: Schedule) -> str | None:
     """Return the name of the capacity group, if there is one."""
     capacity = schedule.policy.capacity
     return None if capacity is None else capacity.group
 
 
-def read_stored(row: Row) -> Stored:
-    """Return what READ_COLUMNS hold, or raise CodecError."""
-    schedule = revive(row[1], row[3:10], row[2])
-    version, cursor, started, attempted, succeeded, failed, ended, quarantine, skipped_at = row[10:19]
-    skipped = None if skipped_at is None else _skipped(skipped_at, row[19], row[20])
-    state = State(cursor, started, attempted, succeeded, failed, ended, skipped, quarantine, row[21])
-    return Stored(row[0], schedule, state, version, row[22] == 1, row[23])
+def read_due(row: Row) -> Due:
+    """Return what READ_COLUMNS hold, without open runs, or raise CodecError."""
+    (
+        _, schedule_id, checksum, task, payload, cadence, policy, start, end, paused,
+        version, cursor, started, attempted, succeeded, failed, ended, quarantine,
+        skipped_at, reason, ticks, decided, blocked, pruned,
+    ) = row  # fmt: skip
+    schedule = revive(schedule_id, (task, payload, cadence, policy, start, end, paused), checksum)
+    skipped = None if skipped_at is None else _skipped(skipped_at, reason, ticks)
+    state = State(cursor, started, attempted, succeeded, failed, ended, skipped, quarantine, decided)
+    return Due(schedule, state, (), version, blocked == 1, pruned)
 
 
 def _skipped(run_at: int, reason: str, ticks: int) -> SkippedRange:

@@ -75,11 +75,17 @@ def report(connection: sqlite3.Connection, namespace: str, found: Run, became: S
 def _bring_up_to_date(
     connection: sqlite3.Connection, namespace: str, written: Sequence[tuple[int, Settlement]]
 ) -> None:
-    accepted = [(number,) for number, (run, *_) in written if run.phase in IN_FLIGHT]
+    accepted, timed, ended = list[Row](), list[Row](), list[tuple[int, Run]]()
+    for number, (run, _, may_rest) in written:
+        if run.phase in IN_FLIGHT:
+            accepted.append((number,))
+        else:
+            ended.append((number, run))
+            if may_rest:
+                timed.append((number,))
     connection.executemany(_ACCEPTED, accepted)
-    ended = [(number, each) for number, each in written if each.run.phase not in IN_FLIGHT]
-    connection.executemany(_REST, [(number,) for number, each in ended if each.timed])
-    _follow(connection, namespace, [(number, each.run) for number, each in ended])
+    connection.executemany(_REST, timed)
+    _follow(connection, namespace, ended)
 
 
 def _write(settlement: Settlement, number: int) -> Write:
@@ -100,7 +106,7 @@ def _follow(connection: sqlite3.Connection, namespace: str, ended: Sequence[tupl
         # To the end, so that the order is that of the endings.
         latest.pop(number, None)
         latest[number] = run.ended_at or 0
-    succeeded, failed, skipped = list[Row](), list[Row](), list[Row]()
+    succeeded, failed, skipped, retries = list[Row](), list[Row](), list[Row](), list[Row]()
     for number, run in ended:
         if run.status is Status.SUCCESS:
             succeeded.append((run.ended_at, latest[number], number))
@@ -108,9 +114,10 @@ def _follow(connection: sqlite3.Connection, namespace: str, ended: Sequence[tupl
             skipped.append((latest[number], number))
         else:
             failed.append((run.ended_at, latest[number], number))
+            if run.phase is Phase.RETRY:
+                retries.append((run.fire_at, number))
     connection.executemany(_SUCCEEDED, succeeded)
     connection.executemany(_FAILED, failed)
     connection.executemany(_SKIPPED, skipped)
-    retries = [(run.fire_at, number) for number, run in ended if run.phase is Phase.RETRY]
     connection.executemany(_WAKE_FOR_RETRY, retries)
     wake_blocked(connection, namespace, latest)
