@@ -45,3 +45,12 @@ def test_thresholds_that_somebody_set_meanwhile_stay():
     gc.set_threshold(1, 2, 3)
     collector.hold(False)
     assert gc.get_threshold() == (1, 2, 3)
+
+
+def test_a_program_that_collects_by_itself_is_left_in_charge():
+    gc.set_threshold(0, 10, 10)
+    collector = Collector()
+    collector.hold(True)
+    assert gc.get_threshold()[0] == 0
+    collector.hold(False)
+    assert gc.get_threshold() == (0, 10, 10)

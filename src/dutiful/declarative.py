@@ -82,7 +82,8 @@ class Scheduler:
             raise SchedulerAlreadyActiveError(self._state)
         self._tell("SchedulerInitializationStarted")
         try:
-            registered = check(registrations, self._zone.tzinfo)
+            with Collector():
+                registered = check(registrations, self._zone.tzinfo)
             loop = asyncio.get_running_loop()
         except Exception:
             self._tell("SchedulerInitializationFailed")
@@ -253,9 +254,8 @@ class Scheduler:
             self._tell("TaskStartLate", event.run.schedule_id, lateMs=event.late)
 
     def _tell_difference(self, difference: Difference) -> None:
-        if difference.kind != "kept":
-            changes = dict(change_in_words(*change) for change in difference.changed)
-            self._tell("TaskDifference", difference.id, kind=difference.kind, **changes)
+        changes = dict(change_in_words(*change) for change in difference.changed)
+        self._tell("TaskDifference", difference.id, kind=difference.kind, **changes)
 
     def _tell(self, name: str, task: str | None = None, **details: Any) -> None:
         now = self._clock.now().astimezone(self._zone.tzinfo)

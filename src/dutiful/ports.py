@@ -164,7 +164,7 @@ class Store(WorkflowTexts, Protocol):
         """Return what is noted of these schedules; nothing for those without a note."""
 
     async def every(self) -> list[Due]:
-        """Return all schedules that can be read, ordered by id."""
+        """Return all schedules that can be read, in the order in which they were first stored."""
 
     async def damaged(self) -> list[tuple[str, str]]:
         """Return (id, problem) of schedules that `every` or `load` found unreadable.

@@ -39,19 +39,21 @@ def check(registrations: Sequence[Registration], timezone: str | tzinfo) -> Regi
     """Return the schedules that the registrations mean, or raise the error of the first bad one."""
     if not isinstance(registrations, list | tuple):
         raise RegistrationsNotArrayError
-    registered = Registered([], {})
+    registered, crons = Registered([], {}), dict[str, Cron]()
     for index, registration in enumerate(registrations):
         name, text, callback, delay = _shape(index, registration)
         _check_name(name, registered)
-        registered.schedules.append(_schedule(name, _cron(text, timezone), _delay_ms(delay)))
+        # A million tasks have a few hundred texts.
+        cron = crons.get(text) or crons.setdefault(text, _cron(text, timezone))
+        registered.schedules.append(Schedule(name, Task(name), cron, _policy_for(delay)))
         registered.callbacks[name] = callback
     return registered
 
 
 def _shape(index: int, registration: Any) -> Any:
-    if isinstance(registration, list | tuple) and len(registration) == 4:
+    if isinstance(registration, (list, tuple)) and len(registration) == 4:
         name, text, callback, delay = registration
-        is_duration = isinstance(delay, timedelta | int | float) and not isinstance(delay, bool)
+        is_duration = isinstance(delay, (timedelta, int, float)) and not isinstance(delay, bool)
         if isinstance(name, str) and isinstance(text, str) and callable(callback) and is_duration:
             return registration
     raise RegistrationShapeError(index, registration)
@@ -91,8 +93,9 @@ def _duration(seconds: float) -> timedelta:
         ) from None
 
 
-def _schedule(name: str, cron: Cron, delay_ms: int) -> Schedule:
-    return Schedule(name, Task(name), cron, policy(delay_ms))
+@lru_cache(maxsize=1024)
+def _policy_for(delay: timedelta | float) -> Policy:
+    return policy(_delay_ms(delay))
 
 
 @lru_cache(maxsize=1024)

@@ -41,7 +41,7 @@ def test_a_new_schedule_without_ticks_is_woken_by_nobody():
 
 def test_a_kept_schedule_is_not_written():
     known = Due(schedule(), State(at("09:00")))
-    assert reconcile([schedule()], stored(known), arm) == ([Difference("s", "kept")], Changes([], []))
+    assert reconcile([schedule()], stored(known), arm) == ([], Changes([], []))
 
 
 def test_an_overridden_schedule_keeps_its_history():
@@ -70,7 +70,7 @@ def test_task_and_window_are_declared_fields_too():
 
 def test_the_operators_pause_is_no_difference():
     known = Due(schedule(paused=True), NOW)
-    assert reconcile([schedule()], stored(known), arm) == ([Difference("s", "kept")], Changes([], []))
+    assert reconcile([schedule()], stored(known), arm) == ([], Changes([], []))
 
 
 def test_a_schedule_with_a_run_in_flight_is_orphaned():
@@ -80,7 +80,7 @@ def test_a_schedule_with_a_run_in_flight_is_orphaned():
 
 def test_a_run_that_only_waits_orphans_nobody():
     known = Due(schedule(), NOW, [run("10:00", Phase.QUEUED)])
-    assert reconcile([schedule()], stored(known), arm)[0] == [Difference("s", "kept")]
+    assert reconcile([schedule()], stored(known), arm)[0] == []
 
 
 def test_an_edited_schedule_with_open_runs_is_looked_at_at_once():
@@ -93,7 +93,7 @@ def test_an_edited_schedule_with_open_runs_is_looked_at_at_once():
 def test_what_is_no_longer_declared_is_removed():
     known = [Due(schedule(id_=name), NOW) for name in "abc"]
     assert reconcile([schedule(id_="b")], stored(*known), arm) == (
-        [Difference("b", "kept"), Difference("a", "removed"), Difference("c", "removed")],
+        [Difference("a", "removed"), Difference("c", "removed")],
         Changes([], ["a", "c"]),
     )
 

@@ -63,18 +63,19 @@ class DeclarationContract:
         state = State(T0, 3, 1, 2, 3, 4, SkippedRange(5, Reason.MISSED, 6), "broken")
         puts = [Put(each, state, None) for each in (rich, *others)]
         await store.apply(Changes(puts))
-        expected = sorted([rich, *others], key=lambda each: each.id)
         found = await store.every()
         assert [(due.schedule, due.state, [*due.runs]) for due in found] == [
-            (each, state, []) for each in expected
+            (each, state, []) for each in (rich, *others)
         ]
         assert await store.get("rich") == next(due for due in found if due.schedule.id == "rich")
 
     @stored
-    async def test_all_schedules_come_ordered_by_id(self, store):
-        await declare(store, *(schedule(id_) for id_ in ["é", "b", "a", "B", "日", "10", "9", "𝟘"]))
-        ids = [due.schedule.id for due in await store.every()]
-        assert ids == sorted(ids)
+    async def test_all_schedules_come_as_they_were_first_stored_and_pages_by_id(self, store):
+        ids = ["é", "b", "a", "B", "日", "10", "9", "𝟘"]
+        await declare(store, *map(schedule, ids))
+        await declare(store, schedule("a", paused=True), schedule("later"))
+        assert [due.schedule.id for due in await store.every()] == [*ids, "later"]
+        assert [due.schedule.id for due in await store.page("", 10)] == sorted([*ids, "later"])
 
     @stored
     async def test_the_last_put_of_an_id_counts(self, store):

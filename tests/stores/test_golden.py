@@ -67,7 +67,7 @@ def test_a_golden_schedule_is_what_it_was(path):
     async def look(store):
         assert await store.damaged() == []
         due = {each.schedule.id: each for each in await store.every()}
-        assert [each.schedule for each in due.values()] == SCHEDULES
+        assert [due[each].schedule for each in sorted(due)] == SCHEDULES
         now, ended = T0 + 2 * MINUTE, T0 + 2 * MINUTE + 10
         assert due["plain"].state == State(now, 3, now, succeeded_at=ended, ended_at=ended)
         assert due["paused"].state.skipped == SkippedRange(T0, Reason.PAUSED, 3)

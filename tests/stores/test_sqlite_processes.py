@@ -118,7 +118,7 @@ def test_many_processes_may_create_the_file_at_once(tmp_path):
     assert [each.returncode for each in crowd] == [0] * 4
 
     async def count(store):
-        assert [due.schedule.id for due in await store.every()] == ["0", "1", "2", "3"]
+        assert {due.schedule.id for due in await store.every()} == {"0", "1", "2", "3"}
 
     with_store(path, count)
 

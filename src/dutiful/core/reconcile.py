@@ -54,7 +54,7 @@ class Difference:
     """What became of one schedule id, with (field, from, to) for each declared field that changed."""
 
     id: str
-    kind: Literal["added", "kept", "overridden", "orphaned", "removed"]
+    kind: Literal["added", "overridden", "orphaned", "removed"]
     changed: tuple[tuple[str, object, object], ...] = ()
 
 
@@ -65,38 +65,51 @@ def reconcile(
 ) -> tuple[list[Difference], Changes]:
     """Return the differences and the changes that make the store match the declaration.
 
-    A schedule that was there keeps its history, also when it is overridden; `arm` gives the state of
-    a new one. A kept schedule is not written at all.
+    One that is there as declared is no difference, and is not written at all. One that is overridden
+    keeps its history; `arm` gives the state of a new one.
     """
-    differences, puts, seen = [], [], set[str]()
+    differences, puts, seen, alike = list[Difference](), list[Put](), set[str](), _Alike()
     for schedule in declared:
         seen.add(schedule.id)
         known = stored.get(schedule.id)
-        difference = _compare(schedule, known)
-        differences.append(difference)
         if known is None:
             state = arm(schedule)
+            differences.append(Difference(schedule.id, "added"))
             puts.append(Put(schedule, state, first_wake(schedule, state), 0))
-        elif difference.changed:
-            puts.append(_override(schedule, known))
+        elif known.runs or not alike.are(known.schedule, schedule):
+            _keep_history(schedule, known, differences, puts)
     removed = [id_ for id_ in stored if id_ not in seen]
     differences += [Difference(id_, "removed") for id_ in removed]
     return differences, Changes(puts, removed)
 
 
-def _compare(declared: Schedule, known: Due | None) -> Difference:
-    if known is None:
-        return Difference(declared.id, "added")
-    changed = _changed_fields(known.schedule, declared)
+class _Alike:
+    """Tells whether two schedules are declared alike; what many share is compared once."""
+
+    def __init__(self) -> None:
+        # The values are kept too, so that no other one gets its identity.
+        self._known: dict[tuple[int, int, int, int], tuple[bool, object]] = {}
+
+    def are(self, old: Schedule, new: Schedule) -> bool:
+        """Return whether the declared fields are equal."""
+        shared = old.cadence, new.cadence, old.policy, new.policy
+        key = id(old.cadence), id(new.cadence), id(old.policy), id(new.policy)
+        if key not in self._known:
+            self._known[key] = shared[0] == shared[1] and shared[2] == shared[3], shared
+        return self._known[key][0] and old.task == new.task and old.window == new.window
+
+
+def _keep_history(schedule: Schedule, known: Due, differences: list[Difference], puts: list[Put]) -> None:
+    changed = _changed_fields(known.schedule, schedule)
     if any(run.phase in IN_FLIGHT for run in known.runs):
-        return Difference(declared.id, "orphaned", changed)
-    return Difference(declared.id, "overridden" if changed else "kept", changed)
+        differences.append(Difference(schedule.id, "orphaned", changed))
+    elif changed:
+        differences.append(Difference(schedule.id, "overridden", changed))
+    if changed:
+        puts.append(_override(schedule, known))
 
 
 def _changed_fields(old: Schedule, new: Schedule) -> tuple[tuple[str, object, object], ...]:
-    # Nearly all are kept at a restart, and a million are compared.
-    if (old.task, old.cadence, old.policy, old.window) == (new.task, new.cadence, new.policy, new.window):
-        return ()
     names = ("task", "cadence", "policy", "window")
     pairs = [(name, getattr(old, name), getattr(new, name)) for name in names]
     return tuple((name, before, after) for name, before, after in pairs if before != after)

@@ -29,6 +29,9 @@ class Window:
     end: Instant | None = None
 
 
+ALWAYS = Window()
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """The durable binding of a task, a cadence and a policy under one stable id."""
@@ -37,7 +40,7 @@ class Schedule:
     task: Task
     cadence: Cadence
     policy: Policy = field(default_factory=Policy)
-    window: Window = field(default_factory=Window)
+    window: Window = ALWAYS
     paused: bool = False
 
 

@@ -19,7 +19,7 @@ from dutiful.core.cadence import Cadence, Every, Once, OnDemand
 from dutiful.core.cron import Cron
 from dutiful.core.errors import CodecError, DutifulError, quoted
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
-from dutiful.core.schedule import Schedule, Task, Window
+from dutiful.core.schedule import ALWAYS, Schedule, Task, Window
 from dutiful.stores.task_record import task_from_record as task_from_record  # noqa: PLC0414 - its public name
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def revive(schedule_id: str, declaration: Sequence[Any], expected: int) -> Sched
     cadence, policy, seed = _shared(cadence_text, policy_text)
     if zlib.crc32(f"{schedule_id}\0{task}\0{payload}\0{start}\0{end}\0{paused}".encode(), seed) != expected:
         raise CodecError("declaration", "the row was changed outside dutiful: its checksum does not match")
-    window = _ALWAYS if start is None is end else Window(start, end)
+    window = ALWAYS if start is None is end else Window(start, end)
     return Schedule(schedule_id, _task(task, payload), cadence, policy, window, paused == 1)
 
 
@@ -85,7 +85,6 @@ def checksum(schedule_id: str, declaration: Declaration) -> int:
     return zlib.crc32(f"{schedule_id}\0{task}\0{payload}\0{start}\0{end}\0{paused}".encode(), seed)
 
 
-_ALWAYS = Window()
 _task = lru_cache(maxsize=_CACHE_SIZE)(Task)
 
 

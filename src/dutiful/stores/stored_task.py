@@ -49,7 +49,9 @@ def unreadable(name: str, problem: str) -> TaskTryDeserializeError:
 def check_stored(due: Due) -> None:
     """Raise TaskInvalidValueError for a task with times that no history can have."""
     state = due.state
-    retry = next((run.fire_at for run in due.runs if run.phase is Phase.RETRY), None)
+    retry = None
+    if due.runs:
+        retry = next((run.fire_at for run in due.runs if run.phase is Phase.RETRY), None)
     times = (state.attempted_at, state.succeeded_at, state.failed_at, retry)
     # With a million tasks this is asked a million times, and the answer is yes.
     if not _are_possible(*times):

@@ -295,7 +295,7 @@ class MemoryStore:
 
     async def every(self) -> list[Due]:
         """Return all schedules."""
-        return [self._rows[schedule_id].due() for schedule_id in sorted(self._rows)]
+        return [row.due() for row in self._rows.values()]
 
     async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
         """Return what is noted of these schedules."""

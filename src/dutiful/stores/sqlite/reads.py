@@ -40,6 +40,11 @@ _NEXT_WAKE = (
 _STORED = (
     f"SELECT {READ_COLUMNS} FROM declarations JOIN states USING (number) WHERE declarations.namespace = ?"
 )
+# Along the primary keys of both tables: any other order would jump about in a file of many.
+_ALL = (
+    f"SELECT {READ_COLUMNS} FROM declarations NOT INDEXED CROSS JOIN states USING (number)"
+    " WHERE declarations.namespace = ? AND damage IS NULL ORDER BY number"
+)
 _OPEN = f"SELECT schedule, {ALL_RUN_COLUMNS} FROM runs INDEXED BY runs_open WHERE phase <> 'ended'"
 _OPEN_ORDER = "ORDER BY schedule, run_at, kind"
 _IN_FLIGHT = (
@@ -120,8 +125,8 @@ def some(
 
 
 def every(connection: sqlite3.Connection, namespace: str) -> tuple[list[Due], list[Damage]]:
-    """Return all schedules that can be read, ordered by id, and those that were found damaged."""
-    stored, damage = _read(connection.execute(f"{_STORED} AND damage IS NULL ORDER BY id", (namespace,)))
+    """Return all schedules that can be read, and those that were found damaged."""
+    stored, damage = _read(connection.execute(_ALL, (namespace,)))
     return _with_runs(stored, connection.execute(f"{_OPEN} {_OPEN_ORDER}"), damage), damage
 
 
