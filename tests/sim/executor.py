@@ -66,12 +66,12 @@ class Executor:
     """What the engine launches with; one object outlives all engines, as an executor would."""
 
     def __init__(
-        self, world: World, clock: VirtualClock, recorder: Recorder, wake: Callable[[], None], now, tell
+        self, world: World, clock: VirtualClock, recorder: Recorder, wake: Callable[[], None], now, tell, look_after
     ) -> None:
         self.in_process, self._most = world.in_process, world.in_flight_max
         self._seed, self._clock, self._recorder = world.seed, clock, recorder
         self._entries = {entry.schedule.id: entry for entry in world.entries}
-        self._wake, self._now, self._tell = wake, now, tell
+        self._wake, self._now, self._tell, self._look_after = wake, now, tell, look_after
         self._again_after = max(5, world.horizon / 100)
         self.healing = False
         self.engine = 0
@@ -157,7 +157,8 @@ class Executor:
         return ANSWERS[manner]  # type: ignore[return-value]
 
     def _report_later(self, launch: Launch, after: float, outcome: Outcome) -> None:
-        task = asyncio.create_task(self._report(launch, after, outcome))
+        task = asyncio.create_task(self._report(launch, after, outcome), name="report")
+        task.add_done_callback(self._look_after)
         self.reports.add(task)
         task.add_done_callback(self.reports.discard)
 

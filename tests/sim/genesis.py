@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from tests.sim.oracle import offsets
-from tests.sim.world import LABELS, Action, Entry, Faults, World
+from tests.sim.world import BROKEN, LABELS, Action, Entry, Faults, World
 
 from dutiful.core.cadence import Cadence, Every, Once, OnDemand
 from dutiful.core.cron import Cron
@@ -106,7 +106,7 @@ class Genesis:
         entries = [self._entry(f"s{number}") for number in range(rng.randint(1, 5))]
         actions = self._actions(entries)
         if rng.random() < 0.05:
-            broken = Schedule("broken", Task("task"), Every(0, "start"))
+            broken = Schedule(BROKEN, Task("task"), Every(0, "start"))
             entries.append(Entry(broken, ("quick",), 1))
         rates = (0.0, 0.0, 0.03, 0.15)
         faults = Faults(rng.choice(rates), rng.choice(rates), rng.choice((0, 0, 0.3)))
@@ -238,7 +238,7 @@ class Genesis:
                 return [Action(at, kind, away, some.id)]
 
     def _edited(self, old: Schedule) -> Schedule:
-        if self._rng.random() < 0.5 and old.id != "broken":
+        if self._rng.random() < 0.5 and old.id != BROKEN:
             return replace(old, cadence=self._cadence(), window=Window())
         changed = self._policy()
         return replace(old, policy=replace(changed, capacity=old.policy.capacity, ledger=old.policy.ledger))

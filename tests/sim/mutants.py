@@ -87,9 +87,9 @@ def launches_after_a_lost_answer_without_asking(_):
 
 @mutant(Engine, "_settle_finished")
 def forgets_answers_that_could_not_be_stored(original):
-    async def settle(self, epoch):
+    async def settle(self, *args):
         try:
-            await original(self, epoch)
+            await original(self, *args)
         except StoreError:
             self._finished.clear()
             raise

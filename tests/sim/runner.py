@@ -14,11 +14,12 @@ from tests.sim.executor import Executor
 from tests.sim.gate import Crashed, Gate
 from tests.sim.reach import reached
 from tests.sim.recorder import Recorder
+from tests.sim.world import BROKEN
 
 from dutiful.core.cadence import Every
 from dutiful.core.draft import first_wake
 from dutiful.core.errors import UnknownScheduleError
-from dutiful.core.event import PassFailed
+from dutiful.core.event import PassFailed, ScheduleQuarantined
 from dutiful.core.policy import Reason
 from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import IN_FLIGHT
@@ -39,6 +40,12 @@ if TYPE_CHECKING:
 
 
 LIVELOCK = 20_000
+# What the worlds do to an engine, as a failed pass names it.
+INJECTED = ("StoreError: ", "LostLeadershipError: ")
+
+
+class Broke(Exception):
+    """The engine is broken, so there is nothing to learn from this world any more."""
 
 
 class Result(NamedTuple):
@@ -66,7 +73,9 @@ class Runner:
         self._trace: list[tuple[Any, ...]] = []
         self._reach: Counter[str] = Counter()
         self._recorder = Recorder(self._store, self._now, self._tell)
-        self._executor = Executor(world, self._clock, self._recorder, self._wake, self._now, self._tell)
+        self._executor = Executor(
+            world, self._clock, self._recorder, self._wake, self._now, self._tell, self._look_after
+        )
         self._registrar = Registrar(self._recorder, self._clock, self._wake)
         self._rng = Random(f"store:{world.seed}")
         self._engine: Engine | None = None
@@ -75,6 +84,8 @@ class Runner:
         self._outage_until = 0.0
         self._instances = 0
         self._healing = False
+        # What went wrong that no world does to an engine; nothing else of such a world counts.
+        self._broke: list[str] = []
         # Since when the engine has been calling the store, and how often.
         self._busy = (0.0, 0)
         self._chores: set[asyncio.Task[None]] = set()
@@ -89,16 +100,24 @@ class Runner:
     async def _live(self) -> Result:
         await self._recorder.apply(Changes([self._put(entry) for entry in self._world.entries]))
         self._boot()
-        for action in self._world.actions:
-            await self._advance_to(action.at)
-            await self._act(action)
-        await self._advance_to(self._world.horizon)
-        await self._heal()
-        self._check_cancelled()
+        try:
+            for action in self._world.actions:
+                await self._advance_to(action.at)
+                await self._act(action)
+            await self._advance_to(self._world.horizon)
+            await self._heal()
+            self._check_cancelled()
+        except Broke:
+            pass
         await self._end()
+        return await self._judged()
+
+    async def _judged(self) -> Result:
         record = self._recorder.record
         ledgers = {due.schedule.id: due for due in await self._store.every()}
-        problems = record.problems + check(record, self._executor.calls, ledgers, self._now()[0])
+        problems = self._broke or (
+            record.problems + check(record, self._executor.calls, ledgers, self._now()[0])
+        )
         days = self._clock.monotonic() / 86_400
         reach = self._reach + reached(record)
         return Result(problems, self._trace, reach, days, self._executor.calls)
@@ -116,14 +135,32 @@ class Runner:
     def _hear(self, event: Event) -> None:
         name = type(event).__name__
         self._reach[name] += 1
-        expected = ("StoreError", "LostLeadershipError")
-        if isinstance(event, PassFailed) and not event.error.startswith(expected):
-            self._recorder.complain("alive", f"a pass failed of {event.error}")
+        if isinstance(event, PassFailed) and not event.error.startswith(INJECTED):
+            self._break(f"a pass failed of {event.error}")
+        if isinstance(event, ScheduleQuarantined) and event.schedule_id != BROKEN:
+            self._break(f"{event.schedule_id} cannot be planned: {event.error}")
         if name in ("PassFailed", "ClockStepped", "ScheduleQuarantined", "LeadershipChanged"):
             self._tell(name, getattr(event, "error", None) or getattr(event, "by", None))
 
     async def _advance_to(self, passed: float) -> None:
-        await self._clock.advance(max(0.0, passed - self._clock.monotonic()))
+        await self._advance(max(0.0, passed - self._clock.monotonic()))
+
+    async def _advance(self, seconds: float) -> None:
+        await self._clock.advance(seconds)
+        if self._broke:
+            raise Broke
+
+    def _break(self, what: str) -> None:
+        self._broke.append(f"broke: {what}")
+        if self._engine is not None:
+            # It would only fail again, once a second, for the rest of the world.
+            asyncio.get_running_loop().call_soon(self._engine.abandon)
+
+    def _look_after(self, task: asyncio.Task[None]) -> None:
+        """Notice what ends a task, beside its own end and a crash that was meant."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, Crashed):
+            self._break(f"{task.get_name()} died of {type(error).__name__}: {error}")
 
     # Engines
 
@@ -144,13 +181,8 @@ class Runner:
             self._gate, self._executor, self._clock, self._hear, owner, settings, checkpoint=self._checkpoint
         )
         self._engine.start()
-        self._engine._loop.add_done_callback(self._note_end)
+        self._engine._loop.add_done_callback(self._look_after)
         self._tell("boot", owner)
-
-    def _note_end(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, Crashed):
-            self._recorder.complain("alive", f"the engine died of {type(error).__name__}: {error}")
 
     def _wake(self) -> None:
         if self._engine is not None:
@@ -220,9 +252,10 @@ class Runner:
         await self._reboot(1)
 
     def _chore(self, work: Any) -> None:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work, name=work.__name__)
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
+        task.add_done_callback(self._look_after)
 
     # What happens to the world
 
@@ -271,17 +304,17 @@ class Runner:
         for due in await self._store.every():
             if due.schedule.paused:
                 await self._registrar.pause(due.schedule.id, paused=False)
-        await self._clock.advance(1)
+        await self._advance(1)
         for _ in range(6):
-            await self._clock.advance(await self._patience())
+            await self._advance(await self._patience())
         await self._outlast(self._executor.reports)
-        await self._clock.advance(2)
+        await self._advance(2)
 
     async def _outlast(self, tasks: set[asyncio.Task[None]]) -> None:
         for _ in range(400):
             if not tasks:
                 return
-            await self._clock.advance(self._world.horizon / 20 + 1)
+            await self._advance(self._world.horizon / 20 + 1)
         self._recorder.complain("healed", f"{len(tasks)} of the world's own tasks never ended")
 
     async def _patience(self) -> float:

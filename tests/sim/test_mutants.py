@@ -1,13 +1,27 @@
-"""Who tests the tester: every mistake in the list is noticed by the checkers, each within a minute."""
+"""Who tests the tester: every mistake in the list is noticed by the checkers, each within a minute.
+
+A mutant that does not fit the code any more breaks the engine, which any checker notices. Such a one
+proves nothing, so it is refused.
+"""
 
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.sim.gate import Gate
 from tests.sim.genesis import world_of
-from tests.sim.mutants import MUTANTS
+from tests.sim.mutants import MUTANTS, patched
 from tests.sim.runner import run
+
+from dutiful import engine
+from dutiful.core import planner
+from dutiful.engine import Engine
+from dutiful.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from tests.sim.mutants import Mutant
 
 # A minute is the promise; here it is bounded by worlds, so that a busy machine changes nothing.
 WORLDS = 600
@@ -21,11 +35,17 @@ QUICK = (
 )
 
 
-def caught(name: str) -> tuple[int, list[str]] | None:
+class BrokenMutantError(Exception):
+    """The mutant makes another mistake than it says."""
+
+
+def caught(make: Mutant) -> tuple[int, list[str]] | None:
     """Return the first seed whose world shows the mistake, and what was found."""
     for seed in range(WORLDS):
-        with MUTANTS[name]():
+        with make():
             problems = run(world_of(seed)).problems
+        if problems and problems[0].startswith("broke: "):
+            raise BrokenMutantError(f"seed {seed}: {problems[0]}")
         if problems:
             return seed, problems
     return None
@@ -33,7 +53,7 @@ def caught(name: str) -> tuple[int, list[str]] | None:
 
 def check(name, record_property):
     began = time.process_time()
-    found = caught(name)
+    found = caught(MUTANTS[name])
     record_property("seconds", round(time.process_time() - began, 1))
     assert found is not None, f"{WORLDS} worlds did not show that the mutant {name}"
     seed, problems = found
@@ -50,3 +70,25 @@ def test_a_mistake_is_noticed(name, record_property):
 @pytest.mark.parametrize("name", [name for name in MUTANTS if name not in QUICK])
 def test_every_mistake_is_noticed(name, record_property):
     check(name, record_property)
+
+
+def stale():
+    """Take no arguments, unlike everything that this is put in place of."""
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        (Engine, "_settle_finished"),
+        (Engine, "_sleep"),
+        (Engine, "stop"),
+        (planner, "take_ticks"),
+        (engine, "plan"),
+        (MemoryStore, "commit"),
+        (MemoryStore, "report"),
+        (Gate, "_call"),
+    ],
+)
+def test_a_mutant_that_breaks_the_engine_is_refused(target, name):
+    with pytest.raises(BrokenMutantError, match="TypeError"):
+        caught(lambda: patched(target, name, lambda *_args: stale(0)))

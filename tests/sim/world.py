@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from dutiful.core.schedule import Schedule
 
 LABELS = ("led", "loaded", "planned", "committed", "launching", "settling", "settled")
+# The id of a schedule that nobody can plan.
+BROKEN = "broken"
 
 
 class Entry(NamedTuple):
