@@ -6,6 +6,7 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.sim.gate import RIVAL
 from tests.sim.recorder import key_of
 
 from dutiful.core.errors import StoreError
@@ -66,7 +67,14 @@ class Executor:
     """What the engine launches with; one object outlives all engines, as an executor would."""
 
     def __init__(
-        self, world: World, clock: VirtualClock, recorder: Recorder, wake: Callable[[], None], now, tell, look_after
+        self,
+        world: World,
+        clock: VirtualClock,
+        recorder: Recorder,
+        wake: Callable[[], None],
+        now,
+        tell,
+        look_after,
     ) -> None:
         self.in_process, self._most = world.in_process, world.in_flight_max
         self._seed, self._clock, self._recorder = world.seed, clock, recorder
@@ -79,6 +87,8 @@ class Executor:
         # Calls that are being made and that nobody has cancelled.
         self.ongoing: set[tuple[Key, int]] = set()
         self.reports: set[asyncio.Task[None]] = set()
+        # When the last of the calls that end by themselves has ended, in seconds that passed.
+        self.until = 0.0
 
     async def launch(self, launch: Launch) -> Outcome:
         rng = Random(f"{self._seed}:{key_of(launch.run)}:{launch.run.attempt}")
@@ -86,7 +96,10 @@ class Executor:
         with self._clock.hold():
             await self._note(launch, manner)
         call = key_of(launch.run), launch.run.attempt
+        if any(key == call[0] for key, _ in self.ongoing):
+            self._recorder.complain("twice", f"{call} began beside another attempt")
         self.ongoing.add(call)
+        self.until = max(self.until, self._clock.monotonic() + lasts)
         self._check_most()
         try:
             return await self._behave(launch, manner, lasts, rng)
@@ -106,6 +119,8 @@ class Executor:
         self._tell("call", *key, run.attempt, manner)
         self._recorder.record.pending.discard((key, run.attempt))
         row = await self._recorder.peek(key)
+        if self._recorder.owner == RIVAL:
+            self._recorder.complain("leads", f"{key} was launched while another instance led")
         if key[0] not in self._recorder.record.removed:
             if row is None or (row.attempt, row.phase) != (run.attempt, Phase.LAUNCHED):
                 self._recorder.complain("durable", f"{key} was launched while its row was {row}")

@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from tests.sim.oracle import offsets
-from tests.sim.world import BROKEN, LABELS, Action, Entry, Faults, World
+from tests.sim.world import BROKEN, DEPOSED, LABELS, Action, Entry, Faults, World
 
 from dutiful.core.cadence import Cadence, Every, Once, OnDemand
 from dutiful.core.cron import Cron
@@ -74,10 +74,12 @@ EVENTS = (
     "crash",
     "crash",
     "kill",
+    "rival",
     "stop",
     "jump",
     "far",
     "edit",
+    "overtake",
     "pause",
     "outage",
     "prune",
@@ -218,6 +220,8 @@ class Genesis:
                 # Leadership begins with a process, so there must be a new one.
                 kill = [Action(at + 1, "kill", 1)] if label == "led" else []
                 return [Action(at, kind, away, label), *kill]
+            case "rival":
+                return [Action(at, kind, min(away, 3 * MINUTE), rng.choice(DEPOSED))]
             case "outage":
                 return [Action(at, kind, min(away, 3 * MINUTE))]
             case "jump":
@@ -229,7 +233,7 @@ class Genesis:
             case "pause":
                 end = at + rng.choice((10, unit * 4))
                 return [Action(at, kind, 0, some.id), Action(end, "resume", 0, some.id)]
-            case "edit":
+            case "edit" | "overtake":
                 return [Action(at, kind, 0, some.id, self._edited(some))]
             case "add":
                 added = replace(self._entry(f"a{rng.randrange(1000)}").schedule, paused=False)

@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.gate import Gate
+from tests.sim.recorder import key_of
 
 from dutiful import engine
 from dutiful.core import draft, jitter, planner
@@ -83,6 +84,28 @@ def launches_after_a_lost_answer_without_asking(_):
         self._unsure.clear()
 
     return resolve
+
+
+@mutant(Engine, "_resolve_unsure")
+def asks_for_the_key_and_not_for_the_row(_):
+    async def resolve(self):
+        while self._unsure:
+            move = self._unsure[-1]
+            due = await self._store.get(move.due.schedule.id)
+            self._unsure.pop()
+            present = {key_of(run) for run in (due.runs if due is not None else ())}
+            for run in (*move.inserts, *move.changes):
+                if run.phase is Phase.LAUNCHED and key_of(run) in present:
+                    self._start(Launch(move.due.schedule, run), self._now(), 0)
+            self._cancel([run for run in move.cancels if key_of(run) not in present])
+
+    return resolve
+
+
+@mutant(Engine, "_drop_runs")
+def carries_on_with_what_it_lost(original):
+    # One that is abandoned is dead, and carries nothing.
+    return lambda self: original(self) if self._stopping else None
 
 
 @mutant(Engine, "_settle_finished")
@@ -194,6 +217,29 @@ def settles_whatever_attempt_is_in_flight(original):
         return original(self, run, *rest)
 
     return settle
+
+
+@mutant(MemoryStore, "_check")
+def checks_no_epoch(_):
+    return lambda _self, _epoch: None
+
+
+@mutant(MemoryStore, "lead")
+def goes_on_without_the_lead(original):
+    async def lead(self, owner):
+        return await original(self, owner) or self._epoch
+
+    return lead
+
+
+@mutant(MemoryStore, "_commit")
+def commits_over_an_edit(original):
+    def commit(self, move, *rest):
+        row = self._rows.get(move.due.schedule.id)
+        present = move.due.version if row is None else row.version
+        return original(self, move._replace(due=move.due._replace(version=present)), *rest)
+
+    return commit
 
 
 @mutant(MemoryStore, "prune")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from tests.sim.oracle import offsets
-from tests.sim.world import LABELS
+from tests.sim.world import DEPOSED, LABELS
 
 from dutiful.core.cron import Cron
 from dutiful.core.policy import OnOrphan, Reason
@@ -27,7 +27,16 @@ WANTED = (
     *(f"{when} {method}" for when in ("before", "after") for method in STORE),
     *(f"reason {reason}" for reason in Reason if reason not in ELSEWHERE),
     *(f"adopt {policy}" for policy in OnOrphan),
-    *("kill", "stopped", "stopped with runs left", "outage", "ScheduleQuarantined", "PassFailed"),
+    *(f"deposed before {method}" for method in DEPOSED),
+    *(
+        "overtaken commit",
+        "kill",
+        "stopped",
+        "stopped with runs left",
+        "outage",
+        "ScheduleQuarantined",
+        "PassFailed",
+    ),
     *("step forward", "step back", "rearm", "gap", "fold", "leap day", "year end"),
     *("edit", "add", "remove", "pause", "resume", "report heard", "report refused"),
 )

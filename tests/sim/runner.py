@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.checkers import check
 from tests.sim.executor import Executor
-from tests.sim.gate import Crashed, Gate
+from tests.sim.gate import RIVAL, Crashed, Gate, depose
 from tests.sim.reach import reached
 from tests.sim.recorder import Recorder
 from tests.sim.world import BROKEN
@@ -32,9 +32,12 @@ from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.sim.executor import Call
     from tests.sim.world import Action, Entry, World
 
+    from dutiful.core.draft import Move
     from dutiful.core.event import Event
     from dutiful.ports import Store
 
@@ -44,7 +47,7 @@ LIVELOCK = 20_000
 INJECTED = ("StoreError: ", "LostLeadershipError: ")
 
 
-class Broke(Exception):
+class BrokeError(Exception):
     """The engine is broken, so there is nothing to learn from this world any more."""
 
 
@@ -81,6 +84,8 @@ class Runner:
         self._engine: Engine | None = None
         self._gate = Gate(self._recorder)
         self._armed: tuple[str, float] | None = None
+        # What others do just before the engine's next call.
+        self._threat: Action | None = None
         self._outage_until = 0.0
         self._instances = 0
         self._healing = False
@@ -107,7 +112,7 @@ class Runner:
             await self._advance_to(self._world.horizon)
             await self._heal()
             self._check_cancelled()
-        except Broke:
+        except BrokeError:
             pass
         await self._end()
         return await self._judged()
@@ -148,7 +153,7 @@ class Runner:
     async def _advance(self, seconds: float) -> None:
         await self._clock.advance(seconds)
         if self._broke:
-            raise Broke
+            raise BrokeError
 
     def _break(self, what: str) -> None:
         self._broke.append(f"broke: {what}")
@@ -173,7 +178,7 @@ class Runner:
 
     def _boot(self) -> None:
         self._instances += 1
-        self._gate = Gate(self._recorder, self._verdict)
+        self._gate = Gate(self._recorder, self._verdict, self._come_between)
         self._executor.engine = self._instances
         owner = f"instance {self._instances}"
         settings = Settings(batch=self._world.batch, in_flight_max=self._world.in_flight_max)
@@ -203,6 +208,27 @@ class Runner:
                 return verdict
             drawn -= rate
         return None
+
+    async def _come_between(self, method: str, *args: Any) -> None:
+        threat = self._threat
+        if threat is None:
+            return
+        if threat.kind == "rival" and threat.target == method:
+            self._threat = None
+            self._reach[f"deposed before {method}"] += 1
+            await depose(self._recorder)
+            self._chore(self._retire_rival(threat.amount))
+        elif threat.kind != "rival" and method == "commit" and threat.target in _ids(args[0]):
+            self._threat = None
+            self._reach["overtaken commit"] += 1
+            await self._edit(threat)
+
+    async def _retire_rival(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        if self._recorder.owner == RIVAL:
+            with self._clock.hold():
+                await self._store.close()
+                await self._store.open()
 
     def _watch_for_livelock(self) -> None:
         passed = self._clock.monotonic()
@@ -264,6 +290,10 @@ class Runner:
         match action.kind:
             case "crash":
                 self._armed = action.target, action.amount
+            case "rival":
+                self._threat = action
+            case "overtake":
+                self._threat = action._replace(kind="edit")
             case "kill" if self._engine is not None:
                 self._reach["kill"] += 1
                 self._crash("kill", action.amount)
@@ -298,7 +328,7 @@ class Runner:
     async def _heal(self) -> None:
         """Let everything that was promised come true: no faults any more, and enough time."""
         self._healing = self._executor.healing = True
-        self._armed = None
+        self._armed = self._threat = None
         self._tell("heal")
         await self._outlast(self._chores)
         for due in await self._store.every():
@@ -322,7 +352,9 @@ class Runner:
 
         What began before the clock was set back by days ends days later; nobody waits for that.
         """
-        now, waits = self._now()[0], [2000]
+        now, passed = self._now()
+        # A full engine waits for calls, also for those whose runs have ended.
+        waits = [2000.0, (self._executor.until - passed) * 1000 * (self._world.in_flight_max is not None)]
         for due in await self._store.every():
             waits.append(due.state.cursor - now)
             timeout = due.schedule.policy.run_timeout or 0
@@ -344,6 +376,11 @@ class Runner:
     async def _end(self) -> None:
         if self._engine is not None:
             self._engine.abandon()
-        for task in (*self._chores, *self._executor.reports):
+        # Some do not listen when they are told for the first time; the end of the loop tells them again.
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
         await asyncio.sleep(0)
+
+
+def _ids(moves: Sequence[Move]) -> set[str]:
+    return {move.due.schedule.id for move in moves}
