@@ -14,11 +14,15 @@ from tests.sim.gate import Gate
 from tests.sim.recorder import key_of
 
 from dutiful import engine
-from dutiful.core import draft, jitter, planner
+from dutiful.core import draft, jitter, outcome, planner
 from dutiful.core.draft import Draft
 from dutiful.core.errors import StoreError
+from dutiful.core.policy import CatchUp, Reason
 from dutiful.core.run import IN_FLIGHT, Phase
+from dutiful.core.zone import epoch_ms
+from dutiful.declarative import Scheduler
 from dutiful.engine import Engine
+from dutiful.monitor import Monitor
 from dutiful.ports import Launch
 from dutiful.stores.memory import MemoryStore
 
@@ -130,6 +134,15 @@ def never_cancels_what_it_gave_up(_):
     return lambda _self, _runs: None
 
 
+@mutant(Engine, "stop")
+def stops_without_waiting(original):
+    async def stop(self, *_args, **_kwargs):
+        await original(self, within=0)
+        return 0
+
+    return stop
+
+
 # The planner
 
 
@@ -146,6 +159,29 @@ def has_no_grace(original):
         made.policy = policy
 
     return catch_up
+
+
+@mutant(planner, "_catch_up")
+def catches_up_with_nothing(original):
+    def catch_up(made, last):
+        if made.policy.catch_up is CatchUp.LATEST and not made.blocked and not made.from_completion:
+            made.skip_through(last, Reason.COALESCED)
+        original(made, last)
+
+    return catch_up
+
+
+@mutant(outcome, "_again")
+def retries_too_early(original):
+    def again(run, what, reason, detail, policy, now):
+        became = original(run, what, reason, detail, policy, now)
+        return (
+            became._replace(fire_at=now + (became.fire_at - now) // 2)
+            if became.phase is Phase.RETRY
+            else became
+        )
+
+    return again
 
 
 @mutant(planner, "_enqueue")
@@ -193,6 +229,35 @@ def counts_one_tick_too_many(original):
 def draws_jitter_afresh(_):
     rng = Random(0)
     return lambda _id, _tick: rng.getrandbits(60)
+
+
+# The declarative door
+
+
+@mutant(Scheduler, "_restarting")
+def makes_up_for_what_an_orphan_missed(_):
+    return lambda _self, _differences, changes, _stored: changes
+
+
+@mutant(Scheduler, "_opening_state")
+def owes_nothing_in_the_first_minute(original):
+    return lambda self: original(self)._replace(cursor=epoch_ms(self._clock.now()))
+
+
+# The monitor
+
+
+@mutant(Monitor, "_run_end")
+def counts_completions(original):
+    """Take two successes for one too many where the first outlasted its minute."""
+
+    def run_end(self, event_name, name):
+        original(self, event_name, name)
+        task = self._tasks.get(name)
+        if task is not None and task.succeeded is not None:
+            task.succeeded = task.ended
+
+    return run_end
 
 
 # The store

@@ -148,6 +148,7 @@ class Recorder:
                 assert due is not None
                 self._open_era(due, known.get(put.schedule.id), changes.rows)
             await self._look_at(changes.rows)
+            self._tell("applied")
 
     async def rearm(self, now: int, beyond: int) -> int:
         count = await self._store.rearm(now, beyond)
@@ -203,7 +204,7 @@ class Recorder:
         # What ends makes room for what begins in the same transaction.
         for old, row in sorted(changed, key=lambda pair: pair[1].phase in IN_FLIGHT):
             reason = row.reason and str(row.reason)
-            self._tell("row", *key_of(row), str(row.phase), reason, row.attempt, row.ticks)
+            self._tell("row", *key_of(row), str(row.phase), reason, row.attempt, row.ticks, row.ended_at)
             self._follow(old, row)
 
     def _keeps_ledger(self, schedule_id: str) -> bool:

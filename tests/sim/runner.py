@@ -10,8 +10,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.checkers import check
+from tests.sim.declared import declaring
 from tests.sim.executor import Executor
 from tests.sim.gate import RIVAL, Crashed, Gate, depose
+from tests.sim.model import judge
 from tests.sim.reach import reached
 from tests.sim.recorder import Recorder
 from tests.sim.world import BROKEN
@@ -25,7 +27,7 @@ from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import IN_FLIGHT
 from dutiful.core.schedule import State
 from dutiful.core.zone import epoch_ms
-from dutiful.engine import Engine, Settings
+from dutiful.engine import Engine, Settings, nothing_to_do
 from dutiful.ports import Retention
 from dutiful.registrar import Registrar, arm
 from dutiful.stores.memory import MemoryStore
@@ -88,6 +90,8 @@ class Runner:
         self._threat: Action | None = None
         self._outage_until = 0.0
         self._instances = 0
+        # Which of the world's lists the next process brings.
+        self._list = 0
         self._healing = False
         # What went wrong that no world does to an engine; nothing else of such a world counts.
         self._broke: list[str] = []
@@ -103,7 +107,8 @@ class Runner:
             await self._store.close()
 
     async def _live(self) -> Result:
-        await self._recorder.apply(Changes([self._put(entry) for entry in self._world.entries]))
+        if not self._world.lists:
+            await self._recorder.apply(Changes([self._put(entry) for entry in self._world.entries]))
         self._boot()
         try:
             for action in self._world.actions:
@@ -123,8 +128,10 @@ class Runner:
         problems = self._broke or (
             record.problems + check(record, self._executor.calls, ledgers, self._now()[0])
         )
+        judged, reach = judge(self._world, self._trace) if self._world.lists else ([], Counter())
+        problems = problems if self._broke else problems + judged
         days = self._clock.monotonic() / 86_400
-        reach = self._reach + reached(record)
+        reach += self._reach + reached(record)
         return Result(problems, self._trace, reach, days, self._executor.calls)
 
     # Time and trace
@@ -182,12 +189,14 @@ class Runner:
         self._executor.engine = self._instances
         owner = f"instance {self._instances}"
         settings = Settings(batch=self._world.batch, in_flight_max=self._world.in_flight_max)
+        lists = self._world.lists
+        on_lead = declaring(lists[self._list], self._gate, self._clock) if lists else nothing_to_do
         self._engine = Engine(
-            self._gate, self._executor, self._clock, self._hear, owner, settings, checkpoint=self._checkpoint
+            self._gate, self._executor, self._clock, self._hear, owner, settings, on_lead, self._checkpoint
         )
         self._engine.start()
         self._engine._loop.add_done_callback(self._look_after)
-        self._tell("boot", owner)
+        self._tell("boot", owner, self._list)
 
     def _wake(self) -> None:
         if self._engine is not None:
@@ -269,8 +278,12 @@ class Runner:
 
     async def _stop(self, patience: float) -> None:
         engine, self._engine = self._engine, None
-        left = await engine.stop(within=patience)
-        self._tell("stopped", left)
+        left = await engine.stop(within=0 if self._world.lists else patience)
+        if self._world.lists:
+            # As the declarative door does: what runs is waited for, and nothing more starts.
+            self._tell("stopping")
+            left = await engine.stop()
+        self._tell("stopped", left + len(engine._finished))
         self._reach["stopped with runs left" if left else "stopped"] += 1
         self._gate.dead = True
         engine.abandon()
@@ -292,6 +305,8 @@ class Runner:
                 self._armed = action.target, action.amount
             case "rival":
                 self._threat = action
+            case "register":
+                self._list = int(action.amount)
             case "overtake":
                 self._threat = action._replace(kind="edit")
             case "kill" if self._engine is not None:
@@ -353,8 +368,9 @@ class Runner:
         What began before the clock was set back by days ends days later; nobody waits for that.
         """
         now, passed = self._now()
-        # A full engine waits for calls, also for those whose runs have ended.
-        waits = [2000.0, (self._executor.until - passed) * 1000 * (self._world.in_flight_max is not None)]
+        # A full engine waits for calls, also for those whose runs have ended; and some have no timeout.
+        waits_for_calls = self._world.in_flight_max is not None or self._world.lists
+        waits = [2000.0, (self._executor.until - passed) * 1000 if waits_for_calls else 0]
         for due in await self._store.every():
             waits.append(due.state.cursor - now)
             timeout = due.schedule.policy.run_timeout or 0

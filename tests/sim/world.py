@@ -60,3 +60,5 @@ class World(NamedTuple):
     in_process: bool = True
     batch: int = 100
     in_flight_max: int | None = None
+    # The lists of a declared world, in the order of the actions that register them.
+    lists: tuple[tuple[Schedule, ...], ...] = ()
