@@ -99,7 +99,9 @@ class Executor:
         if any(key == call[0] for key, _ in self.ongoing):
             self._recorder.complain("twice", f"{call} began beside another attempt")
         self.ongoing.add(call)
-        self.until = max(self.until, self._clock.monotonic() + lasts)
+        given_up_after = (launch.schedule.policy.run_timeout or 0) / 1000 + 2
+        ends = lasts + (given_up_after if manner in ("hang", "stubborn") else 0)
+        self.until = max(self.until, self._clock.monotonic() + ends)
         self._check_most()
         try:
             return await self._behave(launch, manner, lasts, rng)

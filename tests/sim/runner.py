@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 from collections import Counter
 from datetime import UTC, datetime
-from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.checkers import check
@@ -16,6 +15,7 @@ from tests.sim.gate import RIVAL, Crashed, Gate, depose
 from tests.sim.model import judge
 from tests.sim.reach import reached
 from tests.sim.recorder import Recorder
+from tests.sim.weather import Weather
 from tests.sim.world import BROKEN
 
 from dutiful.core.cadence import Every
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from dutiful.ports import Store
 
 
-LIVELOCK = 20_000
 # What the worlds do to an engine, as a failed pass names it.
 INJECTED = ("StoreError: ", "LostLeadershipError: ")
 
@@ -82,21 +81,17 @@ class Runner:
             world, self._clock, self._recorder, self._wake, self._now, self._tell, self._look_after
         )
         self._registrar = Registrar(self._recorder, self._clock, self._wake)
-        self._rng = Random(f"store:{world.seed}")
+        self._weather = Weather(world, self._clock, self._reach, self._give_up)
         self._engine: Engine | None = None
         self._gate = Gate(self._recorder)
         self._armed: tuple[str, float] | None = None
         # What others do just before the engine's next call.
         self._threat: Action | None = None
-        self._outage_until = 0.0
         self._instances = 0
         # Which of the world's lists the next process brings.
         self._list = 0
-        self._healing = False
         # What went wrong that no world does to an engine; nothing else of such a world counts.
         self._broke: list[str] = []
-        # Since when the engine has been calling the store, and how often.
-        self._busy = (0.0, 0)
         self._chores: set[asyncio.Task[None]] = set()
 
     async def run(self) -> Result:
@@ -185,7 +180,7 @@ class Runner:
 
     def _boot(self) -> None:
         self._instances += 1
-        self._gate = Gate(self._recorder, self._verdict, self._come_between)
+        self._gate = Gate(self._recorder, self._weather.verdict, self._come_between)
         self._executor.engine = self._instances
         owner = f"instance {self._instances}"
         settings = Settings(batch=self._world.batch, in_flight_max=self._world.in_flight_max)
@@ -201,22 +196,6 @@ class Runner:
     def _wake(self) -> None:
         if self._engine is not None:
             self._engine.wake()
-
-    def _verdict(self, method: str) -> Any:
-        self._watch_for_livelock()
-        if self._healing:
-            return None
-        if self._clock.monotonic() < self._outage_until:
-            self._reach["outage"] += 1
-            return "before"
-        drawn, faults = self._rng.random(), self._world.faults
-        for verdict in ("before", "after", "pause"):
-            rate = getattr(faults, verdict)
-            if drawn < rate:
-                self._reach[f"{verdict} {method}"] += 1
-                return verdict
-            drawn -= rate
-        return None
 
     async def _come_between(self, method: str, *args: Any) -> None:
         threat = self._threat
@@ -239,13 +218,9 @@ class Runner:
                 await self._store.close()
                 await self._store.open()
 
-    def _watch_for_livelock(self) -> None:
-        passed = self._clock.monotonic()
-        since, calls = self._busy
-        self._busy = passed, calls + 1 if since == passed else 0
-        if calls == LIVELOCK:
-            self._recorder.complain("livelock", f"{calls} calls of the store, and time stands still")
-            self._gate.dead = True
+    def _give_up(self, why: str) -> None:
+        self._recorder.complain("livelock", why)
+        self._gate.dead = True
 
     def _checkpoint(self, label: str) -> None:
         if self._armed is None or self._armed[0] != label or self._gate.dead or self._engine is None:
@@ -283,7 +258,8 @@ class Runner:
             # As the declarative door does: what runs is waited for, and nothing more starts.
             self._tell("stopping")
             left = await engine.stop()
-        self._tell("stopped", left + len(engine._finished))
+        # What is recorded and was not begun, or has ended and is not recorded, is left too.
+        self._tell("stopped", left + len(engine._finished) + len(self._recorder.record.pending))
         self._reach["stopped with runs left" if left else "stopped"] += 1
         self._gate.dead = True
         engine.abandon()
@@ -319,7 +295,7 @@ class Runner:
                 self._reach["step forward" if action.amount > 0 else "step back"] += 1
                 await self._clock.jump(action.amount)
             case "outage":
-                self._outage_until = self._clock.monotonic() + action.amount
+                self._weather.break_off(action.amount)
             case "prune":
                 await self._recorder.prune(self._now()[0], Retention())
             case "edit" | "add" | "pause" | "resume" | "remove":
@@ -342,7 +318,7 @@ class Runner:
 
     async def _heal(self) -> None:
         """Let everything that was promised come true: no faults any more, and enough time."""
-        self._healing = self._executor.healing = True
+        self._weather.calm = self._executor.healing = True
         self._armed = self._threat = None
         self._tell("heal")
         await self._outlast(self._chores)
