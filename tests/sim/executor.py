@@ -121,7 +121,8 @@ class Executor:
         self._tell("call", *key, run.attempt, manner)
         self._recorder.record.pending.discard((key, run.attempt))
         row = await self._recorder.peek(key)
-        if self._recorder.owner == RIVAL:
+        # What was recorded before the lead was lost may still be on its way.
+        if self._recorder.owner == RIVAL and run.epoch == self._recorder.epoch:
             self._recorder.complain("leads", f"{key} was launched while another instance led")
         if key[0] not in self._recorder.record.removed:
             if row is None or (row.attempt, row.phase) != (run.attempt, Phase.LAUNCHED):
