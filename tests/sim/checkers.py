@@ -53,6 +53,10 @@ class Case(NamedTuple):
     def is_edited(self) -> bool:
         return self.id in self.record.edited
 
+    def forgets(self) -> bool:
+        """Return whether a tick may come again of which nothing is left."""
+        return not self.policy.ledger and (self.repeats() or self.id in self.record.removed)
+
     def repeats(self) -> bool:
         """Return whether the clock was set back by days, so that instants came twice."""
         return any(era.repeats_until for era in self.eras)
@@ -100,7 +104,7 @@ def reasons(case: Case) -> Iterator[str]:
 
 def attempts(case: Case) -> Iterator[str]:
     """Every repeat of a key carries a higher attempt; without a ledger nobody remembers for days."""
-    if case.repeats() and not case.policy.ledger:
+    if case.forgets():
         return
     last: dict[Key, int] = {}
     for call in case.calls:
@@ -111,8 +115,7 @@ def attempts(case: Case) -> Iterator[str]:
 
 def at_most_once(case: Case) -> Iterator[str]:
     """What may have been sent is not sent again."""
-    forgets = case.repeats() and not case.policy.ledger
-    if case.is_edited() or forgets or case.policy.on_orphan is not OnOrphan.GIVE_UP:
+    if case.is_edited() or case.forgets() or case.policy.on_orphan is not OnOrphan.GIVE_UP:
         return
     sent = Counter(call.key for call in case.calls if call.manner != "unreached")
     yield from (f"was sent {count} times for {key[1]}" for key, count in sent.items() if count > 1)
@@ -123,6 +126,7 @@ def pre_emption(case: Case) -> Iterator[str]:
     policy = case.policy
     if (
         case.is_edited()
+        or case.forgets()
         or policy.retry is None
         or policy.retry.of != "task"
         or policy.overlap is Overlap.ALLOW

@@ -6,6 +6,7 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.sim.gate import RIVAL
 from tests.sim.recorder import key_of
 
 from dutiful.core.errors import StoreError
@@ -66,12 +67,19 @@ class Executor:
     """What the engine launches with; one object outlives all engines, as an executor would."""
 
     def __init__(
-        self, world: World, clock: VirtualClock, recorder: Recorder, wake: Callable[[], None], now, tell
+        self,
+        world: World,
+        clock: VirtualClock,
+        recorder: Recorder,
+        wake: Callable[[], None],
+        now,
+        tell,
+        look_after,
     ) -> None:
         self.in_process, self._most = world.in_process, world.in_flight_max
         self._seed, self._clock, self._recorder = world.seed, clock, recorder
         self._entries = {entry.schedule.id: entry for entry in world.entries}
-        self._wake, self._now, self._tell = wake, now, tell
+        self._wake, self._now, self._tell, self._look_after = wake, now, tell, look_after
         self._again_after = max(5, world.horizon / 100)
         self.healing = False
         self.engine = 0
@@ -79,6 +87,8 @@ class Executor:
         # Calls that are being made and that nobody has cancelled.
         self.ongoing: set[tuple[Key, int]] = set()
         self.reports: set[asyncio.Task[None]] = set()
+        # When the last of the calls that end by themselves has ended, in seconds that passed.
+        self.until = 0.0
 
     async def launch(self, launch: Launch) -> Outcome:
         rng = Random(f"{self._seed}:{key_of(launch.run)}:{launch.run.attempt}")
@@ -86,7 +96,12 @@ class Executor:
         with self._clock.hold():
             await self._note(launch, manner)
         call = key_of(launch.run), launch.run.attempt
+        if any(key == call[0] for key, _ in self.ongoing):
+            self._recorder.complain("twice", f"{call} began beside another attempt")
         self.ongoing.add(call)
+        given_up_after = (launch.schedule.policy.run_timeout or 0) / 1000 + 2
+        ends = lasts + (given_up_after if manner in ("hang", "stubborn") else 0)
+        self.until = max(self.until, self._clock.monotonic() + ends)
         self._check_most()
         try:
             return await self._behave(launch, manner, lasts, rng)
@@ -106,6 +121,9 @@ class Executor:
         self._tell("call", *key, run.attempt, manner)
         self._recorder.record.pending.discard((key, run.attempt))
         row = await self._recorder.peek(key)
+        # What was recorded before the lead was lost may still be on its way.
+        if self._recorder.owner == RIVAL and run.epoch == self._recorder.epoch:
+            self._recorder.complain("leads", f"{key} was launched while another instance led")
         if key[0] not in self._recorder.record.removed:
             if row is None or (row.attempt, row.phase) != (run.attempt, Phase.LAUNCHED):
                 self._recorder.complain("durable", f"{key} was launched while its row was {row}")
@@ -157,7 +175,8 @@ class Executor:
         return ANSWERS[manner]  # type: ignore[return-value]
 
     def _report_later(self, launch: Launch, after: float, outcome: Outcome) -> None:
-        task = asyncio.create_task(self._report(launch, after, outcome))
+        task = asyncio.create_task(self._report(launch, after, outcome), name="report")
+        task.add_done_callback(self._look_after)
         self.reports.add(task)
         task.add_done_callback(self.reports.discard)
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from random import Random
 from typing import NamedTuple
 
+from tests.sim.declared import SHARE, as_declared
 from tests.sim.oracle import offsets
-from tests.sim.world import LABELS, Action, Entry, Faults, World
+from tests.sim.world import BROKEN, DEPOSED, LABELS, Action, Entry, Faults, World
 
 from dutiful.core.cadence import Cadence, Every, Once, OnDemand
 from dutiful.core.cron import Cron
@@ -74,10 +75,12 @@ EVENTS = (
     "crash",
     "crash",
     "kill",
+    "rival",
     "stop",
     "jump",
     "far",
     "edit",
+    "overtake",
     "pause",
     "outage",
     "prune",
@@ -88,7 +91,11 @@ EVENTS = (
 
 def world_of(seed: int) -> World:
     """Return the world of a seed."""
-    return Genesis(seed).world()
+    genesis = Genesis(seed)
+    world = genesis.world()
+    if Random(f"door:{seed}").random() >= SHARE:
+        return world
+    return as_declared(world, genesis.scale.posix, genesis.zone, genesis.scale.unit)
 
 
 class Genesis:
@@ -96,9 +103,9 @@ class Genesis:
 
     def __init__(self, seed: int) -> None:
         self._seed, self._rng = seed, Random(seed)
-        self._scale = self._rng.choice(SCALES)
-        self._horizon = self._rng.randint(*self._scale.horizon)
-        self._zone = self._rng.choice(ZONES)
+        self.scale = self._rng.choice(SCALES)
+        self._horizon = self._rng.randint(*self.scale.horizon)
+        self.zone = self._rng.choice(ZONES)
         self._start = self._draw_start()
 
     def world(self) -> World:
@@ -106,20 +113,20 @@ class Genesis:
         entries = [self._entry(f"s{number}") for number in range(rng.randint(1, 5))]
         actions = self._actions(entries)
         if rng.random() < 0.05:
-            broken = Schedule("broken", Task("task"), Every(0, "start"))
+            broken = Schedule(BROKEN, Task("task"), Every(0, "start"))
             entries.append(Entry(broken, ("quick",), 1))
         rates = (0.0, 0.0, 0.03, 0.15)
         faults = Faults(rng.choice(rates), rng.choice(rates), rng.choice((0, 0, 0.3)))
         in_process, batch = rng.random() < 0.6, rng.choice((1, 2, 100))
         # A full engine looks every second, which takes long where runs hang for days.
-        full = rng.choice((None, 1, 3)) if self._scale.unit < HOUR else None
+        full = rng.choice((None, 1, 3)) if self.scale.unit < HOUR else None
         world = World(self._seed, self._start, self._horizon, tuple(entries), actions, faults)
         return world._replace(in_process=in_process, batch=batch, in_flight_max=full)
 
     def _draw_start(self) -> int:
         """Return an instant shortly before something happens to the calendar or to the zone's clocks."""
         rng = self._rng
-        changes = [at for at, _, _ in offsets(self._zone).changes if at > 1_600_000_000][:20]
+        changes = [at for at, _, _ in offsets(self.zone).changes if at > 1_600_000_000][:20]
         if changes and rng.random() < 0.6:
             anchor = rng.choice(changes)
         elif rng.random() < 0.7:
@@ -131,7 +138,7 @@ class Genesis:
     # Schedules
 
     def _entry(self, id_: str) -> Entry:
-        rng, unit = self._rng, self._scale.unit
+        rng, unit = self._rng, self.scale.unit
         known = MANNERS[rng.choice(list(MANNERS))]
         manners = tuple(rng.sample(known, rng.randint(1, len(known))))
         cadence = self._cadence()
@@ -142,7 +149,7 @@ class Genesis:
         return Entry(schedule, manners, rng.choice((1, unit // 2, unit * 2)), owed)
 
     def _cadence(self) -> Cadence:
-        rng, unit = self._rng, self._scale.unit
+        rng, unit = self._rng, self.scale.unit
         kind = rng.choice(("cron",) * 6 + ("start", "completion", "completion", "once", "demand"))
         if kind == "cron":
             return self._cron()
@@ -155,8 +162,8 @@ class Genesis:
     def _cron(self) -> Cron:
         rng = self._rng
         dialect = rng.choice(("posix", "standard", "seconds"))
-        text = rng.choice(getattr(self._scale, dialect))
-        zone = self._zone if rng.random() < 0.8 else rng.choice(ZONES)
+        text = rng.choice(getattr(self.scale, dialect))
+        zone = self.zone if rng.random() < 0.8 else rng.choice(ZONES)
         if rng.random() < 0.2:
             return Cron.parse(text, dialect, zone, dst="vixie")
         gap, fold = rng.choice(("skip", "run_after")), rng.choice(("both", "first", "last"))
@@ -170,7 +177,7 @@ class Genesis:
         return Window(rng.choice((None, min(drawn))), rng.choice((None, max(drawn))))
 
     def _policy(self) -> Policy:
-        rng, unit = self._rng, self._scale.unit * 1000
+        rng, unit = self._rng, self.scale.unit * 1000
         on_orphan = rng.choice(list(OnOrphan))
         return Policy(
             overlap=rng.choice(list(Overlap)),
@@ -189,7 +196,7 @@ class Genesis:
         )
 
     def _retry(self, on_orphan: OnOrphan) -> Retry | None:
-        rng, unit = self._rng, self._scale.unit * 1000
+        rng, unit = self._rng, self.scale.unit * 1000
         if rng.random() < 0.4:
             return None
         # At most once means that a task which may have run is not run again.
@@ -210,7 +217,7 @@ class Genesis:
         return tuple(sorted(made, key=lambda action: action.at))
 
     def _action(self, kind: str, at: float, some: Schedule) -> list[Action]:
-        rng, unit = self._rng, self._scale.unit
+        rng, unit = self._rng, self.scale.unit
         away = rng.choice((1.5, 20, 3 * MINUTE, unit * 1.5, unit * 12))
         match kind:
             case "crash":
@@ -218,6 +225,8 @@ class Genesis:
                 # Leadership begins with a process, so there must be a new one.
                 kill = [Action(at + 1, "kill", 1)] if label == "led" else []
                 return [Action(at, kind, away, label), *kill]
+            case "rival":
+                return [Action(at, kind, min(away, 3 * MINUTE), rng.choice(DEPOSED))]
             case "outage":
                 return [Action(at, kind, min(away, 3 * MINUTE))]
             case "jump":
@@ -229,7 +238,7 @@ class Genesis:
             case "pause":
                 end = at + rng.choice((10, unit * 4))
                 return [Action(at, kind, 0, some.id), Action(end, "resume", 0, some.id)]
-            case "edit":
+            case "edit" | "overtake":
                 return [Action(at, kind, 0, some.id, self._edited(some))]
             case "add":
                 added = replace(self._entry(f"a{rng.randrange(1000)}").schedule, paused=False)
@@ -238,7 +247,7 @@ class Genesis:
                 return [Action(at, kind, away, some.id)]
 
     def _edited(self, old: Schedule) -> Schedule:
-        if self._rng.random() < 0.5 and old.id != "broken":
+        if self._rng.random() < 0.5 and old.id != BROKEN:
             return replace(old, cadence=self._cadence(), window=Window())
         changed = self._policy()
         return replace(old, policy=replace(changed, capacity=old.policy.capacity, ledger=old.policy.ledger))

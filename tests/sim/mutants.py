@@ -11,13 +11,18 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.gate import Gate
+from tests.sim.recorder import key_of
 
 from dutiful import engine
-from dutiful.core import draft, jitter, planner
+from dutiful.core import draft, jitter, outcome, planner
 from dutiful.core.draft import Draft
 from dutiful.core.errors import StoreError
+from dutiful.core.policy import CatchUp, Reason
 from dutiful.core.run import IN_FLIGHT, Phase
+from dutiful.core.zone import epoch_ms
+from dutiful.declarative import Scheduler
 from dutiful.engine import Engine
+from dutiful.monitor import Monitor
 from dutiful.ports import Launch
 from dutiful.stores.memory import MemoryStore
 
@@ -85,11 +90,33 @@ def launches_after_a_lost_answer_without_asking(_):
     return resolve
 
 
+@mutant(Engine, "_resolve_unsure")
+def asks_for_the_key_and_not_for_the_row(_):
+    async def resolve(self):
+        while self._unsure:
+            move = self._unsure[-1]
+            due = await self._store.get(move.due.schedule.id)
+            self._unsure.pop()
+            present = {key_of(run) for run in (due.runs if due is not None else ())}
+            for run in (*move.inserts, *move.changes):
+                if run.phase is Phase.LAUNCHED and key_of(run) in present:
+                    self._start(Launch(move.due.schedule, run), self._now(), 0)
+            self._cancel([run for run in move.cancels if key_of(run) not in present])
+
+    return resolve
+
+
+@mutant(Engine, "_drop_runs")
+def carries_on_with_what_it_lost(original):
+    # One that is abandoned is dead, and carries nothing.
+    return lambda self: original(self) if self._stopping else None
+
+
 @mutant(Engine, "_settle_finished")
 def forgets_answers_that_could_not_be_stored(original):
-    async def settle(self, epoch):
+    async def settle(self, *args):
         try:
-            await original(self, epoch)
+            await original(self, *args)
         except StoreError:
             self._finished.clear()
             raise
@@ -105,6 +132,15 @@ def re_arms_after_every_step_back(_):
 @mutant(Engine, "_cancel")
 def never_cancels_what_it_gave_up(_):
     return lambda _self, _runs: None
+
+
+@mutant(Engine, "stop")
+def stops_without_waiting(original):
+    async def stop(self, *_args, **_kwargs):
+        await original(self, within=0)
+        return 0
+
+    return stop
 
 
 # The planner
@@ -123,6 +159,29 @@ def has_no_grace(original):
         made.policy = policy
 
     return catch_up
+
+
+@mutant(planner, "_catch_up")
+def catches_up_with_nothing(original):
+    def catch_up(made, last):
+        if made.policy.catch_up is CatchUp.LATEST and not made.blocked and not made.from_completion:
+            made.skip_through(last, Reason.COALESCED)
+        original(made, last)
+
+    return catch_up
+
+
+@mutant(outcome, "_again")
+def retries_too_early(original):
+    def again(run, what, reason, detail, policy, now):
+        became = original(run, what, reason, detail, policy, now)
+        return (
+            became._replace(fire_at=now + (became.fire_at - now) // 2)
+            if became.phase is Phase.RETRY
+            else became
+        )
+
+    return again
 
 
 @mutant(planner, "_enqueue")
@@ -172,6 +231,35 @@ def draws_jitter_afresh(_):
     return lambda _id, _tick: rng.getrandbits(60)
 
 
+# The declarative door
+
+
+@mutant(Scheduler, "_restarting")
+def makes_up_for_what_an_orphan_missed(_):
+    return lambda _self, _differences, changes, _stored: changes
+
+
+@mutant(Scheduler, "_opening_state")
+def owes_nothing_in_the_first_minute(original):
+    return lambda self: original(self)._replace(cursor=epoch_ms(self._clock.now()))
+
+
+# The monitor
+
+
+@mutant(Monitor, "_run_end")
+def counts_completions(original):
+    """Take two successes for one too many where the first outlasted its minute."""
+
+    def run_end(self, event_name, name):
+        original(self, event_name, name)
+        task = self._tasks.get(name)
+        if task is not None and task.succeeded is not None:
+            task.succeeded = task.ended
+
+    return run_end
+
+
 # The store
 
 
@@ -194,6 +282,29 @@ def settles_whatever_attempt_is_in_flight(original):
         return original(self, run, *rest)
 
     return settle
+
+
+@mutant(MemoryStore, "_check")
+def checks_no_epoch(_):
+    return lambda _self, _epoch: None
+
+
+@mutant(MemoryStore, "lead")
+def goes_on_without_the_lead(original):
+    async def lead(self, owner):
+        return await original(self, owner) or self._epoch
+
+    return lead
+
+
+@mutant(MemoryStore, "_commit")
+def commits_over_an_edit(original):
+    def commit(self, move, *rest):
+        row = self._rows.get(move.due.schedule.id)
+        present = move.due.version if row is None else row.version
+        return original(self, move._replace(due=move.due._replace(version=present)), *rest)
+
+    return commit
 
 
 @mutant(MemoryStore, "prune")

@@ -76,6 +76,7 @@ class Recorder:
         self._store, self._now, self._tell = store, now, tell
         self.record = Record()
         self.epoch = 0
+        self.owner: str | None = None
         self._flying: dict[Key, Run] = {}
         self._cursors: dict[str, int] = {}
         self._schedules: dict[str, Schedule] = {}
@@ -93,13 +94,14 @@ class Recorder:
     async def lead(self, owner: str) -> int | None:
         epoch = await self._store.lead(owner)
         if epoch is not None and epoch != self.epoch:
-            self.epoch = epoch
+            self.epoch, self.owner = epoch, owner
             self._tell("lead", owner, epoch)
         return epoch
 
     async def commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
         async with self._turn:
             launches = await self._store.commit(moves, epoch)
+            self._check_fence("commit", epoch)
             self._count_adopted(moves, epoch)
             await self._look_at([row for move in moves for row in (*move.inserts, *move.changes)])
             for move in moves:
@@ -121,6 +123,7 @@ class Recorder:
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
         async with self._turn:
             applied = await self._store.settle(settlements, epoch)
+            self._check_fence("settle", epoch)
             await self._look_at([settlement.run for settlement in settlements])
             return applied
 
@@ -145,6 +148,7 @@ class Recorder:
                 assert due is not None
                 self._open_era(due, known.get(put.schedule.id), changes.rows)
             await self._look_at(changes.rows)
+            self._tell("applied")
 
     async def rearm(self, now: int, beyond: int) -> int:
         count = await self._store.rearm(now, beyond)
@@ -200,7 +204,7 @@ class Recorder:
         # What ends makes room for what begins in the same transaction.
         for old, row in sorted(changed, key=lambda pair: pair[1].phase in IN_FLIGHT):
             reason = row.reason and str(row.reason)
-            self._tell("row", *key_of(row), str(row.phase), reason, row.attempt, row.ticks)
+            self._tell("row", *key_of(row), str(row.phase), reason, row.attempt, row.ticks, row.ended_at)
             self._follow(old, row)
 
     def _keeps_ledger(self, schedule_id: str) -> bool:
@@ -268,6 +272,10 @@ class Recorder:
         eras.append(Era(due.schedule, due.state.cursor, due.state.cursor, eras[-1].repeats_until))
 
     # What can be judged at once
+
+    def _check_fence(self, what: str, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.complain("fenced", f"a {what} of epoch {epoch} was taken in epoch {self.epoch}")
 
     def _check_step(self, old: Run | None, new: Run) -> None:
         if old is None:

@@ -6,39 +6,50 @@ import asyncio
 import hashlib
 from collections import Counter
 from datetime import UTC, datetime
-from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.checkers import check
+from tests.sim.declared import declaring
 from tests.sim.executor import Executor
-from tests.sim.gate import Crashed, Gate
+from tests.sim.gate import RIVAL, Crashed, Gate, depose
+from tests.sim.model import judge
 from tests.sim.reach import reached
 from tests.sim.recorder import Recorder
+from tests.sim.weather import Weather
+from tests.sim.world import BROKEN
 
 from dutiful.core.cadence import Every
 from dutiful.core.draft import first_wake
 from dutiful.core.errors import UnknownScheduleError
-from dutiful.core.event import PassFailed
+from dutiful.core.event import PassFailed, ScheduleQuarantined
 from dutiful.core.policy import Reason
 from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import IN_FLIGHT
 from dutiful.core.schedule import State
 from dutiful.core.zone import epoch_ms
-from dutiful.engine import Engine, Settings
+from dutiful.engine import Engine, Settings, nothing_to_do
 from dutiful.ports import Retention
 from dutiful.registrar import Registrar, arm
 from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.sim.executor import Call
     from tests.sim.world import Action, Entry, World
 
+    from dutiful.core.draft import Move
     from dutiful.core.event import Event
     from dutiful.ports import Store
 
 
-LIVELOCK = 20_000
+# What the worlds do to an engine, as a failed pass names it.
+INJECTED = ("StoreError: ", "LostLeadershipError: ")
+
+
+class BrokeError(Exception):
+    """The engine is broken, so there is nothing to learn from this world any more."""
 
 
 class Result(NamedTuple):
@@ -66,17 +77,21 @@ class Runner:
         self._trace: list[tuple[Any, ...]] = []
         self._reach: Counter[str] = Counter()
         self._recorder = Recorder(self._store, self._now, self._tell)
-        self._executor = Executor(world, self._clock, self._recorder, self._wake, self._now, self._tell)
+        self._executor = Executor(
+            world, self._clock, self._recorder, self._wake, self._now, self._tell, self._look_after
+        )
         self._registrar = Registrar(self._recorder, self._clock, self._wake)
-        self._rng = Random(f"store:{world.seed}")
+        self._weather = Weather(world, self._clock, self._reach, self._give_up)
         self._engine: Engine | None = None
         self._gate = Gate(self._recorder)
         self._armed: tuple[str, float] | None = None
-        self._outage_until = 0.0
+        # What others do just before the engine's next call.
+        self._threat: Action | None = None
         self._instances = 0
-        self._healing = False
-        # Since when the engine has been calling the store, and how often.
-        self._busy = (0.0, 0)
+        # Which of the world's lists the next process brings.
+        self._list = 0
+        # What went wrong that no world does to an engine; nothing else of such a world counts.
+        self._broke: list[str] = []
         self._chores: set[asyncio.Task[None]] = set()
 
     async def run(self) -> Result:
@@ -87,20 +102,31 @@ class Runner:
             await self._store.close()
 
     async def _live(self) -> Result:
-        await self._recorder.apply(Changes([self._put(entry) for entry in self._world.entries]))
+        if not self._world.lists:
+            await self._recorder.apply(Changes([self._put(entry) for entry in self._world.entries]))
         self._boot()
-        for action in self._world.actions:
-            await self._advance_to(action.at)
-            await self._act(action)
-        await self._advance_to(self._world.horizon)
-        await self._heal()
-        self._check_cancelled()
+        try:
+            for action in self._world.actions:
+                await self._advance_to(action.at)
+                await self._act(action)
+            await self._advance_to(self._world.horizon)
+            await self._heal()
+            self._check_cancelled()
+        except BrokeError:
+            pass
         await self._end()
+        return await self._judged()
+
+    async def _judged(self) -> Result:
         record = self._recorder.record
         ledgers = {due.schedule.id: due for due in await self._store.every()}
-        problems = record.problems + check(record, self._executor.calls, ledgers, self._now()[0])
+        problems = self._broke or (
+            record.problems + check(record, self._executor.calls, ledgers, self._now()[0])
+        )
+        judged, reach = judge(self._world, self._trace) if self._world.lists else ([], Counter())
+        problems = problems if self._broke else problems + judged
         days = self._clock.monotonic() / 86_400
-        reach = self._reach + reached(record)
+        reach += self._reach + reached(record)
         return Result(problems, self._trace, reach, days, self._executor.calls)
 
     # Time and trace
@@ -116,14 +142,32 @@ class Runner:
     def _hear(self, event: Event) -> None:
         name = type(event).__name__
         self._reach[name] += 1
-        expected = ("StoreError", "LostLeadershipError")
-        if isinstance(event, PassFailed) and not event.error.startswith(expected):
-            self._recorder.complain("alive", f"a pass failed of {event.error}")
+        if isinstance(event, PassFailed) and not event.error.startswith(INJECTED):
+            self._break(f"a pass failed of {event.error}")
+        if isinstance(event, ScheduleQuarantined) and event.schedule_id != BROKEN:
+            self._break(f"{event.schedule_id} cannot be planned: {event.error}")
         if name in ("PassFailed", "ClockStepped", "ScheduleQuarantined", "LeadershipChanged"):
             self._tell(name, getattr(event, "error", None) or getattr(event, "by", None))
 
     async def _advance_to(self, passed: float) -> None:
-        await self._clock.advance(max(0.0, passed - self._clock.monotonic()))
+        await self._advance(max(0.0, passed - self._clock.monotonic()))
+
+    async def _advance(self, seconds: float) -> None:
+        await self._clock.advance(seconds)
+        if self._broke:
+            raise BrokeError
+
+    def _break(self, what: str) -> None:
+        self._broke.append(f"broke: {what}")
+        if self._engine is not None:
+            # It would only fail again, once a second, for the rest of the world.
+            asyncio.get_running_loop().call_soon(self._engine.abandon)
+
+    def _look_after(self, task: asyncio.Task[None]) -> None:
+        """Notice what ends a task, beside its own end and a crash that was meant."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, Crashed):
+            self._break(f"{task.get_name()} died of {type(error).__name__}: {error}")
 
     # Engines
 
@@ -136,49 +180,47 @@ class Runner:
 
     def _boot(self) -> None:
         self._instances += 1
-        self._gate = Gate(self._recorder, self._verdict)
+        self._gate = Gate(self._recorder, self._weather.verdict, self._come_between)
         self._executor.engine = self._instances
         owner = f"instance {self._instances}"
         settings = Settings(batch=self._world.batch, in_flight_max=self._world.in_flight_max)
+        lists = self._world.lists
+        on_lead = declaring(lists[self._list], self._gate, self._clock) if lists else nothing_to_do
         self._engine = Engine(
-            self._gate, self._executor, self._clock, self._hear, owner, settings, checkpoint=self._checkpoint
+            self._gate, self._executor, self._clock, self._hear, owner, settings, on_lead, self._checkpoint
         )
         self._engine.start()
-        self._engine._loop.add_done_callback(self._note_end)
-        self._tell("boot", owner)
-
-    def _note_end(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, Crashed):
-            self._recorder.complain("alive", f"the engine died of {type(error).__name__}: {error}")
+        self._engine._loop.add_done_callback(self._look_after)
+        self._tell("boot", owner, self._list)
 
     def _wake(self) -> None:
         if self._engine is not None:
             self._engine.wake()
 
-    def _verdict(self, method: str) -> Any:
-        self._watch_for_livelock()
-        if self._healing:
-            return None
-        if self._clock.monotonic() < self._outage_until:
-            self._reach["outage"] += 1
-            return "before"
-        drawn, faults = self._rng.random(), self._world.faults
-        for verdict in ("before", "after", "pause"):
-            rate = getattr(faults, verdict)
-            if drawn < rate:
-                self._reach[f"{verdict} {method}"] += 1
-                return verdict
-            drawn -= rate
-        return None
+    async def _come_between(self, method: str, *args: Any) -> None:
+        threat = self._threat
+        if threat is None:
+            return
+        if threat.kind == "rival" and threat.target == method:
+            self._threat = None
+            self._reach[f"deposed before {method}"] += 1
+            await depose(self._recorder)
+            self._chore(self._retire_rival(threat.amount))
+        elif threat.kind != "rival" and method == "commit" and threat.target in _ids(args[0]):
+            self._threat = None
+            self._reach["overtaken commit"] += 1
+            await self._edit(threat)
 
-    def _watch_for_livelock(self) -> None:
-        passed = self._clock.monotonic()
-        since, calls = self._busy
-        self._busy = passed, calls + 1 if since == passed else 0
-        if calls == LIVELOCK:
-            self._recorder.complain("livelock", f"{calls} calls of the store, and time stands still")
-            self._gate.dead = True
+    async def _retire_rival(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        if self._recorder.owner == RIVAL:
+            with self._clock.hold():
+                await self._store.close()
+                await self._store.open()
+
+    def _give_up(self, why: str) -> None:
+        self._recorder.complain("livelock", why)
+        self._gate.dead = True
 
     def _checkpoint(self, label: str) -> None:
         if self._armed is None or self._armed[0] != label or self._gate.dead or self._engine is None:
@@ -211,8 +253,13 @@ class Runner:
 
     async def _stop(self, patience: float) -> None:
         engine, self._engine = self._engine, None
-        left = await engine.stop(within=patience)
-        self._tell("stopped", left)
+        left = await engine.stop(within=0 if self._world.lists else patience)
+        if self._world.lists:
+            # As the declarative door does: what runs is waited for, and nothing more starts.
+            self._tell("stopping")
+            left = await engine.stop()
+        # What is recorded and was not begun, or has ended and is not recorded, is left too.
+        self._tell("stopped", left + len(engine._finished) + len(self._recorder.record.pending))
         self._reach["stopped with runs left" if left else "stopped"] += 1
         self._gate.dead = True
         engine.abandon()
@@ -220,9 +267,10 @@ class Runner:
         await self._reboot(1)
 
     def _chore(self, work: Any) -> None:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work, name=work.__name__)
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
+        task.add_done_callback(self._look_after)
 
     # What happens to the world
 
@@ -231,6 +279,12 @@ class Runner:
         match action.kind:
             case "crash":
                 self._armed = action.target, action.amount
+            case "rival":
+                self._threat = action
+            case "register":
+                self._list = int(action.amount)
+            case "overtake":
+                self._threat = action._replace(kind="edit")
             case "kill" if self._engine is not None:
                 self._reach["kill"] += 1
                 self._crash("kill", action.amount)
@@ -241,7 +295,7 @@ class Runner:
                 self._reach["step forward" if action.amount > 0 else "step back"] += 1
                 await self._clock.jump(action.amount)
             case "outage":
-                self._outage_until = self._clock.monotonic() + action.amount
+                self._weather.break_off(action.amount)
             case "prune":
                 await self._recorder.prune(self._now()[0], Retention())
             case "edit" | "add" | "pause" | "resume" | "remove":
@@ -264,24 +318,24 @@ class Runner:
 
     async def _heal(self) -> None:
         """Let everything that was promised come true: no faults any more, and enough time."""
-        self._healing = self._executor.healing = True
-        self._armed = None
+        self._weather.calm = self._executor.healing = True
+        self._armed = self._threat = None
         self._tell("heal")
         await self._outlast(self._chores)
         for due in await self._store.every():
             if due.schedule.paused:
                 await self._registrar.pause(due.schedule.id, paused=False)
-        await self._clock.advance(1)
+        await self._advance(1)
         for _ in range(6):
-            await self._clock.advance(await self._patience())
+            await self._advance(await self._patience())
         await self._outlast(self._executor.reports)
-        await self._clock.advance(2)
+        await self._advance(2)
 
     async def _outlast(self, tasks: set[asyncio.Task[None]]) -> None:
         for _ in range(400):
             if not tasks:
                 return
-            await self._clock.advance(self._world.horizon / 20 + 1)
+            await self._advance(self._world.horizon / 20 + 1)
         self._recorder.complain("healed", f"{len(tasks)} of the world's own tasks never ended")
 
     async def _patience(self) -> float:
@@ -289,7 +343,10 @@ class Runner:
 
         What began before the clock was set back by days ends days later; nobody waits for that.
         """
-        now, waits = self._now()[0], [2000]
+        now, passed = self._now()
+        # A full engine waits for calls, also for those whose runs have ended; and some have no timeout.
+        waits_for_calls = self._world.in_flight_max is not None or self._world.lists
+        waits = [2000.0, (self._executor.until - passed) * 1000 if waits_for_calls else 0]
         for due in await self._store.every():
             waits.append(due.state.cursor - now)
             timeout = due.schedule.policy.run_timeout or 0
@@ -311,6 +368,11 @@ class Runner:
     async def _end(self) -> None:
         if self._engine is not None:
             self._engine.abandon()
-        for task in (*self._chores, *self._executor.reports):
+        # Some do not listen when they are told for the first time; the end of the loop tells them again.
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
         await asyncio.sleep(0)
+
+
+def _ids(moves: Sequence[Move]) -> set[str]:
+    return {move.due.schedule.id for move in moves}

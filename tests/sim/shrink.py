@@ -46,6 +46,9 @@ def simpler(world: World) -> Iterator[World]:
         yield world._replace(entries=world.entries[:n] + world.entries[n + 1 :])
     for n in range(len(world.actions)):
         yield world._replace(actions=world.actions[:n] + world.actions[n + 1 :])
+    for name in sorted({task.id for tasks in world.lists for task in tasks} if world.lists else ()):
+        kept = (tuple(task for task in tasks if task.id != name) for tasks in world.lists)
+        yield world._replace(lists=tuple(kept))
     yield from _calmer(world)
     for n, entry in enumerate(world.entries):
         for milder in _milder(entry):

@@ -9,7 +9,7 @@ from tests.core.planner_notation import MINUTE, at, run, schedule
 from tests.sim.checkers import check
 from tests.sim.genesis import EVENTS, world_of
 from tests.sim.mutants import MUTANTS
-from tests.sim.reach import WANTED, missing
+from tests.sim.reach import LEAST, WANTED, missing
 from tests.sim.recorder import Era, Record, Seen, key_of
 from tests.sim.runner import run as run_world
 from tests.sim.shrink import report, rules, shrink
@@ -50,11 +50,12 @@ def test_what_fails_is_made_smaller_and_still_fails_the_same_way():
 
 
 def test_a_campaign_that_has_not_been_somewhere_says_where():
-    reach = dict.fromkeys(WANTED, 1)
+    reach = dict.fromkeys(WANTED, 1) | LEAST
     from collections import Counter
 
     assert missing(Counter(reach)) == []
     assert missing(Counter(reach | {"crash led": 0})) == ["crash led"]
+    assert missing(Counter(reach | {"axiom S2": 199})) == ["axiom S2"]
 
 
 def test_an_idle_world_is_quiet():

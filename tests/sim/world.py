@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from dutiful.core.schedule import Schedule
 
 LABELS = ("led", "loaded", "planned", "committed", "launching", "settling", "settled")
+# Calls of the store before which another instance may take the lead.
+DEPOSED = ("lead", "load", "commit", "settle")
+# The id of a schedule that nobody can plan.
+BROKEN = "broken"
 
 
 class Entry(NamedTuple):
@@ -31,7 +35,7 @@ class Action(NamedTuple):
     kind: str
     # Seconds: a downtime, a step of the clock, a patience.
     amount: float = 0
-    # A label to crash at, or the id of a schedule.
+    # A label to crash at, a call of the store to be deposed before, or the id of a schedule.
     target: str = ""
     schedule: Schedule | None = None
 
@@ -56,3 +60,5 @@ class World(NamedTuple):
     in_process: bool = True
     batch: int = 100
     in_flight_max: int | None = None
+    # The lists of a declared world, in the order of the actions that register them.
+    lists: tuple[tuple[Schedule, ...], ...] = ()

@@ -1,0 +1,114 @@
+"""Random damage to the file: it is refused, told, or makes no difference; and where that is not so yet."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+
+import pytest
+from tests.sim.gate import Gate
+from tests.stores.damage import FILE, KINDS, campaign, case, images, live
+from tests.stores.notation import T0, declare, schedule
+from tests.stores.sqlite_rig import with_store
+
+# Swapped pages and damaged logs have tests of their own below.
+SLICE = [(seed, kind) for kind in FILE if kind != "swap" for seed in range(16)]
+SOAK = int(os.environ.get("DUTIFUL_SOAK_DAMAGES", "10000"))
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    return images(tmp_path_factory.mktemp("images"))
+
+
+def test_without_damage_the_engine_goes_on_alike_from_both_images(known):
+    clean, crashed = known
+    assert (clean.onward.complaints, crashed.onward.complaints) == ([], [])
+    assert clean.onward.launched == crashed.onward.launched
+    assert len(clean.onward.launched) > 40
+
+
+def test_damage_is_refused_told_or_harmless(known, tmp_path):
+    verdicts = {(seed, kind): case(known, seed, kind, tmp_path / "state.db") for seed, kind in SLICE}
+    good = ("refused", "told", "harmless")
+    assert {key: found for key, found in verdicts.items() if found[0] not in good} == {}
+    assert {found for found, _ in verdicts.values()} == set(good)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.xfail(strict=True, reason="see the tests below: swapped pages, damaged logs, single rows")
+def test_every_random_damage_is_refused_told_or_harmless(known, tmp_path, capfd):
+    counts, wrong = campaign(known, range(SOAK), tmp_path / "state.db")
+    with capfd.disabled():
+        table = "\n".join(f"  {name}: {count}" for name, count in sorted(counts.items()))
+        print(f"\n{SOAK} damages of {len(KINDS)} kinds\n{table}", file=sys.stderr)
+    assert wrong == []
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="a file that was closed with a goodbye is not looked over, and rows of runs and states have no"
+    " checksum: a run in flight is forgotten",
+)
+def test_swapped_pages_are_noticed(known, tmp_path):
+    assert case(known, 91, "swap", tmp_path / "state.db")[0] in ("refused", "told", "harmless")
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="SQLite drops a damaged log from the first bad frame on, though good frames follow it; what those"
+    " had recorded is launched again, and nothing says that it was lost",
+)
+def test_a_damaged_log_is_noticed(known, tmp_path):
+    assert case(known, 0, "log", tmp_path / "state.db")[0] in ("refused", "told", "harmless")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_log_without_its_end_is_an_earlier_state(known, tmp_path, seed):
+    assert case(known, seed, "log end", tmp_path / "state.db")[0] in ("harmless", "an earlier state")
+
+
+def edit(path, statement):
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="reads.load finds nothing due and names a wake that has passed: the engine passes again at once,"
+    " for ever",
+)
+def test_a_state_without_a_declaration_does_not_keep_the_engine_busy(tmp_path):
+    path, loads = tmp_path / "state.db", []
+    with_store(path, lambda store: declare(store, schedule("a")))
+    columns = "number, namespace, cursor, runs_started, wake_at, version"
+    edit(path, f"INSERT INTO states ({columns}) VALUES (99, 'default', 0, 0, 1, 1)")
+
+    def verdict(name):
+        loads.extend([name] * (name == "load"))
+        return "before" if name == "load" and len(loads) > 100 else None
+
+    async def go_on(store):
+        return await live(Gate(store, verdict), T0, 1)
+
+    with_store(path, go_on)
+    assert len(loads) < 20
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="a text that is no UTF-8 fails the query and not its row: all schedules stand still",
+)
+def test_a_byte_that_is_no_text_stops_its_schedule_alone(tmp_path):
+    path = tmp_path / "state.db"
+    with_store(path, lambda store: declare(store, schedule("a"), schedule("b")))
+    edit(path, "UPDATE declarations SET payload = CAST(x'ff' AS TEXT) WHERE id = 'a'")
+
+    async def go_on(store):
+        return await live(store, T0, 1)
+
+    assert {key[0] for key in with_store(path, go_on).launched} == {"b"}
