@@ -18,7 +18,7 @@ from dutiful.core.errors import (
     StopSchedulerError,
 )
 from dutiful.core.event import RunLaunched, RunSettled
-from dutiful.core.reconcile import Put, reconcile
+from dutiful.core.reconcile import reconcile
 from dutiful.core.run import Status
 from dutiful.core.schedule import State
 from dutiful.core.zone import epoch_ms, zone
@@ -31,12 +31,11 @@ from dutiful.stores.stored_task import check_stored, unreadable
 from dutiful.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from datetime import tzinfo
 
-    from dutiful.core.draft import Due
     from dutiful.core.event import Event
-    from dutiful.core.reconcile import Changes, Difference
+    from dutiful.core.reconcile import Difference
     from dutiful.ports import Clock
     from dutiful.registration import Registration
 
@@ -161,7 +160,7 @@ class Scheduler:
             check_stored(stored[name])
         opening = self._opening_state()
         differences, changes = reconcile(self._registered.schedules, stored, lambda _: opening)
-        await self._store.apply(self._restarting(differences, changes, stored))
+        await self._store.apply(changes)
         begins, self._declared_under = self._declared_under is None, epoch
         if self._is_heard():
             for difference in differences:
@@ -180,20 +179,6 @@ class Scheduler:
         now = epoch_ms(self._clock.now())
         wall = now + self._zone.offset(now // 1000) * 1000
         return State(cursor=now - wall % 60_000 - 1)
-
-    def _restarting(
-        self, differences: list[Difference], changes: Changes, stored: Mapping[str, Due]
-    ) -> Changes:
-        """Return the changes, and in them that the restart of an orphan serves all it has missed."""
-        now = epoch_ms(self._clock.now())
-        puts = {put.schedule.id: put for put in changes.puts}
-        for difference in differences:
-            if difference.kind == "orphaned":
-                known = stored[difference.id]
-                put = puts.get(difference.id, Put(known.schedule, known.state, 0))
-                state = put.state._replace(cursor=max(put.state.cursor, now))
-                puts[difference.id] = put._replace(state=state)
-        return changes._replace(puts=[*puts.values()])
 
     def _start_engine(self, owner: str) -> None:
         launcher = CallbackLauncher(self._registered.callbacks)

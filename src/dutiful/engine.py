@@ -64,6 +64,8 @@ class _Flight(NamedTuple):
 
     task: asyncio.Task[None]
     launch: Launch
+    # On the clock that nobody sets.
+    began: float
 
 
 async def nothing_to_do(epoch: int) -> None:
@@ -234,7 +236,7 @@ class Engine:
     ) -> Instant | None:
         if self._room() == 0:
             # What is still due waits for a run to end; timeouts are looked at meanwhile.
-            self._cancel_outlived(now)
+            self._cancel_outlived()
             return now + self._settings.retry_after
         ended = any(run.phase is Phase.ENDED for move in moves for run in move.changes)
         if ended or len(moves) == self._settings.batch:
@@ -260,12 +262,12 @@ class Engine:
             move = self._unsure[-1]
             due = await self._store.get(move.due.schedule.id)
             self._unsure.pop()
-            present = due.runs if due is not None else ()
-            open_keys = {_key(run) for run in present}
+            present = {_key(run): run for run in due.runs} if due is not None else {}
             for run in (*move.inserts, *move.changes):
-                if run.phase is Phase.LAUNCHED and run in present:
-                    self._start(Launch(move.due.schedule, run), self._now(), 0)
-            self._cancel([run for run in move.cancels if _key(run) not in open_keys])
+                found = present.get(_key(run))
+                if run.phase is Phase.LAUNCHED and found is not None and _standing(found) == _standing(run):
+                    self._start(Launch(move.due.schedule, found), self._now(), 0)
+            self._cancel([run for run in move.cancels if _key(run) not in present])
 
     def _limits(self, epoch: int) -> Limits:
         status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
@@ -280,7 +282,7 @@ class Engine:
     def _start(self, launch: Launch, now: Instant, late: int, before: Phase | None = None) -> None:
         run = launch.run
         task = asyncio.create_task(self._carry(launch), name=run.schedule_id)
-        self._running[_key(run)] = _Flight(task, launch)
+        self._running[_key(run)] = _Flight(task, launch, self._clock.monotonic())
         self._emit(happened.RunLaunched(now, run, late, before))
 
     async def _carry(self, launch: Launch) -> None:
@@ -332,10 +334,10 @@ class Engine:
             if flight is not None:
                 flight.task.cancel()
 
-    def _cancel_outlived(self, now: Instant) -> None:
+    def _cancel_outlived(self) -> None:
         """Cancel what outlived its timeout though no plan said so: its schedule has been removed."""
-        runs = [launch.run for _, launch in self._running.values() if _outlived(launch, now)]
-        self._cancel(runs)
+        now = self._clock.monotonic()
+        self._cancel([flight.launch.run for flight in self._running.values() if _outlived(flight, now)])
 
     def _drop_runs(self) -> None:
         """Let go of every run; nothing of them is written any more."""
@@ -383,9 +385,13 @@ class Engine:
         return True
 
 
-def _outlived(launch: Launch, now: Instant) -> bool:
-    timeout, started_at = launch.schedule.policy.run_timeout, launch.run.started_at
-    return timeout is not None and started_at is not None and started_at + timeout + _STEP < now
+def _outlived(flight: _Flight, now: float) -> bool:
+    timeout = flight.launch.schedule.policy.run_timeout
+    return timeout is not None and flight.began + (timeout + _STEP) / 1000 < now
+
+
+def _standing(run: Run) -> tuple[Phase, int, int]:
+    return run.phase, run.attempt, run.epoch
 
 
 def _key(run: Run) -> tuple[str, Instant, str]:

@@ -182,9 +182,9 @@ class Store(WorkflowTexts, Protocol):
         """Return the row of a key, of a schedule that keeps a ledger."""
 
     async def rearm(self, now: Instant, beyond: int) -> int:
-        """Set cursors more than `beyond` ms ahead of `now` back to `now`; return how many there were.
+        """Bring back what a clock more than `beyond` ms ahead has written; return of how many schedules.
 
-        The rows stay, so what has run does not run again.
+        What that means is said by `core.rearm`; they become due.
         """
 
     async def prune(self, now: Instant, retention: Retention) -> int:

@@ -1,4 +1,4 @@
-"""What the campaigns found and nobody has mended yet: each test says what is wrong, and fails for now."""
+"""What the campaigns found, each in the smallest story that shows it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 
-import pytest
 from tests.core.planner_notation import HOUR, MINUTE, at, schedule
 from tests.sim.gate import Gate
 from tests.sim.rig import Rig
@@ -31,11 +30,6 @@ async def advance(clock, **by):
     await clock.advance(timedelta(**by).total_seconds())
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="Draft._insert: a tick that comes again takes the place of its own open run in the draft, so"
-    " that the timeout of that run wakes nobody",
-)
 def test_a_run_in_flight_is_still_given_up_when_its_tick_comes_again():
     policy = Policy(overlap=Overlap.QUEUE, run_timeout=48 * HOUR)
     monthly = replace(schedule(), cadence=Cron.parse("0 12 5 * *"), policy=policy)
@@ -50,11 +44,6 @@ def test_a_run_in_flight_is_still_given_up_when_its_tick_comes_again():
     assert asyncio.run(scenario()) == ["12:00 FAILED lost_run"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="planner: an orphan that finds no room in the engine is then expired in the same decision, so"
-    " whether it is run again depends on what else is due",
-)
 def test_an_orphan_without_room_is_run_again_however_long_nobody_was_there():
     policy = Policy(on_orphan=OnOrphan.RELAUNCH, run_timeout=2 * MINUTE, retry=Retry(10 * MINUTE))
     orphan = Schedule("orphan", Task("task"), Once(at("10:02")), policy)
@@ -75,11 +64,6 @@ def test_an_orphan_without_room_is_run_again_however_long_nobody_was_there():
     assert asyncio.run(scenario()) == [1, 2]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="store.rearm takes a retry that waits for more than a day for the trace of a clock that was"
-    " ahead, and every new leader calls it: the retry is made at once",
-)
 def test_a_retry_after_days_waits_through_a_restart():
     async def story(world):
         task = world.task("job", "0 9 1 * *", world.failing(), delay=2 * 24 * 3600)
@@ -91,11 +75,6 @@ def test_a_retry_after_days_waits_through_a_restart():
     assert play(story, "2026-01-01T08:30:00", monitored=False).ran == ["09:00 job"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="rearm brings a waiting retry to the present and leaves the failure in the future; where nobody"
-    " comes to make the retry before a restart, initialize refuses its own record for ever",
-)
 def test_a_scheduler_starts_again_after_a_step_back_that_was_cut_short():
     async def story(world):
         task = world.task("job", "0 9 1 * *", world.failing(), delay=3600)
@@ -110,11 +89,6 @@ def test_a_scheduler_starts_again_after_a_step_back_that_was_cut_short():
     play(story, "2026-01-01T08:30:00", monitored=False)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="what the restart of an orphan serves is fixed when the list is declared, and the restart comes"
-    " in a later pass: a minute that begins in between is served twice",
-)
 def test_the_restart_of_an_orphan_serves_the_minute_in_which_it_comes():
     async def story(world):
         first, passes = world.scheduler(), count()
@@ -132,11 +106,6 @@ def test_the_restart_of_an_orphan_serves_the_minute_in_which_it_comes():
     assert play(story, "2026-01-01T10:00:30", monitored=False).ran == ["10:00:30 job", "10:01:01 job"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="rearm changes a row before the engine looks for it after a lost answer, and the engine looks for"
-    " the row as it wrote it: a run that is recorded as launched is never launched",
-)
 def test_a_lost_answer_is_resolved_also_after_a_step_back():
     lost = iter(["after"])
     once = schedule(Once(at("10:01")), run_timeout=10 * MINUTE)
@@ -154,11 +123,6 @@ def test_a_lost_answer_is_resolved_also_after_a_step_back():
     assert asyncio.run(scenario()) == ["10:01 SUCCESS"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="Engine._cancel_outlived judges by the wall time at which the run began, which a step back does"
-    " not bring along: the run of a removed schedule holds its place until that time has come again",
-)
 def test_the_place_of_a_removed_run_is_free_after_its_timeout_also_after_a_step_back():
     hanging = schedule(Once(at("10:01")), "hanging", run_timeout=2 * MINUTE)
     other = schedule(id_="other", run_timeout=2 * MINUTE)

@@ -194,6 +194,8 @@ class Draft:
 
     def launch(self, tick: Instant) -> None:
         """Record a run of this tick and hand it to the launcher."""
+        if self._comes_again(tick):
+            return
         fire_at = fire_time(self.schedule, tick)
         run = Run(
             self.schedule.id, tick, "schedule", self.limits.launch_status, Phase.LAUNCHED, fire_at,
@@ -223,6 +225,8 @@ class Draft:
 
     def hold(self, tick: Instant, phase: Phase, fire_at: Instant) -> None:
         """Record a run of this tick that is launched later."""
+        if self._comes_again(tick):
+            return
         run = Run(
             self.schedule.id, tick, "schedule", Status.ENQUEUED, phase, fire_at, None, 0, self.limits.epoch,
             created_at=self._noted, updated_at=self._noted,
@@ -284,6 +288,13 @@ class Draft:
             self._changes[first, row.kind] = row
         else:
             self._inserts.append(row)
+
+    def _comes_again(self, tick: Instant) -> bool:
+        """Pass over a tick whose run is still open, because the clock was set back meanwhile."""
+        again = (tick, "schedule") in self._open
+        if again:
+            self.cursor = tick
+        return again
 
     def _insert(self, run: Run) -> None:
         self._inserts.append(run)

@@ -100,6 +100,7 @@ def _adopt(draft: Draft, run: Run) -> None:
     match draft.policy.on_orphan:
         case OnOrphan.RESTART:
             draft.launch_waiting(run)
+            _serve_what_was_missed(draft)
         case OnOrphan.WAIT:
             # The schedule goes on as if the run had ended when it began.
             draft.end(run, Status.FAILED, Reason.INTERRUPTED, ended_at=run.started_at)
@@ -113,11 +114,20 @@ def _adopt(draft: Draft, run: Run) -> None:
             assert_never(draft.policy.on_orphan)
 
 
+def _serve_what_was_missed(draft: Draft) -> None:
+    """Let a restart stand for all that fell due while nobody was there, and until it comes."""
+    last = draft.last_due(draft.now)
+    if draft.launched and last is not None:
+        draft.skip_through(last, Reason.COALESCED)
+
+
 def expire_lost_runs(draft: Draft) -> None:
     """End the runs in flight that outlived the timeout, or `skip` could block for ever."""
     timeout = draft.policy.run_timeout
     for run in draft.runs(*IN_FLIGHT):
-        if timeout is not None and (run.started_at or 0) + timeout <= draft.now:
+        # An orphan that found no room is not lost: it goes when there is some.
+        orphan = run.phase is Phase.LAUNCHED and run.epoch < draft.limits.epoch
+        if not orphan and timeout is not None and (run.started_at or 0) + timeout <= draft.now:
             draft.cancels.append(run)
             draft.end(run, Status.FAILED, Reason.LOST_RUN)
 

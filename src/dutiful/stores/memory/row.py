@@ -46,11 +46,6 @@ class Row:
         runs = sorted(self.open.values(), key=by_tick) if self.open else ()
         return Due(self.schedule, self.state, runs, self.version, self.blocked, self.pruned_until)
 
-    def latest(self) -> Instant:
-        """Return the latest instant that something here waits for or counts from."""
-        instants = [self.state.cursor, self.state.ended_at or 0]
-        return max(instants + [max(run.fire_at, run.started_at or 0) for run in self.open.values()])
-
     def runs(self) -> list[Run]:
         """Return all rows of its ledger, in no order."""
         return [*self.open.values(), *self.ended.values()]

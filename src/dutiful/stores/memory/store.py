@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dutiful.core.errors import LostLeadershipError, OvertakenError
 from dutiful.core.planner import Batch
+from dutiful.core.rearm import rearmed
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
 from dutiful.ports import Launch, Loaded, Retention
@@ -337,20 +338,14 @@ class MemoryStore:
 
     async def rearm(self, now: Instant, beyond: int) -> int:
         """Bring back the cursors that are far ahead of `now`."""
-        ahead = [row for row in self._rows.values() if row.latest() > now + beyond]
-        for row in ahead:
-            state = row.state
-            if state.cursor > now + beyond:
-                # What is pruned is decided for good: its rows cannot say so any more.
-                cursor, decided = max(now, row.pruned_until), max(state.cursor, state.decided_until)
-                state = state._replace(cursor=cursor, skipped=None, decided_until=decided)
-            ended_at = None if state.ended_at is None else min(state.ended_at, now)
-            row.state = state._replace(ended_at=ended_at)
-            for key, run in row.open.items():
-                started_at = None if run.started_at is None else min(run.started_at, now)
-                row.open[key] = run._replace(started_at=started_at, fire_at=min(run.fire_at, now))
+        ahead = [(row, rearmed(row.due(), now, beyond)) for row in self._rows.values()]
+        changed = [(row, back) for row, back in ahead if back is not None]
+        for row, back in changed:
+            row.state = back.state
+            for run in back.runs:
+                row.put(run, keep=True)
             self._wake(row, now)
-        return len(ahead)
+        return len(changed)
 
     async def prune(self, now: Instant, retention: Retention) -> int:
         """Delete ended rows beyond the retention."""

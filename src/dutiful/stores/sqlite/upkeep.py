@@ -1,8 +1,14 @@
 """Housekeeping: cursors that a wrong clock carried too far, and rows that nobody needs any more."""
 
+# ruff: noqa: S608 - the statements are made of column names written down here, never of values
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from dutiful.core.rearm import rearmed
+from dutiful.stores.sqlite.reads import some
+from dutiful.stores.sqlite.rows import STATE_COLUMNS, state_columns
 
 if TYPE_CHECKING:
     import sqlite3
@@ -12,25 +18,18 @@ if TYPE_CHECKING:
 
 # Small enough that the moves of a pass do not wait long behind a slice.
 _SLICE = 100
-_AHEAD = """
-SELECT number FROM states
-WHERE namespace = ?2 AND number NOT IN (SELECT number FROM declarations WHERE damage IS NOT NULL)
-  AND (max(cursor, coalesce(ended_at, 0)) > ?1 + ?3 OR number IN (
-    SELECT schedule FROM runs INDEXED BY runs_open
-    WHERE phase <> 'ended' AND max(fire_at, coalesce(started_at, 0)) > ?1 + ?3))
+# Those that may be ahead, from what the tables can tell.
+_AHEAD = """number IN (
+  SELECT number FROM states WHERE max(cursor, coalesce(ended_at, 0)) > ?2
+  UNION ALL SELECT schedule FROM runs INDEXED BY runs_open
+  WHERE phase <> 'ended' AND max(fire_at, coalesce(started_at, 0), coalesce(ended_at, 0)) > ?2)
 """
-# What is pruned is decided for good: its rows cannot say so any more.
-_REARM_CURSOR = (
-    "UPDATE states SET cursor = max(?1, pruned_until), decided_until = max(cursor, decided_until),"
-    " skipped_at = NULL, skipped_reason = NULL,"
-    " skipped_ticks = NULL WHERE number = ?2 AND cursor > ?1 + ?3"
-)
-_REARM_STATE = (
-    "UPDATE states SET ended_at = min(ended_at, ?1), wake_at = ?1, version = version + 1 WHERE number = ?2"
-)
-_REARM_RUNS = (
-    "UPDATE runs SET started_at = min(started_at, ?1), fire_at = min(fire_at, ?1)"
-    " WHERE schedule = ?2 AND phase <> 'ended'"
+_NUMBER = "(SELECT number FROM declarations WHERE namespace = ? AND id = ?)"
+_STATE = ", ".join(f"{column} = ?" for column in STATE_COLUMNS.split(", ")[1:])
+_REARM_STATE = f"UPDATE states SET {_STATE}, wake_at = ?, version = version + 1 WHERE number = {_NUMBER}"
+_REARM_RUN = (
+    "UPDATE runs SET fire_at = ?, started_at = ?, ended_at = ?"
+    f" WHERE run_at = ? AND kind = ? AND schedule = {_NUMBER}"
 )
 _EXPENDABLE = """
 SELECT run_at, schedule, kind, last
@@ -47,11 +46,17 @@ _DELETE = "DELETE FROM runs WHERE run_at = ? AND schedule = ? AND kind = ?"
 
 
 def rearm(connection: sqlite3.Connection, namespace: str, now: Instant, beyond: int) -> int:
-    """Set cursors more than `beyond` ahead of `now` back to `now`; return how many there were."""
-    ahead = [number for (number,) in connection.execute(_AHEAD, (now, namespace, beyond)).fetchall()]
-    connection.executemany(_REARM_CURSOR, [(now, number, beyond) for number in ahead])
-    connection.executemany(_REARM_STATE, [(now, number) for number in ahead])
-    connection.executemany(_REARM_RUNS, [(now, number) for number in ahead])
+    """Bring back to `now` what a clock more than `beyond` ahead has written; return how many there were."""
+    maybe = some(connection, namespace, _AHEAD, [now + beyond])
+    ahead = [(due.schedule.id, back) for due in maybe if (back := rearmed(due, now, beyond)) is not None]
+    states = [(*state_columns(state), now, namespace, id_) for id_, (state, _) in ahead]
+    runs = [
+        (run.fire_at, run.started_at, run.ended_at, run.run_at, run.kind, namespace, id_)
+        for id_, (_, runs) in ahead
+        for run in runs
+    ]
+    connection.executemany(_REARM_STATE, states)
+    connection.executemany(_REARM_RUN, runs)
     return len(ahead)
 
 
