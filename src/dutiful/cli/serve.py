@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from contextlib import contextmanager
@@ -77,6 +78,8 @@ async def _serve(settings: Settings, worker: bool) -> None:
         await service.start()
         try:
             server = HttpServer(create_app(service), listener, tls_files(settings), _announce)
+            # What there is by now stays: the collector need not look through it again and again.
+            gc.freeze()
             answering = asyncio.create_task(server.answer())
             await asyncio.wait(
                 {answering, asyncio.create_task(asked.wait())}, return_when=asyncio.FIRST_COMPLETED

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleInput:
+class ScheduleInput(NamedTuple):
     """What a deploy declares of a schedule.
 
     None takes the default of the settings; for `paused` it leaves an existing schedule as it is.

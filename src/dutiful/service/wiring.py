@@ -60,7 +60,10 @@ class Service:
         self._metrics = Metrics(self._due_so_far)
         self.workflows = WorkflowStore(self._store, self.clock)
         self.launcher = RunLauncher(self.workflows, executor or self._executor())
-        self.registrar = SchedulerRegistrar(self._store, self.clock, self._wake, self._defaults())
+        # It looks once a tick by itself; what takes longer than that patience is reported as ill anyway.
+        self.registrar = SchedulerRegistrar(
+            self._store, self.clock, self._wake, self._defaults(), self._patience()
+        )
 
     async def start(self) -> Service:
         """Open the store and begin to work; raises StoreError where the store cannot be used."""

@@ -11,7 +11,7 @@ from dutiful.core.errors import UnknownRunError, UnknownScheduleError
 from dutiful.web.problems import OtherUserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from dutiful.service.types import ScheduleInput, ScheduleView, Upserted
     from dutiful.service.wiring import Service
@@ -54,6 +54,10 @@ class Desk:
         """Write down that the caller changed something."""
         self.audit.record(self.caller.user_id, action, **what)
 
+    def record_all(self, action: str, schedules: Mapping[str, Any]) -> None:
+        """Write down that the caller changed many schedules, with what was given of each."""
+        self.audit.record_all(self.caller.user_id, action, schedules)
+
     async def demand_run(self, idempotency_key: str) -> None:
         """Raise UnknownRunError for a run of somebody else, as for one that does not exist."""
         if self.tenant is None:
@@ -65,8 +69,9 @@ class Desk:
             raise UnknownRunError(idempotency_key) from None
 
 
-def _desk_for(scope: Scope) -> Callable[[Request], Desk]:
-    def desk(request: Request) -> Desk:
+def _desk_for(scope: Scope) -> Callable[[Request], Awaitable[Desk]]:
+    # A coroutine although it awaits nothing: the framework calls a plain function in a thread.
+    async def desk(request: Request) -> Desk:
         state = request.app.state
         caller: Caller = request.state.caller
         caller.require(scope)

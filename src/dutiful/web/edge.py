@@ -75,15 +75,12 @@ class Edge:
         if not settings.auth.is_on or settings.auth.clients is not None:
             # Here a browser vouches for its user without being asked.
             check_origin(scope)
-        self._count("address", network_of((scope.get("client") or ("", 0))[0]))
+        if settings.rates is not None:
+            settings.rates.take(f"address {network_of((scope.get('client') or ('', 0))[0])}")
         caller = NOBODY if scope["path"] in settings.open_paths else settings.auth.caller(scope)
-        if caller is not NOBODY:
-            self._count("caller", caller.user_id)
+        if settings.rates is not None and caller is not NOBODY:
+            settings.rates.take(f"caller {caller.user_id}")
         scope["state"] = {**scope.get("state", {}), "caller": caller}
-
-    def _count(self, kind: str, who: str) -> None:
-        if self._settings.rates is not None:
-            self._settings.rates.take(f"{kind} {who}")
 
 
 def _log(scope: Scope, error: RequestRefusedError) -> None:

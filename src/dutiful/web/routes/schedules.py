@@ -21,9 +21,7 @@ ScheduleId = Annotated[str, Path(pattern=given.ID_PATTERN)]
 async def upsert_schedule(desk: Writer, schedule: given.ScheduleGiven) -> answers.UpsertedAnswer:
     """Store a schedule, new or edited. Without `schedule_id` it is a new one."""
     [stored] = await desk.upsert([schedule.as_input()])
-    desk.record(
-        "upsert", schedule_id=stored.schedule_id, given=schedule.model_dump(mode="json", exclude_unset=True)
-    )
+    desk.record("upsert", schedule_id=stored.schedule_id, given=schedule.as_json())
     return answers.UpsertedAnswer.model_validate(stored)
 
 
@@ -31,9 +29,10 @@ async def upsert_schedule(desk: Writer, schedule: given.ScheduleGiven) -> answer
 async def upsert_many_schedules(desk: Writer, schedules: given.BulkGiven) -> answers.BulkAnswer:
     """Store up to 10,000 schedules, all or none; the body is a list, bare or under `schedules`."""
     stored = await desk.upsert([schedule.as_input() for schedule in schedules])
-    for schedule, result in zip(schedules, stored, strict=True):
-        plain = schedule.model_dump(mode="json", exclude_unset=True)
-        desk.record("upsert", schedule_id=result.schedule_id, given=plain)
+    given_by_id = {
+        one.schedule_id: schedule.as_json() for one, schedule in zip(stored, schedules, strict=True)
+    }
+    desk.record_all("upsert", given_by_id)
     return answers.BulkAnswer(schedules=[answers.UpsertedAnswer.model_validate(one) for one in stored])
 
 
