@@ -9,7 +9,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dutiful.core.errors import DutifulError, quoted
+from dutiful.core.errors import DutifulError, InvalidArgumentError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -87,7 +87,10 @@ class ChainedFile:
 
 
 def verify(paths: Iterable[str | Path]) -> Verified:
-    """Return what these files, the oldest first, add up to; raises AuditFileError at the first break."""
+    """Return what these files, the oldest first, add up to.
+
+    Raises AuditFileError at the first break, InvalidArgumentError for a file that cannot be read.
+    """
     count, last, beginnings = 0, BEGINNING, list[str]()
     for path in paths:
         for number, line in enumerate(_lines(path), 1):
@@ -114,7 +117,7 @@ def _lines(path: str | Path) -> Iterator[bytes]:
             for line in file:
                 yield line.removesuffix(b"\n")
     except OSError as error:
-        raise AuditFileError(path, 0, f"the file cannot be read: {error.strerror}") from None
+        raise InvalidArgumentError("file", str(path), f"cannot be read: {error.strerror}") from None
 
 
 def _opened(path: str | Path) -> int:
