@@ -96,6 +96,7 @@ class Service:
                 self._watchdog.stop()
             self._engine = self._watchdog = self._upkeep = self._epoch = None
             with self.clock.hold():
+                await self.launcher.close()
                 await self._store.close()
 
     def health(self) -> Health:
