@@ -177,8 +177,10 @@ class Registrar:
                 return became
 
     async def remove(self, schedule_id: str) -> None:
-        """Delete a schedule and its history."""
-        _known(schedule_id, await self._store.get(schedule_id))
+        """Delete a schedule and its history, also one that cannot be read."""
+        found = await self._store.get(schedule_id)
+        if found is None and schedule_id not in dict(await self._store.damaged()):
+            raise UnknownScheduleError(schedule_id)
         await self._apply(Changes(removes=[schedule_id]))
 
     async def preview(self, schedule_id: str, count: int) -> list[Instant]:

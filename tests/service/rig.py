@@ -110,7 +110,8 @@ class Rig:
     async def crash(self, down: float) -> None:
         """End the service as a kill would, let time pass, start another one."""
         self.service._engine.abandon()
-        self.service._upkeep.cancel()
+        for task in self.service._upkeep:
+            task.cancel()
         await self.service._store.close()
         await self.clock.advance(down)
         self.service = self._new()

@@ -16,7 +16,7 @@ from dutiful.core.zone import epoch_ms
 from dutiful.registrar import Registrar
 from dutiful.service.declaration import Defaults, choose, declared, identify, instant, workflow_of
 from dutiful.service.paging import LIMIT_MAX, decode_cursor, encode_cursor, page_size
-from dutiful.service.types import Backfilled, Explanation, Page, Triggered, Upserted
+from dutiful.service.types import Backfilled, Damaged, Explanation, Page, Triggered, Upserted
 from dutiful.service.views import fire_times, moment, next_run_at, view_run, view_schedule
 
 if TYPE_CHECKING:
@@ -158,6 +158,10 @@ class SchedulerRegistrar:
         views = [view_schedule(due, notes.get(due.schedule.id), now) for due in shown]
         more = encode_cursor(shown[-1].schedule.id) if len(found) > size else None
         return Page(views, more)
+
+    async def damaged(self) -> list[Damaged]:
+        """Return the schedules that were found unreadable; no list has them, and only `delete` takes them."""
+        return [Damaged(*found) for found in await self._store.damaged()]
 
     async def _all(self, after: str) -> AsyncIterator[Due]:
         while page := await self._store.page(after, LIMIT_MAX):

@@ -83,6 +83,13 @@ class ScheduleView:
     preview: list[datetime]
 
 
+class Damaged(NamedTuple):
+    """A schedule whose row cannot be read, and why: it is kept and left alone until it is stored again."""
+
+    schedule_id: str
+    problem: str
+
+
 @dataclass(frozen=True, slots=True)
 class RunView:
     """One entry of the ledger: a run, or a stretch of skipped ticks (`run_until`, `ticks`)."""

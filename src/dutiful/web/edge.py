@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import quoted
 from dutiful.web.auth import NOBODY, Auth
-from dutiful.web.errors import RequestRefusedError
+from dutiful.web.errors import RequestRefusedError, UnforeseenError
 from dutiful.web.limits import Limits, check_host, check_origin, check_sizes, read_body
 from dutiful.web.rates import network_of
 
@@ -54,17 +54,27 @@ class Edge:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        safe_send = _with_security_headers(send)
+        answer = _Answering(send)
+        try:
+            await self._handle(scope, receive, answer)
+        except Exception as error:
+            _LOGGER.exception("a request failed", exc_info=error)
+            if answer.has_begun:
+                # The peer must not take half of it for the whole: the server cuts the connection.
+                raise
+            await _answer(answer, UnforeseenError())
+
+    async def _handle(self, scope: Scope, receive: Receive, answer: Send) -> None:
         try:
             self._admit(scope)
             body = await read_body(scope, receive, self._settings.limits)
         except RequestRefusedError as error:
             _log(scope, error)
-            await _answer(safe_send, error)
+            await _answer(answer, error)
         except ConnectionResetError:
             return
         else:
-            await self._app(scope, _replay(body, receive), safe_send)
+            await self._app(scope, _replay(body, receive), answer)
 
     def _admit(self, scope: Scope) -> None:
         """Find out who asks, before anything that they send is read; raises RequestRefusedError."""
@@ -90,16 +100,20 @@ def _log(scope: Scope, error: RequestRefusedError) -> None:
     _LOGGER.log(level, "refused %s from %s: %s", asked, (scope.get("client") or ("?",))[0], error.code)
 
 
-def _with_security_headers(send: Send) -> Send:
-    async def safe_send(message: Message) -> None:
+class _Answering:
+    """Sends an answer, with the security headers, and knows whether it has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.has_begun = send, False
+
+    async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.has_begun = True
             given = [*message.get("headers", ())]
             names = {name.lower() for name, _ in given}
             added = [header for header in SECURITY_HEADERS if header[0] not in names]
             message = {**message, "headers": [*given, *added]}
-        await send(message)
-
-    return safe_send
+        await self._send(message)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -32,6 +32,8 @@ class Limits(NamedTuple):
     url: int = 4 * KIB
     body_seconds: float = 30.0
     head_seconds: float = 10.0
+    # That one address may have open at a time.
+    connections: int = 256
     # So much, and so long, is read of a body that is too long and thrown away: a peer that is cut off in the
     # middle of its sending does not see why.
     drain: int = 16 * MIB

@@ -3,13 +3,14 @@
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
 from dutiful.web import answers, given
 from dutiful.web.desk import Reader, Writer
-from dutiful.web.problems import InvalidRequestError
+from dutiful.web.problems import DamagedScheduleError, InvalidRequestError
 from dutiful.web.strict_route import StrictRoute
 
 router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=StrictRoute)
@@ -64,7 +65,7 @@ async def pause_many_schedules(desk: Writer, pause: given.PauseManyGiven) -> ans
 async def list_schedules(desk: Reader, query: Annotated[given.ListQuery, Query()]) -> answers.SchedulesAnswer:
     """Return one page of the schedules that match all given filters."""
     if query.user_id is not None and desk.tenant not in (None, query.user_id):
-        return answers.SchedulesAnswer(schedules=[], next_cursor=None)
+        return answers.SchedulesAnswer(schedules=[], next_cursor=None, damaged=[])
     page = await desk.service.registrar.list_schedules(
         workflow_id=query.workflow_id,
         user_id=query.user_id or desk.tenant,
@@ -74,7 +75,9 @@ async def list_schedules(desk: Reader, query: Annotated[given.ListQuery, Query()
         cursor=query.cursor,
     )
     listed = [answers.ScheduleAnswer.model_validate(view) for view in page.items]
-    return answers.SchedulesAnswer(schedules=listed, next_cursor=page.next_cursor)
+    unreadable = await desk.damaged() if query.cursor is None else []
+    damaged = [answers.DamagedAnswer.model_validate(each) for each in unreadable]
+    return answers.SchedulesAnswer(schedules=listed, next_cursor=page.next_cursor, damaged=damaged)
 
 
 @router.get("/{schedule_id}")
@@ -86,7 +89,8 @@ async def get_schedule(desk: Reader, schedule_id: ScheduleId) -> answers.Schedul
 @router.delete("/{schedule_id}", status_code=204, response_class=Response)
 async def delete_schedule(desk: Writer, schedule_id: ScheduleId) -> None:
     """Delete a schedule; what it has started already goes on."""
-    await desk.schedule(schedule_id)
+    with suppress(DamagedScheduleError):
+        await desk.schedule(schedule_id)
     await desk.service.registrar.delete_schedule(schedule_id)
     desk.record("delete", schedule_id=schedule_id)
 
