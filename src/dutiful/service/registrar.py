@@ -187,9 +187,14 @@ class SchedulerRegistrar:
         more = encode_cursor(shown[-1].run_at, shown[-1].kind) if len(rest) > size else None
         return Page([view_run(row) for row in shown], more)
 
-    async def recent(self, limit: int) -> list[RunView]:
-        """Return the newest entries of all ledgers."""
-        return [view_run(run) for run in await self._store.recent(page_size(limit))]
+    async def recent(self, limit: int, user_id: str | None = None) -> list[RunView]:
+        """Return the newest entries of all ledgers; with a user only those of its schedules among them."""
+        runs = await self._store.recent(page_size(limit))
+        if user_id is not None:
+            found = await self._store.some({run.schedule_id for run in runs})
+            own = {due.schedule.id for due in found if workflow_of(due.schedule).user_id == user_id}
+            runs = [run for run in runs if run.schedule_id in own]
+        return [view_run(run) for run in runs]
 
     async def explain(self, schedule_id: str, at: datetime) -> Explanation:
         """Return why the tick at `at` ran, did not run, or will run."""
