@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from dutiful.web.auth import PEER_NAMES
 from dutiful.web.edge import SECURITY_HEADERS
 from dutiful.web.errors import error_body
+from dutiful.web.joined import JoinedWrites
 from dutiful.web.limits import Limits
 from dutiful.web.rates import network_of
 from dutiful.web.tls import peer_names
@@ -62,7 +63,7 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as it has it
         """Take the names of the client's certificate into the state of every request."""
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]  # stands in for one
         connection = transport.get_extra_info("ssl_object")
         names = () if connection is None else peer_names(connection.getpeercert())
         self.app_state = {**self.app_state, PEER_NAMES: names}
