@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
 import trustme
 from cryptography import x509
+from tests.service.rig import Rig
 
 from dutiful.service.certificates import look
 from dutiful.service.metrics import Metrics
@@ -70,3 +72,19 @@ def test_a_file_that_cannot_be_read_is_told_and_stops_nothing(files, caplog):
         file.write("nonsense")
     [warning], _ = looked(files, "2030-01-01T00:00:00+00:00", caplog)
     assert warning.startswith("it is not known when the certificates expire: TLS cannot be set up from ")
+
+
+def test_a_service_with_tls_looks_by_itself_when_it_starts_and_later(files, caplog):
+    environ = {"DUTIFUL_TLS_CERT": files.cert, "DUTIFUL_TLS_KEY": files.key}
+
+    async def story():
+        async with Rig(start="2030-06-16T09:00:00+00:00", **environ) as rig:
+            await rig.clock.advance(1)
+            before = len(caplog.records)
+            await rig.clock.advance(6 * 3600)
+            return before, rig.service.metrics()
+
+    before, text = asyncio.run(story())
+    warnings = [record.getMessage() for record in caplog.records[before:]]
+    assert "the certificate of the server expires: 2030-06-30 12:00Z; put a new one in its place" in warnings
+    assert 'dutiful_certificate_expires_timestamp_seconds{certificate="server"}' in text
