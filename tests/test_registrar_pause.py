@@ -191,3 +191,19 @@ def test_declaring_the_same_again_writes_no_schedule():
         return differences, store.applied[1]
 
     assert asyncio.run(story()) == ([], Changes([], []))
+
+
+@pytest.mark.parametrize(
+    ("text", "looks_within", "times"),
+    [("1 10 * * *", 60_000, 1), ("2 10 * * *", 60_000, 0), ("2 10 * * *", None, 1)],
+)
+def test_the_engine_is_woken_for_what_is_due_before_it_looks_by_itself(text, looks_within, times):
+    async def story():
+        woken = []
+        desk = Registrar(Journal(), VirtualClock(TEN), lambda: woken.append(True), looks_within)
+        await desk.upsert_all(["job"], lambda *_: named("job", text))
+        edited = len(woken)
+        await desk.remove("job")
+        return edited, len(woken) - edited
+
+    assert asyncio.run(story()) == (times, 1)

@@ -43,8 +43,11 @@ _PAGE = 1000
 class Registrar:
     """Declares, edits, pauses and removes schedules, and answers questions about them."""
 
-    def __init__(self, store: Store, clock: Clock, wake: Callable[[], None]) -> None:
-        self._store, self._clock, self._wake = store, clock, wake
+    def __init__(
+        self, store: Store, clock: Clock, wake: Callable[[], None], looks_within: int | None = None
+    ) -> None:
+        """`wake` makes the engine look at once; what is due later than it `looks_within` (ms) can wait."""
+        self._store, self._clock, self._wake, self._looks_within = store, clock, wake, looks_within
 
     async def declare(
         self, schedules: Iterable[Schedule], arm: Callable[[Schedule], State]
@@ -73,20 +76,27 @@ class Registrar:
         """
         while True:
             known, now = {due.schedule.id: due for due in await self._store.some(ids)}, self._now()
-            noted = await self._store.notes(known)
-            puts, rows, notes = list[Put](), list[Run](), list[tuple[str, Note]]()
+            kept = {} if note else await self._pause_notes(known.values())
+            became, puts, rows, notes = list[Due](), list[Put](), list[Run](), list[tuple[str, Note]]()
             for id_ in ids:
-                schedule = edit(id_, known.get(id_))
+                due = known.get(id_)
+                schedule = edit(id_, due)
                 if schedule is None:
                     continue
-                changes = upserted(known.get(id_), schedule, now)
-                why = (note or (noted[id_].pause_note if id_ in noted else None)) if schedule.paused else None
+                changes = upserted(due, schedule, now)
+                notes.append((id_, Note(now, note or kept.get(id_) if schedule.paused else None)))
                 puts += changes.puts
                 rows += changes.rows
-                notes.append((id_, Note(now, why)))
+                became.append(Due(schedule, puts[-1].state, () if due is None else due.runs))
             with contextlib.suppress(OvertakenError):
                 await self._apply(Changes(puts, rows=rows, notes=notes))
-                return await self._store.some(ids)
+                return became
+
+    async def _pause_notes(self, known: Iterable[Due]) -> dict[str, str | None]:
+        """Return why schedules are paused; nothing for those that are not."""
+        paused = [due.schedule.id for due in known if due.schedule.paused]
+        noted = await self._store.notes(paused) if paused else {}
+        return {schedule_id: note.pause_note for schedule_id, note in noted.items()}
 
     async def pause(self, schedule_id: str, paused: bool, note: str | None = None) -> None:
         """Pause or resume; the ticks that pass meanwhile are written down as paused.
@@ -167,8 +177,10 @@ class Registrar:
                 return became
 
     async def remove(self, schedule_id: str) -> None:
-        """Delete a schedule and its history."""
-        _known(schedule_id, await self._store.get(schedule_id))
+        """Delete a schedule and its history, also one that cannot be read."""
+        found = await self._store.get(schedule_id)
+        if found is None and schedule_id not in dict(await self._store.damaged()):
+            raise UnknownScheduleError(schedule_id)
         await self._apply(Changes(removes=[schedule_id]))
 
     async def preview(self, schedule_id: str, count: int) -> list[Instant]:
@@ -196,7 +208,14 @@ class Registrar:
     async def _apply(self, changes: Changes) -> None:
         with self._clock.hold():
             await self._store.apply(changes)
-        self._wake()
+        if self._is_urgent(changes):
+            self._wake()
+
+    def _is_urgent(self, changes: Changes) -> bool:
+        if self._looks_within is None or changes.removes:
+            return True
+        soon = self._now() + self._looks_within
+        return any(put.wake_at is not None and put.wake_at <= soon for put in changes.puts)
 
     def _now(self) -> Instant:
         return epoch_ms(self._clock.now())

@@ -24,7 +24,14 @@ NOW = "1772332201"
 
 
 def ran(url: str, **settings):
-    return asyncio.run(HttpExecutor(url, SETTINGS._replace(**settings)).run(DAG, META))
+    async def story():
+        executor = HttpExecutor(url, SETTINGS._replace(**settings))
+        try:
+            return await executor.run(DAG, META)
+        finally:
+            await executor.close()
+
+    return asyncio.run(story())
 
 
 def answered(reply: Reply):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ def after(minutes: float) -> datetime:
 
 def given(**changes: Any) -> ScheduleInput:
     """Return a minutely schedule, but for what a test says."""
-    return replace(MINUTELY, **changes)
+    return MINUTELY._replace(**changes)
 
 
 class Calls:
@@ -111,7 +110,8 @@ class Rig:
     async def crash(self, down: float) -> None:
         """End the service as a kill would, let time pass, start another one."""
         self.service._engine.abandon()
-        self.service._upkeep.cancel()
+        for task in self.service._upkeep:
+            task.cancel()
         await self.service._store.close()
         await self.clock.advance(down)
         self.service = self._new()

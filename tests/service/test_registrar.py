@@ -133,6 +133,18 @@ def test_pages_have_a_size(limit):
     play(story)
 
 
+def test_the_latest_runs_of_a_user_are_those_of_its_schedules():
+    async def story(rig):
+        await rig.registrar.upsert_schedule(given())
+        await rig.registrar.upsert_schedule(given(schedule_id="other", user_id="bob"))
+        await rig.clock.advance(61)
+        users = (None, "ada", "bob", "eve")
+        latest = [await rig.registrar.recent(10, user_id=user) for user in users]
+        return [sorted(run.schedule_id for run in runs) for runs in latest]
+
+    assert play(story) == [["job", "other"], ["job"], ["other"], []]
+
+
 def test_runs_come_in_pages_also_where_two_share_an_instant():
     async def story(rig):
         await rig.registrar.upsert_schedule(given(overlap_policy="allow"))

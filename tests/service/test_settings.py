@@ -49,12 +49,14 @@ def test_without_variables_the_defaults_are_in_force():
         "jwt_keys": None,
         "jwt_issuer": None,
         "jwt_audience": None,
+        "jwt_revoked": None,
         "tls_cert": None,
         "tls_key": None,
         "tls_client_ca": None,
         "tls_clients": None,
         "rate_per_s": 50,
         "rate_burst": 100,
+        "connections_per_peer": 256,
         "audit_log": None,
     }
 

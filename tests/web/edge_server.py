@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from dutiful.web.edge import Edge, EdgeSettings
-from dutiful.web.protocol import EdgeProtocol
+from dutiful.web.protocol import protocol_for
 from dutiful.web.tls import TlsFiles, server_context
 
 if TYPE_CHECKING:
@@ -43,10 +43,9 @@ def edge_server(
     settings: EdgeSettings = LOOPBACK, tls: TlsFiles | None = None, limits: Limits | None = None
 ) -> Iterator[int]:
     """Serve on a free port of 127.0.0.1, and yield it."""
-    protocol = type("Protocol", (EdgeProtocol,), {"limits": limits or settings.limits})
     config = uvicorn.Config(
         Edge(telling, settings),
-        http=protocol,
+        http=protocol_for(limits or settings.limits),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -11,10 +11,14 @@ from tests.web.running import SCHEDULE, running
 
 from dutiful.testing import VirtualClock
 from dutiful.web.audit import AuditLog
+from dutiful.web.audit_chain import verify
 
 
 def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    """Return the entries without the hashes that hold them together."""
+    verify([path])
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{key: value for key, value in entry.items() if key != "prev"} for entry in entries]
 
 
 def test_every_change_is_written_down_with_who_made_it(tmp_path):
@@ -43,6 +47,19 @@ def test_every_change_is_written_down_with_who_made_it(tmp_path):
         },
         {**at, "action": "delete", "schedule_id": "nightly"},
     ]
+
+
+def test_a_bulk_is_a_line_for_each_schedule_and_one_record_of_the_log(tmp_path, caplog):
+    path = tmp_path / "audit.jsonl"
+    caplog.set_level("INFO", "dutiful.audit")
+    many = [{**SCHEDULE, "schedule_id": f"s{number}"} for number in range(3)]
+    with running(tmp_path, DUTIFUL_AUDIT_LOG=str(path)) as service:
+        service.post("/schedules/bulk", many)
+    at = {"at": "2026-03-02T09:00:00Z", "who": "local", "action": "upsert"}
+    assert lines(path) == [{**at, "schedule_id": each["schedule_id"], "given": each} for each in many]
+    [record] = [record for record in caplog.records if record.name == "dutiful.audit"]
+    assert record.getMessage() == "local: upsert 3 schedules"
+    assert record.audit == {**at, "schedule_ids": ["s0", "s1", "s2"]}
 
 
 def test_the_file_is_added_to_and_is_its_owners_alone(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from tests.web.edge_server import LOOPBACK, edge_server, parsed, request, talk, telling
@@ -238,3 +239,45 @@ def test_a_peer_that_leaves_is_not_passed_on():
     sent = []
     asyncio.run(Edge(app, LOOPBACK)(scope, gone, sent.append))
     assert sent == []
+
+
+def sent_by(app) -> tuple[list, BaseException | None]:
+    """Return what the edge sends for a request that the app answers in its own way."""
+    sent, error = [], None
+
+    async def receive():
+        return {"type": "http.request", "body": b""}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/x", "headers": [(b"host", b"localhost")]}
+    try:
+        asyncio.run(Edge(app, LOOPBACK)(scope, receive, send))
+    except ZeroDivisionError as raised:
+        error = raised
+    return sent, error
+
+
+async def broken(_scope, _receive, _send):
+    raise ZeroDivisionError("secret/path.py")
+
+
+async def broken_half_way(_scope, _receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    raise ZeroDivisionError("secret/path.py")
+
+
+def test_a_bug_has_the_shape_and_the_headers_of_every_error():
+    [start, body], error = sent_by(broken)
+    message = "This should not have happened; the log of the service says more"
+    assert (start["status"], error) == (500, None)
+    assert json.loads(body["body"]) == {
+        "error": {"code": "internal_error", "message": message, "details": {}}
+    }
+    assert {*SECURITY_HEADERS, (b"cache-control", b"no-store")} <= {*start["headers"]}
+
+
+def test_a_bug_in_the_middle_of_an_answer_cuts_it_off():
+    [start], error = sent_by(broken_half_way)
+    assert (start["status"], str(error)) == (200, "secret/path.py")

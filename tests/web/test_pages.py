@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 
 import pytest
+from tests.web.running import SCHEDULE
 
 from dutiful.web.pages import _distance
 
@@ -59,6 +60,33 @@ def test_it_shows_what_fired_what_failed_and_what_is_next(service):
     assert re.search(r"Failed .*2026-03-02 09:01:00 UTC bad 1 task_failed ?RuntimeError: no such table", text)
     assert "2026-03-02 09:02:00 UTC in 59 s good * * * * * UTC report 1" in text
     assert "2026-03-02 09:01:00 UTC good SUCCESS" in text
+
+
+def test_schedules_beyond_the_first_page_are_a_link_away(service):
+    many = [{**SCHEDULE, "schedule_id": f"s{number:04}"} for number in range(1001)]
+    service.post("/schedules/bulk", many)
+    _, first = page(service)
+    assert "1000 schedules on this page, 0 paused." in text_of(first)
+    [link] = [attributes["href"] for attributes in first.all("a") if attributes.get("rel") == "next"]
+    second = Elements(service.client.get(link).text)
+    assert "1 schedules on this page, 0 paused. First page" in text_of(second)
+    assert "Next of this page" in text_of(second)
+    assert "s1000" in text_of(second)
+
+
+def test_failures_that_are_not_shown_are_counted(service):
+    service.put("/workflows/broken/1", {"fail": "no such table"})
+    many = [
+        {**SCHEDULE, "schedule_id": f"s{number}", "workflow_id": "broken", "cron_expr": "* * * * *"}
+        for number in range(25)
+    ]
+    service.post("/schedules/bulk", many)
+    service.advance(61)
+    assert "And 5 more of the latest 1000 runs." in text_of(page(service)[1])
+
+
+def test_a_cursor_that_is_none_is_refused(service):
+    assert service.client.get("/", params={"cursor": "x"}).status_code == 422
 
 
 def test_every_instant_is_a_time_element(service):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import select
 import socket
 
-from tests.web.edge_server import edge_server, request, talk
+from tests.web.edge_server import edge_server, parsed, request, talk
 
 from dutiful.web.auth import Auth
-from dutiful.web.edge import EdgeSettings
+from dutiful.web.edge import SECURITY_HEADERS, EdgeSettings
 from dutiful.web.limits import Limits
 from dutiful.web.watched import Watched
 
@@ -39,7 +39,42 @@ def test_a_header_without_end_is_not_kept():
         received = b""
         while chunk := peer.recv(65536):
             received += chunk
-    assert received.startswith(b"HTTP/1.1 431 ")
+    assert told(received) == (431, "headers_too_large")
+
+
+def told(received: bytes) -> tuple[int, str]:
+    """Return the status and the code of an error that has the shape and the headers of all others."""
+    status, headers, content = parsed(received)
+    assert {*content["error"]} == {"code", "message", "details"}
+    for name, value in SECURITY_HEADERS:
+        assert headers[name.decode()] == value.decode().lower()
+    return status, content["error"]["code"]
+
+
+def test_what_is_no_http_is_refused_in_the_shape_of_all_errors():
+    with edge_server() as port:
+        assert told(talk(port, b"SSH-2.0-x\r\n\r\n")) == (400, "invalid_http")
+
+
+def test_an_address_has_only_so_many_connections():
+    with edge_server(limits=Limits(connections=2)) as port:
+        open_ones = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(2)]
+        assert told(talk(port, b"")) == (429, "too_many_connections")
+        for peer in open_ones:
+            peer.sendall(b"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert peer.recv(65536).startswith(b"HTTP/1.1 200 OK")
+            while peer.recv(65536):
+                pass
+            peer.close()
+        assert request(port)[0] == 200
+
+
+def test_what_one_server_has_open_does_not_count_for_another():
+    few = Limits(connections=1)
+    with edge_server(limits=few) as one, edge_server(limits=few) as other:
+        peer = socket.create_connection(("127.0.0.1", one), timeout=20)
+        assert request(other)[0] == 200
+        peer.close()
 
 
 def test_a_large_body_is_no_large_head():

@@ -65,4 +65,4 @@ def _in_words(event: dict[str, Any]) -> str:
 
 def one_line(text: str) -> str:
     """Return a text that cannot pretend to be several lines, or move the cursor."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

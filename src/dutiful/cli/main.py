@@ -11,6 +11,7 @@ from dutiful.core.errors import DutifulError
 
 # Command group -> module and attribute that hold it.
 _GROUPS = {
+    "audit": "dutiful.cli.audit:audit",
     "config": "dutiful.cli.config:config",
     "cron": "dutiful.cli.cron:cron",
     "fleet": "dutiful.cli.fleet:fleet",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from contextlib import contextmanager
@@ -67,7 +68,7 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def _serve(settings: Settings, worker: bool) -> None:
-    from dutiful.service.edge import tls_files
+    from dutiful.service.edge import connection_limits, tls_files
     from dutiful.service.wiring import Service
     from dutiful.web.app import create_app
     from dutiful.web.server import HttpServer, listen
@@ -76,7 +77,11 @@ async def _serve(settings: Settings, worker: bool) -> None:
         service = Service(settings, worker=worker)
         await service.start()
         try:
-            server = HttpServer(create_app(service), listener, tls_files(settings), _announce)
+            server = HttpServer(
+                create_app(service), listener, tls_files(settings), _announce, connection_limits(settings)
+            )
+            # What there is by now stays: the collector need not look through it again and again.
+            gc.freeze()
             answering = asyncio.create_task(server.answer())
             await asyncio.wait(
                 {answering, asyncio.create_task(asked.wait())}, return_when=asyncio.FIRST_COMPLETED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from datetime import timedelta
 from typing import Any
 
@@ -52,6 +53,7 @@ def token(
         "iat": now,
         "nbf": now,
         "exp": now + lifetime,
+        "jti": secrets.token_hex(16),
     }
     click.echo(_signed(claims, *_signing_key(keys, kid)))
 

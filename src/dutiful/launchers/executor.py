@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from dutiful.outbound import Allowed
 
@@ -42,6 +42,14 @@ class Executor(Protocol):
         Succeeded and Failed: it ran to its end here. Accepted: somebody else runs it and reports. Refused:
         not to be tried again. Unreached: nothing was sent. Unanswered: it was sent and may have begun.
         """
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """An executor that has something to let go of."""
+
+    async def close(self) -> None:
+        """Let go of it; nothing is run any more."""
 
 
 class ExecutorSettings(NamedTuple):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.outcome import Accepted, Outcome, Refused, Unanswered, Unreached
 from dutiful.core.policy import Reason
-from dutiful.outbound import Allowed, ForbiddenTargetError, NoAnswerError, Outbound, parse_target
+from dutiful.outbound import Allowed, Connections, ForbiddenTargetError, NoAnswerError, Outbound, parse_target
 from dutiful.outbound.guard import check
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ class HttpExecutor:
         except ForbiddenTargetError as error:
             raise InvalidArgumentError("executor", _without_query(url), str(error)) from None
         self._url, self._secret, self._clock = url, settings.secret, settings.clock
-        self._outbound = Outbound(allowed=allowed, deadline=settings.timeout or _TIMEOUT)
+        self._connections = Connections()
+        self._outbound = Outbound(
+            allowed=allowed, deadline=settings.timeout or _TIMEOUT, connections=self._connections
+        )
 
     async def run(self, dag: Any, meta: Meta) -> Outcome:
         """Return what the answer means.
@@ -59,6 +62,10 @@ class HttpExecutor:
         if answer.status in _LATER or answer.status >= 500:
             return Unanswered(answer.problem())
         return Refused(Reason.LAUNCH_REFUSED, answer.problem())
+
+    async def close(self) -> None:
+        """Close the connections that are kept open."""
+        await self._connections.close()
 
     def _headers(self, meta: Meta, body: bytes) -> dict[str, str]:
         timestamp = str(int(self._clock.now().timestamp()))

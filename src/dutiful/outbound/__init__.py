@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dutiful.outbound.connections import Connections
 from dutiful.outbound.exchange import ANSWER_LIMIT, DEADLINE, Answer, NoAnswerError, Outbound, Resolver
 from dutiful.outbound.guard import Allowed, ForbiddenTargetError
 from dutiful.outbound.target import Target, parse_target
@@ -11,6 +12,7 @@ __all__ = [
     "DEADLINE",
     "Allowed",
     "Answer",
+    "Connections",
     "ForbiddenTargetError",
     "NoAnswerError",
     "Outbound",

@@ -9,6 +9,7 @@ import socket
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dutiful.core.errors import DutifulError
+from dutiful.outbound.connections import Connections
 from dutiful.outbound.guard import Allowed, check
 from dutiful.outbound.target import Target, parse_target
 
@@ -69,9 +70,6 @@ class _Departure:
     def __init__(self) -> None:
         self.sent = False
 
-    async def see(self, event: str, _facts: object) -> None:
-        self.sent = self.sent or event.endswith("send_request_headers.started")
-
 
 class Outbound(NamedTuple):
     """How requests are sent: with these headers, under these limits, through this guard."""
@@ -84,6 +82,8 @@ class Outbound(NamedTuple):
     resolver: Resolver | None = None
     # Headers that are no secrets.
     plain_headers: Mapping[str, str] = {}
+    # Kept open between requests; without them each request has a connection of its own.
+    connections: Connections | None = None
 
     async def send(self, method: str, url: str, content: object = None) -> Answer:
         """Send one request, with `content` as its JSON body (bytes are JSON already), and return the answer.
@@ -122,55 +122,44 @@ class Outbound(NamedTuple):
         departed: _Departure,
     ) -> Answer:
         # Heavy, and of no use to those who send nothing.
-        import httpx2
+        import h11
 
         reason = ""
         for address in addresses:
             try:
                 return await self._ask(target, address, method, content, departed)
-            except httpx2.ConnectTimeout:
-                reason = f"no connection within {self.deadline / 2:g} s"
-            except httpx2.ConnectError as error:
-                reason = self._shown(str(error)) or "the connection failed"
-            except httpx2.HTTPError as error:
+            except (OSError, h11.ProtocolError) as error:
                 reason = self._shown(str(error)) or type(error).__name__
-                raise NoAnswerError(target.origin, reason, sent=departed.sent) from None
+                if departed.sent:
+                    raise NoAnswerError(target.origin, reason, sent=True) from None
         raise NoAnswerError(target.origin, reason, sent=False)
 
     async def _ask(
         self, target: Target, address: Address, method: str, content: object, departed: _Departure
     ) -> Answer:
-        import httpx2
+        body = content if content is None or isinstance(content, bytes) else json.dumps(content).encode()
+        headers = self._headers(target, body)
+        # An address that does not answer leaves half of the time to the others.
+        async with (self.connections or Connections()).lend(target, address, self.deadline / 2) as connection:
+            request = connection.encoded(method, target.path, headers, body)
+            departed.sent = True
+            answer = await connection.ask(request, self.answer_limit)
+        excerpt = self._shown(answer.body.decode("utf-8", "replace"))
+        return Answer(target.origin, *answer, excerpt)
 
+    def _headers(self, target: Target, body: bytes | None) -> dict[str, str]:
         headers = {
             "User-Agent": "dutiful",
             **self.plain_headers,
             **self.headers,
             "Host": target.authority,
+            "Accept": "*/*",
             "Accept-Encoding": "identity",
+            "Connection": "close" if self.connections is None else "keep-alive",
         }
-        body = content if content is None or isinstance(content, bytes) else json.dumps(content).encode()
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        # Authorities may be named by the environment, proxies may not.
-        tls = httpx2.create_ssl_context() if target.scheme == "https" else False
-        # An address that does not answer leaves half of the time to the others.
-        timeout = httpx2.Timeout(self.deadline, connect=self.deadline / 2)
-        client = httpx2.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=timeout)
-        async with (
-            client,
-            client.stream(
-                method,
-                target.url_at(address),
-                headers=headers,
-                content=body,
-                extensions={"sni_hostname": target.host, "trace": departed.see},
-            ) as response,
-        ):
-            read, is_whole = await self._read(response.aiter_raw())
-            received = {name.lower(): value for name, value in response.headers.items()}
-            excerpt = self._shown(read.decode("utf-8", "replace"))
-            return Answer(target.origin, response.status_code, received, read, is_whole, excerpt)
+        if body is None:
+            return headers
+        return {**headers, "Content-Type": "application/json", "Content-Length": str(len(body))}
 
     def _shown(self, text: str) -> str:
         secrets = {part for value in self.headers.values() for part in (value, *value.split())}

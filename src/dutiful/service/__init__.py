@@ -6,6 +6,7 @@ from dutiful.service.registrar import SchedulerRegistrar
 from dutiful.service.settings import Settings, SettingsError, settings_from
 from dutiful.service.types import (
     Backfilled,
+    Damaged,
     Explanation,
     Health,
     Page,
@@ -20,6 +21,7 @@ from dutiful.service.workflows import WorkflowStore
 
 __all__ = [
     "Backfilled",
+    "Damaged",
     "Executor",
     "Explanation",
     "Health",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from zoneinfo import available_timezones
 
 from dutiful.core.cron import Cron
@@ -35,6 +35,8 @@ _YEAR_S = 366 * 86_400
 _LABELS_MAX, _LABEL_LENGTH_MAX = 64, 1000
 # A launch that cannot be made is tried again after 1, 2 and 4 seconds.
 _RETRY = Retry(delay=1000, limit=3, backoff=2, of="launch")
+_USUAL = Policy()
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class Delivery(StrEnum):
@@ -105,7 +107,7 @@ def instant(field: str, value: object) -> int:
 def choose(field: str, value: object, choices: type[E]) -> E:
     """Return one of the choices, or raise InvalidArgumentError that lists them."""
     try:
-        return choices(str(value))
+        return value if isinstance(value, choices) else choices(str(value))
     except ValueError:
         raise InvalidArgumentError(field, value, f"choose from {', '.join(choices)}") from None
 
@@ -125,7 +127,7 @@ def _payload(given: ScheduleInput) -> str:
         identify("user_id", given.user_id),
         _labels(given.labels),
     )
-    return json.dumps(workflow._asdict(), ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(workflow._asdict())
 
 
 def _labels(labels: object) -> dict[str, str]:
@@ -178,20 +180,24 @@ def _policy(given: ScheduleInput, defaults: Defaults) -> Policy:
     overlap = defaults.overlap if given.overlap_policy is None else given.overlap_policy
     catch_up = defaults.catch_up if given.catchup_policy is None else given.catchup_policy
     jitter = defaults.jitter_ms if given.jitter_ms is None else given.jitter_ms
-    usual = Policy()
     delivery = choose("delivery", given.delivery or Delivery.AT_LEAST_ONCE, Delivery)
     timeout, limit = given.run_timeout_s, given.queue_limit
-    return Policy(
+    return _shared_policy(
         overlap=choose("overlap_policy", overlap, Overlap),
         catch_up=choose("catchup_policy", catch_up, CatchUp),
-        grace=usual.grace if given.grace_s is None else _milliseconds("grace_s", given.grace_s, 0),
+        grace=_USUAL.grace if given.grace_s is None else _milliseconds("grace_s", given.grace_s, 0),
         catch_up_cap=defaults.catch_up_cap,
         jitter=_integer("jitter_ms", jitter, 0, _DAY_MS),
-        retry=_RETRY,
         on_orphan=_ORPHANS[delivery],
-        run_timeout=usual.run_timeout if timeout is None else _milliseconds("run_timeout_s", timeout, 1),
-        queue_limit=usual.queue_limit if limit is None else _integer("queue_limit", limit, 0, 1_000_000),
+        run_timeout=_USUAL.run_timeout if timeout is None else _milliseconds("run_timeout_s", timeout, 1),
+        queue_limit=_USUAL.queue_limit if limit is None else _integer("queue_limit", limit, 0, 1_000_000),
     )
+
+
+@lru_cache(maxsize=1024)
+def _shared_policy(**choices: Any) -> Policy:
+    """Return one object for equal choices: thousands of schedules make the same ones."""
+    return Policy(retry=_RETRY, **choices)
 
 
 def _integer(field: str, value: int, low: int, high: int) -> int:

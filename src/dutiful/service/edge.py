@@ -8,7 +8,9 @@ from dutiful.web.auth import Auth
 from dutiful.web.clients import read_clients
 from dutiful.web.edge import EdgeSettings
 from dutiful.web.keys import read_keys
+from dutiful.web.limits import Limits
 from dutiful.web.rates import Rates
+from dutiful.web.revoked import read_revoked
 from dutiful.web.tls import TlsFiles
 from dutiful.web.tokens import TokenCheck
 from dutiful.web.watched import Watched
@@ -21,11 +23,16 @@ if TYPE_CHECKING:
 def edge_settings(settings: Settings, clock: Clock) -> EdgeSettings:
     """Return what every request is held to; reads the files of keys and clients.
 
-    Raises KeyFileError or ClientsFileError.
+    Raises KeyFileError, RevokedFileError or ClientsFileError.
     """
     limited = settings.has_auth or not settings.is_loopback
     rates = Rates(settings.rate_per_s, settings.rate_burst, clock) if limited else None
     return EdgeSettings(settings.host, _auth(settings, clock), rates=rates)
+
+
+def connection_limits(settings: Settings) -> Limits:
+    """Return what every connection is held to."""
+    return Limits(connections=settings.connections_per_peer)
 
 
 def tls_files(settings: Settings) -> TlsFiles | None:
@@ -36,11 +43,17 @@ def tls_files(settings: Settings) -> TlsFiles | None:
     return TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_client_ca, clients_required=required)
 
 
+def _revoked(settings: Settings) -> Watched[frozenset[str]] | None:
+    path = settings.jwt_revoked
+    return None if path is None else Watched((path,), lambda: read_revoked(path))
+
+
 def _auth(settings: Settings, clock: Clock) -> Auth:
     tokens = clients = None
     if (keys := settings.jwt_keys) is not None:
         watched = Watched((keys,), lambda: read_keys(keys))
-        tokens = TokenCheck(watched, settings.jwt_issuer or "", settings.jwt_audience or "", clock)
+        issuer, audience = settings.jwt_issuer or "", settings.jwt_audience or ""
+        tokens = TokenCheck(watched, issuer, audience, clock, _revoked(settings))
     if (path := settings.tls_clients) is not None:
         clients = Watched((path,), lambda: read_clients(path))
     return Auth(tokens, clients)

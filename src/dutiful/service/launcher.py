@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 from dutiful.core.errors import CodecError, StoreError, quoted
 from dutiful.core.outcome import Accepted, Failed, Outcome, Refused, Succeeded, Unreached
 from dutiful.core.policy import Reason
-from dutiful.launchers.executor import Meta
+from dutiful.launchers.executor import Closing, Meta
 from dutiful.service.declaration import workflow_of
 from dutiful.service.tracing import span_of
 from dutiful.service.views import moment, trigger_of
@@ -39,6 +39,11 @@ class RunLauncher:
 
     def __init__(self, workflows: WorkflowStore, executor: Executor) -> None:
         self._workflows, self._executor = workflows, executor
+
+    async def close(self) -> None:
+        """Let go of what the executor keeps open."""
+        if isinstance(self._executor, Closing):
+            await self._executor.close()
 
     async def start(
         self, workflow_id: str, version: int, user_id: str, scheduled_for: datetime, idempotency_key: str

@@ -15,6 +15,7 @@ from dutiful.service.views import trigger_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
 
     from prometheus_client import Metric
 
@@ -55,6 +56,15 @@ class Metrics:
             buckets=_DRIFT_BUCKETS,
             registry=registry,
         )
+        self._damaged = Gauge(
+            "dutiful_schedules_damaged", "Schedules whose rows cannot be read", registry=registry
+        )
+        self._expires = Gauge(
+            "dutiful_certificate_expires_timestamp_seconds",
+            "When a certificate of TLS expires",
+            ["certificate"],
+            registry=registry,
+        )
         # A stretch grows in its row: what was counted of it, by schedule.
         self._counted: dict[str, tuple[Instant, int]] = {}
 
@@ -73,6 +83,14 @@ class Metrics:
                 self._failures.inc()
             case happened.LeadershipChanged():
                 self._leading.set(event.epoch is not None)
+
+    def certificate(self, name: str, expires_at: datetime) -> None:
+        """Note when a certificate expires."""
+        self._expires.labels(name).set(expires_at.timestamp())
+
+    def damaged(self, count: int) -> None:
+        """Note how many schedules cannot be read."""
+        self._damaged.set(count)
 
     def text(self) -> str:
         """Return everything in the text format that Prometheus reads."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from dataclasses import replace
@@ -15,7 +16,7 @@ from dutiful.core.zone import epoch_ms
 from dutiful.registrar import Registrar
 from dutiful.service.declaration import Defaults, choose, declared, identify, instant, workflow_of
 from dutiful.service.paging import LIMIT_MAX, decode_cursor, encode_cursor, page_size
-from dutiful.service.types import Backfilled, Explanation, Page, Triggered, Upserted
+from dutiful.service.types import Backfilled, Damaged, Explanation, Page, Triggered, Upserted
 from dutiful.service.views import fire_times, moment, next_run_at, view_run, view_schedule
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dutiful.service.types import RunView, ScheduleInput, ScheduleView
 
 BULK_MAX = 10_000
+_AT_A_TIME = 1000
 _REPORTS = {status.value: status for status in (Status.STARTED, Status.SUCCESS, Status.FAILED)}
 
 
@@ -41,9 +43,11 @@ class SchedulerRegistrar:
         clock: Clock,
         wake: Callable[[], None] = lambda: None,
         defaults: Defaults = Defaults(),  # noqa: B008 - a value, never changed
+        looks_within: int | None = None,
     ) -> None:
+        """`wake` makes the worker look at once; what is due later than it `looks_within` (ms) can wait."""
         self._store, self._clock, self._defaults = store, clock, defaults
-        self._registrar = Registrar(store, clock, wake)
+        self._registrar = Registrar(store, clock, wake, looks_within)
 
     # Schedules
 
@@ -63,25 +67,27 @@ class SchedulerRegistrar:
         """
         if len(given) > BULK_MAX:
             raise InvalidArgumentError("schedules", len(given), f"send at most {BULK_MAX} at a time")
-        ids = [_new_id() if each.schedule_id is None else each.schedule_id for each in given]
         # Each with whether it is to be paused; None leaves that to the operator.
         wanted: dict[str, tuple[Schedule, bool | None]] = {}
-        for index, (schedule_id, each) in enumerate(zip(ids, given, strict=True)):
-            wanted[schedule_id] = (
-                self._declared(index, schedule_id, each, twice=schedule_id in wanted),
-                each.paused,
-            )
+        for index, each in enumerate(given):
+            schedule_id = _new_id() if each.schedule_id is None else each.schedule_id
+            schedule = self._declared(index, schedule_id, each, twice=schedule_id in wanted)
+            wanted[schedule_id] = schedule, each.paused
+            await _let_others_in(index)
 
         def edit(schedule_id: str, known: Due | None) -> Schedule:
             schedule, paused = wanted[schedule_id]
             if known is not None and owner not in (None, workflow_of(known.schedule).user_id):
                 raise UnknownScheduleError(schedule_id)
-            kept = known is not None and known.schedule.paused
-            return replace(schedule, paused=kept if paused is None else paused)
+            if paused is None:
+                paused = known is not None and known.schedule.paused
+            return replace(schedule, paused=True) if paused else schedule
 
-        stored, now = await self._registrar.upsert_all(ids, edit), self._now()
-        next_runs = {due.schedule.id: next_run_at(due, now) for due in stored}
-        return [Upserted(schedule_id, next_runs.get(schedule_id)) for schedule_id in ids]
+        upserted, now = list[Upserted](), self._now()
+        for index, due in enumerate(await self._registrar.upsert_all([*wanted], edit)):
+            upserted.append(Upserted(due.schedule.id, next_run_at(due, now)))
+            await _let_others_in(index)
+        return upserted
 
     def _declared(self, index: int, schedule_id: str, given: ScheduleInput, twice: bool) -> Schedule:
         try:
@@ -153,6 +159,10 @@ class SchedulerRegistrar:
         more = encode_cursor(shown[-1].schedule.id) if len(found) > size else None
         return Page(views, more)
 
+    async def damaged(self) -> list[Damaged]:
+        """Return the schedules that were found unreadable; no list has them, and only `delete` takes them."""
+        return [Damaged(*found) for found in await self._store.damaged()]
+
     async def _all(self, after: str) -> AsyncIterator[Due]:
         while page := await self._store.page(after, LIMIT_MAX):
             for due in page:
@@ -177,9 +187,14 @@ class SchedulerRegistrar:
         more = encode_cursor(shown[-1].run_at, shown[-1].kind) if len(rest) > size else None
         return Page([view_run(row) for row in shown], more)
 
-    async def recent(self, limit: int) -> list[RunView]:
-        """Return the newest entries of all ledgers."""
-        return [view_run(run) for run in await self._store.recent(page_size(limit))]
+    async def recent(self, limit: int, user_id: str | None = None) -> list[RunView]:
+        """Return the newest entries of all ledgers; with a user only those of its schedules among them."""
+        runs = await self._store.recent(page_size(limit))
+        if user_id is not None:
+            found = await self._store.some({run.schedule_id for run in runs})
+            own = {due.schedule.id for due in found if workflow_of(due.schedule).user_id == user_id}
+            runs = [run for run in runs if run.schedule_id in own]
+        return [view_run(run) for run in runs]
 
     async def explain(self, schedule_id: str, at: datetime) -> Explanation:
         """Return why the tick at `at` ran, did not run, or will run."""
@@ -243,6 +258,12 @@ class SchedulerRegistrar:
 
     def _now(self) -> Instant:
         return epoch_ms(self._clock.now())
+
+
+async def _let_others_in(index: int) -> None:
+    """Let the worker and other callers have their turn now and then: thousands take a while."""
+    if index % _AT_A_TIME == _AT_A_TIME - 1:
+        await asyncio.sleep(0)
 
 
 def _new_id() -> str:

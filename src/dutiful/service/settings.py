@@ -68,12 +68,14 @@ class Settings:
     jwt_keys: str | None
     jwt_issuer: str | None
     jwt_audience: str | None
+    jwt_revoked: str | None
     tls_cert: str | None
     tls_key: str | None
     tls_client_ca: str | None
     tls_clients: str | None
     rate_per_s: int
     rate_burst: int
+    connections_per_peer: int
     audit_log: str | None
 
     @property
@@ -170,6 +172,7 @@ def _misspelt(environ: Mapping[str, str]) -> Iterator[SettingProblem]:
 def _contradictions(values: Mapping[str, Any]) -> Iterator[SettingProblem]:
     """Yield what is wrong with settings together; what could not be read is not looked at."""
     yield from _missing(values, "jwt_keys", ("jwt_issuer", "jwt_audience"))
+    yield from _missing(values, "jwt_revoked", ("jwt_keys",))
     yield from _missing(values, "tls_cert", ("tls_key",))
     yield from _missing(values, "tls_key", ("tls_cert",))
     yield from _missing(values, "tls_client_ca", ("tls_cert", "tls_key", "tls_clients"))

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleInput:
+class ScheduleInput(NamedTuple):
     """What a deploy declares of a schedule.
 
     None takes the default of the settings; for `paused` it leaves an existing schedule as it is.
@@ -82,6 +81,13 @@ class ScheduleView:
     # Why the schedule was set aside, or None.
     quarantine: str | None
     preview: list[datetime]
+
+
+class Damaged(NamedTuple):
+    """A schedule whose row cannot be read, and why: it is kept and left alone until it is stored again."""
+
+    schedule_id: str
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,11 +165,13 @@ VARIABLES = (
     Variable("DUTIFUL_JWT_KEYS", text, None, "file of the keys that tokens are signed with"),
     Variable("DUTIFUL_JWT_ISSUER", text, None, "the `iss` that tokens must have"),
     Variable("DUTIFUL_JWT_AUDIENCE", text, None, "the `aud` that tokens must have"),
+    Variable("DUTIFUL_JWT_REVOKED", text, None, "file of the `jti` of tokens that are no longer taken"),
     Variable("DUTIFUL_TLS_CERT", text, None, "file of the server's certificate chain, PEM"),
     Variable("DUTIFUL_TLS_KEY", text, None, "file of the server's private key, PEM"),
     Variable("DUTIFUL_TLS_CLIENT_CA", text, None, "file of the authorities that sign clients, PEM"),
     Variable("DUTIFUL_TLS_CLIENTS", text, None, "file of the clients' names and scopes"),
     Variable("DUTIFUL_RATE_PER_S", number(1, 100_000), "50", "requests of one caller or address, on average"),
     Variable("DUTIFUL_RATE_BURST", number(1, 1_000_000), "100", "requests of one caller or address, at once"),
+    Variable("DUTIFUL_CONNECTIONS_PER_PEER", number(1, 100_000), "256", "open connections of one address"),
     Variable("DUTIFUL_AUDIT_LOG", text, None, "file to which who changed what is added, as JSON lines"),
 )

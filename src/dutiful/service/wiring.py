@@ -16,8 +16,9 @@ from dutiful.engine import Settings as Pace
 from dutiful.executor_url import executor_for
 from dutiful.launchers.executor import ExecutorSettings
 from dutiful.ports import Retention
-from dutiful.service import journal
+from dutiful.service import certificates, journal
 from dutiful.service.declaration import Defaults
+from dutiful.service.edge import tls_files
 from dutiful.service.launcher import NoExecutor, RunLauncher
 from dutiful.service.metrics import Metrics
 from dutiful.service.registrar import SchedulerRegistrar
@@ -54,13 +55,16 @@ class Service:
         self._has_worker = worker
         self._engine: Engine | None = None
         self._watchdog: Watchdog | None = None
-        self._upkeep: asyncio.Task[None] | None = None
+        self._upkeep: list[asyncio.Task[None]] = []
         self._trouble: str | None = None
         self._epoch: int | None = None
         self._metrics = Metrics(self._due_so_far)
         self.workflows = WorkflowStore(self._store, self.clock)
         self.launcher = RunLauncher(self.workflows, executor or self._executor())
-        self.registrar = SchedulerRegistrar(self._store, self.clock, self._wake, self._defaults())
+        # It looks once a tick by itself; what takes longer than that patience is reported as ill anyway.
+        self.registrar = SchedulerRegistrar(
+            self._store, self.clock, self._wake, self._defaults(), self._patience()
+        )
 
     async def start(self) -> Service:
         """Open the store and begin to work; raises StoreError where the store cannot be used."""
@@ -71,18 +75,21 @@ class Service:
                 self._store, self.launcher, self.clock, self._hear, uuid.uuid4().hex, self._pace()
             )
             self._engine.start()
-            self._upkeep = asyncio.create_task(self._prune_now_and_then(), name="dutiful-upkeep")
+            self._upkeep.append(asyncio.create_task(self._prune_now_and_then(), name="dutiful-upkeep"))
             if isinstance(self.clock, SystemClock):
                 self._watchdog = Watchdog(self.clock, self._hear)
                 self._watchdog.start()
+        if (files := tls_files(self.settings)) is not None:
+            watching = certificates.watch(files, self.clock, self._metrics)
+            self._upkeep.append(asyncio.create_task(watching, name="dutiful-certificates"))
         return self
 
     async def stop(self) -> None:
         """Launch nothing more, wait a while for what is under way, and let go of the store."""
         try:
-            if self._upkeep is not None:
-                self._upkeep.cancel()
-                await asyncio.gather(self._upkeep, return_exceptions=True)
+            for task in self._upkeep:
+                task.cancel()
+            await asyncio.gather(*self._upkeep, return_exceptions=True)
             if self._engine is not None:
                 with suppress(TimeoutError):
                     # By real time: a clock that a test has stopped must not keep the service alive.
@@ -91,8 +98,10 @@ class Service:
         finally:
             if self._watchdog is not None:
                 self._watchdog.stop()
-            self._engine = self._watchdog = self._upkeep = self._epoch = None
+            self._engine = self._watchdog = self._epoch = None
+            self._upkeep = []
             with self.clock.hold():
+                await self.launcher.close()
                 await self._store.close()
 
     def health(self) -> Health:
@@ -111,6 +120,10 @@ class Service:
     def metrics(self) -> str:
         """Return the metrics in the text format that Prometheus reads."""
         return self._metrics.text()
+
+    async def count_damaged(self) -> None:
+        """Bring the metrics up to date with what nobody is told of when it happens."""
+        self._metrics.damaged(len(await self.registrar.damaged()))
 
     def _patience(self) -> int:
         """Return after how many milliseconds without a pass something is wrong."""

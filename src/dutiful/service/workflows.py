@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ class WorkflowStore:
 
     def __init__(self, texts: WorkflowTexts, clock: Clock) -> None:
         self._texts, self._clock = texts, clock
+        # Runs that begin together ask for the same DAG together: it is read once for all of them.
+        self._readings: dict[tuple[str, int], asyncio.Future[str | None]] = {}
 
     async def save_dag(self, workflow_id: str, version: int, dag: Mapping[str, Any]) -> None:
         """Store a DAG, in place of one of the same version; raises InvalidArgumentError."""
@@ -36,6 +39,15 @@ class WorkflowStore:
 
     async def load_dag(self, workflow_id: str, version: int) -> dict[str, Any] | None:
         """Return a DAG, or None where there is none."""
-        with self._clock.hold():
-            text = await self._texts.load_workflow(workflow_id, version)
+        place = workflow_id, version
+        reading = self._readings.get(place)
+        if reading is None:
+            reading = self._readings[place] = asyncio.ensure_future(self._read(workflow_id, version))
+            reading.add_done_callback(lambda _: self._readings.pop(place))
+        # A reader that is cancelled leaves the reading to the others.
+        text = await asyncio.shield(reading)
         return None if text is None else dict(json.loads(text))
+
+    async def _read(self, workflow_id: str, version: int) -> str | None:
+        with self._clock.hold():
+            return await self._texts.load_workflow(workflow_id, version)

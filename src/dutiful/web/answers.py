@@ -86,11 +86,19 @@ class ScheduleAnswer(Answer):
     preview: list[Instant]
 
 
+class DamagedAnswer(Answer):
+    """A schedule whose row cannot be read, and why."""
+
+    schedule_id: str
+    problem: str
+
+
 class SchedulesAnswer(Answer):
-    """One page of schedules."""
+    """One page of schedules; the first one also has those that cannot be read, whatever the filters."""
 
     schedules: list[ScheduleAnswer]
     next_cursor: str | None
+    damaged: list[DamagedAnswer]
 
 
 class PreviewAnswer(Answer):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
+from dutiful.web.audit_chain import ChainedFile
+from dutiful.web.instants import rfc_3339
+
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from dutiful.ports import Clock
@@ -22,28 +23,30 @@ class AuditLog:
 
     def __init__(self, clock: Clock, path: str | Path | None = None) -> None:
         self._clock = clock
-        # Appended by the system itself, so that processes that share the file never overwrite each other.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self._file = None if path is None else os.open(path, flags, 0o600)
+        self._file = None if path is None else ChainedFile(path)
 
     def record(self, who: str, action: str, **what: Any) -> None:
         """Write down one change."""
-        now: datetime = self._clock.now()
-        entry = {
-            "at": now.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-            "who": who,
-            "action": action,
-            **what,
-        }
-        line = json.dumps(entry, separators=(",", ":"))
         subject = what.get("schedule_id") or what.get("workflow_id") or ""
+        [entry] = self._write(who, action, [what])
         logger.info("%s: %s %s", who, action, subject, extra={"audit": entry})
+
+    def record_all(self, who: str, action: str, schedules: Mapping[str, Any]) -> None:
+        """Write down what was given of many schedules: a line each, and one record of the log for all."""
+        what = [{"schedule_id": schedule_id, "given": given} for schedule_id, given in schedules.items()]
+        [first, *_] = self._write(who, action, what)
+        entry = {"at": first["at"], "who": who, "action": action, "schedule_ids": [*schedules]}
+        logger.info("%s: %s %d schedules", who, action, len(schedules), extra={"audit": entry})
+
+    def _write(self, who: str, action: str, what: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        common = {"at": rfc_3339(self._clock.now().astimezone(UTC)), "who": who, "action": action}
+        entries = [{**common, **each} for each in what]
         if self._file is not None:
-            # One call a line: lines of several processes do not mix.
-            os.write(self._file, f"{line}\n".encode())
+            self._file.append(entries)
+        return entries
 
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
             self._file = None

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Depends, Request
 
 from dutiful.core.errors import UnknownRunError, UnknownScheduleError
-from dutiful.web.problems import OtherUserError
+from dutiful.web.problems import DamagedScheduleError, OtherUserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from dutiful.service.types import ScheduleInput, ScheduleView, Upserted
+    from dutiful.service.types import Damaged, ScheduleInput, ScheduleView, Upserted
     from dutiful.service.wiring import Service
     from dutiful.web.audit import AuditLog
     from dutiful.web.caller import Caller, Scope
@@ -33,11 +33,24 @@ class Desk:
         return None if self.caller.may("admin") else self.caller.user_id
 
     async def schedule(self, schedule_id: str) -> ScheduleView:
-        """Return a schedule; one of somebody else is as unknown as one that does not exist."""
-        view = await self.service.registrar.get_schedule(schedule_id)
+        """Return a schedule; one of somebody else is as unknown as one that does not exist.
+
+        Raises UnknownScheduleError or DamagedScheduleError.
+        """
+        try:
+            view = await self.service.registrar.get_schedule(schedule_id)
+        except UnknownScheduleError:
+            for damaged in await self.damaged():
+                if damaged.schedule_id == schedule_id:
+                    raise DamagedScheduleError(damaged) from None
+            raise
         if self.tenant not in (None, view.user_id):
             raise UnknownScheduleError(schedule_id)
         return view
+
+    async def damaged(self) -> list[Damaged]:
+        """Return the schedules that cannot be read, to those who may see all: whose they are is not known."""
+        return await self.service.registrar.damaged() if self.tenant is None else []
 
     def demand_user(self, user_id: str) -> None:
         """Refuse to act for another user than the caller's own."""
@@ -54,6 +67,10 @@ class Desk:
         """Write down that the caller changed something."""
         self.audit.record(self.caller.user_id, action, **what)
 
+    def record_all(self, action: str, schedules: Mapping[str, Any]) -> None:
+        """Write down that the caller changed many schedules, with what was given of each."""
+        self.audit.record_all(self.caller.user_id, action, schedules)
+
     async def demand_run(self, idempotency_key: str) -> None:
         """Raise UnknownRunError for a run of somebody else, as for one that does not exist."""
         if self.tenant is None:
@@ -65,8 +82,9 @@ class Desk:
             raise UnknownRunError(idempotency_key) from None
 
 
-def _desk_for(scope: Scope) -> Callable[[Request], Desk]:
-    def desk(request: Request) -> Desk:
+def _desk_for(scope: Scope) -> Callable[[Request], Awaitable[Desk]]:
+    # A coroutine although it awaits nothing: the framework calls a plain function in a thread.
+    async def desk(request: Request) -> Desk:
         state = request.app.state
         caller: Caller = request.state.caller
         caller.require(scope)

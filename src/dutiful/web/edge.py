@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import quoted
 from dutiful.web.auth import NOBODY, Auth
-from dutiful.web.errors import RequestRefusedError
+from dutiful.web.errors import RequestRefusedError, UnforeseenError
 from dutiful.web.limits import Limits, check_host, check_origin, check_sizes, read_body
 from dutiful.web.rates import network_of
 
@@ -54,17 +54,27 @@ class Edge:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        safe_send = _with_security_headers(send)
+        answer = _Answering(send)
+        try:
+            await self._handle(scope, receive, answer)
+        except Exception as error:
+            _LOGGER.exception("a request failed", exc_info=error)
+            if answer.has_begun:
+                # The peer must not take half of it for the whole: the server cuts the connection.
+                raise
+            await _answer(answer, UnforeseenError())
+
+    async def _handle(self, scope: Scope, receive: Receive, answer: Send) -> None:
         try:
             self._admit(scope)
             body = await read_body(scope, receive, self._settings.limits)
         except RequestRefusedError as error:
             _log(scope, error)
-            await _answer(safe_send, error)
+            await _answer(answer, error)
         except ConnectionResetError:
             return
         else:
-            await self._app(scope, _replay(body, receive), safe_send)
+            await self._app(scope, _replay(body, receive), answer)
 
     def _admit(self, scope: Scope) -> None:
         """Find out who asks, before anything that they send is read; raises RequestRefusedError."""
@@ -75,15 +85,12 @@ class Edge:
         if not settings.auth.is_on or settings.auth.clients is not None:
             # Here a browser vouches for its user without being asked.
             check_origin(scope)
-        self._count("address", network_of((scope.get("client") or ("", 0))[0]))
+        if settings.rates is not None:
+            settings.rates.take(f"address {network_of((scope.get('client') or ('', 0))[0])}")
         caller = NOBODY if scope["path"] in settings.open_paths else settings.auth.caller(scope)
-        if caller is not NOBODY:
-            self._count("caller", caller.user_id)
+        if settings.rates is not None and caller is not NOBODY:
+            settings.rates.take(f"caller {caller.user_id}")
         scope["state"] = {**scope.get("state", {}), "caller": caller}
-
-    def _count(self, kind: str, who: str) -> None:
-        if self._settings.rates is not None:
-            self._settings.rates.take(f"{kind} {who}")
 
 
 def _log(scope: Scope, error: RequestRefusedError) -> None:
@@ -93,16 +100,20 @@ def _log(scope: Scope, error: RequestRefusedError) -> None:
     _LOGGER.log(level, "refused %s from %s: %s", asked, (scope.get("client") or ("?",))[0], error.code)
 
 
-def _with_security_headers(send: Send) -> Send:
-    async def safe_send(message: Message) -> None:
+class _Answering:
+    """Sends an answer, with the security headers, and knows whether it has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.has_begun = send, False
+
+    async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.has_begun = True
             given = [*message.get("headers", ())]
             names = {name.lower() for name, _ in given}
             added = [header for header in SECURITY_HEADERS if header[0] not in names]
             message = {**message, "headers": [*given, *added]}
-        await send(message)
-
-    return safe_send
+        await self._send(message)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

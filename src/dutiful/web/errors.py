@@ -8,7 +8,8 @@ DutifulError
     ├── ForeignOriginError         403, 421  a web page elsewhere, or a name that is not ours
     ├── TooLargeError              413, 414, 431  body, URL or headers
     ├── TooSlowError               408  the body did not come in time
-    └── TooManyRequestsError       429  with `retry_after` in seconds
+    ├── TooManyRequestsError       429  with `retry_after` in seconds
+    └── UnforeseenError            500  a bug; the log says more
 """
 
 from __future__ import annotations
@@ -108,3 +109,13 @@ class TooManyRequestsError(RequestRefusedError):
     def __init__(self, retry_after: int) -> None:
         super().__init__(f"Too many requests; try again in {retry_after} s", retry_after=retry_after)
         self.headers = {"retry-after": str(retry_after)}
+
+
+class UnforeseenError(RequestRefusedError):
+    """Something failed that should not; what it was is for the log alone."""
+
+    status = 500
+    code = "internal_error"
+
+    def __init__(self) -> None:
+        super().__init__("This should not have happened; the log of the service says more")

@@ -58,7 +58,11 @@ class ScheduleGiven(Given):
 
     def as_input(self) -> ScheduleInput:
         """Return the same as the service takes it."""
-        return ScheduleInput(**{name: getattr(self, name) for name in type(self).model_fields})
+        return ScheduleInput(**self.__dict__)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what was said, and nothing of what was left out."""
+        return self.model_dump(mode="json", exclude_unset=True)
 
 
 def _unwrapped(given: Any) -> Any:
@@ -128,6 +132,14 @@ class ListQuery(BaseModel):
     paused: bool | None = None
     label: Text | None = None
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    cursor: Annotated[str, Field(max_length=1000)] | None = None
+
+
+class OverviewQuery(BaseModel):
+    """Which schedules the overview looks at."""
+
+    model_config = ConfigDict(extra="forbid")
+
     cursor: Annotated[str, Field(max_length=1000)] | None = None
 
 

@@ -7,6 +7,7 @@ import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -31,6 +32,8 @@ class Limits(NamedTuple):
     url: int = 4 * KIB
     body_seconds: float = 30.0
     head_seconds: float = 10.0
+    # That one address may have open at a time.
+    connections: int = 256
     # So much, and so long, is read of a body that is too long and thrown away: a peer that is cut off in the
     # middle of its sending does not see why.
     drain: int = 16 * MIB
@@ -46,7 +49,7 @@ def check_sizes(scope: Scope, limits: Limits) -> None:
     url = len(scope.get("raw_path") or scope["path"].encode()) + len(scope.get("query_string", b""))
     if url > limits.url:
         raise TooLargeError(414, "URL", limits.url)
-    if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > limits.headers:
+    if sum([len(name) + len(value) + 4 for name, value in scope["headers"]]) > limits.headers:
         raise TooLargeError(431, "headers", limits.headers)
 
 
@@ -117,6 +120,7 @@ def _header(scope: Scope, name: bytes) -> str | None:
     return ",".join(found) if found else None
 
 
+@lru_cache(maxsize=256)
 def _is_local(host: str, listening_at: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback

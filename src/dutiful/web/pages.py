@@ -5,24 +5,25 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from dutiful.web import given
 from dutiful.web.desk import Desk, Reader
 from dutiful.web.instants import rfc_3339
 from dutiful.web.strict_route import StrictRoute
 
 if TYPE_CHECKING:
-    from dutiful.service.types import RunView, ScheduleView
+    from dutiful.service.types import Damaged, RunView, ScheduleView
 
 router = APIRouter(tags=["pages"], route_class=StrictRoute)
 
-_RUNS_READ, _RUNS_SHOWN, _NEXT_SHOWN = 200, 20, 20
-# So many schedules are looked at for what is next; the page says so if there are more.
-_SCHEDULES_READ = 1000
+_RUNS_SHOWN, _NEXT_SHOWN = 20, 20
+# So many are looked at: of the schedules on each page, of the latest runs in all. The page says so.
+_SCHEDULES_READ = _RUNS_READ = 1000
 
 
 class Overview(NamedTuple):
@@ -31,36 +32,45 @@ class Overview(NamedTuple):
     now: datetime
     health: Any
     failed: list[RunView]
+    failed_count: int
     recent: list[RunView]
+    runs_read: int
     next: list[ScheduleView]
     troubled: list[ScheduleView]
+    damaged: list[Damaged]
     paused: int
     schedules: int
-    is_partial: bool
+    # Where this page of schedules, and the next one, begins.
+    cursor: str | None
+    next_cursor: str | None
 
 
 @router.get("/", response_class=Response, responses={200: {"content": {"text/html": {}}}})
-async def overview(desk: Reader) -> HTMLResponse:
+async def overview(desk: Reader, query: Annotated[given.OverviewQuery, Query()]) -> HTMLResponse:
     """Show what failed, what is next and what fired."""
-    return HTMLResponse(_PAGE.render((await _overview(desk))._asdict()))
+    return HTMLResponse(_PAGE.render((await _overview(desk, query.cursor))._asdict()))
 
 
-async def _overview(desk: Desk) -> Overview:
-    page = await desk.service.registrar.list_schedules(user_id=desk.tenant, limit=_SCHEDULES_READ)
-    seen = {view.schedule_id for view in page.items}
-    latest = await desk.service.registrar.recent(_RUNS_READ)
-    runs = [run for run in latest if desk.tenant is None or run.schedule_id in seen]
+async def _overview(desk: Desk, cursor: str | None) -> Overview:
+    registrar = desk.service.registrar
+    page = await registrar.list_schedules(user_id=desk.tenant, limit=_SCHEDULES_READ, cursor=cursor)
+    runs = await registrar.recent(_RUNS_READ, user_id=desk.tenant)
+    failed = [run for run in runs if run.status == "FAILED"]
     waiting = [view for view in page.items if view.next_run_at is not None and not view.paused]
     return Overview(
         now=desk.service.clock.now().astimezone(UTC),
         health=desk.service.health(),
-        failed=[run for run in runs if run.status == "FAILED"][:_RUNS_SHOWN],
+        failed=failed[:_RUNS_SHOWN],
+        failed_count=len(failed),
         recent=runs[:_RUNS_SHOWN],
+        runs_read=_RUNS_READ,
         next=sorted(waiting, key=lambda view: (view.next_run_at, view.schedule_id))[:_NEXT_SHOWN],
         troubled=[view for view in page.items if view.quarantine is not None],
+        damaged=await desk.damaged(),
         paused=sum(view.paused for view in page.items),
         schedules=len(page.items),
-        is_partial=page.next_cursor is not None,
+        cursor=cursor,
+        next_cursor=page.next_cursor,
     )
 
 

@@ -12,13 +12,14 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from dutiful.core.errors import CodecError, DutifulError, OvertakenError, StoreError, quoted
-from dutiful.web.edge import SECURITY_HEADERS
 from dutiful.web.errors import RequestRefusedError, error_body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fastapi import FastAPI, Request
+
+    from dutiful.service.types import Damaged
 
 logger = logging.getLogger("dutiful.web")
 
@@ -69,6 +70,17 @@ class WorkflowExistsError(RequestRefusedError):
         super().__init__(message, workflow_id=workflow_id, version=version)
 
 
+class DamagedScheduleError(RequestRefusedError):
+    """The row of a schedule cannot be read."""
+
+    status = 409
+    code = "damaged_schedule"
+
+    def __init__(self, damaged: Damaged) -> None:
+        message = f"The row of the schedule {quoted(damaged.schedule_id)!r} cannot be read: {damaged.problem}"
+        super().__init__(f"{message}; store it again, or delete it", **damaged._asdict())
+
+
 class NotJsonError(RequestRefusedError):
     """A body is said to be something else than JSON."""
 
@@ -84,7 +96,6 @@ def install_problems(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _of_framework)
     app.add_exception_handler(RequestValidationError, _of_model)
     app.add_exception_handler(DutifulError, _of_dutiful)
-    app.add_exception_handler(Exception, _unforeseen)
 
 
 def _answer(status: int, code: str, message: str, details: Mapping[str, Any]) -> JSONResponse:
@@ -147,12 +158,3 @@ async def _of_dutiful(_: Request, error: Exception) -> JSONResponse:
 def _code(error: DutifulError) -> str:
     name = type(error).__name__.removesuffix("Error")
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-
-
-async def _unforeseen(_: Request, error: Exception) -> JSONResponse:
-    logger.error("a request failed", exc_info=error)
-    message = "This should not have happened; the log of the service says more"
-    answer = _answer(500, "internal_error", message, {})
-    # This one is made outside the edge, which adds them to all others.
-    answer.raw_headers.extend(SECURITY_HEADERS)
-    return answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import math
 from collections import OrderedDict
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dutiful.web.errors import TooManyRequestsError
@@ -35,6 +36,7 @@ class Rates:
             raise TooManyRequestsError(math.ceil((1 - left) / self._per_second))
 
 
+@lru_cache(maxsize=_BUCKETS_MAX)
 def network_of(address: str) -> str:
     """Return what one peer has: an IPv4 address, or the /64 that IPv6 gives to everybody."""
     try:

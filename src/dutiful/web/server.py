@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from dutiful.core.errors import DutifulError
-from dutiful.web.protocol import EdgeProtocol
+from dutiful.web.limits import Limits
+from dutiful.web.protocol import protocol_for
 from dutiful.web.tls import server_context
 
 if TYPE_CHECKING:
@@ -36,13 +37,18 @@ class HttpServer(uvicorn.Server):
     """The server of one app. `on_listening(url)` is called as soon as requests are answered."""
 
     def __init__(
-        self, app: FastAPI, listener: socket.socket, tls: TlsFiles | None, on_listening: Callable[[str], None]
+        self,
+        app: FastAPI,
+        listener: socket.socket,
+        tls: TlsFiles | None,
+        on_listening: Callable[[str], None],
+        limits: Limits = Limits(),  # noqa: B008 - a value, never changed
     ) -> None:
         self._listener, self._on_listening = listener, on_listening
         self._scheme = "http" if tls is None else "https"
         config = uvicorn.Config(
             app,
-            http=EdgeProtocol,
+            http=protocol_for(limits),
             # Nobody talks to us over these.
             ws="none",
             lifespan="off",

@@ -60,18 +60,13 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, pars
 
 
 def _is_deeper(value: Any, limit: int) -> bool:
-    level = [value]
+    level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(limit):
-        level = [child for each in level for child in _children(each)]
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [child for children in inside for child in children if isinstance(child, (dict, list))]
         if not level:
             return False
-    return any(isinstance(each, (dict, list)) for each in level)
-
-
-def _children(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return [*value.values()]
-    return value if isinstance(value, list) else []
+    return True
 
 
 def _too_deep() -> InvalidJsonError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dutiful.web.caller import Caller, granted
 from dutiful.web.errors import InvalidJsonError, UnauthenticatedError
 from dutiful.web.keys import hmac_bytes
+from dutiful.web.revoked import JTI_MAX
 from dutiful.web.strict_json import decode
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class TokenCheck(NamedTuple):
     issuer: str
     audience: str
     clock: Clock
+    # Where there is such a list, a token without a `jti`, which could not be on it, is refused.
+    revoked: Watched[frozenset[str]] | None = None
 
     def caller(self, token: str) -> Caller:
         """Return whom the token names, or raise UnauthenticatedError with the code of what is wrong."""
@@ -69,7 +72,8 @@ class TokenCheck(NamedTuple):
         return key
 
     def _check(self, claims: dict[str, Any]) -> None:
-        missing = [name for name in _CLAIMS if name not in claims]
+        needed = _CLAIMS if self.revoked is None else (*_CLAIMS, "jti")
+        missing = [name for name in needed if name not in claims]
         if missing:
             message = f"The token lacks {', '.join(missing)}"
             raise UnauthenticatedError("token_claim_missing", message, missing=missing)
@@ -81,6 +85,8 @@ class TokenCheck(NamedTuple):
         if self.audience not in audiences:
             raise UnauthenticatedError("token_audience", "The token is for another audience")
         self._check_times(*(_seconds(claims, name) for name in ("iat", "nbf", "exp")))
+        if self.revoked is not None and _id_of(claims) in self.revoked.current():
+            raise UnauthenticatedError("token_revoked", "The token was revoked")
 
     def _check_times(self, issued: float, begins: float, ends: float) -> None:
         now = self.clock.now().timestamp()
@@ -128,6 +134,13 @@ def _seconds(claims: dict[str, Any], name: str) -> float:
     value = claims[name]
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 2**40:
         raise _malformed(f"`{name}` must be seconds since 1970")
+    return value
+
+
+def _id_of(claims: dict[str, Any]) -> str:
+    value = claims["jti"]
+    if not isinstance(value, str) or not 0 < len(value) <= JTI_MAX:
+        raise _malformed(f"`jti` must have 1 to {JTI_MAX} characters")
     return value
 
 

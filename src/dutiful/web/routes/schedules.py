@@ -3,13 +3,14 @@
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
 from dutiful.web import answers, given
 from dutiful.web.desk import Reader, Writer
-from dutiful.web.problems import InvalidRequestError
+from dutiful.web.problems import DamagedScheduleError, InvalidRequestError
 from dutiful.web.strict_route import StrictRoute
 
 router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=StrictRoute)
@@ -21,9 +22,7 @@ ScheduleId = Annotated[str, Path(pattern=given.ID_PATTERN)]
 async def upsert_schedule(desk: Writer, schedule: given.ScheduleGiven) -> answers.UpsertedAnswer:
     """Store a schedule, new or edited. Without `schedule_id` it is a new one."""
     [stored] = await desk.upsert([schedule.as_input()])
-    desk.record(
-        "upsert", schedule_id=stored.schedule_id, given=schedule.model_dump(mode="json", exclude_unset=True)
-    )
+    desk.record("upsert", schedule_id=stored.schedule_id, given=schedule.as_json())
     return answers.UpsertedAnswer.model_validate(stored)
 
 
@@ -31,9 +30,10 @@ async def upsert_schedule(desk: Writer, schedule: given.ScheduleGiven) -> answer
 async def upsert_many_schedules(desk: Writer, schedules: given.BulkGiven) -> answers.BulkAnswer:
     """Store up to 10,000 schedules, all or none; the body is a list, bare or under `schedules`."""
     stored = await desk.upsert([schedule.as_input() for schedule in schedules])
-    for schedule, result in zip(schedules, stored, strict=True):
-        plain = schedule.model_dump(mode="json", exclude_unset=True)
-        desk.record("upsert", schedule_id=result.schedule_id, given=plain)
+    given_by_id = {
+        one.schedule_id: schedule.as_json() for one, schedule in zip(stored, schedules, strict=True)
+    }
+    desk.record_all("upsert", given_by_id)
     return answers.BulkAnswer(schedules=[answers.UpsertedAnswer.model_validate(one) for one in stored])
 
 
@@ -65,7 +65,7 @@ async def pause_many_schedules(desk: Writer, pause: given.PauseManyGiven) -> ans
 async def list_schedules(desk: Reader, query: Annotated[given.ListQuery, Query()]) -> answers.SchedulesAnswer:
     """Return one page of the schedules that match all given filters."""
     if query.user_id is not None and desk.tenant not in (None, query.user_id):
-        return answers.SchedulesAnswer(schedules=[], next_cursor=None)
+        return answers.SchedulesAnswer(schedules=[], next_cursor=None, damaged=[])
     page = await desk.service.registrar.list_schedules(
         workflow_id=query.workflow_id,
         user_id=query.user_id or desk.tenant,
@@ -75,7 +75,9 @@ async def list_schedules(desk: Reader, query: Annotated[given.ListQuery, Query()
         cursor=query.cursor,
     )
     listed = [answers.ScheduleAnswer.model_validate(view) for view in page.items]
-    return answers.SchedulesAnswer(schedules=listed, next_cursor=page.next_cursor)
+    unreadable = await desk.damaged() if query.cursor is None else []
+    damaged = [answers.DamagedAnswer.model_validate(each) for each in unreadable]
+    return answers.SchedulesAnswer(schedules=listed, next_cursor=page.next_cursor, damaged=damaged)
 
 
 @router.get("/{schedule_id}")
@@ -87,7 +89,8 @@ async def get_schedule(desk: Reader, schedule_id: ScheduleId) -> answers.Schedul
 @router.delete("/{schedule_id}", status_code=204, response_class=Response)
 async def delete_schedule(desk: Writer, schedule_id: ScheduleId) -> None:
     """Delete a schedule; what it has started already goes on."""
-    await desk.schedule(schedule_id)
+    with suppress(DamagedScheduleError):
+        await desk.schedule(schedule_id)
     await desk.service.registrar.delete_schedule(schedule_id)
     desk.record("delete", schedule_id=schedule_id)
 

@@ -1,0 +1,48 @@
+"""`dutiful audit`: what it says of a log, and its exit code."""
+
+from __future__ import annotations
+
+from click.testing import CliRunner
+
+from dutiful.cli.main import cli
+from dutiful.testing import VirtualClock
+from dutiful.web.audit import AuditLog
+from dutiful.web.audit_chain import verify
+
+
+def written(path, *ids):
+    log = AuditLog(VirtualClock("2026-03-02T09:00:00+00:00"), path)
+    for id_ in ids:
+        log.record("ada", "delete", schedule_id=id_)
+    log.close()
+    return str(path)
+
+
+def run(*arguments):
+    result = CliRunner().invoke(cli, ["audit", *arguments])
+    return result.exit_code, result.output
+
+
+def test_a_whole_log_is_told_with_its_last_hash(tmp_path):
+    path = written(tmp_path / "audit.jsonl", "a", "b")
+    assert run(path) == (0, f"2 lines follow each other; the hash of the last is {verify([path]).last}\n")
+
+
+def test_a_file_that_begins_anew_is_named(tmp_path):
+    files = written(tmp_path / "old", "a"), written(tmp_path / "new", "b")
+    code, output = run(*files)
+    assert (code, output.splitlines()[0]) == (0, f"{files[1]} goes on from no other file")
+
+
+def test_a_line_taken_out_is_found(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    written(path, "a", "b", "c")
+    first, _, third = path.read_text().splitlines(keepends=True)
+    path.write_text(first + third)
+    reason = "a line before it was changed, added or taken out"
+    assert run(str(path)) == (1, f"Error: {path}, line 2: {reason}\n")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    code, output = run(str(tmp_path / "none"))
+    assert (code, output.endswith("none': cannot be read: No such file or directory\n")) == (2, True)
