@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 from tests.core.planner_notation import HOUR, MINUTE, at, schedule
-from tests.sim.gate import Gate
+from tests.sim.gate import Gate, depose
 from tests.sim.rig import Rig
 from tests.spec.world import play
 
@@ -177,3 +177,27 @@ def test_the_place_of_a_removed_run_is_free_after_its_timeout_also_after_a_step_
             return {schedule_id for _, schedule_id, _, _ in rig.calls.noted}
 
     assert asyncio.run(scenario()) == {"hanging", "other"}
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="Engine._lead drops what runs when the lead changes, and keeps Engine._unsure: a run of the old"
+    " epoch is started, and then adopted as an orphan and started once more beside itself",
+)
+def test_what_was_unsure_when_the_lead_was_lost_is_not_started_beside_its_own_restart():
+    lost = iter(["after"])
+    once = schedule(Once(at("10:01")), on_orphan=OnOrphan.RESTART, run_timeout=10 * MINUTE)
+
+    def gate(store):
+        return Gate(store, lambda name: next(lost, None) if name == "commit" else None)
+
+    async def scenario():
+        async with Rig(once, behave=hang, through=gate) as rig:
+            await advance(rig.time, minutes=1)
+            await depose(rig.store)
+            await advance(rig.time, seconds=5)
+            await rig.store.close()
+            await advance(rig.time, seconds=5)
+            return rig.calls.noted
+
+    assert len(asyncio.run(scenario())) == 1
