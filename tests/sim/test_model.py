@@ -66,7 +66,7 @@ def test_a_world_is_judged_by_the_axioms():
     assert judged(row(0, "launched"), row(5, "ended", 5), (60, "heal")) == []
     again = [row(0, "launched"), row(5, "ended", 5), row(9, "launched", attempt=2)]
     assert judged(*again) == ["model: S1 job started without being due"]
-    assert judged((300, "heal")) == ["model: L1 job was owed a start by 2026-01-05T10:02:00+00:00"]
+    assert judged((300, "heal")) == ["model: L1 job was owed a start by 2026-01-05T10:00:01+00:00"]
 
 
 def test_an_axiom_is_put_to_the_test_only_where_it_has_something_to_say():

@@ -12,6 +12,10 @@ from tests.stores.damage import FILE, KINDS, campaign, case, images, live
 from tests.stores.notation import T0, declare, schedule
 from tests.stores.sqlite_rig import with_store
 
+from dutiful.core.errors import CodecError
+from dutiful.stores.codec import checksum, revive
+from dutiful.stores.codec import declare as encode
+
 # Swapped pages and damaged logs have tests of their own below.
 SLICE = [(seed, kind) for kind in FILE if kind != "swap" for seed in range(16)]
 SOAK = int(os.environ.get("DUTIFUL_SOAK_DAMAGES", "10000"))
@@ -112,3 +116,16 @@ def test_a_byte_that_is_no_text_stops_its_schedule_alone(tmp_path):
         return await live(store, T0, 1)
 
     assert {key[0] for key in with_store(path, go_on).launched} == {"b"}
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=TypeError,
+    reason="codec._object: what is no text at all, as in a row of swapped pages, is a TypeError that fails"
+    " every pass, and not a CodecError that marks the schedule",
+)
+@pytest.mark.parametrize("value", [None, 7])
+def test_a_declaration_without_its_texts_cannot_be_read(value):
+    broken = encode(schedule("a"))._replace(cadence=value)
+    with pytest.raises(CodecError):
+        revive("a", broken, checksum("a", broken))
