@@ -19,7 +19,7 @@ from statistics import quantiles
 from dutiful.clock import SystemClock
 from dutiful.core.cadence import Once
 from dutiful.core.cron import Cron
-from dutiful.core.draft import first_wake
+from dutiful.core.opening import first_wake
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.reconcile import Changes, Put
 from dutiful.core.schedule import Schedule, State, Task

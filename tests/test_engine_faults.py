@@ -11,8 +11,8 @@ from tests.sim.gate import Gate
 from tests.sim.rig import Rig
 
 from dutiful.core.cadence import Once
-from dutiful.core.draft import first_wake
 from dutiful.core.event import PassFailed, RunSettled
+from dutiful.core.opening import first_wake
 from dutiful.core.outcome import Accepted, Failed, Succeeded
 from dutiful.core.policy import Capacity, Overlap
 from dutiful.core.reconcile import Changes, Put

@@ -13,6 +13,7 @@ from collections import Counter
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
+from dutiful.clock_watch import STEP_MIN, ClockWatch
 from dutiful.collector import Collector
 from dutiful.core import event as happened
 from dutiful.core.draft import Limits
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from dutiful.core.run import Run
     from dutiful.ports import Clock, Launcher, Observer, Store
 
-# A wall clock that moved this much more or less than time passed was set, or the host slept.
-_STEP = 1000
 # Beyond this a step back re-arms the schedules; nothing that has run runs again.
 _REARM_BEYOND = 86_400_000
 # With nothing planned the engine waits to be woken.
@@ -103,7 +102,7 @@ class Engine:
         self._finished: list[tuple[Launch, Outcome, Instant]] = []
         # Moves of a commit whose answer was lost: they may be written or not.
         self._unsure: list[Move] = []
-        self._last_seen: tuple[Instant, float] | None = None
+        self._watch = ClockWatch()
         self._rearm = True
         self._led_at = 0
         self._collector = Collector()
@@ -271,7 +270,7 @@ class Engine:
 
     def _limits(self, epoch: int) -> Limits:
         status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
-        return Limits(epoch, self._settings.lookahead, status, self._room())
+        return Limits(epoch, self._settings.lookahead, status, self._room(), self._watch.steps)
 
     def _room(self) -> int | None:
         most = self._settings.in_flight_max
@@ -345,6 +344,7 @@ class Engine:
             flight.task.cancel()
         self._running.clear()
         self._finished.clear()
+        self._unsure.clear()
 
     # Telling
 
@@ -373,21 +373,16 @@ class Engine:
 
     def _note_step(self, now: Instant) -> bool:
         """Return whether the wall clock moved otherwise than time passed since the last look."""
-        monotonic = self._clock.monotonic()
-        last, self._last_seen = self._last_seen, (now, monotonic)
-        if last is None:
-            return False
-        step = (now - last[0]) - round((monotonic - last[1]) * 1000)
-        if abs(step) < _STEP:
-            return False
-        self._emit(happened.ClockStepped(now, step))
-        self._rearm = self._rearm or step < -_REARM_BEYOND
-        return True
+        step = self._watch.step(now, self._clock.monotonic())
+        if step:
+            self._emit(happened.ClockStepped(now, step))
+            self._rearm = self._rearm or step < -_REARM_BEYOND
+        return step != 0
 
 
 def _outlived(flight: _Flight, now: float) -> bool:
     timeout = flight.launch.schedule.policy.run_timeout
-    return timeout is not None and flight.began + (timeout + _STEP) / 1000 < now
+    return timeout is not None and flight.began + (timeout + STEP_MIN) / 1000 < now
 
 
 def _standing(run: Run) -> tuple[Phase, int, int]:

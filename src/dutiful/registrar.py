@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.backfill import Backfill, backfill, past_ticks
 from dutiful.core.cadence import Every, last_tick
-from dutiful.core.draft import Draft, Due, Limits, first_wake
+from dutiful.core.draft import Draft, Due, Limits
 from dutiful.core.errors import (
     DutifulError,
     InvalidArgumentError,
@@ -18,6 +18,7 @@ from dutiful.core.errors import (
     UnknownScheduleError,
 )
 from dutiful.core.jitter import fire_time
+from dutiful.core.opening import first_wake
 from dutiful.core.outcome import Report, Settlement, hear
 from dutiful.core.policy import Reason
 from dutiful.core.reconcile import Changes, Difference, Note, Put, reconcile

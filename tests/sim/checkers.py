@@ -11,7 +11,7 @@ from tests.sim.oracle import cron_ticks_between, fire_time, ticks
 
 from dutiful.core.cadence import Every
 from dutiful.core.cron import Cron
-from dutiful.core.policy import OnOrphan, Overlap, Reason
+from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 
 if TYPE_CHECKING:
@@ -165,6 +165,24 @@ def grace(case: Case) -> Iterator[str]:
                     yield f"missed {newest}, {seen.wall - newest} ms late"
 
 
+def late(case: Case) -> Iterator[str]:
+    """Where nothing is caught up, no tick begins beyond its grace unless it was made to wait."""
+    policy = case.policy
+    waits = policy.overlap in (Overlap.QUEUE, Overlap.BUFFER_ONE) or policy.capacity is not None
+    if case.is_edited() or waits or policy.catch_up is not CatchUp.NONE or _is_from_completion(case):
+        return
+    for row in case.rows:
+        first = case.record.history[row.schedule_id, row.run_at, row.kind][0].row
+        began = first.started_at if first.phase is Phase.LAUNCHED else None
+        if row.kind == "schedule" and began is not None and began - first.fire_at > policy.grace:
+            yield f"began {row.run_at} {began - first.fire_at} ms late"
+
+
+def _is_from_completion(case: Case) -> bool:
+    cadence = case.eras[-1].schedule.cadence
+    return isinstance(cadence, Every) and cadence.anchor == "completion"
+
+
 def jitter(case: Case) -> Iterator[str]:
     """A tick fires when the hash of its key says, and never beyond its neighbours."""
     for row in case.rows if not case.is_edited() else ():
@@ -245,6 +263,7 @@ JUDGES = (
     pre_emption,
     limit,
     grace,
+    late,
     jitter,
     complete,
     genuine,

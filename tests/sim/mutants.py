@@ -14,7 +14,7 @@ from tests.sim.gate import Gate
 from tests.sim.recorder import key_of
 
 from dutiful import engine
-from dutiful.core import draft, jitter, outcome, planner
+from dutiful.core import draft, jitter, outcome, planner, usual
 from dutiful.core.draft import Draft
 from dutiful.core.errors import StoreError
 from dutiful.core.policy import CatchUp, Reason
@@ -48,10 +48,20 @@ def mutant(target: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..
     """Register a mistake: it is called with the original, and what it returns takes its place."""
 
     def register(make: Callable[..., Any]) -> Callable[..., Any]:
-        MUTANTS[make.__name__] = lambda: patched(target, name, make(getattr(target, name)))
+        MUTANTS[make.__name__] = lambda: mistaken(target, name, make(getattr(target, name)))
         return make
 
     return register
+
+
+@contextmanager
+def mistaken(target: Any, name: str, value: Any) -> Iterator[None]:
+    in_a_step = target in (planner, draft, Draft)
+    with (
+        patched(target, name, value),
+        patched(planner, "usual_move", (lambda *_: None) if in_a_step else planner.usual_move),
+    ):
+        yield
 
 
 # The engine
@@ -143,7 +153,12 @@ def stops_without_waiting(original):
     return stop
 
 
-# The planner
+# The planner, without its short cut where the mistake is in one of its steps
+
+
+@mutant(usual, "_RUNS_LATE")
+def runs_what_came_too_late(_):
+    return frozenset(CatchUp)
 
 
 @mutant(planner, "adopt_orphans")
@@ -234,9 +249,9 @@ def draws_jitter_afresh(_):
 # The declarative door
 
 
-@mutant(Scheduler, "_restarting")
+@mutant(planner, "_serve_what_was_missed")
 def makes_up_for_what_an_orphan_missed(_):
-    return lambda _self, _differences, changes, _stored: changes
+    return lambda _draft: None
 
 
 @mutant(Scheduler, "_opening_state")
@@ -297,12 +312,15 @@ def goes_on_without_the_lead(original):
     return lead
 
 
-@mutant(MemoryStore, "_commit")
+@mutant(MemoryStore, "commit")
 def commits_over_an_edit(original):
-    def commit(self, move, *rest):
-        row = self._rows.get(move.due.schedule.id)
-        present = move.due.version if row is None else row.version
-        return original(self, move._replace(due=move.due._replace(version=present)), *rest)
+    async def commit(self, moves, epoch):
+        rows = self._rows
+        dues = [move.due for move in moves]
+        now = [rows[due.schedule.id].version if due.schedule.id in rows else due.version for due in dues]
+        present = [due._replace(version=version) for due, version in zip(dues, now, strict=True)]
+        changed = [move._replace(due=due) for move, due in zip(moves, present, strict=True)]
+        return await original(self, changed, epoch)
 
     return commit
 

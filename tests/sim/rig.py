@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tests.core.planner_notation import at, clock
 
 from dutiful.core.cadence import Every
-from dutiful.core.draft import first_wake
+from dutiful.core.opening import first_wake
 from dutiful.core.outcome import Outcome, Succeeded
 from dutiful.core.reconcile import Changes, Put
 from dutiful.core.schedule import State

@@ -19,9 +19,9 @@ from tests.sim.weather import Weather
 from tests.sim.world import BROKEN
 
 from dutiful.core.cadence import Every
-from dutiful.core.draft import first_wake
 from dutiful.core.errors import UnknownScheduleError
 from dutiful.core.event import PassFailed, ScheduleQuarantined
+from dutiful.core.opening import first_wake
 from dutiful.core.policy import Reason
 from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import IN_FLIGHT
@@ -234,8 +234,8 @@ class Runner:
         self._tell("crash", label, downtime)
         self._gate.dead = True
         engine, self._engine = self._engine, None
-        for task, _ in engine._running.values():
-            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        for flight in engine._running.values():
+            flight.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         asyncio.get_running_loop().call_soon(self._bury, engine, downtime)
 
     def _bury(self, engine: Engine, downtime: float) -> None:

@@ -144,11 +144,6 @@ def test_the_place_of_a_removed_run_is_free_after_its_timeout_also_after_a_step_
     assert asyncio.run(scenario()) == {"hanging", "other"}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="Engine._lead drops what runs when the lead changes, and keeps Engine._unsure: a run of the old"
-    " epoch is started, and then adopted as an orphan and started once more beside itself",
-)
 def test_what_was_unsure_when_the_lead_was_lost_is_not_started_beside_its_own_restart():
     lost = iter(["after"])
     once = schedule(Once(at("10:01")), on_orphan=OnOrphan.RESTART, run_timeout=10 * MINUTE)
@@ -168,11 +163,6 @@ def test_what_was_unsure_when_the_lead_was_lost_is_not_started_beside_its_own_re
     assert len(asyncio.run(scenario())) == 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="Draft moves the cursor up to the start of the window, and an edit never moves it back: a schedule"
-    " that was looked at before its window began sleeps until that day, also when the window is taken away",
-)
 def test_a_window_that_is_taken_away_holds_nothing_back():
     later = schedule(window=Window(start=at("10:00") + 240 * HOUR))
 
@@ -189,11 +179,6 @@ def test_a_window_that_is_taken_away_holds_nothing_back():
     assert asyncio.run(scenario()) == ["10:00", "10:01", "10:02", "10:03"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a run that is started late after a lost answer counts from when it was recorded: after a suspend"
-    " it is given up in the pass that starts it",
-)
 def test_a_run_that_was_unsure_during_a_suspend_is_not_given_up_as_it_starts():
     lost = iter(["after"])
     once = schedule(Once(at("10:01")), run_timeout=10 * MINUTE)

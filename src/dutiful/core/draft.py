@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cadence import Every, count_ticks, last_tick, next_tick
 from dutiful.core.jitter import fire_time
+from dutiful.core.opening import opening_cursor
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
@@ -32,6 +33,8 @@ class Limits(NamedTuple):
     launch_status: Status = Status.STARTED
     # How many more runs the engine itself can take; None is without bound.
     room: int | None = None
+    # When the wall clock was set while this engine was watching, to the instant given; and by how much.
+    steps: Sequence[tuple[Instant, int]] = ()
 
 
 class Due(NamedTuple):
@@ -64,39 +67,19 @@ class Move(NamedTuple):
     cancels: Sequence[Run] = ()
 
 
-def opening_cursor(schedule: Schedule, cursor: Instant) -> Instant:
-    """Return the cursor, moved up to just before the window's start; a period keeps its beat."""
-    start = schedule.window.start
-    if start is None or start - 1 <= cursor:
-        return cursor
-    if not isinstance(schedule.cadence, Every):
-        return start - 1
-    period = schedule.cadence.period
-    if schedule.cadence.anchor == "completion":
-        return max(cursor, start - period)
-    return cursor + (start - 1 - cursor) // period * period
-
-
-def first_wake(schedule: Schedule, state: State) -> Instant | None:
-    """Return when a schedule without open runs wants to be looked at."""
-    tick = next_tick(schedule.cadence, opening_cursor(schedule, state.cursor), state.ended_at)
-    end = schedule.window.end
-    return None if tick is None or (end is not None and tick > end) else fire_time(schedule, tick)
-
-
 class Draft:
     """Collects what the planner decides; `move()` is the result."""
 
     __slots__ = (
         *("schedule", "state", "now", "limits", "policy", "cadence", "cursor", "from_completion", "blocked"),
         *("unfinished", "launched", "cancels", "was_blocked", "ended_at", "_due", "_used", "_skipped"),
-        *("_open", "_busy", "_inserts", "_changes", "_first_attempts", "_noted"),
+        *("_open", "_opening", "_busy", "_inserts", "_changes", "_first_attempts", "_noted"),
     )
 
     def __init__(self, due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> None:
         self.schedule, self.state, self.now, self.limits = due.schedule, due.state, now, limits
         self.policy, self.cadence = due.schedule.policy, due.schedule.cadence
-        self.cursor = opening_cursor(due.schedule, due.state.cursor)
+        self.cursor = self._opening = opening_cursor(due.schedule, due.state.cursor)
         # What a row says of when it was written; only rows that stay say so.
         self._noted = now if due.schedule.policy.ledger else None
         self.from_completion = isinstance(self.cadence, Every) and self.cadence.anchor == "completion"
@@ -141,6 +124,24 @@ class Draft:
         """Return whether the capacity group has no room."""
         capacity = self.policy.capacity
         return capacity is not None and self._used.get(capacity.group, 0) >= capacity.limit
+
+    def expires_at(self, run: Run) -> Instant | None:
+        """Return when a run in flight is given up; one of this engine ages by the time that really passes."""
+        ours = run.phase is Phase.LAUNCHED and run.epoch == self.limits.epoch
+        # An orphan that found no room is not lost: it goes when there is some.
+        if self.policy.run_timeout is None or not (ours or run.phase is Phase.ACCEPTED):
+            return None
+        began = run.started_at or self.now
+        return began + self.policy.run_timeout + (self._stepped_since(began) if ours else 0)
+
+    def _stepped_since(self, began: Instant) -> int:
+        stepped = 0
+        for at, by in reversed(self.limits.steps):
+            if at <= began:
+                # After a step back an instant comes twice; it is taken for the later one.
+                break
+            stepped += by
+        return stepped
 
     def runs_left(self) -> int | None:
         """Return how many more runs may begin, beside those that wait to; None is without limit."""
@@ -320,7 +321,7 @@ class Draft:
         """Return what was drafted, with the instant to look at the schedule again."""
         old = self.state
         state = State(
-            self.cursor,
+            self._decided_cursor(),
             old.runs_started + self._first_attempts,
             self.now if self.launched else old.attempted_at,
             old.succeeded_at,
@@ -338,6 +339,11 @@ class Draft:
         changes = list(self._changes.values())
         return Move(self._due, state, wake_at, rest_at, blocked, self._inserts, changes, self.cancels)
 
+    def _decided_cursor(self) -> Instant:
+        """Return the cursor, not ahead of time where the window has not begun: it may yet be taken away."""
+        undecided = self.cursor == self._opening
+        return opening_cursor(self.schedule, self.state.cursor, self.now) if undecided else self.cursor
+
     def _next_needs_end(self) -> bool:
         """Return whether the next tick is not even known before the run in flight has ended."""
         return self.from_completion and self.busy()
@@ -354,8 +360,8 @@ class Draft:
         for run in self._open.values():
             if run.phase in (Phase.DELAYED, Phase.RETRY) and run.fire_at > self.now:
                 yield run.fire_at
-            elif run.phase in IN_FLIGHT and self.policy.run_timeout is not None:
-                yield (run.started_at or self.now) + self.policy.run_timeout
+            elif run.phase in IN_FLIGHT and (expires_at := self.expires_at(run)) is not None:
+                yield expires_at
 
     def _tick_wake(self) -> Instant | None:
         waits = self._next_needs_end() or (self.blocked and self.waits_for_run())

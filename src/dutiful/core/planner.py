@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
-from dutiful.core.draft import Draft, Due, Limits, Move, first_wake
+from dutiful.core.draft import Draft, Due, Limits, Move
 from dutiful.core.errors import DutifulError
 from dutiful.core.jitter import fire_time
+from dutiful.core.opening import first_wake
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.usual import usual_move
@@ -123,11 +124,9 @@ def _serve_what_was_missed(draft: Draft) -> None:
 
 def expire_lost_runs(draft: Draft) -> None:
     """End the runs in flight that outlived the timeout, or `skip` could block for ever."""
-    timeout = draft.policy.run_timeout
     for run in draft.runs(*IN_FLIGHT):
-        # An orphan that found no room is not lost: it goes when there is some.
-        orphan = run.phase is Phase.LAUNCHED and run.epoch < draft.limits.epoch
-        if not orphan and timeout is not None and (run.started_at or 0) + timeout <= draft.now:
+        expires_at = draft.expires_at(run)
+        if expires_at is not None and expires_at <= draft.now:
             draft.cancels.append(run)
             draft.end(run, Status.FAILED, Reason.LOST_RUN)
 

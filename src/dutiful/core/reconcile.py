@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from dutiful.core.draft import first_wake
+from dutiful.core.opening import first_wake
 from dutiful.core.run import IN_FLIGHT
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cadence import Every, OnDemand
-from dutiful.core.draft import Draft, Limits, first_wake
+from dutiful.core.draft import Draft, Limits
+from dutiful.core.opening import first_wake
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason
 from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import Run

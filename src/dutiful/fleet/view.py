@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from dutiful.core.draft import first_wake
 from dutiful.core.event import RunEndedByPlan, RunHeld, RunLaunched, RunSettled, TicksSkipped
+from dutiful.core.opening import first_wake
 from dutiful.core.policy import Reason
 from dutiful.core.run import Phase
 from dutiful.core.zone import from_epoch_ms

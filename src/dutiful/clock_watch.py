@@ -1,0 +1,33 @@
+"""Notices a wall clock that moves otherwise than time passes: somebody set it, or the host slept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Instant
+
+# Less than this is the clock being kept right.
+STEP_MIN = 1000
+# A run in flight that has seen more steps than this is given up early, or late.
+_STEPS_MAX = 100
+
+
+class ClockWatch:
+    """Compares the wall clock with the one that nobody sets, whenever it is asked."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Instant, float] | None = None
+        # To which instant the wall clock was set, and by how much.
+        self.steps: list[tuple[Instant, int]] = []
+
+    def step(self, now: Instant, monotonic: float) -> int:
+        """Return by how many milliseconds the wall clock was set since the last look; mostly 0."""
+        last, self._last = self._last, (now, monotonic)
+        if last is None:
+            return 0
+        step = (now - last[0]) - round((monotonic - last[1]) * 1000)
+        if abs(step) < STEP_MIN:
+            return 0
+        self.steps = [*self.steps[1 - _STEPS_MAX :], (now, step)]
+        return step
