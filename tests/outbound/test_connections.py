@@ -148,6 +148,21 @@ def test_a_connection_that_rested_too_long_is_not_used():
     assert asyncio.run(story()) == 2
 
 
+def test_a_connection_that_nobody_needs_is_let_go():
+    async def story():
+        connections = Connections()
+        outbound = Outbound(allowed=OPEN, connections=connections)
+        async with serving() as (_, port):
+            await outbound.send("POST", f"http://127.0.0.1:{port}/", {})
+            [[kept]] = connections._idle.values()
+            # The end of what this side sends.
+            async with asyncio.timeout(10):
+                await kept._writer.wait_closed()
+            return dict(connections._idle)
+
+    assert asyncio.run(story()) == {}
+
+
 def test_a_request_that_cannot_be_written_was_not_sent():
     with pytest.raises(NoAnswerError) as caught:
         asked(["http://job.internal:{port}/"], headers={"X-Key": "a\nb"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import ssl
@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from dutiful.outbound.guard import Address
     from dutiful.outbound.target import Target
 
-# Seconds and number. Servers hang up on what is silent for about five seconds; a request that crosses
-# that on its way has no answer, so nothing that old is used.
-_IDLE_SECONDS = 2.0
+    _Key: TypeAlias = tuple[str, Address]
+
+# Seconds and number. Servers hang up on what is silent for two to five seconds; a request that crosses
+# that on its way has no answer, so nothing nearly that old is used.
+_IDLE_SECONDS = 1.0
 _IDLE_MAX = 256
 _CHUNK = 65_536
 
@@ -102,32 +104,41 @@ class Connections:
     """
 
     def __init__(self) -> None:
-        self._idle: defaultdict[tuple[str, Address], list[Connection]] = defaultdict(list)
+        self._idle: defaultdict[_Key, list[Connection]] = defaultdict(list)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @asynccontextmanager
     async def lend(self, target: Target, address: Address, within: float) -> AsyncIterator[Connection]:
         """Lend a connection for one request; raises OSError where there is none `within` seconds."""
-        idle = self._idle_at(target, address)
-        fresh = _last_fresh(idle)
+        key = target.origin, address
+        fresh = _last_fresh(self._idle_at(key))
         connection = await _connected(target, address, within) if fresh is None else fresh
         is_whole = False
         try:
             yield connection
             is_whole = connection.rest()
         finally:
-            if is_whole and len(idle) < _IDLE_MAX:
-                idle.append(connection)
+            if is_whole and len(self._idle[key]) < _IDLE_MAX:
+                self._idle[key].append(connection)
+                asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._drop_stale, key)
             else:
                 connection.drop()
 
-    def _idle_at(self, target: Target, address: Address) -> list[Connection]:
+    def _idle_at(self, key: _Key) -> list[Connection]:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             # What another event loop has opened cannot be used in this one.
             self._idle.clear()
             self._loop = loop
-        return self._idle[target.origin, address]
+        return self._idle[key]
+
+    def _drop_stale(self, key: _Key) -> None:
+        resting = self._idle.pop(key, [])
+        if fresh := [connection for connection in resting if connection.is_fresh]:
+            self._idle[key] = fresh
+        for connection in resting:
+            if connection not in fresh:
+                connection.drop()
 
     async def close(self) -> None:
         """Close every connection that nobody uses."""

@@ -167,14 +167,6 @@ class Outbound(NamedTuple):
             text = text.replace(secret, "***")
         return "".join(c if c.isprintable() else " " for c in text[:_EXCERPT]).strip()
 
-    async def _read(self, chunks: Any) -> tuple[bytes, bool]:
-        read = b""
-        async for chunk in chunks:
-            read += chunk
-            if len(read) > self.answer_limit:
-                return read[: self.answer_limit], False
-        return read, True
-
 
 async def _resolve(host: str, port: int) -> Sequence[str]:
     loop = asyncio.get_running_loop()
