@@ -142,14 +142,16 @@ async def floor_sqlite(n: int) -> dict[str, float]:
             "CREATE TABLE runs (run_at INTEGER, schedule INTEGER, status INTEGER, started INTEGER,"
             " ended INTEGER,"
             " PRIMARY KEY (run_at, schedule)) WITHOUT ROWID;"
-            "CREATE TABLE schedules (number INTEGER PRIMARY KEY, next INTEGER)"
+            "CREATE TABLE schedules (number INTEGER PRIMARY KEY, next INTEGER, attempted INTEGER,"
+            " succeeded INTEGER)"
         )
-        db.executemany("INSERT INTO schedules VALUES (?, ?)", ((i, NOON) for i in range(n)))
+        db.executemany("INSERT INTO schedules (number, next) VALUES (?, ?)", ((i, NOON) for i in range(n)))
         begin = time.perf_counter()
         for low in range(0, n, 10_000):
             chunk = range(low, min(low + 10_000, n))
             db.execute("BEGIN IMMEDIATE")
             db.executemany("INSERT INTO runs VALUES (?, ?, 1, ?, NULL)", ((NOON, i, NOON) for i in chunk))
+            db.executemany("UPDATE schedules SET attempted = ? WHERE number = ?", ((NOON, i) for i in chunk))
             db.execute("COMMIT")
             await asyncio.gather(*(asyncio.create_task(counter()) for _ in chunk))
             db.execute("BEGIN IMMEDIATE")
@@ -158,7 +160,8 @@ async def floor_sqlite(n: int) -> dict[str, float]:
                 ((NOON, NOON, i) for i in chunk),
             )
             db.executemany(
-                "UPDATE schedules SET next = ? WHERE number = ?", ((NOON + 86400, i) for i in chunk)
+                "UPDATE schedules SET succeeded = ?, next = ? WHERE number = ?",
+                ((NOON, NOON + 86400, i) for i in chunk),
             )
             db.execute("COMMIT")
         seconds = time.perf_counter() - begin
