@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,20 +21,35 @@ _SHOW_CURSOR = b"\x1b[?25h\n"
 @contextmanager
 def hear_signals(asked: asyncio.Event, last_words: Callable[[], str]) -> Iterator[None]:
     """Set `asked` at the first signal; end the process at the second, even if a task blocks the loop."""
-    loop, heard = asyncio.get_running_loop(), list[int]()
+    loop, (heard, noted) = asyncio.get_running_loop(), socket.socketpair()
+    noted.setblocking(False)
 
-    def hear(number: int, _: object) -> None:
-        if heard:
-            end_at_once(last_words())
-        heard.append(number)
-        loop.call_soon_threadsafe(asked.set)
+    def listen() -> None:
+        for count, _ in enumerate(_signals(heard)):
+            if count:
+                end_at_once(last_words())
+            loop.call_soon_threadsafe(asked.set)
 
-    before = {number: signal.signal(number, hear) for number in _SIGNALS}
+    # On a thread of its own: a handler has its turn in between two steps of the main thread, and a task
+    # that goes to sleep in a system call just then has no next step.
+    threading.Thread(target=listen, name="dutiful-signals", daemon=True).start()
+    before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+    told = signal.set_wakeup_fd(noted.fileno())
     try:
         yield
     finally:
+        signal.set_wakeup_fd(told)
+        noted.close()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _signals(heard: socket.socket) -> Iterator[int]:
+    """Yield the signals that ask to stop, until nobody listens any more."""
+    with heard:
+        while number := heard.recv(1):
+            if number[0] in _SIGNALS:
+                yield number[0]
 
 
 def end_at_once(last_words: str) -> None:
