@@ -15,7 +15,7 @@ from tests.spec.world import play
 from dutiful.core.cadence import Once
 from dutiful.core.cron import Cron
 from dutiful.core.outcome import Failed, Succeeded
-from dutiful.core.policy import OnOrphan, Overlap, Policy, Retry
+from dutiful.core.policy import Capacity, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.reconcile import Changes
 from dutiful.core.schedule import Schedule, Task, Window
 from dutiful.core.zone import epoch_ms
@@ -259,3 +259,23 @@ def test_a_run_that_ends_while_it_is_replaced_makes_one_place_free_and_not_two()
             return most.seen
 
     assert asyncio.run(scenario()) == 1
+
+
+def test_a_place_that_was_promised_to_a_run_which_an_edit_took_away_is_not_waited_for():
+    hourly, group = Cron.parse("0 * * * *"), Capacity("g", 1)
+    first, second = (schedule(hourly, id_, capacity=group) for id_ in ("first", "second"))
+    edited = iter([replace(first, cadence=Cron.parse("30 * * * *"))])
+
+    async def edit_before_commit(method, *_):
+        if method == "commit" and rig.time.now().hour == 11:
+            for changed in edited:
+                await rig.declare(changed)
+
+    rig = Rig(first, second, through=lambda store: Gate(store, between=edit_before_commit))
+
+    async def scenario():
+        async with rig:
+            await advance(rig.time, minutes=61)
+            return rig.calls.noted
+
+    assert asyncio.run(scenario()) == [("11:00", "second", "11:00", 1)]
