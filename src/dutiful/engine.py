@@ -235,7 +235,7 @@ class Engine:
     ) -> Instant | None:
         if self._room() == 0:
             # What is still due waits for a run to end; timeouts are looked at meanwhile.
-            self._cancel_outlived()
+            await self._cancel_outlived()
             return now + self._settings.retry_after
         ended = any(run.phase is Phase.ENDED for move in moves for run in move.changes)
         if ended or len(moves) == self._settings.batch:
@@ -274,7 +274,8 @@ class Engine:
 
     def _room(self) -> int | None:
         most = self._settings.in_flight_max
-        return None if most is None else max(0, most - len(self._running))
+        # What has ended and is not settled is in flight to the planner, which may end it and use its place.
+        return None if most is None else max(0, most - len(self._running) - len(self._finished))
 
     # Runs
 
@@ -333,10 +334,15 @@ class Engine:
             if flight is not None:
                 flight.task.cancel()
 
-    def _cancel_outlived(self) -> None:
-        """Cancel what outlived its timeout though no plan said so: its schedule has been removed."""
+    async def _cancel_outlived(self) -> None:
+        """Cancel what outlived its timeout and no plan will give up: its schedule has been removed."""
         now = self._clock.monotonic()
-        self._cancel([flight.launch.run for flight in self._running.values() if _outlived(flight, now)])
+        outlived = [flight.launch.run for flight in self._running.values() if _outlived(flight, now)]
+        if outlived:
+            known = await self._store.some({run.schedule_id for run in outlived})
+            # The place of a run that is still open is made free by the plan that ends it, and only once.
+            still_open = {_key(run) for due in known for run in due.runs}
+            self._cancel([run for run in outlived if _key(run) not in still_open])
 
     def _drop_runs(self) -> None:
         """Let go of every run; nothing of them is written any more."""

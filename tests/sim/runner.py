@@ -14,7 +14,7 @@ from tests.sim.executor import Executor
 from tests.sim.gate import RIVAL, Crashed, Gate, depose
 from tests.sim.model import judge
 from tests.sim.reach import reached
-from tests.sim.recorder import Recorder
+from tests.sim.recorder import REARM_BEYOND, Recorder, key_of
 from tests.sim.weather import Weather
 from tests.sim.world import BROKEN
 
@@ -90,6 +90,8 @@ class Runner:
         self._instances = 0
         # Which of the world's lists the next process brings.
         self._list = 0
+        # What the clock said each time it was set back.
+        self._set_back_at: list[int] = []
         # What went wrong that no world does to an engine; nothing else of such a world counts.
         self._broke: list[str] = []
         self._chores: set[asyncio.Task[None]] = set()
@@ -293,6 +295,8 @@ class Runner:
                 self._chore(self._stop(action.amount))
             case "jump":
                 self._reach["step forward" if action.amount > 0 else "step back"] += 1
+                if action.amount < 0:
+                    self._set_back_at.append(self._now()[0])
                 await self._clock.jump(action.amount)
             case "outage":
                 self._weather.break_off(action.amount)
@@ -341,18 +345,23 @@ class Runner:
     async def _patience(self) -> float:
         """Return after how many seconds everything that is open now must have ended.
 
-        What began before the clock was set back by days ends days later; nobody waits for that.
+        What has another clock's time for days to come is not waited for.
         """
         now, passed = self._now()
         # A full engine waits for calls, also for those whose runs have ended; and some have no timeout.
         waits_for_calls = self._world.in_flight_max is not None or self._world.lists
         waits = [2000.0, (self._executor.until - passed) * 1000 if waits_for_calls else 0]
+        # What was to be looked at again just when the clock was set back waits for that instant.
+        waits += [wall - now for wall in self._set_back_at if wall - now <= REARM_BEYOND]
         for due in await self._store.every():
             waits.append(due.state.cursor - now)
             timeout = due.schedule.policy.run_timeout or 0
             for run in due.runs:
                 flying = run.phase in IN_FLIGHT
                 waits.append(((run.started_at or now) + timeout if flying else run.fire_at) - now)
+                # One whose engine still lives ages by the time that passes, whatever the clock says.
+                began = self._recorder.record.history[key_of(run)][-1].passed
+                waits.append((began - passed) * 1000 + timeout if flying else 0)
         return max(wait for wait in waits if wait < self._world.horizon * 3000) / 1000 + 1
 
     def _check_cancelled(self) -> None:

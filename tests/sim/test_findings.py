@@ -15,7 +15,7 @@ from tests.spec.world import play
 from dutiful.core.cadence import Once
 from dutiful.core.cron import Cron
 from dutiful.core.outcome import Failed, Succeeded
-from dutiful.core.policy import OnOrphan, Overlap, Policy, Retry
+from dutiful.core.policy import Capacity, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.reconcile import Changes
 from dutiful.core.schedule import Schedule, Task, Window
 from dutiful.core.zone import epoch_ms
@@ -194,3 +194,88 @@ def test_a_run_that_was_unsure_during_a_suspend_is_not_given_up_as_it_starts():
             return await rig.rows()
 
     assert asyncio.run(scenario()) == ["10:01 SUCCESS"]
+
+
+class Most:
+    """A task that hangs until it is released; how many of its calls were in flight and not cancelled."""
+
+    def __init__(self):
+        self.ongoing = self.seen = 0
+        self.released = asyncio.Event()
+
+    async def behave(self, _):
+        self.ongoing += 1
+        self.seen = max(self.seen, self.ongoing)
+        try:
+            await self.released.wait()
+        finally:
+            self.ongoing -= 1
+        return Succeeded()
+
+    async def ignore_cancels(self, launch):
+        try:
+            await self.behave(launch)
+        finally:
+            await hang(launch)
+
+
+def test_a_run_that_outlives_its_timeout_makes_one_place_free_and_not_two():
+    slow = schedule(id_="slow", overlap=Overlap.QUEUE, run_timeout=2 * MINUTE)
+    others = [schedule(id_=f"other {n}", run_timeout=2 * MINUTE) for n in range(6)]
+    most = Most()
+
+    async def scenario():
+        settings = Settings(in_flight_max=1, batch=2)
+        async with Rig(slow, *others, behave=most.ignore_cancels, settings=settings) as rig:
+            await advance(rig.time, minutes=20)
+            return most.seen
+
+    assert asyncio.run(scenario()) == 1
+
+
+def test_a_run_that_ends_while_it_is_replaced_makes_one_place_free_and_not_two():
+    replaced = schedule(overlap=Overlap.CANCEL_OTHER)
+    other = schedule(Once(at("10:02")), "other")
+    most = Most()
+
+    async def end_before_load(method, *_):
+        if method == "load" and rig.time.now().minute == 2:
+            most.released.set()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            most.released.clear()
+
+    rig = Rig(
+        replaced,
+        other,
+        behave=most.behave,
+        settings=Settings(in_flight_max=1),
+        through=lambda store: Gate(store, between=end_before_load),
+    )
+
+    async def scenario():
+        async with rig:
+            await advance(rig.time, minutes=2)
+            return most.seen
+
+    assert asyncio.run(scenario()) == 1
+
+
+def test_a_place_that_was_promised_to_a_run_which_an_edit_took_away_is_not_waited_for():
+    hourly, group = Cron.parse("0 * * * *"), Capacity("g", 1)
+    first, second = (schedule(hourly, id_, capacity=group) for id_ in ("first", "second"))
+    edited = iter([replace(first, cadence=Cron.parse("30 * * * *"))])
+
+    async def edit_before_commit(method, *_):
+        if method == "commit" and rig.time.now().hour == 11:
+            for changed in edited:
+                await rig.declare(changed)
+
+    rig = Rig(first, second, through=lambda store: Gate(store, between=edit_before_commit))
+
+    async def scenario():
+        async with rig:
+            await advance(rig.time, minutes=61)
+            return rig.calls.noted
+
+    assert asyncio.run(scenario()) == [("11:00", "second", "11:00", 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cadence import Every, count_ticks, last_tick, next_tick
@@ -12,7 +13,7 @@ from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dutiful.core.cadence import Instant
     from dutiful.core.schedule import Schedule
@@ -35,6 +36,8 @@ class Limits(NamedTuple):
     room: int | None = None
     # When the wall clock was set while this engine was watching, to the instant given; and by how much.
     steps: Sequence[tuple[Instant, int]] = ()
+    # The runs in flight per capacity group before this plan, as they are stored.
+    stored: Mapping[str, int] = MappingProxyType({})
 
 
 class Due(NamedTuple):
@@ -73,7 +76,8 @@ class Draft:
     __slots__ = (
         *("schedule", "state", "now", "limits", "policy", "cadence", "cursor", "from_completion", "blocked"),
         *("unfinished", "launched", "cancels", "was_blocked", "ended_at", "_due", "_used", "_skipped"),
-        *("_open", "_opening", "_busy", "_inserts", "_changes", "_first_attempts", "_noted"),
+        *("_open", "_opening", "_busy", "_inserts", "_changes", "_first_attempts", "_noted", "_promised"),
+        "_looks_again",
     )
 
     def __init__(self, due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> None:
@@ -87,6 +91,8 @@ class Draft:
         self.launched = 0
         self.cancels: list[Run] = []
         self._due, self._used = due, used
+        self._promised = self._places_promised()
+        self._looks_again = False
         self.was_blocked = due.blocked
         self._skipped, self.ended_at = due.state.skipped, due.state.ended_at
         self._open = {(run.run_at, run.kind): run for run in due.runs} if due.runs else {}
@@ -124,6 +130,11 @@ class Draft:
         """Return whether the capacity group has no room."""
         capacity = self.policy.capacity
         return capacity is not None and self._used.get(capacity.group, 0) >= capacity.limit
+
+    def _places_promised(self) -> int:
+        """Return how many places of the group this plan has given to schedules before this one."""
+        group = None if self.policy.capacity is None else self.policy.capacity.group
+        return 0 if group is None else self._used.get(group, 0) - self.limits.stored.get(group, 0)
 
     def expires_at(self, run: Run) -> Instant | None:
         """Return when a run in flight is given up; one of this engine ages by the time that really passes."""
@@ -212,7 +223,7 @@ class Draft:
             self.unfinished = True
             return
         if not orphan and self.at_capacity():
-            self.blocked = True
+            self.wait_for_room()
             return
         # An orphan has kept its place in the group, and had none in this engine.
         self._take_room(1, in_group=not orphan)
@@ -223,6 +234,14 @@ class Draft:
         self.change(again)
         self.launched += 1
         self._first_attempts += again.attempt == 1
+
+    def wait_for_room(self) -> None:
+        """Wait for a run of the group to end, unless its places were only promised in this plan."""
+        capacity = self.policy.capacity
+        assert capacity is not None
+        self.blocked = True
+        # The move of one that was promised a place may be refused, and then no run's end wakes this one.
+        self._looks_again = self._used.get(capacity.group, 0) - self._promised < capacity.limit
 
     def hold(self, tick: Instant, phase: Phase, fire_at: Instant) -> None:
         """Record a run of this tick that is launched later."""
@@ -333,7 +352,7 @@ class Draft:
         )
         tick_wake = self._tick_wake()
         wakes = [*self._run_wakes(), *([] if tick_wake is None else [tick_wake])]
-        wake_at = self.now if self.unfinished else min(wakes, default=None)
+        wake_at = self.now if self.unfinished or self._looks_again else min(wakes, default=None)
         rest_at = tick_wake if wake_at != tick_wake and len(self._open) == 1 else None
         blocked = self.blocked or self._next_needs_end() or self._has_queue()
         changes = list(self._changes.values())

@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 
 def plan(batch: Batch, now: Instant, limits: Limits) -> list[Move]:
     """Return one move per schedule; one that cannot be computed is quarantined, alone."""
-    used = dict(batch.used)
+    used, limits = dict(batch.used), limits._replace(stored=batch.used)
     return [_decide_or_quarantine(due, now, limits, used) for due in in_turn(batch.due)]
 
 
@@ -300,7 +300,7 @@ def _wait_for_room(draft: Draft) -> None:
     newest = draft.last_due(draft.now)
     if newest is not None:
         draft.skip_before(newest, Reason.AT_CAPACITY)
-    draft.blocked = True
+    draft.wait_for_room()
 
 
 def _cancel_other_runs(draft: Draft) -> None:
