@@ -166,10 +166,11 @@ def grace(case: Case) -> Iterator[str]:
 
 
 def late(case: Case) -> Iterator[str]:
-    """Where nothing is caught up, no tick begins beyond its grace unless it was made to wait."""
+    """Where nothing is caught up at once, no tick begins beyond its grace unless it was made to wait."""
     policy = case.policy
     waits = policy.overlap in (Overlap.QUEUE, Overlap.BUFFER_ONE) or policy.capacity is not None
-    if case.is_edited() or waits or policy.catch_up is not CatchUp.NONE or _is_from_completion(case):
+    at_once = policy.catch_up not in (CatchUp.NONE, CatchUp.SPREAD)
+    if case.is_edited() or waits or at_once or _is_from_completion(case):
         return
     for row in case.rows:
         first = case.record.history[row.schedule_id, row.run_at, row.kind][0].row

@@ -100,6 +100,7 @@ class Recorder:
 
     async def commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
         async with self._turn:
+            overtaken = await self._overtaken(moves)
             launches = await self._store.commit(moves, epoch)
             self._check_fence("commit", epoch)
             self._count_adopted(moves, epoch)
@@ -109,9 +110,15 @@ class Recorder:
                 if due is not None:
                     self._note_cursor(due)
                     # A full engine takes them over when it has room, and looks again at once.
-                    if due.state == move.state and move.wake_at != self._now()[0]:
+                    if due.schedule.id not in overtaken and move.wake_at != self._now()[0]:
                         self._check_orphans(due, epoch)
             return launches
+
+    async def _overtaken(self, moves: Sequence[Move]) -> set[str]:
+        """Return the schedules with open runs that somebody else has written to since they were loaded."""
+        versions = {move.due.schedule.id: move.due.version for move in moves if move.due.runs}
+        known = await self._store.some(versions)
+        return {due.schedule.id for due in known if due.version != versions[due.schedule.id]}
 
     def _count_adopted(self, moves: Sequence[Move], epoch: int) -> None:
         for move in moves:

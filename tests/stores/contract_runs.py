@@ -209,6 +209,8 @@ class WakingContract:
         await store.lead("me")
         launches = await pass_at(store, T0)
         assert [launch.run.schedule_id for launch in launches] == ["a", "d"]
+        # What the first pass promised to "a" the others find taken.
+        assert await pass_at(store, T0) == []
         await end(store, launches[1], T0 + 1)
         assert await due_at(store, T0 + 5) == []
         await end(store, launches[0], T0 + 5)
