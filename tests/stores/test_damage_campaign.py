@@ -81,11 +81,6 @@ def edit(path, statement):
     connection.close()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="reads.load finds nothing due and names a wake that has passed: the engine passes again at once,"
-    " for ever",
-)
 def test_a_state_without_a_declaration_does_not_keep_the_engine_busy(tmp_path):
     path, loads = tmp_path / "state.db", []
     with_store(path, lambda store: declare(store, schedule("a")))

@@ -37,6 +37,10 @@ _NEXT_WAKE = (
     "SELECT wake_at FROM states INDEXED BY states_due WHERE namespace = ? AND wake_at IS NOT NULL"
     " ORDER BY wake_at, number LIMIT 1 OFFSET ?"
 )
+_UNDECLARED = (
+    "SELECT number FROM states INDEXED BY states_due WHERE namespace = ? AND wake_at <= ?"
+    " AND NOT EXISTS (SELECT 1 FROM declarations WHERE declarations.number = states.number)"
+)
 _STORED = (
     f"SELECT {READ_COLUMNS} FROM declarations JOIN states USING (number) WHERE declarations.namespace = ?"
 )
@@ -94,9 +98,17 @@ def load(
     stored, damage = _read(rows)
     due = _with_open_runs(connection, stored, damage)
     following = connection.execute(_NEXT_WAKE, (namespace, len(rows))).fetchone()
-    batch = Batch(due, _used(connection, namespace, due))
-    loaded = Loaded(batch, None if following is None else following[0])
+    next_wake = None if following is None else following[0]
+    if len(rows) < limit and next_wake is not None and next_wake <= now:
+        damage += _undeclared(connection, namespace, now)
+    loaded = Loaded(Batch(due, _used(connection, namespace, due)), next_wake)
     return loaded, [(each.schedule.id, number) for number, each in stored.items()], damage
+
+
+def _undeclared(connection: sqlite3.Connection, namespace: str, now: Instant) -> list[Damage]:
+    """Return the states that are due and belong to no schedule: they would be due for ever."""
+    rows = connection.execute(_UNDECLARED, (namespace, now))
+    return [Damage(number, "", "has no declaration") for (number,) in rows]
 
 
 def _used(connection: sqlite3.Connection, namespace: str, due: Iterable[Due]) -> Mapping[str, int]:
