@@ -98,19 +98,39 @@ def test_a_state_without_a_declaration_does_not_keep_the_engine_busy(tmp_path):
     assert len(loads) < 20
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a text that is no UTF-8 fails the query and not its row: all schedules stand still",
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [
+        ("payload", "declaration: the row was changed outside dutiful: its checksum does not match"),
+        ("cadence", "cadence: is not JSON: Expecting value: line 1 column 1 (char 0)"),
+    ],
 )
-def test_a_byte_that_is_no_text_stops_its_schedule_alone(tmp_path):
+def test_a_byte_that_is_no_text_stops_its_schedule_alone(tmp_path, column, problem):
     path = tmp_path / "state.db"
     with_store(path, lambda store: declare(store, schedule("a"), schedule("b")))
-    edit(path, "UPDATE declarations SET payload = CAST(x'ff' AS TEXT) WHERE id = 'a'")
+    edit(path, f"UPDATE declarations SET {column} = CAST(x'ff' AS TEXT) WHERE id = 'a'")
 
     async def go_on(store):
-        return await live(store, T0, 1)
+        life = await live(store, T0, 1)
+        assert await store.damaged() == [("a", problem)]
+        await declare(store, schedule("a"))
+        assert await store.damaged() == []
+        return life
 
-    assert {key[0] for key in with_store(path, go_on).launched} == {"b"}
+    life = with_store(path, go_on)
+    assert ({key[0] for key in life.launched}, life.complaints) == ({"b"}, [])
+
+
+def test_an_id_that_is_no_text_is_shown_with_the_bytes_it_has(tmp_path):
+    path = tmp_path / "state.db"
+    with_store(path, lambda store: declare(store, schedule("a"), schedule("b")))
+    edit(path, "UPDATE declarations SET id = CAST(x'61ff' AS TEXT) WHERE id = 'a'")
+
+    async def look(store):
+        assert [due.schedule.id for due in await store.every()] == ["b"]
+        return [schedule_id for schedule_id, _ in await store.damaged()]
+
+    assert with_store(path, look) == [r"a\xff"]
 
 
 @pytest.mark.parametrize("value", [None, 7])

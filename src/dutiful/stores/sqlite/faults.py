@@ -26,6 +26,11 @@ _MEANINGS = {
 }
 
 
+def is_garbled(error: Exception | None) -> bool:
+    """Return whether this was explained for a text that is no UTF-8: Python's words, SQLite does not mind."""
+    return error is not None and str(error.__cause__).startswith("Could not decode to UTF-8")
+
+
 def explained(error: Exception, path: str) -> Exception:
     """Return the error to raise for one that came out of SQLite, with that one as its cause."""
     # The other two come from values that a column cannot hold.
