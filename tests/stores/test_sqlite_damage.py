@@ -213,6 +213,32 @@ def test_a_damaged_schedule_is_found_without_being_due(path):
     with_store(path, look)
 
 
+READS = {
+    "get": lambda store: store.get("later"),
+    "some": lambda store: store.some(["later", "other"]),
+    "page": lambda store: store.page("", 10),
+    "every": lambda store: store.every(),
+    "load": lambda store: store.load(T0 + 10**10, 10),
+    "rearm": lambda store: store.rearm(0, 1),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_whoever_finds_a_schedule_damaged_marks_it(path, read):
+    async def declare_for_later(store):
+        await store.apply(Changes([put(schedule("later"), T0 + 10**9), put(schedule("other"), T0 + 10**9)]))
+
+    with_store(path, declare_for_later)
+    flip(path, b"hello later")
+
+    async def look(store):
+        assert await store.damaged() == []
+        await read(store)
+        return [id_ for id_, _ in await store.damaged()]
+
+    assert with_store(path, look) == ["later"]
+
+
 def test_a_repaired_schedule_goes_on_with_the_next_leader(path):
     with_store(path, populate)
     flip(path, b"hello s007")

@@ -120,20 +120,13 @@ def _used(connection: sqlite3.Connection, namespace: str, due: Iterable[Due]) ->
     return dict(connection.execute(_IN_FLIGHT, (groups, namespace)).fetchall())
 
 
-def get(connection: sqlite3.Connection, namespace: str, schedule_id: str) -> Due | None:
-    """Return one schedule, unless it cannot be read."""
-    rows = connection.execute(f"{_STORED} AND damage IS NULL AND id = ?", (namespace, schedule_id)).fetchall()
-    stored, damage = _read(rows)
-    return next(iter(_with_open_runs(connection, stored, damage)), None)
-
-
 def some(
     connection: sqlite3.Connection, namespace: str, condition: str, values: Sequence[object]
-) -> list[Due]:
-    """Return the schedules that meet a condition and can be read, ordered by id."""
+) -> tuple[list[Due], list[Damage]]:
+    """Return the schedules that meet a condition and can be read, and those that were found damaged."""
     query = f"{_STORED} AND damage IS NULL AND {condition}"
     stored, damage = _read(connection.execute(query, (namespace, *values)))
-    return _with_open_runs(connection, stored, damage)
+    return _with_open_runs(connection, stored, damage), damage
 
 
 def every(connection: sqlite3.Connection, namespace: str) -> tuple[list[Due], list[Damage]]:
