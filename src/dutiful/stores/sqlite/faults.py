@@ -10,6 +10,11 @@ RESTORE = (
     "stop dutiful, keep a copy of the file, and restore a backup; without one, "
     "`sqlite3 FILE .recover | sqlite3 NEW` saves what can be read"
 )
+RESTORE_LOG = (
+    "stop dutiful, keep a copy of the file and its log, and restore a backup of both; without one, "
+    "`sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)'` goes back to before the damage, and what ran since "
+    "then may run again"
+)
 _WRITABLE = "the file and its directory must be writable by the user that runs dutiful"
 _IO = "check the disk, its space and the file size limit; nothing was written, and it is tried again"
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.errors import StoreError
 from dutiful.stores.schema import migrations
-from dutiful.stores.sqlite.faults import RESTORE
+from dutiful.stores.sqlite.faults import RESTORE, RESTORE_LOG
+from dutiful.stores.sqlite.wal import lost_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,7 @@ class DatabaseFile:
         """Return a connection to a database of the newest schema; refuse all others unchanged."""
         require(sqlite3.sqlite_version_info)
         self._make()
+        self._verify_log()
         connection = sqlite3.connect(self.path, timeout=self._busy_timeout, isolation_level=None)
         try:
             self._recognise(connection)
@@ -65,6 +67,14 @@ class DatabaseFile:
             if self._identify(path) != (path, device, inode):
                 problem = f"{path} was deleted or replaced while it was in use"
                 raise StoreError(problem, "put it back, then restart dutiful", path=path)
+
+    def _verify_log(self) -> None:
+        # Now: SQLite forgets the frames after the damage as it opens the file, and then overwrites them.
+        # Nobody holds a lock on the log itself that closing it again could drop.
+        frame = lost_at(f"{self.path}-wal")
+        if frame is not None:
+            problem = f"has a log, {self.path}-wal, that is damaged in frame {frame}, with commits after it"
+            raise self._error(problem, RESTORE_LOG)
 
     def verify(self, connection: sqlite3.Connection) -> None:
         """Raise StoreError when the pages of the database do not fit together."""
