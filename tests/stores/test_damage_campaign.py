@@ -50,11 +50,6 @@ def test_every_random_damage_is_refused_told_or_harmless(known, tmp_path, capfd)
     assert wrong == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a file that was closed with a goodbye is not looked over, and rows of runs and states have no"
-    " checksum: a run in flight is forgotten",
-)
 def test_swapped_pages_are_noticed(known, tmp_path):
     assert case(known, 91, "swap", tmp_path / "state.db")[0] in ("refused", "told", "harmless")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sqlite3
@@ -15,6 +16,7 @@ from dutiful.core.cadence import Every
 from dutiful.core.errors import CodecError, StoreError
 from dutiful.core.reconcile import Changes
 from dutiful.stores.codec import Declaration, checksum
+from dutiful.stores.sqlite import SqliteStore
 
 
 async def nothing(_):
@@ -125,12 +127,14 @@ def test_after_a_crash_everything_is_there_and_the_file_is_looked_over(crashed):
 
 
 def test_random_bytes_in_the_pages_are_found_after_a_crash(crashed):
-    content = bytearray(crashed.read_bytes())
-    for page in range(3, len(content) // 4096, 7):
-        content[page * 4096 : page * 4096 + 200] = bytes(range(200))
-    crashed.write_bytes(content)
+    damage_pages(crashed)
+    content = crashed.read_bytes()
     message = refusal(crashed)
-    assert "is damaged: stop dutiful, keep a copy of the file, and restore a backup" in message
+    assert "is damaged: " in message
+    assert (
+        "stop dutiful, keep a copy of the file, and restore a backup; without one, `sqlite3 FILE .rec"
+        in message
+    )
     assert crashed.read_bytes() == content
 
 
@@ -146,11 +150,72 @@ def test_damage_that_shows_only_when_it_is_read_is_told_then(path):
     content = bytearray(path.read_bytes())
     content[4096 * 3 :] = b"\xff" * (len(content) - 4096 * 3)
     path.write_bytes(content)
+    # Too much to be looked over at each start.
+    grow(path, 513)
 
     async def read(store):
         await store.every()
 
     assert "is damaged" in refusal(path, read)
+
+
+def damage_pages(path):
+    content = bytearray(path.read_bytes())
+    for page in range(20, len(content) // 4096, 7):
+        content[page * 4096 : page * 4096 + 200] = bytes(range(200))
+    path.write_bytes(content)
+
+
+def damage_index(path):
+    """Let the index of what is due name another instant than its table has, as one flipped bit does."""
+    content, entry = path.read_bytes(), b"default" + (T0 + MINUTE).to_bytes(6, "big")
+    assert entry in content
+    path.write_bytes(content.replace(entry, entry[:-1] + bytes([entry[-1] ^ 1]), 1))
+
+
+def grow(path, mebibytes):
+    """Make the file as long as if it held that much; what is beyond its last page does not count."""
+    os.truncate(path, mebibytes * 1024 * 1024)
+
+
+@pytest.mark.parametrize("size", [None, 65, 512])
+def test_damaged_pages_are_found_after_a_goodbye_too(path, size):
+    with_store(path, populate)
+    damage_pages(path)
+    if size is not None:
+        grow(path, size)
+    assert "is damaged" in refusal(path)
+
+
+def test_of_a_huge_file_the_pages_are_looked_at_after_a_crash_only(path, crashed):
+    for file in (path, crashed):
+        damage_pages(file)
+        grow(file, 513)
+    with_store(path, nothing)
+    assert "is damaged" in refusal(crashed)
+
+
+def test_an_index_that_does_not_fit_its_table_is_refused_until_it_is_made_anew(path):
+    with_store(path, populate)
+    damage_index(path)
+    message = refusal(path)
+    assert "is damaged: row 133 missing from index states_due: stop dutiful, keep a copy" in message
+    assert "`sqlite3 FILE REINDEX` makes the indexes anew" in message
+    edit(path, "REINDEX")
+    with_store(path, nothing)
+
+
+def test_where_somebody_leads_the_file_is_not_looked_over_again(path):
+    with_store(path, populate)
+
+    async def lead(store):
+        await store.lead("me")
+        damage_index(path)
+        second = SqliteStore(path)
+        await second.open()
+        await second.close()
+
+    with_store(path, lead)
 
 
 def test_a_log_that_is_damaged_in_its_middle_is_refused_and_left_as_it_is(tmp_path, path):

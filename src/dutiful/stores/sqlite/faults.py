@@ -10,6 +10,10 @@ RESTORE = (
     "stop dutiful, keep a copy of the file, and restore a backup; without one, "
     "`sqlite3 FILE .recover | sqlite3 NEW` saves what can be read"
 )
+REINDEX = (
+    "stop dutiful, keep a copy of the file, and restore a backup; without one, `sqlite3 FILE REINDEX` makes "
+    "the indexes anew, and is enough if the tables are well"
+)
 RESTORE_LOG = (
     "stop dutiful, keep a copy of the file and its log, and restore a backup of both; without one, "
     "`sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)'` goes back to before the damage, and what ran since "

@@ -74,18 +74,19 @@ class SqliteStore:
     def _connect(self) -> sqlite3.Connection:
         connection = self._file.connect()
         try:
-            self._verify_after_crash(connection)
+            self._verify(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _verify_after_crash(self, connection: sqlite3.Connection) -> None:
-        # Where another process leads, the absence of a goodbye means nothing.
-        if meta.get(connection, self._namespace, "clean", 1) or not self._lock.acquire():
+    def _verify(self, connection: sqlite3.Connection) -> None:
+        # Where another process leads, it has looked, and the absence of a goodbye means nothing.
+        if not self._lock.acquire():
             return
         try:
-            self._file.verify(connection)
+            clean = meta.get(connection, self._namespace, "clean", 1) != 0
+            self._file.verify(connection, clean=clean)
         finally:
             self._lock.release()
 
