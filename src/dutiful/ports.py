@@ -167,7 +167,7 @@ class Store(WorkflowTexts, Protocol):
         """Return all schedules that can be read, in the order in which they were first stored."""
 
     async def damaged(self) -> list[tuple[str, str]]:
-        """Return (id, problem) of schedules that `every` or `load` found unreadable.
+        """Return (id, problem) of schedules that were found unreadable by whatever read them.
 
         They are kept and left alone.
         """

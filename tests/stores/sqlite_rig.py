@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
 import textwrap
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.stores.notation import T0, declare, ending, pass_at, schedule
 
 from dutiful.stores.sqlite import SqliteStore
 
@@ -28,6 +31,32 @@ def with_store(path, scenario, **settings):
     return asyncio.run(run())
 
 
+async def populate(store, count=300):
+    await declare(store, *(schedule(f"s{n:03}") for n in range(count)))
+    await store.lead("me")
+    await run_all(store, T0, 1)
+
+
+async def run_all(store, now, epoch):
+    """Launch what is due and end it well."""
+    launches = await pass_at(store, now, epoch)
+    await store.settle([ending(launch, now) for launch in launches], epoch)
+
+
+def edit(path, *statements):
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+async def found_damaged(store):
+    """Look at every row, and return those that cannot be read."""
+    await store.every()
+    return await store.damaged()
+
+
 def command(script, *arguments):
     return [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)]
 
@@ -44,8 +73,10 @@ def process(script, *arguments):
     """Keep a script running in a process of its own, to be spoken to line by line."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command(script, *arguments), cwd=ROOT, **pipes) as running:
-        yield running
-        running.kill()
+        try:
+            yield running
+        finally:
+            running.kill()
 
 
 def say(running, line=""):

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import sqlite3
 import stat
 
 import pytest
-from tests.stores.notation import MINUTE, T0, declare, due_at, ending, pass_at, put, schedule
-from tests.stores.sqlite_rig import with_store
+from tests.stores.notation import MINUTE, T0, declare, put, schedule
+from tests.stores.sqlite_rig import edit, found_damaged, populate, run_all, with_store
 
 from dutiful.core.cadence import Every
 from dutiful.core.errors import CodecError, StoreError
-from dutiful.core.policy import Capacity
 from dutiful.core.reconcile import Changes
 from dutiful.stores.codec import Declaration, checksum
-
-
-async def populate(store, count=300):
-    await declare(store, *(schedule(f"s{n:03}") for n in range(count)))
-    await store.lead("me")
-    await run_all(store, T0, 1)
-
-
-async def run_all(store, now, epoch):
-    """Launch what is due and end it well."""
-    launches = await pass_at(store, now, epoch)
-    await store.settle([ending(launch, now) for launch in launches], epoch)
+from dutiful.stores.sqlite import SqliteStore
 
 
 async def nothing(_):
@@ -65,12 +55,6 @@ def crashed(tmp_path, path):
 
 
 # What cannot be opened
-
-
-async def found_damaged(store):
-    """Look at every row, and return those that cannot be read."""
-    await store.every()
-    return await store.damaged()
 
 
 def test_a_new_file_is_for_its_owner_only(path):
@@ -143,12 +127,14 @@ def test_after_a_crash_everything_is_there_and_the_file_is_looked_over(crashed):
 
 
 def test_random_bytes_in_the_pages_are_found_after_a_crash(crashed):
-    content = bytearray(crashed.read_bytes())
-    for page in range(3, len(content) // 4096, 7):
-        content[page * 4096 : page * 4096 + 200] = bytes(range(200))
-    crashed.write_bytes(content)
+    damage_pages(crashed)
+    content = crashed.read_bytes()
     message = refusal(crashed)
-    assert "is damaged: stop dutiful, keep a copy of the file, and restore a backup" in message
+    assert "is damaged: " in message
+    assert (
+        "stop dutiful, keep a copy of the file, and restore a backup; without one, `sqlite3 FILE .rec"
+        in message
+    )
     assert crashed.read_bytes() == content
 
 
@@ -164,6 +150,8 @@ def test_damage_that_shows_only_when_it_is_read_is_told_then(path):
     content = bytearray(path.read_bytes())
     content[4096 * 3 :] = b"\xff" * (len(content) - 4096 * 3)
     path.write_bytes(content)
+    # Too much to be looked over at each start.
+    grow(path, 513)
 
     async def read(store):
         await store.every()
@@ -171,149 +159,86 @@ def test_damage_that_shows_only_when_it_is_read_is_told_then(path):
     assert "is damaged" in refusal(path, read)
 
 
-# Damaged rows
+def damage_pages(path):
+    content = bytearray(path.read_bytes())
+    for page in range(20, len(content) // 4096, 7):
+        content[page * 4096 : page * 4096 + 200] = bytes(range(200))
+    path.write_bytes(content)
 
 
-def flip(path, text):
-    """Flip one bit of every copy of `text` in the file."""
-    content = path.read_bytes()
-    assert text in content
-    path.write_bytes(content.replace(text, bytes([text[0] ^ 1]) + text[1:]))
+def damage_index(path):
+    """Let the index of what is due name another instant than its table has, as one flipped bit does."""
+    content, entry = path.read_bytes(), b"default" + (T0 + MINUTE).to_bytes(6, "big")
+    assert entry in content
+    path.write_bytes(content.replace(entry, entry[:-1] + bytes([entry[-1] ^ 1]), 1))
 
 
-def test_a_flipped_bit_in_a_declaration_stops_that_schedule_alone(path):
+def grow(path, mebibytes):
+    """Make the file as long as if it held that much; what is beyond its last page does not count."""
+    os.truncate(path, mebibytes * 1024 * 1024)
+
+
+@pytest.mark.parametrize("size", [None, 65, 512])
+def test_damaged_pages_are_found_after_a_goodbye_too(path, size):
     with_store(path, populate)
-    flip(path, b"hello s007")
+    damage_pages(path)
+    if size is not None:
+        grow(path, size)
+    assert "is damaged" in refusal(path)
 
-    async def go_on(store):
+
+def test_of_a_huge_file_the_pages_are_looked_at_after_a_crash_only(path, crashed):
+    for file in (path, crashed):
+        damage_pages(file)
+        grow(file, 513)
+    with_store(path, nothing)
+    assert "is damaged" in refusal(crashed)
+
+
+def test_an_index_that_does_not_fit_its_table_is_refused_until_it_is_made_anew(path):
+    with_store(path, populate)
+    damage_index(path)
+    message = refusal(path)
+    assert "is damaged: row 133 missing from index states_due: stop dutiful, keep a copy" in message
+    assert "`sqlite3 FILE REINDEX` makes the indexes anew" in message
+    edit(path, "REINDEX")
+    with_store(path, nothing)
+
+
+def test_where_somebody_leads_the_file_is_not_looked_over_again(path):
+    with_store(path, populate)
+
+    async def lead(store):
         await store.lead("me")
-        assert await store.get("s007") is None
-        assert len(await due_at(store, T0 + MINUTE)) == len(await store.every()) == 299
-        [(id_, problem)] = await found_damaged(store)
-        assert (id_, problem) == (
-            "s007",
-            "declaration: the row was changed outside dutiful: its checksum does not match",
-        )
+        damage_index(path)
+        second = SqliteStore(path)
+        await second.open()
+        await second.close()
 
-    with_store(path, go_on)
-    with_store(path, go_on)
+    with_store(path, lead)
 
 
-def test_a_damaged_schedule_is_found_without_being_due(path):
-    async def declare_for_later(store):
-        await store.apply(Changes([put(schedule("later"), T0 + 10**9)]))
+def test_a_log_that_is_damaged_in_its_middle_is_refused_and_left_as_it_is(tmp_path, path):
+    image, log = tmp_path / "crashed.db", tmp_path / "crashed.db-wal"
 
-    with_store(path, declare_for_later)
-    flip(path, b"hello later")
+    async def crash(store):
+        await populate(store)
+        shutil.copy(path, image)
+        shutil.copy(f"{path}-wal", log)
 
-    async def look(store):
-        assert [id_ for id_, _ in await found_damaged(store)] == ["later"]
-        assert (await store.load(T0 + 10**10, 10)).batch.due == []
-
-    with_store(path, look)
-
-
-def test_a_repaired_schedule_goes_on_with_the_next_leader(path):
-    with_store(path, populate)
-    flip(path, b"hello s007")
-
-    async def find(store):
-        assert len(await due_at(store, T0 + MINUTE)) == 299
-
-    with_store(path, find)
-    flip(path, b"iello s007")
-
-    async def go_on(store):
-        await store.lead("me")
-        assert await found_damaged(store) == []
-        assert (await due_at(store, 0)) == ["s007"]
-
-    with_store(path, go_on)
-
-
-def test_declaring_a_damaged_schedule_anew_repairs_it_and_keeps_its_history(path):
-    with_store(path, populate)
-    flip(path, b"hello s007")
-
-    async def repair(store):
-        assert len(await found_damaged(store)) == 1
-        await declare(store, schedule("s007"))
-        assert await found_damaged(store) == []
-        assert (await store.get("s007")).schedule == schedule("s007")
-        assert len(await store.ledger("s007", None, 10)) == 1
-
-    with_store(path, repair)
-
-
-def edit(path, *statements):
-    connection = sqlite3.connect(path)
-    for statement in statements:
-        connection.execute(statement)
-    connection.commit()
+    with_store(path, crash)
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+    message = refusal(image)
+    assert re.search(r"has a log, .*-wal, that is damaged in frame \d+, with commits after it: stop", message)
+    assert refusal(image) == message
+    assert log.read_bytes() == content
+    # What the message advises.
+    connection = sqlite3.connect(image)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
-
-
-def test_a_run_that_cannot_be_read_stops_its_schedule_alone(path):
-    async def launch(store):
-        await declare(store, schedule("a"), schedule("b"))
-        await store.lead("me")
-        await pass_at(store, T0)
-
-    with_store(path, launch)
-    edit(path, "UPDATE runs SET phase = 'lunched' WHERE schedule = 1")
-
-    async def go_on(store):
-        await store.lead("me")
-        assert await due_at(store, T0) == ["b"]
-        assert await found_damaged(store) == [("a", f"run at {T0}: the word 'lunched' is unknown")]
-        with pytest.raises(StoreError, match="The ledger of 'a' cannot be read"):
-            await store.ledger("a", None, 10)
-
-    with_store(path, go_on)
-
-
-def test_a_run_of_a_damaged_schedule_holds_no_place_in_its_group(path):
-    one_place = Capacity("agent", 1)
-
-    async def launch(store):
-        await declare(store, schedule("a", capacity=one_place), schedule("b", capacity=one_place))
-        await store.lead("me")
-        assert [launch.run.schedule_id for launch in await pass_at(store, T0)] == ["a"]
-
-    with_store(path, launch)
-    flip(path, b"hello a")
-
-    async def go_on(store):
-        await store.lead("me")
-        assert [launch.run.schedule_id for launch in await pass_at(store, T0 + MINUTE, epoch=2)] == ["b"]
-
-    with_store(path, go_on)
-
-
-def test_a_state_that_cannot_be_read_stops_its_schedule_alone(path):
-    with_store(path, populate)
-    edit(path, "UPDATE states SET skipped_at = 1, skipped_reason = 'bored' WHERE number = 1")
-
-    async def go_on(store):
-        assert await found_damaged(store) == [("s000", "state: the reason 'bored' is unknown")]
-        assert len(await store.every()) == 299
-
-    with_store(path, go_on)
-
-
-def test_a_schedule_deleted_by_hand_is_gone_with_all_that_belongs_to_it(path):
-    with_store(path, populate)
-    edit(path, "DELETE FROM declarations WHERE id = 's007'")
-
-    async def go_on(store):
-        assert "s007" not in await due_at(store, T0 + MINUTE)
-        assert (await store.load(T0 + MINUTE, 299)).next_wake is None
-        assert await store.ledger("s007", None, 10) == []
-
-    with_store(path, go_on)
-    connection = sqlite3.connect(path)
-    assert connection.execute("SELECT count(*) FROM runs").fetchone() == (299,)
-    connection.close()
+    with_store(image, nothing)
 
 
 # What must survive

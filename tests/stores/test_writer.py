@@ -156,6 +156,16 @@ async def test_a_check_that_fails_keeps_everything_from_happening(bench):
 
 
 @bench
+async def test_work_that_meets_bytes_that_are_no_text_is_done_anew_and_sees_them_escaped(bench):
+    def insert_and_read(connection):
+        insert(2)(connection)
+        return connection.execute("SELECT CAST(x'61ff' AS TEXT)").fetchone()[0]
+
+    assert await bench.together(insert(1), insert_and_read, insert(3)) == [True, 1, r"a\xff", 3]
+    assert await bench.writer.read(count) == 3
+
+
+@bench
 async def test_a_value_that_no_column_holds_is_an_error_of_the_store(bench):
     with pytest.raises(StoreError) as caught:
         await bench.writer.write(insert(2**63))

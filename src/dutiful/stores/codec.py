@@ -296,7 +296,8 @@ class _Reader:
 def _object(subject: str, text: str) -> Value:
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    # A TypeError where no text is stored at all.
+    except (ValueError, TypeError, RecursionError) as error:
         raise CodecError(subject, f"is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise CodecError(subject, "is not a JSON object")

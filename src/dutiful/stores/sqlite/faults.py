@@ -10,6 +10,15 @@ RESTORE = (
     "stop dutiful, keep a copy of the file, and restore a backup; without one, "
     "`sqlite3 FILE .recover | sqlite3 NEW` saves what can be read"
 )
+REINDEX = (
+    "stop dutiful, keep a copy of the file, and restore a backup; without one, `sqlite3 FILE REINDEX` makes "
+    "the indexes anew, and is enough if the tables are well"
+)
+RESTORE_LOG = (
+    "stop dutiful, keep a copy of the file and its log, and restore a backup of both; without one, "
+    "`sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)'` goes back to before the damage, and what ran since "
+    "then may run again"
+)
 _WRITABLE = "the file and its directory must be writable by the user that runs dutiful"
 _IO = "check the disk, its space and the file size limit; nothing was written, and it is tried again"
 
@@ -24,6 +33,11 @@ _MEANINGS = {
     sqlite3.SQLITE_CORRUPT: ("is damaged", RESTORE),
     sqlite3.SQLITE_NOTADB: ("is not a SQLite database", "name another file; this one was not changed"),
 }
+
+
+def is_garbled(error: Exception | None) -> bool:
+    """Return whether this was explained for a text that is no UTF-8: Python's words, SQLite does not mind."""
+    return error is not None and str(error.__cause__).startswith("Could not decode to UTF-8")
 
 
 def explained(error: Exception, path: str) -> Exception:

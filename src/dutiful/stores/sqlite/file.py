@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.errors import StoreError
 from dutiful.stores.schema import migrations
-from dutiful.stores.sqlite.faults import RESTORE
+from dutiful.stores.sqlite.faults import REINDEX, RESTORE, RESTORE_LOG
+from dutiful.stores.sqlite.wal import lost_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +23,9 @@ APPLICATION_ID = 0x64757469
 _VERSION_MIN = (3, 38, 0)
 # SQLite would take a smaller file for an empty one, and overwrite it.
 _PAGE_MIN = 512
+# Bytes of a file. Comparing the indexes with their tables, or else looking at the pages, takes a second.
+_INDEXES_CHECKED_MAX = 64 * 1024 * 1024
+_PAGES_CHECKED_MAX = 512 * 1024 * 1024
 _NOT_OURS = "name another file; this one was not changed"
 _UPGRADE = "upgrade dutiful to the release that wrote it, or a later one; nothing was changed"
 _SETTINGS = (
@@ -31,6 +35,7 @@ _SETTINGS = (
     "PRAGMA wal_autocheckpoint = 10000",
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA trusted_schema = OFF",
+    "PRAGMA cell_size_check = ON",
 )
 
 
@@ -45,6 +50,7 @@ class DatabaseFile:
         """Return a connection to a database of the newest schema; refuse all others unchanged."""
         require(sqlite3.sqlite_version_info)
         self._make()
+        self._verify_log()
         connection = sqlite3.connect(self.path, timeout=self._busy_timeout, isolation_level=None)
         try:
             self._recognise(connection)
@@ -66,11 +72,23 @@ class DatabaseFile:
                 problem = f"{path} was deleted or replaced while it was in use"
                 raise StoreError(problem, "put it back, then restart dutiful", path=path)
 
-    def verify(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreError when the pages of the database do not fit together."""
-        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if found != "ok":
-            raise self._error("is damaged", RESTORE, cause=found)
+    def _verify_log(self) -> None:
+        # Now: SQLite forgets the frames after the damage as it opens the file, and then overwrites them.
+        # Nobody holds a lock on the log itself that closing it again could drop.
+        frame = lost_at(f"{self.path}-wal")
+        if frame is not None:
+            problem = f"has a log, {self.path}-wal, that is damaged in frame {frame}, with commits after it"
+            raise self._error(problem, RESTORE_LOG)
+
+    def verify(self, connection: sqlite3.Connection, *, clean: bool) -> None:
+        """Raise StoreError when the database does not fit together; if `clean`, a huge one is trusted."""
+        size = os.path.getsize(self.path)
+        if clean and size > _PAGES_CHECKED_MAX:
+            return
+        problem = _ask(connection, "integrity_check" if size <= _INDEXES_CHECKED_MAX else "quick_check")
+        if problem is not None:
+            pages_fit = _ask(connection, "quick_check") is None
+            raise self._error(f"is damaged: {problem}", REINDEX if pages_fit else RESTORE, cause=problem)
 
     def _make(self) -> None:
         directory = os.path.dirname(self.path)
@@ -147,6 +165,11 @@ def require(version: tuple[int, ...]) -> None:
     if version < _VERSION_MIN:
         needed, found = (".".join(map(str, numbers)) for numbers in (_VERSION_MIN, version))
         raise StoreError(f"Python is linked to SQLite {found}", f"use one with {needed} or later")
+
+
+def _ask(connection: sqlite3.Connection, check: str) -> str | None:
+    found = str(connection.execute(f"PRAGMA {check}(1)").fetchone()[0])
+    return None if found == "ok" else found
 
 
 def _apply(connection: sqlite3.Connection, migration: Migration) -> None:

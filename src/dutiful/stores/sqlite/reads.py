@@ -37,6 +37,10 @@ _NEXT_WAKE = (
     "SELECT wake_at FROM states INDEXED BY states_due WHERE namespace = ? AND wake_at IS NOT NULL"
     " ORDER BY wake_at, number LIMIT 1 OFFSET ?"
 )
+_UNDECLARED = (
+    "SELECT number FROM states INDEXED BY states_due WHERE namespace = ? AND wake_at <= ?"
+    " AND NOT EXISTS (SELECT 1 FROM declarations WHERE declarations.number = states.number)"
+)
 _STORED = (
     f"SELECT {READ_COLUMNS} FROM declarations JOIN states USING (number) WHERE declarations.namespace = ?"
 )
@@ -94,9 +98,17 @@ def load(
     stored, damage = _read(rows)
     due = _with_open_runs(connection, stored, damage)
     following = connection.execute(_NEXT_WAKE, (namespace, len(rows))).fetchone()
-    batch = Batch(due, _used(connection, namespace, due))
-    loaded = Loaded(batch, None if following is None else following[0])
+    next_wake = None if following is None else following[0]
+    if len(rows) < limit and next_wake is not None and next_wake <= now:
+        damage += _undeclared(connection, namespace, now)
+    loaded = Loaded(Batch(due, _used(connection, namespace, due)), next_wake)
     return loaded, [(each.schedule.id, number) for number, each in stored.items()], damage
+
+
+def _undeclared(connection: sqlite3.Connection, namespace: str, now: Instant) -> list[Damage]:
+    """Return the states that are due and belong to no schedule: they would be due for ever."""
+    rows = connection.execute(_UNDECLARED, (namespace, now))
+    return [Damage(number, "", "has no declaration") for (number,) in rows]
 
 
 def _used(connection: sqlite3.Connection, namespace: str, due: Iterable[Due]) -> Mapping[str, int]:
@@ -108,20 +120,13 @@ def _used(connection: sqlite3.Connection, namespace: str, due: Iterable[Due]) ->
     return dict(connection.execute(_IN_FLIGHT, (groups, namespace)).fetchall())
 
 
-def get(connection: sqlite3.Connection, namespace: str, schedule_id: str) -> Due | None:
-    """Return one schedule, unless it cannot be read."""
-    rows = connection.execute(f"{_STORED} AND damage IS NULL AND id = ?", (namespace, schedule_id)).fetchall()
-    stored, damage = _read(rows)
-    return next(iter(_with_open_runs(connection, stored, damage)), None)
-
-
 def some(
     connection: sqlite3.Connection, namespace: str, condition: str, values: Sequence[object]
-) -> list[Due]:
-    """Return the schedules that meet a condition and can be read, ordered by id."""
+) -> tuple[list[Due], list[Damage]]:
+    """Return the schedules that meet a condition and can be read, and those that were found damaged."""
     query = f"{_STORED} AND damage IS NULL AND {condition}"
     stored, damage = _read(connection.execute(query, (namespace, *values)))
-    return _with_open_runs(connection, stored, damage)
+    return _with_open_runs(connection, stored, damage), damage
 
 
 def every(connection: sqlite3.Connection, namespace: str) -> tuple[list[Due], list[Damage]]:

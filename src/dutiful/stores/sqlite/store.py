@@ -74,18 +74,19 @@ class SqliteStore:
     def _connect(self) -> sqlite3.Connection:
         connection = self._file.connect()
         try:
-            self._verify_after_crash(connection)
+            self._verify(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _verify_after_crash(self, connection: sqlite3.Connection) -> None:
-        # Where another process leads, the absence of a goodbye means nothing.
-        if meta.get(connection, self._namespace, "clean", 1) or not self._lock.acquire():
+    def _verify(self, connection: sqlite3.Connection) -> None:
+        # Where another process leads, it has looked, and the absence of a goodbye means nothing.
+        if not self._lock.acquire():
             return
         try:
-            self._file.verify(connection)
+            clean = meta.get(connection, self._namespace, "clean", 1) != 0
+            self._file.verify(connection, clean=clean)
         finally:
             self._lock.release()
 
@@ -181,30 +182,35 @@ class SqliteStore:
 
     async def get(self, schedule_id: str) -> Due | None:
         """Return one schedule, unless it is damaged."""
-        return await self._read(lambda connection: reads.get(connection, self._namespace, schedule_id))
+        return next(iter(await self._some("id = ?", schedule_id)), None)
 
     async def some(self, ids: Iterable[str]) -> list[Due]:
         """Return those of these schedules that are there and not damaged."""
-        wanted, condition = json.dumps([*ids]), "id IN (SELECT value FROM json_each(?)) ORDER BY id"
-        return await self._read(
-            lambda connection: reads.some(connection, self._namespace, condition, [wanted])
-        )
+        return await self._some("id IN (SELECT value FROM json_each(?)) ORDER BY id", json.dumps([*ids]))
 
     async def page(self, after: str, limit: int) -> list[Due]:
         """Return the schedules that come after an id and are not damaged."""
-        condition, values = "id > ? ORDER BY id LIMIT ?", [after, limit]
-        return await self._read(lambda connection: reads.some(connection, self._namespace, condition, values))
+        return await self._some("id > ? ORDER BY id LIMIT ?", after, limit)
 
     async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
         """Return what is noted of these schedules."""
         return await self._read(lambda connection: reads.notes(connection, self._namespace, ids))
 
     async def every(self) -> list[Due]:
-        """Return all schedules but the damaged ones; those that are found to be so are marked."""
-        due, found = await self._read(lambda connection: reads.every(connection, self._namespace))
-        if found:
-            await self._mark(found)
-        return due
+        """Return all schedules but the damaged ones."""
+        return await self._marking(lambda connection: reads.every(connection, self._namespace))
+
+    async def _some(self, condition: str, *values: object) -> list[Due]:
+        return await self._marking(
+            lambda connection: reads.some(connection, self._namespace, condition, values)
+        )
+
+    async def _marking(self, work: Callable[[sqlite3.Connection], tuple[T, list[Damage]]]) -> T:
+        """Return what was read, after marking what was found damaged on the way."""
+        found, damage = await self._read(work)
+        if damage:
+            await self._mark(damage)
+        return found
 
     async def damaged(self) -> list[tuple[str, str]]:
         """Return (id, problem) of the schedules that were found unreadable."""

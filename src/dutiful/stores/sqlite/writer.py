@@ -14,7 +14,7 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from dutiful.stores.sqlite.faults import explained
+from dutiful.stores.sqlite.faults import explained, is_garbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,7 +86,7 @@ class Writer:
             last = next((job for job in jobs if job.work is _end), None)
             waiting = [job for job in jobs if job.work is not _end and not job.future.cancelled()]
             if waiting:
-                _deliver(waiting, self._transact(connection, waiting))
+                _deliver(waiting, self._answers(connection, waiting))
         connection.close()
         _deliver([last], [_Answer()])
 
@@ -96,6 +96,19 @@ class Writer:
             while jobs[-1].work is not _end:
                 jobs.append(self._jobs.get_nowait())
         return jobs
+
+    def _answers(self, connection: sqlite3.Connection, jobs: Sequence[_Job]) -> list[_Answer]:
+        """Return the answers to all jobs; those that met bytes that are no text are done once more."""
+        answers = self._transact(connection, jobs)
+        garbled = [place for place, answer in enumerate(answers) if is_garbled(answer.error)]
+        if garbled:
+            # Not always: a function of Python for each text would make the passes a tenth slower.
+            connection.text_factory = _escaped
+            again = self._transact(connection, [jobs[place] for place in garbled])
+            connection.text_factory = str
+            for place, answer in zip(garbled, again, strict=True):
+                answers[place] = answer
+        return answers
 
     def _transact(self, connection: sqlite3.Connection, jobs: Sequence[_Job]) -> list[_Answer]:
         """Return the answers to all jobs, none of which is good unless the transaction was committed."""
@@ -129,6 +142,11 @@ class Writer:
 
 def _end(_: sqlite3.Connection) -> None:
     """Mark the last job."""
+
+
+def _escaped(text: bytes) -> str:
+    # Legible wherever it is shown, and no longer what the checksum of its row was made of.
+    return text.decode("utf-8", "backslashreplace")
 
 
 def _job(work: Callable[[sqlite3.Connection], Any], *, writes: bool) -> _Job:
