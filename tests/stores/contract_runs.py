@@ -244,7 +244,7 @@ class WakingContract:
         lost = schedule("a", Once(T0), capacity=ONE_PLACE, run_timeout=MINUTE)
         await declare(store, lost, schedule("b", Once(T0), capacity=ONE_PLACE))
         await store.lead("me")
-        assert len(await pass_at(store, T0)) == 1
+        assert [len(await pass_at(store, T0)) for _ in range(2)] == [1, 0]
         assert await wake_of(store, "b") is None
         assert await pass_at(store, T0 + MINUTE) == []
         assert await rows(store) == [(0, "FAILED", "ended")]
@@ -255,7 +255,7 @@ class WakingContract:
     async def test_a_place_that_an_edit_or_a_removal_frees_wakes_those_who_wait_for_it(self, store):
         await declare(store, *(schedule(id_, Once(T0), capacity=ONE_PLACE) for id_ in "abc"))
         await store.lead("me")
-        assert len(await pass_at(store, T0)) == 1
+        assert [len(await pass_at(store, T0)) for _ in range(2)] == [1, 0]
         assert await due_at(store, T0 + MINUTE) == []
         await store.apply(Changes([put(schedule("a", Once(T0)), None, T0)]))
         [launch] = await pass_at(store, T0 + MINUTE)
