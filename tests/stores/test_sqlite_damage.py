@@ -241,6 +241,12 @@ def test_a_log_that_is_damaged_in_its_middle_is_refused_and_left_as_it_is(tmp_pa
     with_store(image, nothing)
 
 
+def test_a_log_that_cannot_be_read_is_told(path):
+    with_store(path, populate)
+    path.with_name("state.db-wal").mkdir()
+    assert "cannot be opened" in refusal(path)
+
+
 # What must survive
 
 

@@ -163,6 +163,20 @@ def test_a_state_that_cannot_be_read_stops_its_schedule_alone(path):
     with_store(path, go_on)
 
 
+@pytest.mark.parametrize("name", ["clean", "epoch"])
+def test_a_fact_that_is_no_number_is_told(path, name):
+    with_store(path, populate)
+    edit(path, f"UPDATE meta SET value = 'x' WHERE name = '{name}'")
+
+    async def lead(store):
+        await store.lead("me")
+
+    with pytest.raises(
+        StoreError, match=f"'{name}' of the namespace 'default' is 'x' in the table meta: it must"
+    ):
+        with_store(path, lead)
+
+
 def test_a_schedule_deleted_by_hand_is_gone_with_all_that_belongs_to_it(path):
     with_store(path, populate)
     edit(path, "DELETE FROM declarations WHERE id = 's007'")

@@ -75,7 +75,10 @@ class DatabaseFile:
     def _verify_log(self) -> None:
         # Now: SQLite forgets the frames after the damage as it opens the file, and then overwrites them.
         # Nobody holds a lock on the log itself that closing it again could drop.
-        frame = lost_at(f"{self.path}-wal")
+        frame = None
+        # SQLite meets the same problem in a moment, and its errors are explained.
+        with contextlib.suppress(OSError):
+            frame = lost_at(f"{self.path}-wal")
         if frame is not None:
             problem = f"has a log, {self.path}-wal, that is damaged in frame {frame}, with commits after it"
             raise self._error(problem, RESTORE_LOG)

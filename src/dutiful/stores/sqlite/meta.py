@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dutiful.core.errors import StoreError, quoted
+from dutiful.stores.sqlite.faults import RESTORE
+
 if TYPE_CHECKING:
     import sqlite3
 
@@ -15,10 +18,15 @@ _ORPHANS_ARE_DUE = (
 
 
 def get(connection: sqlite3.Connection, namespace: str, name: str, default: int) -> int:
-    """Return a number kept under `name`."""
+    """Return a number kept under `name`; raise StoreError where something else is."""
     query = "SELECT value FROM meta WHERE namespace = ? AND name = ?"
     found = connection.execute(query, (namespace, name)).fetchone()
-    return default if found is None else int(found[0])
+    if found is None:
+        return default
+    if not isinstance(found[0], int):
+        problem = f"{name!r} of the namespace {namespace!r} is {quoted(found[0])!r} in the table meta"
+        raise StoreError(problem, f"it must be a number: {RESTORE}")
+    return found[0]
 
 
 def put(connection: sqlite3.Connection, namespace: str, name: str, value: int) -> None:

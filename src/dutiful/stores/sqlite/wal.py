@@ -35,8 +35,9 @@ class _Log(NamedTuple):
 def lost_at(path: str) -> int | None:
     """Return the number of the first damaged frame that SQLite would stop at, though commits follow it.
 
-    None where there is none, and where there is no log. Others may write meanwhile: the frames that are
-    looked at were whole before, unless the log is begun anew, and then its header is another one.
+    None where there is none, and where there is no log; raises OSError where it cannot be read. Others may
+    write meanwhile: the frames that are looked at were whole before, unless the log is begun anew, and then
+    its header is another one.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
