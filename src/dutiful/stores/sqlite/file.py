@@ -24,7 +24,7 @@ _VERSION_MIN = (3, 38, 0)
 # SQLite would take a smaller file for an empty one, and overwrite it.
 _PAGE_MIN = 512
 # Bytes of a file. Comparing the indexes with their tables, or else looking at the pages, takes a second.
-_INDEXES_CHECKED_MAX = 64 * 1024 * 1024
+_INDEXES_CHECKED_MAX = 32 * 1024 * 1024
 _PAGES_CHECKED_MAX = 512 * 1024 * 1024
 _NOT_OURS = "name another file; this one was not changed"
 _UPGRADE = "upgrade dutiful to the release that wrote it, or a later one; nothing was changed"
