@@ -19,16 +19,27 @@ class Started:
 
     def __init__(self, folder, process):
         self.folder, self.process, self.lines = folder, process, []
+        self._unread = []
 
     def until(self, *texts):
         """Read on until every one of the texts has been seen in a line; return the last line."""
         missing = {*texts}
-        for line in self.process.stdout:
-            self.lines.append(line.rstrip("\n"))
+        for line in self._coming():
             missing -= {text for text in missing if text in line}
             if not missing:
-                return self.lines[-1]
+                return line
         raise AssertionError(f"{missing} never came: {self.lines} {self.process.stderr.read()}")
+
+    def read_again(self):
+        """Read from the first line on: the first pass is made before it is said that the fleet has started."""
+        self._unread = [*self.lines]
+
+    def _coming(self):
+        while self._unread:
+            yield self._unread.pop(0)
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+            yield self.lines[-1]
 
     def ask(self, *arguments):
         """Return the JSON that a command prints about this fleet."""
@@ -54,6 +65,7 @@ def started(folder, *options):
         try:
             fleet = Started(folder, process)
             fleet.until("started: ")
+            fleet.read_again()
             yield fleet
         finally:
             process.kill()
