@@ -31,7 +31,7 @@ class Started:
         raise AssertionError(f"{missing} never came: {self.lines} {self.process.stderr.read()}")
 
     def read_again(self):
-        """Read from the first line on: the first pass is made before it is said that the fleet has started."""
+        """Read from the first line on: the first pass is made before the fleet says that it has started."""
         self._unread = [*self.lines]
 
     def _coming(self):
