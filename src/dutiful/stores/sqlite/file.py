@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import StoreError
@@ -26,6 +27,7 @@ _PAGE_MIN = 512
 # Bytes of a file. Comparing the indexes with their tables, or else looking at the pages, takes a second.
 _INDEXES_CHECKED_MAX = 32 * 1024 * 1024
 _PAGES_CHECKED_MAX = 512 * 1024 * 1024
+_BUSY_PAUSE = 0.01
 _NOT_OURS = "name another file; this one was not changed"
 _UPGRADE = "upgrade dutiful to the release that wrote it, or a later one; nothing was changed"
 _SETTINGS = (
@@ -54,8 +56,7 @@ class DatabaseFile:
         connection = sqlite3.connect(self.path, timeout=self._busy_timeout, isolation_level=None)
         try:
             self._recognise(connection)
-            if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-                connection.execute("PRAGMA journal_mode = WAL")
+            self._write_ahead(connection)
             for setting in _SETTINGS:
                 connection.execute(setting)
             self._migrate(connection)
@@ -129,6 +130,17 @@ class DatabaseFile:
         owner = connection.execute("PRAGMA application_id").fetchone()[0]
         if owner != APPLICATION_ID and not empty:
             raise self._error("belongs to another program", _NOT_OURS)
+
+    def _write_ahead(self, connection: sqlite3.Connection) -> None:
+        # SQLite itself does not wait here when several processes make one file ready.
+        give_up_at = time.monotonic() + self._busy_timeout
+        while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up_at:
+                    raise
+                time.sleep(_BUSY_PAUSE)
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         known = migrations("sqlite")
