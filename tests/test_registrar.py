@@ -78,7 +78,7 @@ def test_an_edit_never_makes_a_past_tick_due(old, changes, window):
     declared = schedule(
         old, window=window, catch_up=CatchUp.FIRE_IMMEDIATELY, overlap=Overlap.ALLOW, max_runs=2
     )
-    edited = replace(declared, policy=replace(declared.policy, max_runs=None), **changes)
+    edited = declared._replace(policy=replace(declared.policy, max_runs=None), **changes)
 
     async def story():
         async with Rig() as rig:

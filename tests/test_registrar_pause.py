@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from tests.core.planner_notation import MINUTE, SECOND, at, run, schedule
@@ -138,7 +137,7 @@ class Journal(MemoryStore):
 
 
 def named(id_, text="* * * * *", **changes):
-    return replace(schedule(Cron.parse(text), id_), **changes)
+    return schedule(Cron.parse(text), id_)._replace(**changes)
 
 
 def test_a_declaration_says_what_became_of_each_schedule_and_is_one_transaction():

@@ -281,7 +281,7 @@ class Engine:
 
     def _start(self, launch: Launch, now: Instant, late: int, before: Phase | None = None) -> None:
         run = launch.run
-        task = asyncio.create_task(self._carry(launch), name=run.schedule_id)
+        task = asyncio.get_running_loop().create_task(self._carry(launch), name=run.schedule_id)
         self._running[_key(run)] = _Flight(task, launch, self._clock.monotonic())
         self._emit(happened.RunLaunched(now, run, late, before))
 

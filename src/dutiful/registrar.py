@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -110,7 +109,7 @@ class Registrar:
             noted = [(schedule_id, Note(now, note if paused else None))]
             if due.schedule.paused == paused:
                 return Changes(notes=noted)
-            return _edit(due, replace(due.schedule, paused=paused), now)._replace(notes=noted)
+            return _edit(due, due.schedule._replace(paused=paused), now)._replace(notes=noted)
 
         await self._change(schedule_id, edit)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tests.core.planner_notation import at, run, schedule
 
 from dutiful.core.cadence import OnDemand
@@ -63,7 +61,7 @@ def test_an_overridden_schedule_keeps_its_history():
 
 
 def test_task_and_window_are_declared_fields_too():
-    edited = replace(schedule(window=Window(at("11:00"))), task=Task("task", "payload"))
+    edited = schedule(window=Window(at("11:00")))._replace(task=Task("task", "payload"))
     differences, _ = reconcile([edited], stored(Due(schedule(), NOW)), arm)
     assert [name for name, _, _ in differences[0].changed] == ["task", "window"]
 
@@ -105,4 +103,4 @@ def test_nothing_declared_and_nothing_stored_is_nothing_to_do():
 def test_a_deploy_leaves_the_operators_pause():
     known, edited = Due(schedule(paused=True), NOW), schedule(HOURLY)
     _, changes = reconcile([edited], stored(known), arm)
-    assert [put.schedule for put in changes.puts] == [replace(edited, paused=True)]
+    assert [put.schedule for put in changes.puts] == [edited._replace(paused=True)]

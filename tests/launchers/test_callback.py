@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from tests.core.planner_notation import at, run, schedule
@@ -23,7 +22,7 @@ from dutiful.testing import VirtualClock
 
 
 def launched(callbacks, name="report"):
-    launch = Launch(replace(schedule(), task=Task(name)), run("10:00"))
+    launch = Launch(schedule()._replace(task=Task(name)), run("10:00"))
     return asyncio.run(CallbackLauncher(callbacks).launch(launch))
 
 
@@ -110,7 +109,7 @@ def test_what_a_callback_raises_is_the_failure_of_its_run_and_of_no_other(when, 
         engine = Engine(store, launcher, clock, lambda _: None, "instance")
         registrar = Registrar(store, clock, engine.wake)
         for name in ("bad", "good"):
-            await registrar.upsert(replace(schedule(Once(at("10:01")), name), task=Task(name)))
+            await registrar.upsert(schedule(Once(at("10:01")), name)._replace(task=Task(name)))
         engine.start()
         await clock.advance(60)
         rows = [(await store.ledger(name, None, 1))[0] for name in ("bad", "good")]

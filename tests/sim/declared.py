@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -76,5 +75,5 @@ def declaring(schedules: Sequence[Schedule], store: Gate, clock: Clock) -> Calla
     zone = schedules[0].cadence.zone.tzinfo if schedules else "UTC"  # type: ignore[union-attr]
     door = Scheduler("memory:", clock=clock, timezone=zone)
     door._store = store  # type: ignore[assignment]
-    door._registered = Registered([replace(schedule) for schedule in schedules], callbacks)
+    door._registered = Registered([schedule._replace() for schedule in schedules], callbacks)
     return door._declare

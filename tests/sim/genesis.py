@@ -241,13 +241,13 @@ class Genesis:
             case "edit" | "overtake":
                 return [Action(at, kind, 0, some.id, self._edited(some))]
             case "add":
-                added = replace(self._entry(f"a{rng.randrange(1000)}").schedule, paused=False)
+                added = self._entry(f"a{rng.randrange(1000)}").schedule._replace(paused=False)
                 return [Action(at, kind, 0, added.id, added)]
             case _:
                 return [Action(at, kind, away, some.id)]
 
     def _edited(self, old: Schedule) -> Schedule:
         if self._rng.random() < 0.5 and old.id != BROKEN:
-            return replace(old, cadence=self._cadence(), window=Window())
+            return old._replace(cadence=self._cadence(), window=Window())
         changed = self._policy()
-        return replace(old, policy=replace(changed, capacity=old.policy.capacity, ledger=old.policy.ledger))
+        return old._replace(policy=replace(changed, capacity=old.policy.capacity, ledger=old.policy.ledger))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cadence import Every
@@ -261,7 +261,7 @@ class Recorder:
         if before is None:
             eras.append(Era(due.schedule, due.state.cursor, due.state.cursor))
             return
-        if replace(before.schedule, paused=False) != replace(due.schedule, paused=False):
+        if before.schedule._replace(paused=False) != due.schedule._replace(paused=False):
             self.record.edited.add(due.schedule.id)
         if due.state.cursor < known:
             self.complain("cursor", f"an edit of {due.schedule.id} set its cursor back")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 
@@ -33,7 +32,7 @@ async def advance(clock, **by):
 
 def test_a_run_in_flight_is_still_given_up_when_its_tick_comes_again():
     policy = Policy(overlap=Overlap.QUEUE, run_timeout=48 * HOUR)
-    monthly = replace(schedule(), cadence=Cron.parse("0 12 5 * *"), policy=policy)
+    monthly = schedule()._replace(cadence=Cron.parse("0 12 5 * *"), policy=policy)
 
     async def scenario():
         async with Rig(monthly, behave=hang) as rig:
@@ -48,7 +47,7 @@ def test_a_run_in_flight_is_still_given_up_when_its_tick_comes_again():
 def test_an_orphan_without_room_is_run_again_however_long_nobody_was_there():
     policy = Policy(on_orphan=OnOrphan.RELAUNCH, run_timeout=2 * MINUTE, retry=Retry(10 * MINUTE))
     orphan = Schedule("orphan", Task("task"), Once(at("10:02")), policy)
-    failed = replace(orphan, id="failed", cadence=Once(at("10:01")))
+    failed = orphan._replace(id="failed", cadence=Once(at("10:01")))
 
     async def behave(launch):
         return await hang(launch) if launch.run.schedule_id == "orphan" else Failed()
@@ -172,7 +171,7 @@ def test_a_window_that_is_taken_away_holds_nothing_back():
             await registrar.trigger("s", "0" * 64)
             rig.engine.wake()
             await advance(rig.time, seconds=30)
-            await registrar.upsert(replace(later, window=Window()))
+            await registrar.upsert(later._replace(window=Window()))
             await advance(rig.time, minutes=3)
             return [tick for _, _, tick, _ in rig.calls.noted]
 
@@ -264,7 +263,7 @@ def test_a_run_that_ends_while_it_is_replaced_makes_one_place_free_and_not_two()
 def test_a_place_that_was_promised_to_a_run_which_an_edit_took_away_is_not_waited_for():
     hourly, group = Cron.parse("0 * * * *"), Capacity("g", 1)
     first, second = (schedule(hourly, id_, capacity=group) for id_ in ("first", "second"))
-    edited = iter([replace(first, cadence=Cron.parse("30 * * * *"))])
+    edited = iter([first._replace(cadence=Cron.parse("30 * * * *"))])
 
     async def edit_before_commit(method, *_):
         if method == "commit" and rig.time.now().hour == 11:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from tests.core.planner_notation import MINUTE, at, run, schedule
 from tests.sim.checkers import check
@@ -69,7 +67,7 @@ def test_an_idle_world_is_quiet():
 
 
 def judged(*rows, policy=None, opened="10:00", closed="10:03", calls=()):
-    declared = replace(schedule(), policy=policy or Policy())
+    declared = schedule()._replace(policy=policy or Policy())
     record = Record()
     record.eras["s"].append(Era(declared, at(opened), at(closed)))
     for row in rows:

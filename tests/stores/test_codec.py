@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from dataclasses import replace
 from datetime import UTC, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
@@ -132,7 +131,7 @@ class Nowhere(tzinfo):
 
 @pytest.mark.parametrize("zone", [Nowhere(), dateutil_tz.tzoffset("X", 3600)], ids=["own", "dateutil"])
 def test_a_zone_without_a_name_is_refused_before_it_is_stored(zone):
-    schedule = replace(PLAIN, cadence=Cron.parse("0 0 * * *", timezone=zone))
+    schedule = PLAIN._replace(cadence=Cron.parse("0 0 * * *", timezone=zone))
     with pytest.raises(CodecError, match=r"schedule 'a', time zone: .* use zoneinfo\.ZoneInfo"):
         declare(schedule)
 
@@ -140,20 +139,20 @@ def test_a_zone_without_a_name_is_refused_before_it_is_stored(zone):
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        (replace(PLAIN, id="\ud800"), "id: has half a surrogate pair"),
-        (replace(PLAIN, id="a\0b"), "id: has a NUL character"),
-        (replace(PLAIN, id=7), "id: must be str, not int"),
-        (replace(PLAIN, task=Task("t", b"bytes")), "payload: must be str, not bytes"),
-        (replace(PLAIN, cadence=Every(5.5)), "cadence: 'period' must be int, not float"),
-        (replace(PLAIN, cadence=Once(2**63)), "cadence: 'at' does not fit in 64 bits"),
-        (replace(PLAIN, cadence=Every(5, "middle")), "the anchor 'middle' is unknown"),
-        (replace(PLAIN, policy=Policy(grace="1")), "policy: 'grace' must be int, not str"),
-        (replace(PLAIN, policy=Policy(ledger=None)), "policy: 'ledger' must be bool, not NoneType"),
-        (replace(PLAIN, policy=Policy(overlap="perhaps")), "the value 'perhaps' of 'overlap' is unknown"),
-        (replace(PLAIN, policy=Policy(capacity=Capacity("\0", 1))), "'group': has a NUL"),
-        (replace(PLAIN, policy=Policy(retry=Retry(1, of="else"))), "the value 'else' of 'of' is unknown"),
-        (replace(PLAIN, window=Window(start=1.5)), "window: must be epoch milliseconds"),
-        (replace(PLAIN, window=Window(end=2**63)), "window: must be epoch milliseconds"),
+        (PLAIN._replace(id="\ud800"), "id: has half a surrogate pair"),
+        (PLAIN._replace(id="a\0b"), "id: has a NUL character"),
+        (PLAIN._replace(id=7), "id: must be str, not int"),
+        (PLAIN._replace(task=Task("t", b"bytes")), "payload: must be str, not bytes"),
+        (PLAIN._replace(cadence=Every(5.5)), "cadence: 'period' must be int, not float"),
+        (PLAIN._replace(cadence=Once(2**63)), "cadence: 'at' does not fit in 64 bits"),
+        (PLAIN._replace(cadence=Every(5, "middle")), "the anchor 'middle' is unknown"),
+        (PLAIN._replace(policy=Policy(grace="1")), "policy: 'grace' must be int, not str"),
+        (PLAIN._replace(policy=Policy(ledger=None)), "policy: 'ledger' must be bool, not NoneType"),
+        (PLAIN._replace(policy=Policy(overlap="perhaps")), "the value 'perhaps' of 'overlap' is unknown"),
+        (PLAIN._replace(policy=Policy(capacity=Capacity("\0", 1))), "'group': has a NUL"),
+        (PLAIN._replace(policy=Policy(retry=Retry(1, of="else"))), "the value 'else' of 'of' is unknown"),
+        (PLAIN._replace(window=Window(start=1.5)), "window: must be epoch milliseconds"),
+        (PLAIN._replace(window=Window(end=2**63)), "window: must be epoch milliseconds"),
     ],
     ids=lambda case: case if isinstance(case, str) else "",
 )

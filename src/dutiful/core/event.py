@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Phase, Run
 
 
-@dataclass(frozen=True, slots=True)
-class RunLaunched:
+# The two that every run makes are tuples, which are made in a third of the time. They differ in length, so
+# that they never equal one another.
+class RunLaunched(NamedTuple):
     """A run was recorded and handed to the launcher.
 
     `late` is how long it could have started earlier, in ms: since its fire time, the end of the run
@@ -24,8 +25,7 @@ class RunLaunched:
     before: Phase | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunSettled:
+class RunSettled(NamedTuple):
     """An attempt came back; the run is what it became."""
 
     at: Instant

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dutiful.core.opening import first_wake
@@ -123,5 +123,5 @@ def _override(declared: Schedule, known: Due) -> Put:
         cursor = max(state.cursor, state.attempted_at or 0)
         state = state._replace(cursor=cursor, skipped=None, decided_until=0)
     # Pausing is the operator's; a declaration does not undo it.
-    declared = replace(declared, paused=known.schedule.paused)
+    declared = declared._replace(paused=known.schedule.paused)
     return Put(declared, state, 0 if known.runs else first_wake(declared, state), known.version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.policy import Policy
@@ -32,14 +32,13 @@ class Window:
 ALWAYS = Window()
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(NamedTuple):
     """The durable binding of a task, a cadence and a policy under one stable id."""
 
     id: str
     task: Task
     cadence: Cadence
-    policy: Policy = field(default_factory=Policy)
+    policy: Policy = Policy()
     window: Window = ALWAYS
     paused: bool = False
 

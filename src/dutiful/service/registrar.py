@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import DutifulError, InvalidArgumentError, UnknownRunError, UnknownScheduleError
@@ -81,7 +80,7 @@ class SchedulerRegistrar:
                 raise UnknownScheduleError(schedule_id)
             if paused is None:
                 paused = known is not None and known.schedule.paused
-            return replace(schedule, paused=True) if paused else schedule
+            return schedule._replace(paused=True) if paused else schedule
 
         upserted, now = list[Upserted](), self._now()
         for index, due in enumerate(await self._registrar.upsert_all([*wanted], edit)):
@@ -119,7 +118,7 @@ class SchedulerRegistrar:
         ids = [due.schedule.id async for due in self._all("") if matches(due)]
 
         def edit(_: str, known: Due | None) -> Schedule | None:
-            return None if known is None else replace(known.schedule, paused=paused)
+            return None if known is None else known.schedule._replace(paused=paused)
 
         for first in range(0, len(ids), LIMIT_MAX):
             await self._registrar.upsert_all(ids[first : first + LIMIT_MAX], edit, note)

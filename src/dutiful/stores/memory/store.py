@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from dutiful.core.errors import LostLeadershipError, OvertakenError
 from dutiful.core.planner import Batch
@@ -13,6 +13,7 @@ from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
 from dutiful.ports import Launch, Loaded, Retention
 from dutiful.stores.memory.row import Row, by_tick
+from dutiful.stores.memory.wakes import Wakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,18 +23,15 @@ if TYPE_CHECKING:
     from dutiful.core.outcome import Settlement
     from dutiful.core.reconcile import Changes, Note, Put
 
-    _Wake: TypeAlias = tuple[Instant, int, Row]
-
 
 class MemoryStore:
     """Keeps everything in this process; forgets it with the process."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
-        # A heap; an entry whose row has another wake by now is stale and passed over.
-        self._wakes: list[_Wake] = []
-        # What the last load took out. Whatever was not moved since is due as it was.
-        self._taken: list[_Wake] = []
+        self._wakes = Wakes()
+        # What the last load took out, and each one's wake. Whatever was not moved since is due as it was.
+        self._taken: list[tuple[Row, Instant | None]] = []
         self._numbers = count(1)
         # No schedule that was removed had a higher version; one of the same id begins above it.
         self._version_floor = 0
@@ -119,29 +117,16 @@ class MemoryStore:
 
     async def load(self, now: Instant, limit: int) -> Loaded:
         """Return what is due."""
-        for wake in self._taken:
-            if wake[2].wake_at == wake[0]:
-                heapq.heappush(self._wakes, wake)
-        self._taken = []
-        rows: dict[int, Row] = {}
-        while len(rows) < limit and (next_ := self._next_wake()) is not None and next_[0] <= now:
-            self._taken.append(heapq.heappop(self._wakes))
-            rows[next_[1]] = next_[2]
-        following = self._next_wake()
-        batch = Batch([row.due() for row in rows.values()], dict(self._used))
-        return Loaded(batch, None if following is None else following[0])
-
-    def _next_wake(self) -> _Wake | None:
-        while self._wakes:
-            wake = self._wakes[0]
-            if wake[2].wake_at == wake[0]:
-                return wake
-            heapq.heappop(self._wakes)
-        return None
+        for row, wake_at in self._taken:
+            if wake_at is not None and row.wake_at == wake_at:
+                self._wakes.add(row, wake_at)
+        rows = self._wakes.take(now, limit)
+        self._taken = [(row, row.wake_at) for row in rows]
+        return Loaded(Batch([row.due() for row in rows], dict(self._used)), self._wakes.next())
 
     def _wake(self, row: Row, wake_at: Instant | None) -> None:
         if wake_at is not None and wake_at != row.wake_at:
-            heapq.heappush(self._wakes, (wake_at, row.number, row))
+            self._wakes.add(row, wake_at)
         row.wake_at = wake_at
         row.version += 1
 

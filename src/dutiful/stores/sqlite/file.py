@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import time
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import StoreError
@@ -27,7 +26,8 @@ _PAGE_MIN = 512
 # Bytes of a file. Comparing the indexes with their tables, or else looking at the pages, takes a second.
 _INDEXES_CHECKED_MAX = 32 * 1024 * 1024
 _PAGES_CHECKED_MAX = 512 * 1024 * 1024
-_BUSY_PAUSE = 0.01
+# Each waits until the file is free; another process may then come first again.
+_TRIES_MAX = 100
 _NOT_OURS = "name another file; this one was not changed"
 _UPGRADE = "upgrade dutiful to the release that wrote it, or a later one; nothing was changed"
 _SETTINGS = (
@@ -131,16 +131,17 @@ class DatabaseFile:
         if owner != APPLICATION_ID and not empty:
             raise self._error("belongs to another program", _NOT_OURS)
 
-    def _write_ahead(self, connection: sqlite3.Connection) -> None:
-        # SQLite itself does not wait here when several processes make one file ready.
-        give_up_at = time.monotonic() + self._busy_timeout
-        while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            try:
+    def _write_ahead(self, connection: sqlite3.Connection, tries: int = _TRIES_MAX) -> None:
+        try:
+            if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
                 connection.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up_at:
-                    raise
-                time.sleep(_BUSY_PAUSE)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or tries == 0:
+                raise
+            # Other processes make the file ready too. SQLite did not wait for them; here it does.
+            connection.execute("BEGIN EXCLUSIVE")
+            connection.execute("ROLLBACK")
+            self._write_ahead(connection, tries - 1)
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         known = migrations("sqlite")
