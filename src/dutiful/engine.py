@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from dutiful.clock_watch import STEP_MIN, ClockWatch
 from dutiful.collector import Collector
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from dutiful.core.event import Event
     from dutiful.core.run import Run
     from dutiful.ports import Clock, Launcher, Observer, Store
+
+    _Key: TypeAlias = tuple[str, Instant, str]
 
 # Beyond this a step back re-arms the schedules; nothing that has run runs again.
 _REARM_BEYOND = 86_400_000
@@ -98,7 +100,7 @@ class Engine:
         self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopping = False
         self._loop: asyncio.Task[None] | None = None
-        self._running: dict[tuple[str, Instant, str], _Flight] = {}
+        self._running: dict[_Key, _Flight] = {}
         self._finished: list[tuple[Launch, Outcome, Instant]] = []
         # Moves of a commit whose answer was lost: they may be written or not.
         self._unsure: list[Move] = []
@@ -190,7 +192,9 @@ class Engine:
         if epoch is None:
             return now + self._settings.retry_after
         await self._resolve_unsure()
+        # What the last pass has launched begins now, while a store with a thread of its own is at work.
         await self._settle_finished(epoch, now)
+        await asyncio.sleep(0)
         return await self._plan_and_launch(self._now(), epoch)
 
     async def _lead(self, now: Instant) -> int | None:
@@ -224,10 +228,7 @@ class Engine:
         free_at = {move.due.schedule.id: move.due.state.ended_at for move in moves}
         for launch in launches:
             could = max(launch.run.fire_at, free_at[launch.schedule.id] or 0, self._led_at)
-            self._start(launch, now, max(0, now - could), before.get(_key(launch.run)))
-        if launches:
-            # What ends at once is then settled without going to sleep in between.
-            await asyncio.sleep(0)
+            self._start(launch, now, max(0, now - could), before.get(_key(launch.run)) if before else None)
         return await self._when_next(moves, loaded.next_wake, now)
 
     async def _when_next(
@@ -240,7 +241,6 @@ class Engine:
         ended = any(run.phase is Phase.ENDED for move in moves for run in move.changes)
         if ended or len(moves) == self._settings.batch:
             # A run that the planner ended may have woken others; and there may be more that is due.
-            await asyncio.sleep(0)
             return now
         wakes = [move.wake_at for move in moves if move.wake_at is not None]
         return min([*wakes, *([] if next_wake is None else [next_wake])], default=None)
@@ -281,22 +281,23 @@ class Engine:
 
     def _start(self, launch: Launch, now: Instant, late: int, before: Phase | None = None) -> None:
         run = launch.run
-        task = asyncio.get_running_loop().create_task(self._carry(launch), name=run.schedule_id)
-        self._running[_key(run)] = _Flight(task, launch, self._clock.monotonic())
+        key = _key(run)
+        # Not asyncio.create_task, which makes up a name before it takes this one.
+        task = asyncio.get_running_loop().create_task(self._carry(launch, key), name=run.schedule_id)
+        self._running[key] = _Flight(task, launch, self._clock.monotonic())
         self._emit(happened.RunLaunched(now, run, late, before))
 
-    async def _carry(self, launch: Launch) -> None:
+    async def _carry(self, launch: Launch, key: _Key) -> None:
         self._checkpoint("launching")
         try:
             answer: object = await self._launcher.launch(launch)
             outcome = answer if isinstance(answer, Outcome) else Failed(f"the answer was {answer!r:.80}")
         except BaseException as error:  # noqa: BLE001 - whatever a task raises is that task's failure
             outcome = Failed(f"{type(error).__name__}: {error}")
-        key = _key(launch.run)
-        flight = self._running.get(key)
-        # Another flight of this key may have begun since this one was given up.
-        if flight is not None and flight.launch is launch:
-            del self._running[key]
+        flight = self._running.pop(key, None)
+        if flight is not None and flight.launch is not launch:
+            # Another flight of this key has begun since this one was given up.
+            self._running[key] = flight
         self._finished.append((launch, outcome, self._now()))
         self.wake()
 
@@ -395,5 +396,5 @@ def _standing(run: Run) -> tuple[Phase, int, int]:
     return run.phase, run.attempt, run.epoch
 
 
-def _key(run: Run) -> tuple[str, Instant, str]:
+def _key(run: Run) -> _Key:
     return run.schedule_id, run.run_at, run.kind

@@ -29,10 +29,14 @@ if TYPE_CHECKING:
     from dutiful.stores.sqlite.bulk import Write
 
 _STATE = ", ".join(f"{column} = ?" for column in STATE_COLUMNS.split(", ")[1:])
-_MOVED = "wake_at = ?, rest_at = ?, blocked = ?, version = version + 1 WHERE number = ? AND version = ?"
-_MOVE = f"UPDATE states SET {_STATE}, {_MOVED}"
+_MOVED = "version = version + 1 WHERE number = ? AND version = ?"
+_MOVE = f"UPDATE states SET {_STATE}, wake_at = ?, rest_at = ?, blocked = ?, {_MOVED}"
 # Binding None costs three times as much as binding a number, and most moves change no more than this.
-_MOVE_ON = f"UPDATE states SET cursor = ?, runs_started = ?, attempted_at = ?, {_MOVED}"
+_MOVE_ON = (
+    "UPDATE states SET cursor = ?, runs_started = ?, attempted_at = ?, wake_at = ?, rest_at = NULL,"
+    f" blocked = 0, {_MOVED}"
+)
+_MOVE_ON_TIMED = _MOVE_ON.replace("rest_at = NULL", "rest_at = ?")
 
 _LAUNCHED_COLUMNS = "phase, attempt, ticks, kind, run_at, status, fire_at, epoch, started_at, schedule"
 _INSERT_LAUNCHED = (
@@ -69,13 +73,13 @@ def commit(
     """Record the moves that were made on the present version; return the runs to launch, in order."""
     moved = hits(connection, [*map(_state_write, moves, numbers)])
     inserts, changes = list[_Written](), list[_Written]()
-    for place, (move, number) in enumerate(zip(moves, numbers, strict=True)):
-        if moved[place]:
-            schedule = move.due.schedule
-            for run in move.inserts:
+    for place, (move, number, hit) in enumerate(zip(moves, numbers, moved, strict=True)):
+        if hit:
+            (schedule, _, _, _, _, _), _, _, _, _, new, altered, _ = move
+            for run in new:
                 if run.phase is not _ENDED or schedule.policy.ledger:
                     inserts.append((place, schedule, number, run))
-            for run in move.changes:
+            for run in altered:
                 changes.append((place, schedule, number, run))
     inserted = hits(connection, [*map(_insert_write, inserts)])
     for (_, schedule, number, run), there in zip(inserts, inserted, strict=True):
@@ -91,10 +95,12 @@ def commit(
 
 
 def _state_write(move: Move, number: int) -> Write:
-    due, state, wake_at, rest_at, blocked, *_ = move
-    if state[3:] == due.state[3:] and wake_at is not None and state.attempted_at is not None:
-        return _MOVE_ON, (*state[:3], wake_at, rest_at, int(blocked), number, due.version)
-    return _MOVE, (*state_columns(state), wake_at, rest_at, int(blocked), number, due.version)
+    (_, before, _, version, _, _), state, wake_at, rest_at, blocked, _, _, _ = move
+    if state[3:] == before[3:] and not blocked and wake_at is not None and state.attempted_at is not None:
+        if rest_at is None:
+            return _MOVE_ON, (*state[:3], wake_at, number, version)
+        return _MOVE_ON_TIMED, (*state[:3], wake_at, rest_at, number, version)
+    return _MOVE, (*state_columns(state), wake_at, rest_at, int(blocked), number, version)
 
 
 def _insert_write(written: _Written) -> Write:

@@ -136,7 +136,7 @@ class DatabaseFile:
             if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
                 connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or tries == 0:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or tries == 0:
                 raise
             # Other processes make the file ready too. SQLite did not wait for them; here it does.
             connection.execute("BEGIN EXCLUSIVE")
