@@ -36,6 +36,9 @@ agents:
 """
 
 
+ENDING = ("reporter/quick", "reporter/failing", "idler/jobless")
+
+
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fleet")
@@ -43,6 +46,9 @@ def fleet(tmp_path_factory):
     with started(folder) as running:
         running.until("reporter/quick: done", "reporter/failing: failed", "idler/jobless")
         while [job["output"] for job in running.ask("status")["jobs"]] != ["Look."]:
+            pass
+        # What has ended is said before it is written down.
+        while {running.ask("history", name)[0]["status"] for name in ENDING} != {"SUCCESS", "FAILED"}:
             pass
         yield folder
 
