@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# How long one example takes says more about what else the machine does than about the code.
-settings.register_profile("dutiful", deadline=None)
+settings.register_profile(
+    "dutiful",
+    # The same examples each time: a change is judged by what it does, not by what was drawn for it.
+    derandomize=True,
+    database=None,
+    # How long one example takes says more about what else the machine does than about the code.
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("dutiful")

@@ -12,13 +12,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from tests.ports import port_without_listener
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 def test_make_run_runs_this_example():
@@ -26,9 +22,15 @@ def test_make_run_runs_this_example():
     assert re.search(r"^run:.*\n\t@\$\(BIN\)/python examples/service\.py$", makefile, re.MULTILINE)
 
 
-def test_examples_fire_within_seconds_and_ctrl_c_ends_it(tmp_path):
+@pytest.fixture
+def port():
+    with port_without_listener() as port:
+        yield port
+
+
+def test_examples_fire_within_seconds_and_ctrl_c_ends_it(tmp_path, port):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DUTIFUL_")}
-    own = {"DUTIFUL_PORT": str(free_port()), "DUTIFUL_STORE": f"sqlite:{tmp_path}/example.db"}
+    own = {"DUTIFUL_PORT": str(port), "DUTIFUL_STORE": f"sqlite:{tmp_path}/example.db"}
     command = [sys.executable, str(ROOT / "examples/service.py")]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=kept | own, **pipes) as process:
@@ -40,7 +42,7 @@ def test_examples_fire_within_seconds_and_ctrl_c_ends_it(tmp_path):
                     break
             url = f"http://127.0.0.1:{own['DUTIFUL_PORT']}"
             assert lines[0] == f"dutiful answers at {url}; stop with Ctrl-C\n"
-            assert "heartbeat" in httpx2.get(url, trust_env=False).text
+            assert "heartbeat" in httpx2.get(url, trust_env=False, timeout=60).text
             process.send_signal(signal.SIGINT)
             rest = process.stdout.read()
             assert (rest.splitlines()[-1], process.wait(), process.stderr.read()) == ("stopped", 0, "")

@@ -56,7 +56,7 @@ def broken():
     return 1 / 0
 
 class Box:
-    tasks = QUICK
+    tasks = HELD
 '''
 
 
@@ -80,7 +80,8 @@ class Foreground:
         self.process.stdin.flush()
 
     def end(self):
-        """Return the exit code and what was written to standard error."""
+        """Let go of whatever a new minute has started, and return the exit code and what went to stderr."""
+        self.process.stdin.close()
         self.lines += self.process.stdout.read().splitlines()
         return self.process.wait(), self.process.stderr.read()
 

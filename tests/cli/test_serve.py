@@ -15,6 +15,8 @@ import httpx2
 import pytest
 import trustme
 
+PATIENT = {"trust_env": False, "timeout": 60}
+
 
 @contextmanager
 def started(folder, *arguments, **environ):
@@ -45,7 +47,7 @@ def address(process):
 def test_it_serves_until_a_signal_and_exits_0(tmp_path, number):
     with started(tmp_path, "serve") as process:
         url = address(process)
-        assert httpx2.get(f"{url}/healthz", trust_env=False).json() == {"ok": True}
+        assert httpx2.get(f"{url}/healthz", **PATIENT).json() == {"ok": True}
         process.send_signal(number)
         assert (process.stdout.read().splitlines()[-1], process.wait()) == ("stopped", 0)
         assert process.stderr.read() == ""
@@ -70,15 +72,13 @@ def test_the_worker_fires_what_a_server_without_one_was_given(tmp_path):
         started(tmp_path, "worker", **executor),
     ):
         url = address(server)
-        with httpx2.Client(base_url=url, trust_env=False) as client:
+        with httpx2.Client(base_url=url, trust_env=False, timeout=60) as client:
             client.put("/workflows/w/1", json={"nodes": [1]}).raise_for_status()
             schedule = {"workflow_id": "w", "version": 1, "user_id": "u", "schedule_id": "s"}
             every_second = {"cron_expr": "* * * * * *", "dialect": "seconds"}
             client.post("/schedules/upsert", json=schedule | every_second).raise_for_status()
-            for _ in range(600):
-                runs = client.get("/schedules/s/runs").json()["runs"]
-                if any(run["status"] == "SUCCESS" for run in runs):
-                    break
+            while "SUCCESS" not in [run["status"] for run in client.get("/schedules/s/runs").json()["runs"]]:
+                pass
     assert json.loads((tmp_path / "ran").read_text()) == {"nodes": [1]}
 
 
@@ -124,7 +124,7 @@ def test_the_log_can_be_json(tmp_path):
             "schedule_id": "s",
             "cron_expr": "0 0 * * *",
         }
-        httpx2.post(f"{url}/schedules/upsert", json=body, trust_env=False).raise_for_status()
+        httpx2.post(f"{url}/schedules/upsert", json=body, **PATIENT).raise_for_status()
         process.send_signal(signal.SIGTERM)
         lines = [json.loads(line) for line in process.stdout.read().splitlines() if line.startswith("{")]
     (audit,) = [line["audit"] for line in lines if line["logger"] == "dutiful.audit"]
@@ -152,10 +152,10 @@ def test_clients_are_known_by_their_certificates(tmp_path):
         assert url.startswith("https://")
         known = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
         with pytest.raises(httpx2.TransportError):
-            httpx2.get(f"{url}/schedules", verify=known, trust_env=False)
+            httpx2.get(f"{url}/schedules", verify=known, **PATIENT)
         known.load_cert_chain(client)
-        assert httpx2.get(f"{url}/schedules", verify=known, trust_env=False).json()["schedules"] == []
-        refused = httpx2.delete(f"{url}/schedules/x", verify=known, trust_env=False)
+        assert httpx2.get(f"{url}/schedules", verify=known, **PATIENT).json()["schedules"] == []
+        refused = httpx2.delete(f"{url}/schedules/x", verify=known, **PATIENT)
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "scope_missing")
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0

@@ -211,6 +211,7 @@ def test_those_who_say_nothing_do_not_keep_others_out(tmp_path, monkeypatch):
             assert [await reader.read() for reader, _ in silent] == [b""] * 16
             for _, writer in silent:
                 writer.close()
+            monkeypatch.undo()
             return await ask(tmp_path, {"ask": "status"})
 
     assert asyncio.run(story())["heard"]["ask"] == "status"

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 from tests.launchers.metas import DAG, KEY, META, META_JSON, SETTINGS
+from tests.ports import port_without_listener
+from tests.still_loop import run_still, silent_server
 from tests.web_server import Reply, serving
 
 from dutiful.core.errors import InvalidArgumentError
@@ -23,15 +25,27 @@ from dutiful.secret import Secret
 NOW = "1772332201"
 
 
-def ran(url: str, **settings):
-    async def story():
-        executor = HttpExecutor(url, SETTINGS._replace(**settings))
-        try:
-            return await executor.run(DAG, META)
-        finally:
-            await executor.close()
+async def running(url: str, **settings):
+    executor = HttpExecutor(url, SETTINGS._replace(**settings))
+    try:
+        return await executor.run(DAG, META)
+    finally:
+        await executor.close()
 
-    return asyncio.run(story())
+
+def ran(url: str, **settings):
+    return asyncio.run(running(url, **settings))
+
+
+def into_silence(scheme: str, seconds: float):
+    """Return the URL of a server that lets so many seconds pass, and the outcome after 30 s at most."""
+
+    async def story():
+        async with silent_server(seconds) as port:
+            url = f"{scheme}://127.0.0.1:{port}"
+            return url, await running(url, timeout=30.0)
+
+    return run_still(story())
 
 
 def answered(reply: Reply):
@@ -104,14 +118,10 @@ def test_the_status_is_the_outcome(reply, outcome):
     assert answered(reply) == outcome
 
 
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 def test_nothing_was_sent_where_nobody_listens():
-    url = f"http://127.0.0.1:{closed_port()}"
-    outcome = ran(url)
+    with port_without_listener() as port:
+        url = f"http://127.0.0.1:{port}"
+        outcome = ran(url)
     assert isinstance(outcome, Unreached)
     assert outcome.detail.startswith(f"no answer from {url}: ")
 
@@ -122,9 +132,8 @@ def test_nothing_was_sent_to_a_name_that_does_not_resolve():
 
 
 def test_nothing_was_sent_when_the_handshake_stalls():
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"https://127.0.0.1:{silent.getsockname()[1]}"
-        assert ran(url, timeout=0.4) == Unreached(f"no answer from {url}: no connection within 0.2 s")
+    url, outcome = into_silence("https", 15)
+    assert outcome == Unreached(f"no answer from {url}: no connection within 15 s")
 
 
 def test_nothing_was_sent_to_a_server_that_speaks_no_tls():
@@ -134,9 +143,8 @@ def test_nothing_was_sent_to_a_server_that_speaks_no_tls():
 
 
 def test_silence_after_the_request_leaves_the_outcome_open():
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        assert ran(url, timeout=0.3) == Unanswered(f"no answer from {url}: 0.3 s have passed")
+    url, outcome = into_silence("http", 30)
+    assert outcome == Unanswered(f"no answer from {url}: 30 s have passed")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.still_loop import let_pass, run_still
 
 from dutiful.outbound import Allowed, Connections, ForbiddenTargetError, NoAnswerError, Outbound
 
@@ -65,7 +66,7 @@ def asked(urls, answer=OK, addresses=("127.0.0.1",), **settings):
             await connections.close()
         return served, answers
 
-    return asyncio.run(story())
+    return run_still(story())
 
 
 def test_requests_in_turn_share_a_connection():
@@ -100,7 +101,7 @@ def test_an_open_connection_opens_no_way_to_a_name_that_leads_inside_now():
             await connections.close()
         return len(served.hosts)
 
-    assert asyncio.run(story()) == 1
+    assert run_still(story()) == 1
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_a_connection_that_the_other_side_has_closed_is_not_used():
             await connections.close()
         return len(served.connections)
 
-    assert asyncio.run(story()) == 2
+    assert run_still(story()) == 2
 
 
 def test_a_connection_that_rested_too_long_is_not_used():
@@ -139,13 +140,12 @@ def test_a_connection_that_rested_too_long_is_not_used():
         outbound = Outbound(allowed=OPEN, connections=connections)
         async with serving() as (served, port):
             await outbound.send("POST", f"http://127.0.0.1:{port}/", {})
-            [[kept]] = connections._idle.values()
-            kept._used_at -= 2
+            let_pass(1)
             await outbound.send("POST", f"http://127.0.0.1:{port}/", {})
             await connections.close()
         return len(served.connections)
 
-    assert asyncio.run(story()) == 2
+    assert run_still(story()) == 2
 
 
 def test_a_connection_that_nobody_needs_is_let_go():
@@ -155,12 +155,12 @@ def test_a_connection_that_nobody_needs_is_let_go():
         async with serving() as (_, port):
             await outbound.send("POST", f"http://127.0.0.1:{port}/", {})
             [[kept]] = connections._idle.values()
+            let_pass(1)
             # The end of what this side sends.
-            async with asyncio.timeout(10):
-                await kept._writer.wait_closed()
+            await kept._writer.wait_closed()
             return dict(connections._idle)
 
-    assert asyncio.run(story()) == {}
+    assert run_still(story()) == {}
 
 
 def test_a_request_that_cannot_be_written_was_not_sent():
@@ -181,4 +181,4 @@ def test_requests_at_once_have_connections_of_their_own():
             await connections.close()
         return len(served.connections), len(served.hosts)
 
-    assert asyncio.run(story()) == (8, 16)
+    assert run_still(story()) == (8, 16)

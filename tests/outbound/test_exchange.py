@@ -10,6 +10,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests import still_loop
+from tests.ports import port_without_listener
+from tests.still_loop import let_pass, run_still, silent_server
 from tests.web_server import Reply, serving
 
 from dutiful.outbound import Allowed, Answer, ForbiddenTargetError, NoAnswerError, Outbound
@@ -94,16 +97,25 @@ def test_a_deeply_nested_answer_is_no_json():
         assert send(web.url).json() is None
 
 
+def given_up(server, scheme="http"):
+    """Send to a server that lets time pass; return the error."""
+
+    async def story():
+        async with server as port:
+            await Outbound(allowed=INSIDE, deadline=30).send("POST", f"{scheme}://127.0.0.1:{port}/")
+
+    with pytest.raises(NoAnswerError) as caught:
+        run_still(story())
+    return caught.value
+
+
 def test_a_server_that_says_nothing_is_given_up():
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(NoAnswerError) as caught:
-        send(f"http://127.0.0.1:{silent.getsockname()[1]}/", deadline=0.2)
-    assert caught.value.sent
+    error = given_up(silent_server(30))
+    assert (error.details["reason"], error.sent) == ("30 s have passed", True)
 
 
 def test_a_server_that_drips_is_given_up():
-    with dripping() as port, pytest.raises(NoAnswerError) as caught:
-        send(f"http://127.0.0.1:{port}/", deadline=0.4)
-    assert str(caught.value) == f"no answer from http://127.0.0.1:{port}: 0.4 s have passed"
+    assert given_up(still_loop.serving(drip)).details["reason"] == "30 s have passed"
 
 
 def test_a_resolver_that_says_nothing_is_given_up():
@@ -116,10 +128,8 @@ def test_a_resolver_that_says_nothing_is_given_up():
 
 
 def test_nothing_was_sent_while_the_handshake_is_not_over():
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(NoAnswerError) as caught:
-        send(f"https://127.0.0.1:{silent.getsockname()[1]}/", deadline=0.4)
-    assert caught.value.details["reason"] == "no connection within 0.2 s"
-    assert not caught.value.sent
+    error = given_up(silent_server(15), "https")
+    assert (error.details["reason"], error.sent) == ("no connection within 15 s", False)
 
 
 def test_a_server_that_hangs_up_may_have_been_reached():
@@ -146,9 +156,7 @@ def test_bytes_are_sent_as_they_are_with_headers_that_may_be_shown():
 
 
 def test_nothing_was_sent_if_nobody_listens():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(NoAnswerError) as caught:
+    with port_without_listener() as port, pytest.raises(NoAnswerError) as caught:
         send(f"http://127.0.0.1:{port}/")
     assert not caught.value.sent
 
@@ -192,9 +200,9 @@ def test_control_characters_of_an_answer_stay_there():
 class _Talker:
     """A server that answers the first connection with a head and then with `piece` for ever."""
 
-    def __init__(self, piece: bytes, pause: float) -> None:
+    def __init__(self, piece: bytes) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
-        self._piece, self._pause, self._stopped = piece, pause, threading.Event()
+        self._piece, self._stopped = piece, threading.Event()
         self._thread = threading.Thread(target=self._talk)
 
     def __enter__(self) -> int:
@@ -212,18 +220,24 @@ class _Talker:
             peer.recv(65536)
             try:
                 peer.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-                while not self._stopped.wait(self._pause):
+                while not self._stopped.is_set():
                     peer.sendall(self._piece)
             except OSError:
                 return
 
 
 def endless() -> _Talker:
-    return _Talker(b"x" * 65536, 0)
+    return _Talker(b"x" * 65536)
 
 
-def dripping() -> _Talker:
-    return _Talker(b"x", 0.05)
+async def drip(reader, writer):
+    """Send a byte every second, for ever."""
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    while not writer.is_closing():
+        writer.write(b"x")
+        let_pass(1)
+        await asyncio.sleep(0)
 
 
 # A certificate for the name `job.internal`, which vouches for itself, and its key.

@@ -11,6 +11,7 @@ import textwrap
 
 import pytest
 from tests.process.living import ends, numbers
+from tests.still_loop import let_pass, run_still
 
 from dutiful.process import Exit, run
 
@@ -151,14 +152,26 @@ def test_what_a_command_leaves_running_is_gone_when_it_has_ended():
     assert [pid for pid in family if not ends(pid, 0)] == []
 
 
+def overdue(script: str, **settings) -> Exit:
+    """Run a command whose time is over as soon as it has said something."""
+    said = []
+
+    def hear(line):
+        said.append(line)
+        let_pass(30 if len(said) == 1 else 0)
+
+    program = ["sh", "-c", script]
+    return run_still(run(program, environment=ENVIRONMENT, time_limit=30, on_output=hear, **settings))
+
+
 def test_a_command_that_takes_too_long_is_asked_to_end():
-    ended = shell("trap 'echo asked; exit 5' TERM; echo up; sleep 300 & wait", time_limit=0.5)
+    ended = overdue("trap 'echo asked; exit 5' TERM; echo up; sleep 300 & wait")
     assert ended == Exit(5, "up\nasked\n", "", timed_out=True)
 
 
 def test_a_command_that_does_not_listen_is_killed_with_all_its_descendants():
     script = "trap '' TERM; " + FAMILY + "while true; do wait; done"
-    ended = shell(script, time_limit=0.5, grace=0.2)
+    ended = overdue(script, grace=0)
     assert (ended.code, ended.timed_out) == (-signal.SIGKILL, True)
     assert [pid for pid in numbers(ended.stdout) if not ends(pid, 0)] == []
     assert len(numbers(ended.stdout)) == 4

@@ -43,6 +43,28 @@ def edge_server(
     settings: EdgeSettings = LOOPBACK, tls: TlsFiles | None = None, limits: Limits | None = None
 ) -> Iterator[int]:
     """Serve on a free port of 127.0.0.1, and yield it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, _serving(listening, settings, tls, limits):
+        yield listening.getsockname()[1]
+
+
+def answered_late(limits: Limits, sent: bytes) -> bytes:
+    """Return all that a server sends that begins to serve when it has been sent these bytes.
+
+    However busy the machine is, the time between connecting and sending is not taken from its limits.
+    """
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname(), timeout=60) as peer,
+    ):
+        peer.sendall(sent)
+        with _serving(listening, LOOPBACK, None, limits):
+            return _all_from(peer)
+
+
+@contextmanager
+def _serving(
+    listening: socket.socket, settings: EdgeSettings, tls: TlsFiles | None, limits: Limits | None
+) -> Iterator[None]:
     config = uvicorn.Config(
         Edge(telling, settings),
         http=protocol_for(limits or settings.limits),
@@ -52,25 +74,28 @@ def edge_server(
         ssl_context_factory=None if tls is None else lambda *_: server_context(tls),
     )
     server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            yield listening.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join()
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def talk(port: int, sent: bytes, context: ssl.SSLContext | None = None, name: str = "localhost") -> bytes:
     """Send these bytes, and return all that comes back until the connection is closed."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as plain:
         peer = plain if context is None else context.wrap_socket(plain, server_hostname=name)
         with peer:
             peer.sendall(sent)
-            received = b""
-            while chunk := peer.recv(65536):
-                received += chunk
+            return _all_from(peer)
+
+
+def _all_from(peer: socket.socket) -> bytes:
+    received = b""
+    while chunk := peer.recv(65536):
+        received += chunk
     return received
 
 

@@ -124,9 +124,8 @@ def test_of_two_users_who_want_the_same_id_at_once_one_gets_it(guarded):
 
     def upsert(user, number):
         body = {**SCHEDULE, "schedule_id": f"s{number}", "user_id": user}
-        return httpx2.post(
-            f"{guarded.url}/schedules/upsert", headers=headers[user], json=body, trust_env=False
-        ).status_code
+        url, patient = f"{guarded.url}/schedules/upsert", {"trust_env": False, "timeout": 60}
+        return httpx2.post(url, headers=headers[user], json=body, **patient).status_code
 
     with ThreadPoolExecutor(4) as pool:
         tried = [(pool.submit(upsert, "ada", n), pool.submit(upsert, "bob", n)) for n in range(20)]

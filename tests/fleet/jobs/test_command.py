@@ -11,6 +11,7 @@ import textwrap
 import pytest
 from tests.fleet.requests import ITEM, request
 from tests.process.living import ends, numbers
+from tests.still_loop import let_pass, run_still
 
 from dutiful.fleet.jobs import JobNotStartedError, executor_for
 from dutiful.fleet.types import JobResult
@@ -94,8 +95,11 @@ def test_a_job_that_cannot_begin_says_so(tmp_path):
 
 def test_a_job_that_takes_too_long_is_ended_with_its_grandchildren():
     script = "sleep 300 & a=$!; setsid sleep 300 & echo $a $! $$; wait"
-    result = shell(script, timeout="1s")
-    assert (result.success, result.error) == (False, "timed out after 1 s")
+    config = {"type": "command", "command": ["sh", "-c", script], "timeout": "30s"}
+    # Its time is over as soon as it has said something.
+    executor = executor_for(config, lambda *_: let_pass(30))
+    result = run_still(executor.execute(request()))
+    assert (result.success, result.error) == (False, "timed out after 30 s")
     assert len(numbers(result.summary)) == 3
     assert [pid for pid in numbers(result.summary) if not ends(pid, 0)] == []
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 
 import pytest
 from tests.fleet.requests import ITEM, request
+from tests.ports import port_without_listener
+from tests.still_loop import run_still, silent_server
 from tests.web_server import Reply, serving
 
 from dutiful.fleet.jobs import JobNotStartedError, executor_for
 from dutiful.fleet.types import JobResult
 
 
+def executor(url: str, **settings):
+    return executor_for({"type": "http", "url": url, "allow": ["127.0.0.1"], **settings})
+
+
 def do(url: str, item=None, **settings) -> JobResult:
-    config = {"type": "http", "url": url, "allow": ["127.0.0.1"], **settings}
-    return asyncio.run(executor_for(config).execute(request(item=item)))
+    return asyncio.run(executor(url, **settings).execute(request(item=item)))
 
 
 def answered(reply: Reply, **settings) -> JobResult:
@@ -66,16 +70,18 @@ def test_the_answer_is_the_result(reply, result):
 
 
 def test_a_server_that_does_not_answer_is_a_failure():
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        assert do(url, timeout="1s") == JobResult(False, error=f"no answer from {url}: 1 s have passed")
+    async def story():
+        async with silent_server(30) as port:
+            url = f"http://127.0.0.1:{port}"
+            return url, await executor(url, timeout="30s").execute(request())
+
+    url, result = run_still(story())
+    assert result == JobResult(False, error=f"no answer from {url}: 30 s have passed")
 
 
 def test_a_job_that_never_left_did_not_begin():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    with pytest.raises(JobNotStartedError):
-        do(url)
+    with port_without_listener() as port, pytest.raises(JobNotStartedError):
+        do(f"http://127.0.0.1:{port}")
     with pytest.raises(JobNotStartedError, match=r"169\.254\.169\.254 is not a public address"):
         do("http://169.254.169.254/latest/meta-data")
 

@@ -78,7 +78,7 @@ async def hang(_asked):
 
 
 def hang_in_a_thread(_asked):
-    threading.Event().wait(5)
+    threading.Event().wait(60)
 
 
 def do(name: str, **settings) -> JobResult:

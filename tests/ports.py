@@ -1,0 +1,22 @@
+"""Ports that are nobody else's for as long as a test needs them."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def port_without_listener() -> Iterator[int]:
+    """Yield a port of 127.0.0.1 at which nobody listens.
+
+    A socket holds it, so that the system gives it to nobody else; who asks for this port may listen there.
+    """
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
