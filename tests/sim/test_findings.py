@@ -14,9 +14,10 @@ from tests.spec.world import play
 
 from dutiful.core.cadence import Once
 from dutiful.core.cron import Cron
-from dutiful.core.outcome import Failed, Succeeded
+from dutiful.core.outcome import Accepted, Failed, Succeeded
 from dutiful.core.policy import Capacity, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.reconcile import Changes
+from dutiful.core.run import IN_FLIGHT
 from dutiful.core.schedule import Schedule, Task, Window
 from dutiful.core.zone import epoch_ms
 from dutiful.engine import Settings
@@ -279,3 +280,30 @@ def test_a_place_that_was_promised_to_a_run_which_an_edit_took_away_is_not_waite
             return rig.calls.noted
 
     assert asyncio.run(scenario()) == [("11:00", "second", "11:00", 1)]
+
+
+def test_a_place_whose_run_an_edit_saved_from_the_plan_is_not_given_away():
+    first, second = (
+        schedule(Once(at(tick)), id_, capacity=Capacity("g", 1), run_timeout=2 * MINUTE)
+        for id_, tick in (("first", "10:01"), ("second", "10:03"))
+    )
+    edited, in_flight = iter([replace(first, task=Task("another"))]), []
+
+    async def edit_before_commit(method, *_):
+        if method == "commit" and rig.time.now().minute == 3:
+            for changed in edited:
+                await Registrar(rig.store, rig.time, rig.engine.wake).upsert(changed)
+
+    async def behave(_):
+        in_flight.append(sum(run.phase in IN_FLIGHT for due in await rig.store.every() for run in due.runs))
+        return Accepted()
+
+    rig = Rig(first, second, behave=behave, through=lambda store: Gate(store, between=edit_before_commit))
+
+    async def scenario():
+        async with rig:
+            await advance(rig.time, minutes=4)
+            return rig.calls.noted
+
+    assert asyncio.run(scenario()) == [("10:01", "first", "10:01", 1), ("10:03", "second", "10:03", 1)]
+    assert in_flight == [1, 1]
