@@ -37,7 +37,6 @@ _REARM_BEYOND = 86_400_000
 # With nothing planned the engine waits to be woken.
 _IDLE = 3_600_000
 
-
 running_engine: ContextVar[Engine | None] = ContextVar("running_engine", default=None)
 """The engine that runs the current task, also in what the task started."""
 
@@ -208,7 +207,7 @@ class Engine:
         return epoch
 
     async def _plan_and_launch(self, now: Instant, epoch: int) -> Instant | None:
-        loaded = await self._store.load(now, self._settings.batch)
+        loaded = await self._store.load(max(now, self._watch.shown_before), self._settings.batch)
         self._collector.hold(len(loaded.batch.due) == self._settings.batch)
         self._checkpoint("loaded")
         self.counts["schedules_due"] += len(loaded.batch.due)
@@ -217,6 +216,7 @@ class Engine:
         moves = plan(loaded.batch, now, self._limits(epoch))
         self._checkpoint("planned")
         launches = await self._commit(moves, epoch)
+        self._watch.shown_before = 0
         self._checkpoint("committed")
         self._cancel([run for move in moves for run in move.cancels])
         self._report(moves, now)

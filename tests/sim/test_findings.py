@@ -307,3 +307,26 @@ def test_a_place_whose_run_an_edit_saved_from_the_plan_is_not_given_away():
 
     assert asyncio.run(scenario()) == [("10:01", "first", "10:01", 1), ("10:03", "second", "10:03", 1)]
     assert in_flight == [1, 1]
+
+
+def test_what_waits_for_a_full_engine_does_not_wait_for_a_clock_that_was_set_back():
+    first, second = (schedule(Once(at("10:01")), id_, on_orphan=OnOrphan.RELAUNCH) for id_ in ("a", "b"))
+    released = asyncio.Event()
+
+    async def behave(launch):
+        await (hang(launch) if launch.run.attempt == 1 else released.wait())
+        return Succeeded()
+
+    async def scenario():
+        async with Rig(first, second, behave=behave) as rig:
+            await advance(rig.time, minutes=1)
+            await rig.crash()
+            rig.boot(settings=Settings(in_flight_max=1))
+            await advance(rig.time, minutes=1)
+            await rig.time.jump(-3600)
+            await advance(rig.time, minutes=1)
+            released.set()
+            await advance(rig.time, minutes=1)
+            return [call for call in rig.calls.noted if call[3] == 2]
+
+    assert asyncio.run(scenario()) == [("10:01", "a", "10:01", 2), ("09:03", "b", "10:01", 2)]
