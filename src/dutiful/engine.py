@@ -18,7 +18,7 @@ from dutiful.collector import Collector
 from dutiful.core import event as happened
 from dutiful.core.draft import Limits
 from dutiful.core.errors import DutifulError, LostLeadershipError
-from dutiful.core.outcome import Failed, Outcome, Settlement, settle
+from dutiful.core.outcome import Failed, Outcome, Settlement, raised, settle
 from dutiful.core.planner import plan
 from dutiful.core.run import Phase, Status
 from dutiful.ports import Launch
@@ -291,7 +291,7 @@ class Engine:
             answer: object = await self._launcher.launch(launch)
             outcome = answer if isinstance(answer, Outcome) else Failed(f"the answer was {answer!r:.80}")
         except BaseException as error:  # noqa: BLE001 - whatever a task raises is that task's failure
-            outcome = Failed(f"{type(error).__name__}: {error}")
+            outcome = raised(error)
         key = _key(launch.run)
         flight = self._running.get(key)
         # Another flight of this key may have begun since this one was given up.
@@ -319,9 +319,10 @@ class Engine:
             self._finished = finished + self._finished
             raise
         self._checkpoint("settled")
-        for settlement, written in zip(settlements, applied, strict=True):
+        for settlement, written, (_, outcome, _) in zip(settlements, applied, finished, strict=True):
             if written:
-                self._emit(happened.RunSettled(now, settlement.run))
+                error = outcome.error if type(outcome) is Failed else None
+                self._emit(happened.RunSettled(now, settlement.run, error))
 
     async def _settle_quietly(self) -> None:
         with contextlib.suppress(DutifulError, OSError), self._clock.hold():

@@ -26,10 +26,11 @@ class RunLaunched:
 
 @dataclass(frozen=True, slots=True)
 class RunSettled:
-    """An attempt came back; the run is what it became."""
+    """An attempt came back; the run is what it became, and `error` what the task raised, if it did."""
 
     at: Instant
     run: Run
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
