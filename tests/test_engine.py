@@ -88,6 +88,23 @@ def test_whatever_a_task_raises_is_a_failed_run(raised):
     assert detail == f"{type(raised).__name__}: {raised}"
 
 
+class UnspeakableError(Exception):
+    def __str__(self):
+        raise ValueError("not even this")
+
+
+def test_what_cannot_even_be_shown_is_a_failed_run():
+    async def fail(_):
+        raise UnspeakableError
+
+    async def story():
+        async with Rig(schedule(), behave=fail) as rig:
+            await rig.time.advance(60)
+            return await rig.rows()
+
+    assert asyncio.run(story()) == ["10:01 FAILED task_failed"]
+
+
 @pytest.mark.parametrize("answer", [None, 3, True, "SUCCESS", (), object()])
 def test_an_answer_that_means_nothing_is_a_failed_run(answer):
     async def mumble(_):

@@ -95,6 +95,34 @@ def test_the_log_and_the_observer_are_told_the_same(caplog):
     assert logged == [{key: value for key, value in event.items() if key != "call"} for event in world.events]
 
 
+def test_the_log_of_a_failed_run_has_the_trace_of_its_callback(caplog):
+    async def story():
+        clock = VirtualClock("2026-01-01T10:00:00")
+
+        async def callback():
+            raise ValueError("boom")
+
+        scheduler = Scheduler("memory:", clock=clock, observer=events.append)
+        await scheduler.initialize([("job", "* * * * *", callback, 3600)])
+        await clock.advance(30)
+        await scheduler.stop()
+
+    events = []
+    with caplog.at_level(logging.WARNING, "dutiful"):
+        asyncio.run(story())
+    (record,) = caplog.records
+    assert record.getMessage() == "TaskRunFailed job error=ValueError: boom"
+    trace = logging.Formatter().formatException(record.exc_info)
+    assert trace.splitlines()[-3:] == [
+        f'  File "{__file__}", line {story.__code__.co_firstlineno + 4}, in callback',
+        '    raise ValueError("boom")',
+        "ValueError: boom",
+    ]
+    (failed,) = [event for event in events if event.name == "TaskRunFailed"]
+    assert failed.exception is record.exc_info[1]
+    assert failed.as_dict() == record.event
+
+
 def test_a_library_that_nobody_configured_is_silent(capsys):
     log(SchedulerEvent("TaskRunFailed", TEN))
     assert capsys.readouterr() == ("", "")

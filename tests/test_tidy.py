@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FILE_LINES_MAX, FUNCTION_LINES_MAX = 400, 60
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
-_INNER = {"core", "ports", "clock", "clock_watch", "collector", "secret"}
+_INNER = {"core", "ports", "clock", "clock_watch", "collector", "flight", "secret"}
 _RING = {"engine", "registrar", "stores", "launchers", "observe", "monitor", "watchdog"}
 _DOORS = {"declarative", "fleet", "service", "simulate"}
 _DOORSTEP = {"registration", "schedule_file", "store_url", "executor_url"}

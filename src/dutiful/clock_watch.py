@@ -20,6 +20,8 @@ class ClockWatch:
         self._last: tuple[Instant, float] | None = None
         # To which instant the wall clock was set, and by how much.
         self.steps: list[tuple[Instant, int]] = []
+        # What the clock showed before it was set back. Whatever was due by then was to be looked at at once.
+        self.shown_before: Instant = 0
 
     def step(self, now: Instant, monotonic: float) -> int:
         """Return by how many milliseconds the wall clock was set since the last look; mostly 0."""
@@ -30,4 +32,5 @@ class ClockWatch:
         if abs(step) < STEP_MIN:
             return 0
         self.steps = [*self.steps[1 - _STEPS_MAX :], (now, step)]
+        self.shown_before = max(self.shown_before, now - step)
         return step

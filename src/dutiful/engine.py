@@ -11,16 +11,17 @@ import asyncio
 import contextlib
 from collections import Counter
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-from dutiful.clock_watch import STEP_MIN, ClockWatch
+from dutiful.clock_watch import ClockWatch
 from dutiful.collector import Collector
 from dutiful.core import event as happened
 from dutiful.core.draft import Limits
 from dutiful.core.errors import DutifulError, LostLeadershipError
-from dutiful.core.outcome import Failed, Outcome, Settlement, settle
+from dutiful.core.outcome import Failed, Outcome, Settlement, raised, settle
 from dutiful.core.planner import plan
 from dutiful.core.run import Phase, Status
+from dutiful.flight import Flight, key_of
 from dutiful.ports import Launch
 
 if TYPE_CHECKING:
@@ -30,15 +31,13 @@ if TYPE_CHECKING:
     from dutiful.core.draft import Move
     from dutiful.core.event import Event
     from dutiful.core.run import Run
+    from dutiful.flight import Key
     from dutiful.ports import Clock, Launcher, Observer, Store
-
-    _Key: TypeAlias = tuple[str, Instant, str]
 
 # Beyond this a step back re-arms the schedules; nothing that has run runs again.
 _REARM_BEYOND = 86_400_000
 # With nothing planned the engine waits to be woken.
 _IDLE = 3_600_000
-
 
 running_engine: ContextVar[Engine | None] = ContextVar("running_engine", default=None)
 """The engine that runs the current task, also in what the task started."""
@@ -58,15 +57,6 @@ class Settings(NamedTuple):
 
 
 DEFAULTS = Settings()
-
-
-class _Flight(NamedTuple):
-    """A run in flight, and the task that carries it."""
-
-    task: asyncio.Task[None]
-    launch: Launch
-    # On the clock that nobody sets.
-    began: float
 
 
 async def nothing_to_do(epoch: int) -> None:
@@ -100,7 +90,7 @@ class Engine:
         self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopping = False
         self._loop: asyncio.Task[None] | None = None
-        self._running: dict[_Key, _Flight] = {}
+        self._running: dict[Key, Flight] = {}
         self._finished: list[tuple[Launch, Outcome, Instant]] = []
         # Moves of a commit whose answer was lost: they may be written or not.
         self._unsure: list[Move] = []
@@ -212,7 +202,7 @@ class Engine:
         return epoch
 
     async def _plan_and_launch(self, now: Instant, epoch: int) -> Instant | None:
-        loaded = await self._store.load(now, self._settings.batch)
+        loaded = await self._store.load(max(now, self._watch.shown_before), self._settings.batch)
         self._collector.hold(len(loaded.batch.due) == self._settings.batch)
         self._checkpoint("loaded")
         self.counts["schedules_due"] += len(loaded.batch.due)
@@ -221,14 +211,15 @@ class Engine:
         moves = plan(loaded.batch, now, self._limits(epoch))
         self._checkpoint("planned")
         launches = await self._commit(moves, epoch)
+        self._watch.shown_before = 0
         self._checkpoint("committed")
         self._cancel([run for move in moves for run in move.cancels])
         self._report(moves, now)
-        before = {_key(run): run.phase for move in moves if move.changes for run in move.due.runs}
+        before = {key_of(run): run.phase for move in moves if move.changes for run in move.due.runs}
         free_at = {move.due.schedule.id: move.due.state.ended_at for move in moves}
         for launch in launches:
             could = max(launch.run.fire_at, free_at[launch.schedule.id] or 0, self._led_at)
-            self._start(launch, now, max(0, now - could), before.get(_key(launch.run)) if before else None)
+            self._start(launch, now, max(0, now - could), before.get(key_of(launch.run)) if before else None)
         return await self._when_next(moves, loaded.next_wake, now)
 
     async def _when_next(
@@ -261,12 +252,12 @@ class Engine:
             move = self._unsure[-1]
             due = await self._store.get(move.due.schedule.id)
             self._unsure.pop()
-            present = {_key(run): run for run in due.runs} if due is not None else {}
+            present = {key_of(run): run for run in due.runs} if due is not None else {}
             for run in (*move.inserts, *move.changes):
-                found = present.get(_key(run))
+                found = present.get(key_of(run))
                 if run.phase is Phase.LAUNCHED and found is not None and _standing(found) == _standing(run):
                     self._start(Launch(move.due.schedule, found), self._now(), 0)
-            self._cancel([run for run in move.cancels if _key(run) not in present])
+            self._cancel([run for run in move.cancels if key_of(run) not in present])
 
     def _limits(self, epoch: int) -> Limits:
         status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
@@ -281,19 +272,19 @@ class Engine:
 
     def _start(self, launch: Launch, now: Instant, late: int, before: Phase | None = None) -> None:
         run = launch.run
-        key = _key(run)
+        key = key_of(run)
         # Not asyncio.create_task, which makes up a name before it takes this one.
         task = asyncio.get_running_loop().create_task(self._carry(launch, key), name=run.schedule_id)
-        self._running[key] = _Flight(task, launch, self._clock.monotonic())
+        self._running[key] = Flight(task, launch, self._clock.monotonic())
         self._emit(happened.RunLaunched(now, run, late, before))
 
-    async def _carry(self, launch: Launch, key: _Key) -> None:
+    async def _carry(self, launch: Launch, key: Key) -> None:
         self._checkpoint("launching")
         try:
             answer: object = await self._launcher.launch(launch)
             outcome = answer if isinstance(answer, Outcome) else Failed(f"the answer was {answer!r:.80}")
         except BaseException as error:  # noqa: BLE001 - whatever a task raises is that task's failure
-            outcome = Failed(f"{type(error).__name__}: {error}")
+            outcome = raised(error)
         flight = self._running.pop(key, None)
         if flight is not None and flight.launch is not launch:
             # Another flight of this key has begun since this one was given up.
@@ -320,9 +311,10 @@ class Engine:
             self._finished = finished + self._finished
             raise
         self._checkpoint("settled")
-        for settlement, written in zip(settlements, applied, strict=True):
+        for settlement, written, (_, outcome, _) in zip(settlements, applied, finished, strict=True):
             if written:
-                self._emit(happened.RunSettled(now, settlement.run))
+                error = outcome.error if type(outcome) is Failed else None
+                self._emit(happened.RunSettled(now, settlement.run, error))
 
     async def _settle_quietly(self) -> None:
         with contextlib.suppress(DutifulError, OSError), self._clock.hold():
@@ -331,19 +323,19 @@ class Engine:
 
     def _cancel(self, runs: Sequence[Run]) -> None:
         for run in runs:
-            flight = self._running.pop(_key(run), None)
+            flight = self._running.pop(key_of(run), None)
             if flight is not None:
                 flight.task.cancel()
 
     async def _cancel_outlived(self) -> None:
         """Cancel what outlived its timeout and no plan will give up: its schedule has been removed."""
         now = self._clock.monotonic()
-        outlived = [flight.launch.run for flight in self._running.values() if _outlived(flight, now)]
+        outlived = [flight.launch.run for flight in self._running.values() if flight.outlived(now)]
         if outlived:
             known = await self._store.some({run.schedule_id for run in outlived})
             # The place of a run that is still open is made free by the plan that ends it, and only once.
-            still_open = {_key(run) for due in known for run in due.runs}
-            self._cancel([run for run in outlived if _key(run) not in still_open])
+            still_open = {key_of(run) for due in known for run in due.runs}
+            self._cancel([run for run in outlived if key_of(run) not in still_open])
 
     def _drop_runs(self) -> None:
         """Let go of every run; nothing of them is written any more."""
@@ -387,14 +379,5 @@ class Engine:
         return step != 0
 
 
-def _outlived(flight: _Flight, now: float) -> bool:
-    timeout = flight.launch.schedule.policy.run_timeout
-    return timeout is not None and flight.began + (timeout + STEP_MIN) / 1000 < now
-
-
 def _standing(run: Run) -> tuple[Phase, int, int]:
     return run.phase, run.attempt, run.epoch
-
-
-def _key(run: Run) -> _Key:
-    return run.schedule_id, run.run_at, run.kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,8 @@ class SchedulerEvent:
     at: datetime
     task: str | None = None
     details: dict[str, Any] = field(default_factory=dict)
+    # What the callback raised, of a TaskRunFailed; its trace is logged.
+    exception: BaseException | None = field(default=None, compare=False, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the event as plain values."""
@@ -78,7 +80,8 @@ def log(event: SchedulerEvent) -> None:
     if logger.isEnabledFor(level):
         task = f" {event.task}" if event.task is not None else ""
         details = "".join(f" {key}={value}" for key, value in event.details.items())
-        logger.log(level, "%s%s%s", event.name, task, details, extra={"event": event.as_dict()})
+        extra = {"event": event.as_dict()}
+        logger.log(level, "%s%s%s", event.name, task, details, exc_info=event.exception, extra=extra)
 
 
 def translate(event: Event) -> SchedulerEvent | None:
@@ -87,10 +90,11 @@ def translate(event: Event) -> SchedulerEvent | None:
         case happened.RunLaunched(run=run):
             name = "TaskRetryStarted" if event.before is Phase.RETRY else "TaskRunStarted"
             return _of(name, event.at, run.schedule_id)
-        case happened.RunSettled(run=run):
+        case happened.RunSettled(run=run, error=error):
             name = "TaskRunCompleted" if run.status is Status.SUCCESS else "TaskRunFailed"
             details = {} if run.detail is None else {"error": run.detail}
-            return _of(name, event.at, run.schedule_id, **details)
+            told = _of(name, event.at, run.schedule_id, **details)
+            return told if error is None else replace(told, exception=error)
         case happened.RunEndedByPlan(run=run) if run.reason is Reason.TASK_FAILED:
             return _of("TaskRetryPreempted", event.at, run.schedule_id)
         case happened.ClockStepped():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 from tests.core.planner_notation import MINUTE, at, run
 
@@ -13,6 +15,7 @@ from dutiful.core.outcome import (
     Succeeded,
     Unanswered,
     Unreached,
+    raised,
     settle,
 )
 from dutiful.core.policy import OnOrphan, Policy, Reason, Retry
@@ -38,6 +41,49 @@ def test_without_retries_every_answer_ends_the_run(outcome, status, reason, deta
     ended = run("10:00", Phase.ENDED, status=status, reason=reason, detail=detail, ended_at=LATER)
     expected = ended._replace(attempt=1, started_at=at("10:00"))
     assert settle(run("10:00"), outcome, Policy(), LATER) == expected
+
+
+LONG = "x" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "outcome", [Failed(LONG), Unreached(LONG), Unanswered(LONG), Refused(Reason.LAUNCH_REFUSED, LONG)]
+)
+@pytest.mark.parametrize("policy", [Policy(), Policy(retry=TASK), Policy(on_orphan=OnOrphan.GIVE_UP)])
+def test_a_failure_is_kept_in_short(outcome, policy):
+    assert settle(run("10:00"), outcome, policy, LATER).detail == "x" * 1999 + "…"
+
+
+def test_a_failure_of_2000_characters_is_kept_whole():
+    assert settle(run("10:00"), Failed("x" * 2000), Policy(), LATER).detail == "x" * 2000
+
+
+class UnspeakableError(Exception):
+    def __str__(self):
+        raise ValueError("not even this")
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (ValueError("boom"), "ValueError: boom"),
+        (SystemExit(3), "SystemExit: 3"),
+        (UnspeakableError(), "UnspeakableError, which cannot be shown"),
+    ],
+)
+def test_what_a_task_raised_is_its_failure_and_is_handed_on(error, detail):
+    assert raised(error) == Failed(detail, error)
+
+
+def test_the_trace_of_what_was_raised_begins_where_it_was_called():
+    def task():
+        raise ValueError("boom")
+
+    try:
+        task()
+    except ValueError as error:
+        failed = raised(error)
+    assert [frame.name for frame in traceback.extract_tb(failed.error.__traceback__)] == ["task"]
 
 
 def test_what_somebody_else_took_is_still_in_flight():

@@ -183,7 +183,7 @@ def test_a_retry_of_the_task_waits_for_a_run_in_flight_and_asks_to_be_woken():
     assert shown(move) == "cursor 10:00; wake 10:30; blocked"
 
 
-def test_runs_ended_in_a_batch_make_room_for_the_schedules_after_them():
+def test_the_place_of_a_run_that_is_ended_is_free_for_others_once_that_is_recorded():
     lost = schedule(id_="a", capacity=Capacity("g", 1), run_timeout=MINUTE)
     next_ = schedule(id_="b", capacity=Capacity("g", 1))
     batch = Batch(
@@ -196,7 +196,7 @@ def test_runs_ended_in_a_batch_make_room_for_the_schedules_after_them():
     moves = plan(batch, at("10:03"), Limits(EPOCH))
     assert [shown(move) for move in moves] == [
         "FAILED lost_run 10:02; cancel 10:02; cursor 10:03; wake 10:04",
-        "launch 10:03; cursor 10:03; wake 10:04",
+        "cursor 10:02; wake 10:04; blocked",
     ]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC
+from zoneinfo import ZoneInfo
+
 from tests.core.planner_notation import at, run, schedule
 
 from dutiful.core.cadence import OnDemand
@@ -40,6 +43,11 @@ def test_a_new_schedule_without_ticks_is_woken_by_nobody():
 def test_a_kept_schedule_is_not_written():
     known = Due(schedule(), State(at("09:00")))
     assert reconcile([schedule()], stored(known), arm) == ([], Changes([], []))
+
+
+def test_utc_by_another_tzinfo_is_no_difference():
+    named, own = (schedule(Cron.parse("0 * * * *", timezone=zone)) for zone in (ZoneInfo("UTC"), UTC))
+    assert reconcile([named], stored(Due(own, State(at("09:00")))), arm) == ([], Changes([], []))
 
 
 def test_an_overridden_schedule_keeps_its_history():

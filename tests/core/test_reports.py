@@ -69,3 +69,7 @@ def test_rows_that_stay_say_when_they_were_written():
     for said in (STARTED, SUCCESS):
         became = hear(kept, Report(said), NOW)
         assert (became.created_at, became.updated_at) == (at("10:00"), NOW)
+
+
+def test_what_failed_is_kept_in_short():
+    assert hear(OPEN[1], Report(FAILED, error="x" * 10_000), NOW).detail == "x" * 1999 + "…"

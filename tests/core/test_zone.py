@@ -115,7 +115,7 @@ def test_the_offset_beyond_the_years_of_a_datetime_is_that_of_the_last_year():
 def test_zones_are_shared_and_compare_by_their_tzinfo():
     assert zone("Europe/Berlin") is zone("Europe/Berlin")
     assert zone("Europe/Berlin") is zone(ZoneInfo("Europe/Berlin"))
-    assert zone("UTC") == zone(UTC)
+    assert zone("UTC") is zone(UTC) is zone(ZoneInfo("UTC"))
     assert zone("Europe/Berlin") != zone("Europe/Paris")
     assert zone("Europe/Berlin") != "Europe/Berlin"
     assert {zone("Europe/Berlin"), zone("Europe/Berlin")} == {zone("Europe/Berlin")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 
 import pytest
 from tests.launchers.metas import DAG, META, SETTINGS
@@ -29,14 +30,25 @@ def ran(name: str, **settings):
         ("accepted", Accepted("run-2")),
         ("no", Failed(f"{HERE}:no returned False")),
         ("number", Failed(f"{HERE}:number returned int; return an outcome, a str, a bool or None")),
-        ("raises", Failed("ValueError: no disk\\n")),
-        ("leaves", Failed("SystemExit: 3")),
-        ("cancels_itself", Failed("CancelledError: ")),
-        ("times_out_itself", Failed("TimeoutError: upstream")),
     ],
 )
-def test_whatever_a_function_does_becomes_an_outcome(name, outcome):
+def test_whatever_a_function_returns_becomes_an_outcome(name, outcome):
     assert ran(name) == outcome
+
+
+@pytest.mark.parametrize(
+    ("name", "detail"),
+    [
+        ("raises", "ValueError: no disk\\n"),
+        ("leaves", "SystemExit: 3"),
+        ("cancels_itself", "CancelledError: "),
+        ("times_out_itself", "TimeoutError: upstream"),
+    ],
+)
+def test_whatever_a_function_raises_is_a_failed_run_with_its_trace(name, detail):
+    failed = ran(name)
+    assert failed == Failed(detail, failed.error)
+    assert traceback.extract_tb(failed.error.__traceback__)[-1].name == name
 
 
 @pytest.mark.parametrize("name", ["hangs", "hangs_on_the_loop"])

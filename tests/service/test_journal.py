@@ -43,6 +43,14 @@ def test_every_event_is_one_record(event, name, facts, caplog):
     assert record.getMessage().startswith(name)
 
 
+def test_the_record_of_a_run_that_raised_has_the_trace(caplog):
+    error = ValueError("boom")
+    with caplog.at_level(logging.INFO, logger="dutiful.service"):
+        journal.write(happened.RunSettled(NOW, FAILED, error))
+        journal.write(happened.RunSettled(NOW, FAILED))
+    assert [record.exc_info for record in caplog.records] == [(ValueError, error, None), None]
+
+
 def test_what_nobody_hears_is_not_put_into_words(caplog):
     with caplog.at_level(logging.ERROR, logger="dutiful.service"):
         journal.write(happened.PassFailed(NOW, "no"))

@@ -75,12 +75,13 @@ def test_a_payload_that_is_not_the_services_is_refused():
 
 def test_what_an_executor_raises_or_babbles_is_a_failed_run():
     async def burst(_):
-        raise RuntimeError("boom")
+        raise error
 
     async def babble(_):
         return 7
 
-    assert launched(Calls(burst), run("10:01")) == Failed("RuntimeError: boom")
+    error = RuntimeError("boom")
+    assert launched(Calls(burst), run("10:01")) == Failed("RuntimeError: boom", error)
     assert launched(Calls(babble), run("10:01")) == Failed("it answered 7")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tests.sim.gate import Gate
 from tests.sim.recorder import key_of
 
-from dutiful import engine
+from dutiful import engine, registrar
 from dutiful.core import draft, jitter, outcome, planner, usual
 from dutiful.core.draft import Draft
 from dutiful.core.errors import StoreError
@@ -244,6 +244,21 @@ def counts_one_tick_too_many(original):
 def draws_jitter_afresh(_):
     rng = Random(0)
     return lambda _id, _tick: rng.getrandbits(60)
+
+
+# The registrar
+
+
+@mutant(registrar, "_edit")
+def takes_ticks_of_a_new_cadence_for_decided(original):
+    def edit(due, *args):
+        changes = original(due, *args)
+        decided = {"decided_until": due.state.decided_until}
+        return changes._replace(
+            puts=[put._replace(state=put.state._replace(**decided)) for put in changes.puts]
+        )
+
+    return edit
 
 
 # The declarative door

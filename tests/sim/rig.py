@@ -77,11 +77,12 @@ class Rig:
     def engine(self) -> Engine:
         return self.engines[-1]
 
-    def boot(self, store: Any = None) -> Engine:
+    def boot(self, store: Any = None, settings: Settings | None = None) -> Engine:
         """Start another engine, as a process of its own would."""
         owner = f"instance {len(self.engines)}"
         through = self.through if store is None else store
-        engine = Engine(through, self.calls, self.time, self._observer, owner, self._settings)
+        settings = settings or self._settings
+        engine = Engine(through, self.calls, self.time, self._observer, owner, settings)
         self.engines.append(engine)
         engine.start()
         return engine

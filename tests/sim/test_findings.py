@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 from itertools import count
 
+import pytest
 from tests.core.planner_notation import HOUR, MINUTE, at, schedule
 from tests.sim.gate import Gate, depose
 from tests.sim.rig import Rig
@@ -13,9 +14,10 @@ from tests.spec.world import play
 
 from dutiful.core.cadence import Once
 from dutiful.core.cron import Cron
-from dutiful.core.outcome import Failed, Succeeded
+from dutiful.core.outcome import Accepted, Failed, Succeeded
 from dutiful.core.policy import Capacity, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.reconcile import Changes
+from dutiful.core.run import IN_FLIGHT
 from dutiful.core.schedule import Schedule, Task, Window
 from dutiful.core.zone import epoch_ms
 from dutiful.engine import Settings
@@ -278,3 +280,69 @@ def test_a_place_that_was_promised_to_a_run_which_an_edit_took_away_is_not_waite
             return rig.calls.noted
 
     assert asyncio.run(scenario()) == [("11:00", "second", "11:00", 1)]
+
+
+def test_a_place_whose_run_an_edit_saved_from_the_plan_is_not_given_away():
+    first, second = (
+        schedule(Once(at(tick)), id_, capacity=Capacity("g", 1), run_timeout=2 * MINUTE)
+        for id_, tick in (("first", "10:01"), ("second", "10:03"))
+    )
+    edited, in_flight = iter([first._replace(task=Task("another"))]), []
+
+    async def edit_before_commit(method, *_):
+        if method == "commit" and rig.time.now().minute == 3:
+            for changed in edited:
+                await Registrar(rig.store, rig.time, rig.engine.wake).upsert(changed)
+
+    async def behave(_):
+        in_flight.append(sum(run.phase in IN_FLIGHT for due in await rig.store.every() for run in due.runs))
+        return Accepted()
+
+    rig = Rig(first, second, behave=behave, through=lambda store: Gate(store, between=edit_before_commit))
+
+    async def scenario():
+        async with rig:
+            await advance(rig.time, minutes=4)
+            return rig.calls.noted
+
+    assert asyncio.run(scenario()) == [("10:01", "first", "10:01", 1), ("10:03", "second", "10:03", 1)]
+    assert in_flight == [1, 1]
+
+
+def test_what_waits_for_a_full_engine_does_not_wait_for_a_clock_that_was_set_back():
+    first, second = (schedule(Once(at("10:01")), id_, on_orphan=OnOrphan.RELAUNCH) for id_ in ("a", "b"))
+    released = asyncio.Event()
+
+    async def behave(launch):
+        await (hang(launch) if launch.run.attempt == 1 else released.wait())
+        return Succeeded()
+
+    async def scenario():
+        async with Rig(first, second, behave=behave) as rig:
+            await advance(rig.time, minutes=1)
+            await rig.crash()
+            rig.boot(settings=Settings(in_flight_max=1))
+            await advance(rig.time, minutes=1)
+            await rig.time.jump(-3600)
+            await advance(rig.time, minutes=1)
+            released.set()
+            await advance(rig.time, minutes=1)
+            return [call for call in rig.calls.noted if call[3] == 2]
+
+    assert asyncio.run(scenario()) == [("10:01", "a", "10:01", 2), ("09:03", "b", "10:01", 2)]
+
+
+@pytest.mark.xfail(strict=True, reason="a state knows until when ticks were decided, not since when")
+def test_ticks_from_before_a_schedule_was_there_are_accounted_for_once_the_clock_is_set_back():
+    async def scenario():
+        async with Rig(schedule(overlap=Overlap.SKIP), behave=hang) as rig:
+            await advance(rig.time, minutes=3)
+            await rig.time.jump(-30 * 3600)
+            await advance(rig.time, minutes=3)
+            return await rig.rows()
+
+    assert asyncio.run(scenario()) == [
+        "-1+04:04--1+04:06 SKIPPED overlap",
+        "10:01 STARTED",
+        "10:02-10:03 SKIPPED overlap",
+    ]

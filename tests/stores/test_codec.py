@@ -109,7 +109,6 @@ def test_the_texts_are_what_a_person_can_read():
     ("zone", "name"),
     [
         (UTC, "UTC"),
-        (ZoneInfo("UTC"), "zoneinfo:UTC"),
         (ZoneInfo("Asia/Tokyo"), "Asia/Tokyo"),
         (timezone(timedelta(hours=-3, minutes=-30), "NST"), "-03:30"),
         (timezone(timedelta(hours=1, seconds=1)), "+01:00:01"),
@@ -119,6 +118,14 @@ def test_a_zone_is_written_by_its_name_or_its_offset(zone, name):
     text = encode_cadence(Cron.parse("0 0 * * *", timezone=zone))
     assert json.loads(text)["zone"] == name
     assert decode_cadence(text).zone.tzinfo == zone
+
+
+@pytest.mark.parametrize("name", ["UTC", "zoneinfo:UTC"])
+def test_utc_is_one_zone_however_a_file_or_a_program_names_it(name):
+    cron = Cron.parse("0 0 * * *", timezone=ZoneInfo("UTC"))
+    text = encode_cadence(cron)
+    assert json.loads(text)["zone"] == "UTC"
+    assert decode_cadence(text.replace('"UTC"', f'"{name}"')) == cron
 
 
 class Nowhere(tzinfo):

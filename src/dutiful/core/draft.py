@@ -77,7 +77,7 @@ class Draft:
         *("schedule", "state", "now", "limits", "policy", "cadence", "cursor", "from_completion", "blocked"),
         *("unfinished", "launched", "cancels", "was_blocked", "ended_at", "_due", "_used", "_skipped"),
         *("_open", "_opening", "_busy", "_inserts", "_changes", "_first_attempts", "_noted", "_promised"),
-        "_looks_again",
+        *("_freed", "_looks_again"),
     )
 
     def __init__(self, due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> None:
@@ -88,7 +88,7 @@ class Draft:
         self._noted = now if due.schedule.policy.ledger else None
         self.from_completion = isinstance(self.cadence, Every) and self.cadence.anchor == "completion"
         self.blocked = self.unfinished = False
-        self.launched = 0
+        self.launched = self._freed = 0
         self.cancels: list[Run] = []
         self._due, self._used = due, used
         self._promised = self._places_promised()
@@ -129,7 +129,7 @@ class Draft:
     def at_capacity(self) -> bool:
         """Return whether the capacity group has no room."""
         capacity = self.policy.capacity
-        return capacity is not None and self._used.get(capacity.group, 0) >= capacity.limit
+        return capacity is not None and self._used.get(capacity.group, 0) - self._freed >= capacity.limit
 
     def _places_promised(self) -> int:
         """Return how many places of the group this plan has given to schedules before this one."""
@@ -214,7 +214,9 @@ class Draft:
             None, 1, self.limits.epoch, self.now, created_at=self._noted, updated_at=self._noted,
         )  # fmt: skip
         self._insert(run)
-        self._count_launch(run)
+        self.launched += 1
+        self._first_attempts += 1
+        self._take_room(1)
 
     def launch_waiting(self, run: Run) -> None:
         """Hand a run that is already recorded to the launcher, for one more attempt."""
@@ -241,7 +243,8 @@ class Draft:
         assert capacity is not None
         self.blocked = True
         # The move of one that was promised a place may be refused, and then no run's end wakes this one.
-        self._looks_again = self._used.get(capacity.group, 0) - self._promised < capacity.limit
+        in_flight = self._used.get(capacity.group, 0) - self._freed - self._promised
+        self._looks_again = in_flight < capacity.limit
 
     def hold(self, tick: Instant, phase: Phase, fire_at: Instant) -> None:
         """Record a run of this tick that is launched later."""
@@ -322,17 +325,14 @@ class Draft:
         self._busy += self._occupies(run)
         self.cursor, self._skipped = run.run_at, None
 
-    def _count_launch(self, run: Run) -> None:
-        self.launched += 1
-        self._first_attempts += run.attempt == 1
-        self._take_room(1)
-
     def _take_room(self, runs: int, in_engine: bool = True, in_group: bool = True) -> None:
         if in_engine and self.limits.room is not None:
             self._used[ENGINE] = self._used.get(ENGINE, 0) + runs
         if in_group and self.policy.capacity is not None:
-            group = self.policy.capacity.group
-            self._used[group] = self._used.get(group, 0) + runs
+            # A place that this move frees is its own until it is committed: an edit may overtake it.
+            group, own = self.policy.capacity.group, min(runs, self._freed)
+            self._freed -= own
+            self._used[group] = self._used.get(group, 0) + runs - own
 
     # The result
 

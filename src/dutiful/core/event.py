@@ -26,10 +26,11 @@ class RunLaunched(NamedTuple):
 
 
 class RunSettled(NamedTuple):
-    """An attempt came back; the run is what it became."""
+    """An attempt came back; the run is what it became, and `error` what the task raised, if it did."""
 
     at: Instant
     run: Run
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,10 @@ class Succeeded(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The task ran and failed."""
+    """The task ran and failed; `error` is what it raised, which is told and not stored."""
 
     detail: str | None = None
+    error: BaseException | None = None
 
 
 class NoWork(NamedTuple):
@@ -59,6 +60,9 @@ Outcome: TypeAlias = Succeeded | Failed | NoWork | Accepted | Refused | Unreache
 
 
 _DELAY_MAX = 2**55
+# What a row keeps of a failure: enough to tell which one it was. The log has all of it; a ledger with a
+# thousand rows of some task's megabyte would be slow to read for everybody.
+DETAIL_MAX = 2000
 
 
 class Settlement(NamedTuple):
@@ -80,13 +84,13 @@ def settle(run: Run, outcome: Outcome, policy: Policy, now: Instant) -> Run:
         case Accepted(run_id):
             return run.to(Phase.ACCEPTED, status=Status.ENQUEUED, run_id=run_id, updated_at=run.noted(now))
         case Refused(reason, detail):
-            return run.ended(Status.FAILED, reason, now, detail)
+            return run.ended(Status.FAILED, reason, now, _kept(detail))
         case Failed(detail):
             return _again(run, "task", Reason.TASK_FAILED, detail, policy, now)
         case Unreached(detail):
             return _again(run, "launch", Reason.LAUNCH_FAILED, detail, policy, now)
         case Unanswered(detail) if policy.on_orphan is OnOrphan.GIVE_UP:
-            return run.ended(Status.FAILED, Reason.OUTCOME_UNKNOWN, now, detail)
+            return run.ended(Status.FAILED, Reason.OUTCOME_UNKNOWN, now, _kept(detail))
         case Unanswered(detail):
             return _again(run, "launch", Reason.LAUNCH_FAILED, detail, policy, now)
         case _:
@@ -94,7 +98,7 @@ def settle(run: Run, outcome: Outcome, policy: Policy, now: Instant) -> Run:
 
 
 def _again(run: Run, what: str, reason: Reason, detail: str | None, policy: Policy, now: Instant) -> Run:
-    retry = policy.retry
+    retry, detail = policy.retry, _kept(detail)
     if retry is None or retry.of != what or (retry.limit is not None and run.attempt > retry.limit):
         return run.ended(Status.FAILED, reason, now, detail)
     # Backing off stops growing long before it would leave what a store can hold.
@@ -103,6 +107,21 @@ def _again(run: Run, what: str, reason: Reason, detail: str | None, policy: Poli
         Phase.RETRY, status=Status.ENQUEUED, reason=reason, fire_at=fire_at, ended_at=now, detail=detail,
         updated_at=run.noted(now),
     )  # fmt: skip
+
+
+def _kept(detail: str | None) -> str | None:
+    return detail if detail is None or len(detail) <= DETAIL_MAX else detail[: DETAIL_MAX - 1] + "…"
+
+
+def raised(error: BaseException) -> Failed:
+    """Return what an exception makes of a run; it need not even be one that can be shown."""
+    name, trace = type(error).__name__, error.__traceback__
+    try:
+        detail = f"{name}: {error}"
+    except Exception:  # noqa: BLE001 - its text is up to the task too
+        detail = f"{name}, which cannot be shown"
+    # Whoever caught it holds the answer: with that frame in the trace they would keep each other alive.
+    return Failed(detail, error.with_traceback(trace and trace.tb_next))
 
 
 class Report(NamedTuple):
@@ -128,7 +147,7 @@ def hear(run: Run, report: Report, now: Instant) -> Run | None:
         case Status.SUCCESS:
             return run.ended(Status.SUCCESS, None, now)
         case Status.FAILED:
-            return run.ended(Status.FAILED, Reason.TASK_FAILED, now, report.error)
+            return run.ended(Status.FAILED, Reason.TASK_FAILED, now, _kept(report.error))
         case Status.STARTED if run.status is Status.STARTED or (report.attempt or run.attempt) < run.attempt:
             return None
         case Status.STARTED:

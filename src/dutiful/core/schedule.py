@@ -63,7 +63,8 @@ class State(NamedTuple):
     ended_at: Instant | None = None
     skipped: SkippedRange | None = None
     quarantine: str | None = None
-    # Ticks up to here were decided before the clock was set back; they need no second entry.
+    # Ticks up to here were decided before the clock was set back; they need no second entry. Since when is
+    # not known: what is skipped before that has none at all.
     decided_until: Instant = 0
 
 

@@ -53,7 +53,7 @@ def usual_move(due: Due, now: Instant, limits: Limits) -> Move | None:
     ))  # fmt: skip
     after = _new(State, (tick, started + 1, now, succeeded, failed, ended, None, None, decided))
     wake_at, rest_at = _wakes(policy, now, following)
-    return _new(Move, (due, after, wake_at, rest_at, False, (run,), (), ()))
+    return _new(Move, (due, after, wake_at, rest_at, False, [run], (), ()))
 
 
 def _wakes(policy: Policy, now: Instant, following: Instant) -> tuple[Instant, Instant | None]:

@@ -230,7 +230,8 @@ def zone(timezone: str | tzinfo) -> Zone:
 
 @lru_cache(maxsize=1024)
 def _zone(tz: tzinfo) -> Zone:
-    return Zone(tz)
+    # The database's UTC has the ticks of datetime's own; a schedule that names the other is no other one.
+    return _zone(UTC) if isinstance(tz, ZoneInfo) and tz.key == "UTC" else Zone(tz)
 
 
 # The names of the database proper; "right/…" counts leap seconds and is no civil time.

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from dutiful.core.errors import InvalidArgumentError, quoted
-from dutiful.core.outcome import Failed, Outcome, Succeeded
+from dutiful.core.outcome import Failed, Outcome, Succeeded, raised
 from dutiful.function import call, find_function, is_place
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class PythonExecutor:
                 raise
             if limit.expired() and isinstance(error, TimeoutError):
                 return Failed(f"{self._place} timed out after {self._timeout:g} s")
-            return Failed(quoted(f"{type(error).__name__}: {error}", _DETAIL_MAX))
+            failed = raised(error)
+            return failed._replace(detail=quoted(failed.detail, _DETAIL_MAX))
 
     def _judged(self, answer: object) -> Outcome:
         match answer:

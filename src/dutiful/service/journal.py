@@ -27,7 +27,8 @@ def write(event: Event) -> None:
             _log(logging.INFO, "skipped", event, **_of(run), ticks=run.ticks)
         case happened.RunSettled(run=run) | happened.RunEndedByPlan(run=run):
             level = logging.WARNING if run.status is Status.FAILED else logging.INFO
-            _log(level, run.status.value.lower(), event, **_of(run), detail=run.detail)
+            error = event.error if isinstance(event, happened.RunSettled) else None
+            _log(level, run.status.value.lower(), event, error, **_of(run), detail=run.detail)
         case happened.ScheduleQuarantined():
             _log(logging.WARNING, "quarantined", event, schedule=event.schedule_id, error=event.error)
         case happened.LeadershipChanged():
@@ -52,9 +53,10 @@ def _of(run: Run) -> dict[str, Any]:
     }
 
 
-def _log(level: int, name: str, event: Event, **facts: Any) -> None:
+def _log(level: int, name: str, event: Event, raised: BaseException | None = None, **facts: Any) -> None:
     if logger.isEnabledFor(level):
         told = {key: value for key, value in facts.items() if value is not None}
         shown = "".join(f" {key}={value}" for key, value in told.items())
         at = moment(event.at).isoformat()
-        logger.log(level, "%s%s", name, shown, extra={"event": {"name": name, "at": at, **told}})
+        extra = {"event": {"name": name, "at": at, **told}}
+        logger.log(level, "%s%s", name, shown, exc_info=raised, extra=extra)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, get_args
 
 from dutiful.core.errors import CodecError, StoreError, quoted
-from dutiful.core.outcome import Accepted, Failed, Outcome, Refused, Succeeded, Unreached
+from dutiful.core.outcome import Accepted, Failed, Outcome, Refused, Succeeded, Unreached, raised
 from dutiful.core.policy import Reason
 from dutiful.launchers.executor import Closing, Meta
 from dutiful.service.declaration import workflow_of
@@ -89,5 +89,5 @@ class RunLauncher:
         try:
             outcome: object = await self._executor.run(dag, meta)
         except Exception as error:  # noqa: BLE001 - whatever an executor raises is a run that failed
-            return Failed(f"{type(error).__name__}: {error}")
+            return raised(error)
         return outcome if isinstance(outcome, get_args(Outcome)) else Failed(f"it answered {outcome!r:.80}")

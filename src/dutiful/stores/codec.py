@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from datetime import datetime, timezone, tzinfo
+from datetime import UTC, datetime, timezone, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
-from zoneinfo import ZoneInfo
 
 from dutiful.core.cadence import Cadence, Every, Once, OnDemand
 from dutiful.core.cron import Cron
@@ -34,7 +33,7 @@ VERSION = 1
 _CACHE_SIZE = 16_384
 _INT64 = range(-(2**63), 2**63)
 _OFFSET = re.compile(r"[+-]\d\d:\d\d(:\d\d(\.\d{6})?)?")
-# datetime's own UTC is "UTC"; the database's entry of that name is another tzinfo.
+# What earlier files call the database's entry "UTC".
 _DATABASE_UTC = "zoneinfo:UTC"
 
 
@@ -169,13 +168,13 @@ def _zone_name(tz: tzinfo) -> str:
     if not isinstance(key, str):
         reason = f"{quoted(repr(tz))} has no IANA name and no fixed offset; use zoneinfo.ZoneInfo"
         raise CodecError("time zone", reason)
-    return _DATABASE_UTC if key == "UTC" else key
+    return key
 
 
 def _tzinfo(read: _Reader) -> str | tzinfo:
     name = read.text("zone")
     if name == _DATABASE_UTC:
-        return ZoneInfo("UTC")
+        return UTC
     if _OFFSET.fullmatch(name):
         try:
             return datetime.fromisoformat(f"2000-01-01T00:00:00{name}").tzinfo or name
