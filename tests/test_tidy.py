@@ -36,6 +36,7 @@ _WIRED = _INNER | _RING | _DOORSTEP | _REACH | {"web"}
 # Part of the package -> the parts it may import; "" is its own __init__.
 MAY_IMPORT = {
     **{part: {"core"} for part in (*_INNER, "errors", "registration", "schedule_file")},
+    "flight": {"core", "ports", "clock_watch"},
     "store_url": {"core", "ports", "stores"},
     "executor_url": {"core", "launchers"},
     **{part: _INNER | {part} for part in (*_RING, "testing")},
