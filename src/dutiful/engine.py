@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from contextvars import ContextVar
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.clock_watch import ClockWatch
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 _REARM_BEYOND = 86_400_000
 # With nothing planned the engine waits to be woken.
 _IDLE = 3_600_000
+# Asking the class for it each time is slow, and nearly all runs are.
+_LAUNCHED = Phase.LAUNCHED
 
 running_engine: ContextVar[Engine | None] = ContextVar("running_engine", default=None)
 """The engine that runs the current task, also in what the task started."""
@@ -349,12 +352,14 @@ class Engine:
 
     def _report(self, moves: Sequence[Move], now: Instant) -> None:
         for move in moves:
-            for run in (*move.inserts, *move.changes):
+            for run in chain(move.inserts, move.changes):
+                if run.phase is _LAUNCHED:
+                    continue
                 if run.status is Status.SKIPPED:
                     self._emit(happened.TicksSkipped(now, run))
                 elif run.phase is Phase.ENDED:
                     self._emit(happened.RunEndedByPlan(now, run))
-                elif run.phase is not Phase.LAUNCHED:
+                else:
                     self._emit(happened.RunHeld(now, run))
             if move.state.quarantine is not None and move.due.state.quarantine is None:
                 self._emit(happened.ScheduleQuarantined(now, move.due.schedule.id, move.state.quarantine))

@@ -130,7 +130,7 @@ def _change_write(written: _Written) -> Write:
 
 def _launches(writes: Sequence[_Written], hit: Sequence[bool]) -> list[tuple[int, Launch]]:
     return [
-        (place, Launch(schedule, run))
+        (place, tuple.__new__(Launch, (schedule, run)))
         for (place, schedule, _, run), there in zip(writes, hit, strict=True)
         if there and run.phase is _LAUNCHED
     ]

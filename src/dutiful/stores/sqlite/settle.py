@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
-from dutiful.stores.sqlite.bulk import Bulk, do, hits
+from dutiful.stores.sqlite.bulk import hits
 from dutiful.stores.sqlite.rows import RUN_COLUMNS, Row, run_columns
 from dutiful.stores.sqlite.wake import wake_blocked
 
@@ -26,28 +26,20 @@ _AS_FOUND = (
 _ALL = ", ".join(f"{column} = ?" for column in RUN_COLUMNS.split(", "))
 _SETTLE = f"UPDATE runs SET {_ALL} {_SAME_ATTEMPT}"
 _REPORT = f"UPDATE runs SET {_ALL} {_AS_FOUND}"
-_ROWS = "(SELECT value AS row FROM json_each(?))"
-# Most runs end well and have nothing to add. OR FAIL: without it SQLite notes how to undo each row alone.
-_SETTLE_WELL = Bulk(
-    "UPDATE OR FAIL runs SET status = 'SUCCESS', phase = 'ended', fire_at = row ->> 4, reason = NULL,"
-    " epoch = row ->> 5, started_at = row ->> 6, ended_at = row ->> 7, run_until = NULL, ticks = 1,"
-    f" run_id = NULL, detail = NULL, updated_at = row ->> 8 FROM {_ROWS} WHERE schedule = row ->> 0"
-    " AND run_at = row ->> 1 AND kind = row ->> 2 AND attempt = row ->> 3 AND phase = 'launched'"
+# Most runs end well and have nothing to add; binding None is slow.
+_SETTLE_WELL = (
+    "UPDATE runs SET status = 'SUCCESS', phase = 'ended', fire_at = ?, reason = NULL, epoch = ?,"
+    " started_at = ?, ended_at = ?, run_until = NULL, ticks = 1, run_id = NULL, detail = NULL,"
+    f" updated_at = ? {_SAME_ATTEMPT}"
 )
-_DROP = Bulk(
-    "DELETE FROM runs WHERE (schedule, run_at, kind, attempt) IN"
-    f" (SELECT row ->> 0, row ->> 1, row ->> 2, row ->> 3 FROM {_ROWS}) AND phase = 'launched'"
-)
+_DROP = f"DELETE FROM runs {_SAME_ATTEMPT}"
 _DROP_REPORTED = f"DELETE FROM runs {_AS_FOUND}"
 _NUMBER = "SELECT number FROM declarations WHERE namespace = ? AND id = ?"
 _ENDED, _SUCCESS = Phase.ENDED, Status.SUCCESS
 # What a run has from `run_until` to `detail` when it ended well and has nothing to add.
 _NOTHING_TO_ADD = Run("", 0, "schedule", Status.SUCCESS, Phase.ENDED, 0)[11:15]
 
-_SUCCEEDED = Bulk(
-    "UPDATE OR FAIL states SET succeeded_at = row ->> 1, ended_at = row ->> 2, version = version + 1"
-    f" FROM {_ROWS} WHERE number = row ->> 0"
-)
+_SUCCEEDED = "UPDATE states SET succeeded_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
 _FAILED = "UPDATE states SET failed_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
 _SKIPPED = "UPDATE states SET ended_at = ?, version = version + 1 WHERE number = ?"
 _REST = "UPDATE states SET wake_at = rest_at WHERE number = ? AND rest_at IS NOT NULL"
@@ -104,7 +96,7 @@ def _write(settlement: Settlement, number: int) -> Write:
     if phase is _ENDED and not keep:
         return _DROP, key
     if phase is _ENDED and status is _SUCCESS and reason is None and run[11:15] == _NOTHING_TO_ADD:
-        return _SETTLE_WELL, (*key, fire_at, epoch, started_at, ended_at, run.updated_at)
+        return _SETTLE_WELL, (fire_at, epoch, started_at, ended_at, run.updated_at, *key)
     return _SETTLE, (*run_columns(run), *key)
 
 
@@ -115,17 +107,17 @@ def _follow(connection: sqlite3.Connection, namespace: str, ended: Sequence[tupl
         # To the end, so that the order is that of the endings.
         latest.pop(number, None)
         latest[number] = run.ended_at or 0
-    succeeded, failed, skipped, retries = dict[int, Row](), list[Row](), list[Row](), list[Row]()
+    succeeded, failed, skipped, retries = list[Row](), list[Row](), list[Row](), list[Row]()
     for number, run in ended:
         if run.status is _SUCCESS:
-            succeeded[number] = number, run.ended_at, latest[number]
+            succeeded.append((run.ended_at, latest[number], number))
         elif run.status is Status.SKIPPED:
             skipped.append((latest[number], number))
         else:
             failed.append((run.ended_at, latest[number], number))
             if run.phase is Phase.RETRY:
                 retries.append((run.fire_at, number))
-    do(connection, _SUCCEEDED, list(succeeded.values()))
+    connection.executemany(_SUCCEEDED, succeeded)
     connection.executemany(_FAILED, failed)
     connection.executemany(_SKIPPED, skipped)
     connection.executemany(_WAKE_FOR_RETRY, retries)
