@@ -176,7 +176,7 @@ class Store(WorkflowTexts, Protocol):
         """Return rows with run_at <= until, newest first."""
 
     async def recent(self, limit: int) -> list[Run]:
-        """Return rows of all schedules, newest first."""
+        """Return rows of all schedules that keep a ledger, newest first."""
 
     async def find(self, key: str) -> Run | None:
         """Return the row of a key, of a schedule that keeps a ledger."""

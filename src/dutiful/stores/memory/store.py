@@ -302,7 +302,8 @@ class MemoryStore:
 
     async def recent(self, limit: int) -> list[Run]:
         """Return rows of all schedules, newest first."""
-        by_number = [(row.number, run) for row in self._rows.values() for run in row.runs()]
+        kept = [(row, run) for row in self._rows.values() for run in row.runs() if run.created_at is not None]
+        by_number = [(row.number, run) for row, run in kept]
         by_number.sort(key=lambda pair: (pair[1].run_at, pair[0], pair[1].kind), reverse=True)
         return [run for _, run in by_number[:limit]]
 

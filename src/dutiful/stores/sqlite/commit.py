@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from dutiful.core.run import Phase, Run, Status
 from dutiful.ports import Launch
+from dutiful.stores.sqlite import lone
 from dutiful.stores.sqlite.bulk import hits
 from dutiful.stores.sqlite.rest import INSERT, ONCE, insert_rest
 from dutiful.stores.sqlite.rows import (
@@ -71,11 +73,18 @@ def commit(
     connection: sqlite3.Connection, namespace: str, moves: Sequence[Move], numbers: Sequence[int]
 ) -> list[Launch]:
     """Record the moves that were made on the present version; return the runs to launch, in order."""
-    moved = hits(connection, [*map(_state_write, moves, numbers)])
+    # Where a schedule has runs, something may become of one that has no row yet.
+    lone.give_rows(connection, [n for move, n in zip(moves, numbers, strict=True) if move.due.runs])
+    writes = [*map(_state_write, moves, numbers)]
+    moved = hits(connection, writes)
+    launches = list[tuple[int, Launch]]()
     inserts, changes = list[_Written](), list[_Written]()
     for place, (move, number, hit) in enumerate(zip(moves, numbers, moved, strict=True)):
         if hit:
             (schedule, _, _, _, _, _), _, _, _, _, new, altered, _ = move
+            if writes[place][0] is lone.LAUNCH:
+                launches.append((place, tuple.__new__(Launch, (schedule, new[0]))))
+                continue
             for run in new:
                 if run.phase is not _ENDED or schedule.policy.ledger:
                     inserts.append((place, schedule, number, run))
@@ -85,18 +94,20 @@ def commit(
     for (_, schedule, number, run), there in zip(inserts, inserted, strict=True):
         if not there and run.status is Status.SKIPPED:
             insert_rest(connection, number, group_of(schedule), run)
-    launches = _launches(inserts, inserted)
+    launches += _launches(inserts, inserted)
     if changes:
         changed = hits(connection, [*map(_change_write, changes)])
         launches = _still_launched(launches, changes) + _launches(changes, changed)
-        launches.sort(key=lambda launch: launch[0])
         wake_groups(connection, namespace, _freed(changes))
+    launches.sort(key=itemgetter(0))
     return [launch for _, launch in launches]
 
 
 def _state_write(move: Move, number: int) -> Write:
     (_, before, _, version, _, _), state, wake_at, rest_at, blocked, _, _, _ = move
     if state[3:] == before[3:] and not blocked and wake_at is not None and state.attempted_at is not None:
+        if lone.launches_alone(move):
+            return lone.LAUNCH, (*state[:3], wake_at, move.inserts[0].epoch, number, version)
         if rest_at is None:
             return _MOVE_ON, (*state[:3], wake_at, number, version)
         return _MOVE_ON_TIMED, (*state[:3], wake_at, rest_at, number, version)

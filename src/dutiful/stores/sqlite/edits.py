@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from dutiful.core.errors import CodecError, OvertakenError
 from dutiful.core.run import Phase, Status
 from dutiful.stores.codec import Declaration, checksum, declare, decode_cadence, decode_policy
-from dutiful.stores.sqlite import meta
+from dutiful.stores.sqlite import lone, meta
 from dutiful.stores.sqlite.rest import insert_rest
 from dutiful.stores.sqlite.rows import (
     ALL_RUN_COLUMNS,
@@ -97,6 +97,7 @@ def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> N
     declarations = {schedule_id: declare(put.schedule) for schedule_id, put in puts.items()}
     known = _find(connection, namespace, puts)
     _check_versions(changes.puts, {**known, **removed})
+    lone.give_rows(connection, [each.number for each in known.values()])
     _overwrite(connection, namespace, known, puts, declarations)
     numbers = {schedule_id: each.number for schedule_id, each in known.items()}
     numbers |= _add(

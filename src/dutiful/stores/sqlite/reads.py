@@ -13,6 +13,7 @@ from dutiful.core.errors import CodecError, StoreError
 from dutiful.core.planner import Batch
 from dutiful.core.reconcile import Note
 from dutiful.ports import Loaded
+from dutiful.stores.sqlite.lone import AS_ROW
 from dutiful.stores.sqlite.rows import (
     ALL_RUN_COLUMNS,
     READ_COLUMNS,
@@ -62,14 +63,19 @@ _OF_SCHEDULE = (
 )
 _LEDGER = (
     f"SELECT {ALL_RUN_COLUMNS} FROM runs INDEXED BY runs_open WHERE phase <> 'ended' AND {_OF_SCHEDULE}"
+    f" UNION ALL SELECT {AS_ROW} FROM states WHERE lone_at IS NOT NULL AND lone_at <= ?1"
+    " AND number = (SELECT number FROM declarations WHERE namespace = ?2 AND id = ?3)"
     f" UNION ALL SELECT * FROM (SELECT {ALL_RUN_COLUMNS} FROM runs INDEXED BY runs_ended"
     f" WHERE phase = 'ended' AND {_OF_SCHEDULE} ORDER BY run_at DESC, kind DESC LIMIT ?4)"
     " ORDER BY run_at DESC, kind DESC LIMIT ?4"
 )
 _WITH_ID = f"SELECT id, {', '.join(f'runs.{column}' for column in ALL_RUN_COLUMNS.split(', '))} FROM runs"
 _ITS_SCHEDULE = "CROSS JOIN declarations ON declarations.number = runs.schedule WHERE namespace = ?"
-# Along the primary key.
-_RECENT = f"{_WITH_ID} {_ITS_SCHEDULE} ORDER BY runs.run_at DESC, runs.schedule DESC, runs.kind DESC LIMIT ?"
+# Along the primary key. What leaves no ledger does not say when it began.
+_RECENT = (
+    f"{_WITH_ID} {_ITS_SCHEDULE} AND created_at IS NOT NULL"
+    " ORDER BY runs.run_at DESC, runs.schedule DESC, runs.kind DESC LIMIT ?"
+)
 # The rest of a stretch may begin within the second of a tick that has run.
 _OF_KEY = (
     f"{_WITH_ID} INDEXED BY runs_key {_ITS_SCHEDULE} AND runs.key = ?"
@@ -212,7 +218,7 @@ def _with_runs(stored: Mapping[int, Due], rows: Iterable[Row], damage: list[Dama
         due = stored[number]
         try:
             known = [read_run(due.schedule.id, row) for row in runs[number]]
-            complete[number] = due._replace(runs=known)
+            complete[number] = due._replace(runs=[*due.runs, *known])
         except CodecError as error:
             del complete[number]
             damage.append(Damage(number, due.schedule.id, str(error)))

@@ -21,7 +21,7 @@ STATE_COLUMNS = (
     "version, cursor, runs_started, attempted_at, succeeded_at, failed_at, ended_at, quarantine,"
     " skipped_at, skipped_reason, skipped_ticks, decided_until"
 )
-READ_COLUMNS = f"{SCHEDULE_COLUMNS}, {STATE_COLUMNS}, blocked, pruned_until"
+READ_COLUMNS = f"{SCHEDULE_COLUMNS}, {STATE_COLUMNS}, blocked, pruned_until, lone_at, lone_epoch"
 RUN_COLUMNS = (
     "run_at, kind, status, phase, fire_at, reason, attempt, epoch, started_at, ended_at, run_until, ticks,"
     " run_id, detail, updated_at"
@@ -38,6 +38,7 @@ _PHASES = {phase.value: phase for phase in Phase}
 _REASONS: Mapping[str | None, Reason | None] = {None: None, **{reason.value: reason for reason in Reason}}
 
 
+_STARTED, _LAUNCHED = Status.STARTED, Phase.LAUNCHED
 _OVERLAPS: Mapping[str | None, Overlap | None] = {None: None, **{each.value: each for each in Overlap}}
 
 
@@ -48,11 +49,11 @@ def group_of(schedule: Schedule) -> str | None:
 
 
 def read_due(row: Row) -> Due:
-    """Return what READ_COLUMNS hold, without open runs, or raise CodecError."""
+    """Return what READ_COLUMNS hold, without the runs that have rows, or raise CodecError."""
     (
         _, schedule_id, checksum, task, payload, cadence, policy, start, end, paused,
         version, cursor, started, attempted, succeeded, failed, ended, quarantine,
-        skipped_at, reason, ticks, decided, blocked, pruned,
+        skipped_at, reason, ticks, decided, blocked, pruned, lone_at, lone_epoch,
     ) = row  # fmt: skip
     schedule = revive(schedule_id, (task, payload, cadence, policy, start, end, paused), checksum)
     skipped = None if skipped_at is None else _skipped(skipped_at, reason, ticks)
@@ -60,7 +61,16 @@ def read_due(row: Row) -> Due:
     state = tuple.__new__(
         State, (cursor, started, attempted, succeeded, failed, ended, skipped, quarantine, decided)
     )
-    return tuple.__new__(Due, (schedule, state, (), version, blocked == 1, pruned))
+    runs = () if lone_at is None else (lone_run(schedule_id, lone_at, lone_epoch, attempted),)
+    return tuple.__new__(Due, (schedule, state, runs, version, blocked == 1, pruned))
+
+
+def lone_run(schedule_id: str, lone_at: int, lone_epoch: int, attempted_at: int) -> Run:
+    """Return the run that a state tells of: a tick that went off at the last attempt."""
+    return tuple.__new__(Run, (
+        schedule_id, lone_at, "schedule", _STARTED, _LAUNCHED, lone_at, None, 1, lone_epoch, attempted_at,
+        None, None, 1, None, None, None, None, None, None,
+    ))  # fmt: skip
 
 
 def _skipped(run_at: int, reason: str, ticks: int) -> SkippedRange:

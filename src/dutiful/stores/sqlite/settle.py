@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+from dutiful.stores.sqlite import lone
 from dutiful.stores.sqlite.bulk import hits
 from dutiful.stores.sqlite.rows import RUN_COLUMNS, Row, run_columns
 from dutiful.stores.sqlite.wake import wake_blocked
@@ -53,10 +54,18 @@ def settle(
     connection: sqlite3.Connection, namespace: str, settlements: Sequence[Settlement], numbers: Sequence[int]
 ) -> list[bool]:
     """Record how attempts went and return for each whether it applied."""
-    applied = hits(connection, [*map(_write, settlements, numbers)])
-    written = [each for each, hit in zip(zip(numbers, settlements, strict=True), applied, strict=True) if hit]
-    _bring_up_to_date(connection, namespace, written)
-    return applied
+    pairs = [*zip(settlements, numbers, strict=True)]
+    alone = [place for place, settlement in enumerate(settlements) if lone.may_end(settlement)]
+    applied = dict(zip(alone, hits(connection, [lone.end(*pairs[place]) for place in alone]), strict=True))
+    others = [place for place in range(len(pairs)) if not applied.get(place)]
+    if others:
+        lone.give_rows(connection, [numbers[place] for place in others if not settlements[place].keep])
+        hit = hits(connection, [_write(*pairs[place]) for place in others])
+        _bring_up_to_date(
+            connection, namespace, [pairs[place] for place, there in zip(others, hit, strict=True) if there]
+        )
+        applied |= zip(others, hit, strict=True)
+    return [applied[place] for place in range(len(pairs))]
 
 
 def report(connection: sqlite3.Connection, namespace: str, found: Run, became: Settlement) -> bool:
@@ -64,20 +73,21 @@ def report(connection: sqlite3.Connection, namespace: str, found: Run, became: S
     # Asked each time: whoever reports does not follow what the leader does to schedules.
     row = connection.execute(_NUMBER, (namespace, found.schedule_id)).fetchone()
     number = 0 if row is None else row[0]
+    lone.give_rows(connection, [number])
     standing = number, found.run_at, found.kind, found.attempt, found.phase.value, found.status.value
     if became.run.phase is Phase.ENDED and not became.keep:
         hit = connection.execute(_DROP_REPORTED, standing).rowcount == 1
     else:
         hit = connection.execute(_REPORT, (*run_columns(became.run), *standing)).rowcount == 1
-    _bring_up_to_date(connection, namespace, [(number, became)] if hit else [])
+    _bring_up_to_date(connection, namespace, [(became, number)] if hit else [])
     return hit
 
 
 def _bring_up_to_date(
-    connection: sqlite3.Connection, namespace: str, written: Sequence[tuple[int, Settlement]]
+    connection: sqlite3.Connection, namespace: str, written: Sequence[tuple[Settlement, int]]
 ) -> None:
     accepted, timed, ended = list[Row](), list[Row](), list[tuple[int, Run]]()
-    for number, (run, _, may_rest) in written:
+    for (run, _, may_rest), number in written:
         if run.phase in IN_FLIGHT:
             accepted.append((number,))
         else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.core.rearm import rearmed
+from dutiful.stores.sqlite import lone
 from dutiful.stores.sqlite.edits import mark
 from dutiful.stores.sqlite.reads import some
 from dutiful.stores.sqlite.rows import STATE_COLUMNS, state_columns
@@ -48,6 +49,7 @@ _DELETE = "DELETE FROM runs WHERE run_at = ? AND schedule = ? AND kind = ?"
 
 def rearm(connection: sqlite3.Connection, namespace: str, now: Instant, beyond: int) -> int:
     """Bring back to `now` what a clock more than `beyond` ahead has written; return how many there were."""
+    lone.give_rows_to_all(connection, namespace)
     maybe, damage = some(connection, namespace, _AHEAD, [now + beyond])
     mark(connection, damage)
     ahead = [(due.schedule.id, back) for due in maybe if (back := rearmed(due, now, beyond)) is not None]
