@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import CodecError
@@ -28,19 +27,21 @@ if TYPE_CHECKING:
 _POSSIBLE = "BETWEEN 0 AND 253402300799999"
 _TIMES = ("attempted_at", "succeeded_at", "failed_at")
 _REASONS = ", ".join(f"'{reason.value}'" for reason in Reason)
-_AT_REST = (
-    f"(skipped_at IS NULL OR skipped_reason IN ({_REASONS}))"
+_USUAL = (
+    f"(skipped_at IS NULL OR ifnull(skipped_reason, '') IN ({_REASONS}))"
     # Nothing has ended that was not attempted.
     f" AND coalesce({', '.join(_TIMES)}) IS attempted_at"
     f" AND {' AND '.join(f'ifnull({time}, 0) {_POSSIBLE}' for time in _TIMES)}"
-    " AND number NOT IN (SELECT schedule FROM runs INDEXED BY runs_open WHERE phase <> 'ended')"
 )
-# Along the primary keys of both tables, like all that looks at every row.
+_RESTLESS = (
+    f"SELECT number FROM states NOT INDEXED WHERE NOT ({_USUAL})"
+    " UNION ALL SELECT schedule FROM runs INDEXED BY runs_open WHERE phase <> 'ended'"
+)
+# Along the primary keys of both tables, like all that looks at every row. What has no state is none.
 _ROWS = (
-    f"SELECT {SCHEDULE_COLUMNS}, {_AT_REST} FROM declarations NOT INDEXED CROSS JOIN states USING (number)"
+    f"SELECT {SCHEDULE_COLUMNS} FROM declarations NOT INDEXED CROSS JOIN states USING (number)"
     " WHERE declarations.namespace = ? AND damage IS NULL"
 )
-_NUMBERED = "number IN (SELECT value FROM json_each(?)) ORDER BY number"
 
 
 def survey(
@@ -49,15 +50,16 @@ def survey(
     """Return how the rows differ from the declaration, and those that were found damaged."""
     # What is found as declared is taken out.
     differing = {schedule.id: schedule for schedule in declared}
+    restless = {number for (number,) in connection.execute(_RESTLESS)}
     numbers, columns = list[int](), _Columns()
     for row in connection.execute(_ROWS, (namespace,)):
-        number, schedule_id, at_rest = row[0], row[1], row[-1]
+        number, schedule_id = row[0], row[1]
         schedule = differing.get(schedule_id)
-        if at_rest and schedule is not None and columns.are_of(schedule, row):
+        if schedule is not None and number not in restless and columns.are_of(schedule, row):
             del differing[schedule_id]
         else:
             numbers.append(number)
-    dues, damage = reads.some(connection, namespace, _NUMBERED, [json.dumps(numbers)])
+    dues, damage = reads.numbered(connection, numbers)
     stored = {due.schedule.id: due for due in dues}
     pairs = [(schedule, stored.get(schedule_id)) for schedule_id, schedule in differing.items()]
     return Survey(pairs, [schedule_id for schedule_id in stored if schedule_id not in differing]), damage
@@ -72,7 +74,7 @@ class _Columns:
 
     def are_of(self, schedule: Schedule, row: Row) -> bool:
         """Return whether a row is whole and holds the declared values, paused or not."""
-        _, id_, expected, task, payload, cadence, policy, start, end, paused, _ = row
+        _, id_, expected, task, payload, cadence, policy, start, end, paused = row
         _, declared, of_cadence, of_policy, window, _ = schedule
         shared = self._shared.get((id(of_cadence), id(of_policy))) or self._encode(of_cadence, of_policy)
         return bool(
