@@ -169,8 +169,9 @@ class Store(WorkflowTexts, Protocol):
     async def survey(self, declared: Sequence[Schedule]) -> Survey:
         """Return how what is stored differs from a declaration, which has each id once.
 
-        Differing is what is not stored, what is stored otherwise, and what has open runs or times that
-        no engine may have written. Whether a schedule is paused is no part of its declaration.
+        Differing is what is not stored, what is stored otherwise, and what has open runs; where people
+        can edit what is stored, also what has times that no engine writes. Whether a schedule is paused
+        is no part of its declaration.
         """
 
     async def damaged(self) -> list[tuple[str, str]]:
