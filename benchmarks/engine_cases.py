@@ -21,7 +21,7 @@ from dutiful.core.cadence import Once
 from dutiful.core.cron import Cron
 from dutiful.core.opening import first_wake
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
-from dutiful.core.reconcile import Changes, Put
+from dutiful.core.reconcile import Changes, Put, reconcile
 from dutiful.core.schedule import Schedule, State, Task
 from dutiful.engine import Engine
 from dutiful.launchers.callback import CallbackLauncher
@@ -83,11 +83,12 @@ async def register_memory(n: int) -> dict[str, float]:
 
 
 async def register_sqlite(n: int) -> dict[str, float]:
-    """Register n schedules durably in one commit; then start anew and read all of them."""
+    """Register n schedules durably in one commit; then start anew and declare all of them again."""
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteStore(f"{folder}/state.db")
         await store.open()
         changes = Changes(puts(n))
+        declared = [put.schedule for put in changes.puts]
         begin = time.perf_counter()
         await store.apply(changes)
         seconds = time.perf_counter() - begin
@@ -95,8 +96,10 @@ async def register_sqlite(n: int) -> dict[str, float]:
         begin = time.perf_counter()
         await store.open()
         await store.lead("again")
-        assert len(await store.every()) == n
+        differences, changes = reconcile(await store.survey(declared), lambda _: State(0))
+        await store.apply(changes)
         restart = time.perf_counter() - begin
+        assert differences == []
         await store.close()
     return {"seconds": seconds, "restart": restart}
 

@@ -178,6 +178,25 @@ def test_times_that_no_history_can_have_are_named(path, edits, field, value, rea
     )
 
 
+def test_times_of_a_task_at_rest_are_looked_at_too(path):
+    edit(path, "UPDATE states SET succeeded_at = 5 WHERE number = 2")
+    before = content(path)
+    with pytest.raises(TaskInvalidValueError) as caught:
+        initialize(path)
+    assert content(path) == before
+    assert caught.value.__notes__ == ["in the stored record of the task 'other'"]
+    assert caught.value.details == {
+        "field": "lastSuccessAt",
+        "value": "1970-01-01T00:00:00.005000+00:00",
+        "reason": "there was no attempt",
+    }
+
+
+def test_times_before_1970_are_no_damage(path):
+    edit(path, "UPDATE states SET attempted_at = -1 WHERE number = 2")
+    initialize(path)
+
+
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [

@@ -152,14 +152,15 @@ class Scheduler:
         """Make the store hold exactly the registered tasks; at once, or when a standby takes over."""
         if self._declared_under == epoch:
             return
-        stored = {due.schedule.id: due for due in await self._store.every()}
+        survey = await self._store.survey(self._registered.schedules)
         for name, problem in await self._store.damaged():
             if name in self._registered.callbacks:
                 raise unreadable(name, problem)
-        for name in stored.keys() & self._registered.callbacks.keys():
-            check_stored(stored[name])
+        for _, known in survey.differing:
+            if known is not None:
+                check_stored(known)
         opening = self._opening_state()
-        differences, changes = reconcile(self._registered.schedules, stored, lambda _: opening)
+        differences, changes = reconcile(survey, lambda _: opening)
         await self._store.apply(changes)
         begins, self._declared_under = self._declared_under is None, epoch
         if self._is_heard():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dutiful.core.event import Event
     from dutiful.core.outcome import Outcome, Settlement
     from dutiful.core.planner import Batch
-    from dutiful.core.reconcile import Changes, Note
+    from dutiful.core.reconcile import Changes, Note, Survey
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
 
@@ -165,6 +165,14 @@ class Store(WorkflowTexts, Protocol):
 
     async def every(self) -> list[Due]:
         """Return all schedules that can be read, in the order in which they were first stored."""
+
+    async def survey(self, declared: Sequence[Schedule]) -> Survey:
+        """Return how what is stored differs from a declaration, which has each id once.
+
+        Differing is what is not stored, what is stored otherwise, and what has open runs; where people
+        can edit what is stored, also what has times that no engine writes. Whether a schedule is paused
+        is no part of its declaration.
+        """
 
     async def damaged(self) -> list[tuple[str, str]]:
         """Return (id, problem) of schedules that were found unreadable by whatever read them.

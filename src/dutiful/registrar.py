@@ -50,11 +50,10 @@ class Registrar:
         self._store, self._clock, self._wake, self._looks_within = store, clock, wake, looks_within
 
     async def declare(
-        self, schedules: Iterable[Schedule], arm: Callable[[Schedule], State]
+        self, schedules: Sequence[Schedule], arm: Callable[[Schedule], State]
     ) -> list[Difference]:
         """Make the store hold exactly these schedules, in one transaction; return what changed."""
-        stored = {due.schedule.id: due for due in await self._store.every()}
-        differences, changes = reconcile(schedules, stored, arm)
+        differences, changes = reconcile(await self._store.survey(schedules), arm)
         await self._apply(changes)
         return differences
 

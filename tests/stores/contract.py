@@ -8,6 +8,7 @@ import pytest
 from tests.stores.contract_runs import SettlementContract, WakingContract
 from tests.stores.contract_service import ServiceContract
 from tests.stores.contract_stretches import StretchContract
+from tests.stores.contract_survey import SurveyContract
 from tests.stores.contract_upkeep import LeadershipContract, UpkeepContract
 from tests.stores.notation import (
     MINUTE,
@@ -347,6 +348,7 @@ class CommitContract:
 
 class StoreContract(
     DeclarationContract,
+    SurveyContract,
     LoadingContract,
     StretchContract,
     CommitContract,

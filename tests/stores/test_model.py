@@ -195,6 +195,10 @@ class TwoStores(RuleBasedStateMachine):
     def note(self, id_, text):
         self.both(lambda store: store.apply(Changes(notes=[(id_, Note(self.now, text))])))
 
+    @rule(declared=st.lists(SCHEDULES, max_size=4, unique_by=lambda each: each.id))
+    def survey(self, declared):
+        self.both(lambda store: store.survey(declared), self.surveyed)
+
     @rule(beyond=st.sampled_from([0, MINUTE]))
     def rearm(self, beyond):
         self.both(lambda store: store.rearm(self.now, beyond))
@@ -227,6 +231,11 @@ class TwoStores(RuleBasedStateMachine):
 
     def ledger(self, id_):
         return self.both(lambda store: store.ledger(id_, None, 1000))
+
+    @staticmethod
+    def surveyed(survey):
+        pairs = [(schedule, known and plain([known])) for schedule, known in survey.differing]
+        return pairs, survey.undeclared
 
     @staticmethod
     def shown(loaded):

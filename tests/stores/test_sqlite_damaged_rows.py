@@ -62,6 +62,7 @@ READS = {
     "some": lambda store: store.some(["later", "other"]),
     "page": lambda store: store.page("", 10),
     "every": lambda store: store.every(),
+    "survey": lambda store: store.survey([schedule("later"), schedule("other")]),
     "load": lambda store: store.load(T0 + 10**10, 10),
     "rearm": lambda store: store.rearm(0, 1),
 }

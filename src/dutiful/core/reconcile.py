@@ -9,7 +9,7 @@ from dutiful.core.opening import first_wake
 from dutiful.core.run import IN_FLIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from dutiful.core.cadence import Instant
     from dutiful.core.draft import Due
@@ -49,6 +49,16 @@ class Changes(NamedTuple):
     notes: Sequence[tuple[str, Note]] = ()
 
 
+class Survey(NamedTuple):
+    """What a store holds beside a declaration; whatever is in neither list is there as declared, at rest."""
+
+    # In the order of the declaration, each with what is stored under its id: None is nothing, or nothing
+    # that can be read.
+    differing: Sequence[tuple[Schedule, Due | None]]
+    # Ids that are stored and not declared, in the order in which they were first stored.
+    undeclared: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """What became of one schedule id, with (field, from, to) for each declared field that changed."""
@@ -58,45 +68,22 @@ class Difference:
     changed: tuple[tuple[str, object, object], ...] = ()
 
 
-def reconcile(
-    declared: Iterable[Schedule],
-    stored: Mapping[str, Due],
-    arm: Callable[[Schedule], State],
-) -> tuple[list[Difference], Changes]:
+def reconcile(survey: Survey, arm: Callable[[Schedule], State]) -> tuple[list[Difference], Changes]:
     """Return the differences and the changes that make the store match the declaration.
 
     One that is there as declared is no difference, and is not written at all. One that is overridden
     keeps its history; `arm` gives the state of a new one.
     """
-    differences, puts, seen, alike = list[Difference](), list[Put](), set[str](), _Alike()
-    for schedule in declared:
-        seen.add(schedule.id)
-        known = stored.get(schedule.id)
+    differences, puts = list[Difference](), list[Put]()
+    for schedule, known in survey.differing:
         if known is None:
             state = arm(schedule)
             differences.append(Difference(schedule.id, "added"))
             puts.append(Put(schedule, state, first_wake(schedule, state), 0))
-        elif known.runs or not alike.are(known.schedule, schedule):
+        else:
             _keep_history(schedule, known, differences, puts)
-    removed = [id_ for id_ in stored if id_ not in seen]
-    differences += [Difference(id_, "removed") for id_ in removed]
-    return differences, Changes(puts, removed)
-
-
-class _Alike:
-    """Tells whether two schedules are declared alike; what many share is compared once."""
-
-    def __init__(self) -> None:
-        # The values are kept too, so that no other one gets its identity.
-        self._known: dict[tuple[int, int, int, int], tuple[bool, object]] = {}
-
-    def are(self, old: Schedule, new: Schedule) -> bool:
-        """Return whether the declared fields are equal."""
-        shared = old.cadence, new.cadence, old.policy, new.policy
-        key = id(old.cadence), id(new.cadence), id(old.policy), id(new.policy)
-        if key not in self._known:
-            self._known[key] = shared[0] == shared[1] and shared[2] == shared[3], shared
-        return self._known[key][0] and old.task == new.task and old.window == new.window
+    differences += [Difference(id_, "removed") for id_ in survey.undeclared]
+    return differences, Changes(puts, survey.undeclared)
 
 
 def _keep_history(schedule: Schedule, known: Due, differences: list[Difference], puts: list[Put]) -> None:

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """What to invoke: a name the launcher knows, and a text it hands on."""
 
     name: str

@@ -70,28 +70,36 @@ def declare(schedule: Schedule) -> Declaration:
 def revive(schedule_id: str, declaration: Sequence[Any], expected: int) -> Schedule:
     """Return the schedule that was declared, or raise CodecError; `expected` is its checksum."""
     task, payload, cadence_text, policy_text, start, end, paused = declaration
-    cadence, policy, seed = _shared(cadence_text, policy_text)
-    if zlib.crc32(f"{schedule_id}\0{task}\0{payload}\0{start}\0{end}\0{paused}".encode(), seed) != expected:
+    cadence, policy, shared = _shared(cadence_text, policy_text)
+    if row_checksum(shared, schedule_id, task, payload, start, end, paused) != expected:
         raise CodecError("declaration", "the row was changed outside dutiful: its checksum does not match")
     window = ALWAYS if start is None is end else Window(start, end)
-    return Schedule(schedule_id, _task(task, payload), cadence, policy, window, paused == 1)
+    return Schedule(schedule_id, Task(task, payload), cadence, policy, window, paused == 1)
 
 
 def checksum(schedule_id: str, declaration: Declaration) -> int:
     """Return a number that changes when any byte of the declaration does."""
     task, payload, cadence, policy, start, end, paused = declaration
-    seed = zlib.crc32(f"{cadence}\0{policy}\0".encode())
-    return zlib.crc32(f"{schedule_id}\0{task}\0{payload}\0{start}\0{end}\0{paused}".encode(), seed)
+    return row_checksum(shared_checksum(cadence, policy), schedule_id, task, payload, start, end, paused)
 
 
-_task = lru_cache(maxsize=_CACHE_SIZE)(Task)
+def shared_checksum(cadence: str, policy: str) -> int:
+    """Return the part of a checksum that is the same for all schedules with these texts."""
+    return zlib.crc32(f"{cadence}\0{policy}\0".encode())
+
+
+def row_checksum(
+    shared: int, schedule_id: str, task: str, payload: str, start: int | None, end: int | None, paused: int
+) -> int:
+    """Return the checksum of a declaration; `shared` is that of its cadence and policy."""
+    row = f"{schedule_id}\0{task}\0{payload}\0{start}\0{end}\0{paused}"
+    return zlib.crc32(row.encode(), shared)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _shared(cadence: str, policy: str) -> tuple[Cadence, Policy, int]:
     """Return what many schedules have in common, and its part of their checksums."""
-    seed = zlib.crc32(f"{cadence}\0{policy}\0".encode())
-    return decode_cadence(cadence), decode_policy(policy), seed
+    return decode_cadence(cadence), decode_policy(policy), shared_checksum(cadence, policy)
 
 
 # Cadences

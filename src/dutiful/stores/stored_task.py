@@ -53,7 +53,7 @@ def check_stored(due: Due) -> None:
     if due.runs:
         retry = next((run.fire_at for run in due.runs if run.phase is Phase.RETRY), None)
     times = (state.attempted_at, state.succeeded_at, state.failed_at, retry)
-    # With a million tasks this is asked a million times, and the answer is yes.
+    # Where a million tasks wait for a retry this is asked a million times, and the answer is yes.
     if not _are_possible(*times):
         try:
             check_order({field: _iso(field, at) for field, at in zip(TIMES, times, strict=True)})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dutiful.core.errors import LostLeadershipError, OvertakenError
 from dutiful.core.planner import Batch
 from dutiful.core.rearm import rearmed
+from dutiful.core.reconcile import Survey
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
 from dutiful.ports import Launch, Loaded, Retention
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dutiful.core.draft import Due, Move
     from dutiful.core.outcome import Settlement
     from dutiful.core.reconcile import Changes, Note, Put
+    from dutiful.core.schedule import Schedule
 
 
 class MemoryStore:
@@ -282,6 +284,17 @@ class MemoryStore:
     async def every(self) -> list[Due]:
         """Return all schedules."""
         return [row.due() for row in self._rows.values()]
+
+    async def survey(self, declared: Sequence[Schedule]) -> Survey:
+        """Return how the schedules differ from a declaration."""
+        rows = {schedule.id: self._rows.get(schedule.id) for schedule in declared}
+        differing = [
+            (schedule, None if row is None else row.due())
+            for schedule, row in zip(declared, rows.values(), strict=True)
+            # All fields but the last, `paused`.
+            if row is None or row.open or row.schedule[:-1] != schedule[:-1]
+        ]
+        return Survey(differing, [schedule_id for schedule_id in self._rows if schedule_id not in rows])
 
     async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
         """Return what is noted of these schedules."""

@@ -50,6 +50,10 @@ _ALL = (
     f"SELECT {READ_COLUMNS} FROM declarations NOT INDEXED CROSS JOIN states USING (number)"
     " WHERE declarations.namespace = ? AND damage IS NULL ORDER BY number"
 )
+_NUMBERED = (
+    f"SELECT {READ_COLUMNS} FROM declarations NOT INDEXED CROSS JOIN states USING (number)"
+    " WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
+)
 _OPEN = f"SELECT schedule, {ALL_RUN_COLUMNS} FROM runs INDEXED BY runs_open WHERE phase <> 'ended'"
 _OPEN_ORDER = "ORDER BY schedule, run_at, kind"
 _IN_FLIGHT = (
@@ -141,10 +145,17 @@ def every(connection: sqlite3.Connection, namespace: str) -> tuple[list[Due], li
     return _with_runs(stored, connection.execute(f"{_OPEN} {_OPEN_ORDER}"), damage), damage
 
 
+def numbered(connection: sqlite3.Connection, numbers: Sequence[int]) -> tuple[list[Due], list[Damage]]:
+    """Return the schedules with these numbers that can be read, and those that were found damaged."""
+    stored, damage = _read(connection.execute(_NUMBERED, (json.dumps(numbers),)))
+    return _with_open_runs(connection, stored, damage), damage
+
+
 def marked(connection: sqlite3.Connection, namespace: str) -> list[Damage]:
     """Return the schedules that are known to be damaged, ordered by id."""
     query = (
-        "SELECT number, id, damage FROM declarations WHERE namespace = ? AND damage IS NOT NULL ORDER BY id"
+        "SELECT number, id, damage FROM declarations INDEXED BY declarations_damaged"
+        " WHERE namespace = ? AND damage IS NOT NULL ORDER BY id"
     )
     return [Damage._make(row) for row in connection.execute(query, (namespace,))]
 

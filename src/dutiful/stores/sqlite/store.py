@@ -15,6 +15,7 @@ from dutiful.stores.sqlite.file import DatabaseFile
 from dutiful.stores.sqlite.lock import LeaderLock
 from dutiful.stores.sqlite.numbers import Numbers
 from dutiful.stores.sqlite.settle import report, settle
+from dutiful.stores.sqlite.survey import survey
 from dutiful.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.draft import Due, Move
     from dutiful.core.outcome import Settlement
-    from dutiful.core.reconcile import Changes, Note
+    from dutiful.core.reconcile import Changes, Note, Survey
     from dutiful.core.run import Run
+    from dutiful.core.schedule import Schedule
     from dutiful.ports import Launch, Loaded, Retention
     from dutiful.stores.sqlite.reads import Damage
 
@@ -199,6 +201,10 @@ class SqliteStore:
     async def every(self) -> list[Due]:
         """Return all schedules but the damaged ones."""
         return await self._marking(lambda connection: reads.every(connection, self._namespace))
+
+    async def survey(self, declared: Sequence[Schedule]) -> Survey:
+        """Return how the schedules differ from a declaration; one that is damaged differs from any."""
+        return await self._marking(lambda connection: survey(connection, self._namespace, declared))
 
     async def _some(self, condition: str, *values: object) -> list[Due]:
         return await self._marking(

@@ -1,0 +1,98 @@
+"""The stored schedules beside declared ones. A row with the columns of its declaration is not revived."""
+
+# ruff: noqa: S608 - the statements are made of words written down here, never of values
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dutiful.core.errors import CodecError
+from dutiful.core.policy import Reason
+from dutiful.core.reconcile import Survey
+from dutiful.stores.codec import encode_cadence, encode_policy, row_checksum, shared_checksum
+from dutiful.stores.sqlite import reads
+from dutiful.stores.sqlite.rows import SCHEDULE_COLUMNS
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from dutiful.core.cadence import Cadence
+    from dutiful.core.policy import Policy
+    from dutiful.core.schedule import Schedule
+    from dutiful.stores.sqlite.reads import Damage
+    from dutiful.stores.sqlite.rows import Row
+
+# From 1970 to 9999; what an engine has written is nowhere else.
+_POSSIBLE = "BETWEEN 0 AND 253402300799999"
+_TIMES = ("attempted_at", "succeeded_at", "failed_at")
+_REASONS = ", ".join(f"'{reason.value}'" for reason in Reason)
+_USUAL = (
+    f"(skipped_at IS NULL OR ifnull(skipped_reason, '') IN ({_REASONS}))"
+    # Nothing has ended that was not attempted.
+    f" AND coalesce({', '.join(_TIMES)}) IS attempted_at"
+    f" AND {' AND '.join(f'ifnull({time}, 0) {_POSSIBLE}' for time in _TIMES)}"
+)
+_RESTLESS = (
+    f"SELECT number FROM states NOT INDEXED WHERE NOT ({_USUAL})"
+    " UNION ALL SELECT schedule FROM runs INDEXED BY runs_open WHERE phase <> 'ended'"
+)
+# Along the primary keys of both tables, like all that looks at every row. What has no state is none.
+_ROWS = (
+    f"SELECT {SCHEDULE_COLUMNS} FROM declarations NOT INDEXED CROSS JOIN states USING (number)"
+    " WHERE declarations.namespace = ? AND damage IS NULL"
+)
+
+
+def survey(
+    connection: sqlite3.Connection, namespace: str, declared: Sequence[Schedule]
+) -> tuple[Survey, list[Damage]]:
+    """Return how the rows differ from the declaration, and those that were found damaged."""
+    # What is found as declared is taken out.
+    differing = {schedule.id: schedule for schedule in declared}
+    restless = {number for (number,) in connection.execute(_RESTLESS)}
+    numbers, columns = list[int](), _Columns()
+    for row in connection.execute(_ROWS, (namespace,)):
+        number, schedule_id = row[0], row[1]
+        schedule = differing.get(schedule_id)
+        if schedule is not None and number not in restless and columns.are_of(schedule, row):
+            del differing[schedule_id]
+        else:
+            numbers.append(number)
+    dues, damage = reads.numbered(connection, numbers)
+    stored = {due.schedule.id: due for due in dues}
+    pairs = [(schedule, stored.get(schedule_id)) for schedule_id, schedule in differing.items()]
+    return Survey(pairs, [schedule_id for schedule_id in stored if schedule_id not in differing]), damage
+
+
+class _Columns:
+    """Tells whether columns are those of a schedule; what many schedules share is encoded once."""
+
+    def __init__(self) -> None:
+        # By identity: to hash a cadence or a policy takes longer than all the rest.
+        self._shared: dict[tuple[int, int], tuple[str, str, int]] = {}
+
+    def are_of(self, schedule: Schedule, row: Row) -> bool:
+        """Return whether a row is whole and holds the declared values, paused or not."""
+        _, id_, expected, task, payload, cadence, policy, start, end, paused = row
+        _, declared, of_cadence, of_policy, window, _ = schedule
+        shared = self._shared.get((id(of_cadence), id(of_policy))) or self._encode(of_cadence, of_policy)
+        return bool(
+            shared[0] == cadence
+            and shared[1] == policy
+            and declared.name == task
+            and declared.payload == payload
+            and window.start == start
+            and window.end == end
+            and row_checksum(shared[2], id_, task, payload, start, end, paused) == expected
+        )
+
+    def _encode(self, cadence: Cadence, policy: Policy) -> tuple[str, str, int]:
+        try:
+            texts = encode_cadence(cadence), encode_policy(policy)
+        except CodecError:
+            # No row holds it. Who writes it is told why not.
+            texts = "", ""
+        shared = (*texts, shared_checksum(*texts))
+        self._shared[id(cadence), id(policy)] = shared
+        return shared
