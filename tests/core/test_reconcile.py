@@ -48,7 +48,7 @@ def test_a_kept_schedule_is_not_written():
 
 def test_utc_by_another_tzinfo_is_no_difference():
     named, own = (schedule(Cron.parse("0 * * * *", timezone=zone)) for zone in (ZoneInfo("UTC"), UTC))
-    assert reconcile([named], stored(Due(own, State(at("09:00")))), arm) == ([], Changes([], []))
+    assert reconcile(survey(named, known=Due(own, State(at("09:00")))), arm) == ([], Changes([], []))
 
 
 def test_an_overridden_schedule_keeps_its_history():

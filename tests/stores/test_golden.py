@@ -140,6 +140,20 @@ def test_what_the_service_has_left_is_what_it_was(service_path):
     with_store(service_path, look, namespace="service")
 
 
+def test_a_golden_lone_run_is_what_it_was(tmp_path):
+    path = tmp_path / "state.db"
+    connection = sqlite3.connect(path)
+    connection.executescript((GOLDEN / "sqlite-schema-4.sql").read_text(encoding="utf-8"))
+    connection.close()
+
+    async def look(store):
+        [due] = await store.every()
+        started = Run("lone", T0, "schedule", Status.STARTED, Phase.LAUNCHED, T0, None, 1, 1, T0)
+        assert [*due.runs] == [started]
+
+    with_store(path, look, namespace="alone")
+
+
 def test_a_person_can_read_what_the_service_has_left(service_path):
     connection = sqlite3.connect(service_path)
     [schedule] = connection.execute("SELECT cron_expr, timezone, pause_note, labels FROM schedules")

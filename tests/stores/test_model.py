@@ -59,8 +59,14 @@ POLICIES = st.builds(
     queue_limit=st.integers(1, 2),
     ledger=st.sampled_from([True, True, True, False]),
 )
+# Under these a store may keep a run in its own way until there is more than one.
+LONE = st.builds(
+    Policy, overlap=st.sampled_from(Overlap), catch_up=st.sampled_from(CatchUp),
+    retry=st.sampled_from([None, Retry(30_000, 2)]), on_orphan=st.sampled_from(OnOrphan),
+    run_timeout=st.none(), ledger=st.just(False),
+)  # fmt: skip
 SCHEDULES = st.builds(
-    Schedule, st.sampled_from(IDS), st.just(Task("t", "p")), st.sampled_from(CADENCES), POLICIES,
+    Schedule, st.sampled_from(IDS), st.just(Task("t", "p")), st.sampled_from(CADENCES), POLICIES | LONE,
     paused=st.sampled_from([False, False, True]),
 )  # fmt: skip
 OUTCOMES = [Succeeded(), Succeeded("fine"), Failed("oh"), NoWork(), Accepted("7"), Unreached(), Unanswered()]

@@ -97,7 +97,7 @@ def test_an_empty_file_is_a_new_store_unless_it_was_in_use_before(path):
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [
-        ("INSERT INTO meta VALUES ('', 'schema 0004', 'abc')", "has schema 4, and this release knows 3"),
+        ("INSERT INTO meta VALUES ('', 'schema 0005', 'abc')", "has schema 5, and this release knows 4"),
         ("UPDATE meta SET value = 'abc' WHERE name = 'schema 0001'", "has a schema that this release"),
     ],
 )
