@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 
 import pytest
@@ -25,6 +26,7 @@ from dutiful.core.policy import Capacity, OnOrphan, Overlap, Retry
 from dutiful.core.reconcile import Changes
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import State
+from dutiful.stores.memory import MemoryStore
 from dutiful.stores.sqlite import SqliteStore
 
 LAUNCHED = Run("a", T0, "schedule", Status.STARTED, Phase.LAUNCHED, T0, attempt=1, epoch=1, started_at=T0 + 5)
@@ -190,9 +192,21 @@ def test_a_clock_that_was_far_ahead_has_its_lone_runs_brought_back(path):
         await declare(store, lone())
         await store.lead("me")
         await pass_at(store, T0 + 5)
-        back = T0 - 10 * MINUTE
-        assert await store.rearm(back, MINUTE) == 1
-        assert (await open_run(store)).started_at == back
+        assert await store.rearm(T0 - 10 * MINUTE, MINUTE) == 1
+        return await open_run(store)
+
+    brought_back = asyncio.run(story(MemoryStore()))
+    assert brought_back.run_at == T0 > brought_back.fire_at
+    assert with_store(path, story) == brought_back
+
+
+def test_a_survey_finds_it_at_work(path):
+    async def story(store):
+        await declare(store, lone())
+        await store.lead("me")
+        await pass_at(store, T0 + 5)
+        [(_, due)] = (await store.survey([lone()])).differing
+        assert [*due.runs] == [LAUNCHED]
 
     with_store(path, story)
 

@@ -35,7 +35,7 @@ LAUNCH = (
 )
 _END = (
     "UPDATE states SET succeeded_at = ?1, ended_at = ?1, lone_at = NULL, lone_epoch = NULL,"
-    " version = version + 1 WHERE number = ?2 AND lone_at = ?3 AND lone_epoch = ?4"
+    " version = version + 1 WHERE number = ?2 AND lone_at = ?3"
 )
 _INSERT = f"INSERT INTO runs (schedule, {ALL_RUN_COLUMNS}) SELECT number, {AS_ROW} FROM states"
 _CLEAR = "UPDATE states SET lone_at = NULL, lone_epoch = NULL"
@@ -65,7 +65,7 @@ def may_end(settlement: Settlement) -> bool:
 def end(settlement: Settlement, number: int) -> Write:
     """Return what writes down the end of a lone run; it hits nothing if there is no such lone run."""
     run = settlement.run
-    return _END, (run.ended_at, number, run.run_at, run.epoch)
+    return _END, (run.ended_at, number, run.run_at)
 
 
 def give_rows(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
