@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dutiful.core.event import Event
     from dutiful.core.run import Run
     from dutiful.flight import Key
-    from dutiful.ports import Clock, Launcher, Observer, Store
+    from dutiful.ports import Clock, Committed, Launcher, Loaded, Observer, Store
 
 # Beyond this a step back re-arms the schedules; nothing that has run runs again.
 _REARM_BEYOND = 86_400_000
@@ -213,33 +213,33 @@ class Engine:
             return loaded.next_wake
         moves = plan(loaded.batch, now, self._limits(epoch))
         self._checkpoint("planned")
-        launches = await self._commit(moves, epoch)
+        made, launches = await self._commit(moves, epoch)
         self._watch.shown_before = 0
         self._checkpoint("committed")
-        self._cancel([run for move in moves for run in move.cancels])
-        self._report(moves, now)
-        before = {key_of(run): run.phase for move in moves if move.changes for run in move.due.runs}
-        free_at = {move.due.schedule.id: move.due.state.ended_at for move in moves}
+        self._cancel([run for move in made for run in move.cancels])
+        self._report(made, now)
+        before = {key_of(run): run.phase for move in made if move.changes for run in move.due.runs}
+        free_at = {move.due.schedule.id: move.due.state.ended_at for move in made}
         for launch in launches:
             could = max(launch.run.fire_at, free_at[launch.schedule.id] or 0, self._led_at)
             self._start(launch, now, max(0, now - could), before.get(key_of(launch.run)) if before else None)
-        return await self._when_next(moves, loaded.next_wake, now)
+        return await self._when_next(made, loaded, now)
 
-    async def _when_next(
-        self, moves: Sequence[Move], next_wake: Instant | None, now: Instant
-    ) -> Instant | None:
+    async def _when_next(self, made: Sequence[Move], loaded: Loaded, now: Instant) -> Instant | None:
         if self._room() == 0:
             # What is still due waits for a run to end; timeouts are looked at meanwhile.
             await self._cancel_outlived()
             return now + self._settings.retry_after
-        ended = any(run.phase is Phase.ENDED for move in moves for run in move.changes)
-        if ended or len(moves) == self._settings.batch:
-            # A run that the planner ended may have woken others; and there may be more that is due.
+        ended = any(run.phase is Phase.ENDED for move in made for run in move.changes)
+        due = len(loaded.batch.due)
+        if ended or len(made) < due or due == self._settings.batch:
+            # A run that the planner ended may have woken others; what an edit has overtaken may still be
+            # due; and there may be more that is.
             return now
-        wakes = [move.wake_at for move in moves if move.wake_at is not None]
-        return min([*wakes, *([] if next_wake is None else [next_wake])], default=None)
+        wakes = [move.wake_at for move in made if move.wake_at is not None]
+        return min([*wakes, *([] if loaded.next_wake is None else [loaded.next_wake])], default=None)
 
-    async def _commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
+    async def _commit(self, moves: Sequence[Move], epoch: int) -> Committed:
         try:
             return await self._store.commit(moves, epoch)
         except LostLeadershipError:

@@ -74,8 +74,8 @@ def launches_before_it_commits(original):
         for schedule, run in runs:
             if run.phase is Phase.LAUNCHED:
                 self._start(Launch(schedule, run), self._now(), 0)
-        await original(self, moves, epoch)
-        return []
+        committed = await original(self, moves, epoch)
+        return committed._replace(launches=[])
 
     return commit
 

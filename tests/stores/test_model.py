@@ -144,8 +144,10 @@ class TwoStores(RuleBasedStateMachine):
             self.runner.run(store.commit(moves, self.epoch))
             for store, moves in zip(self.stores, made, strict=True)
         ]
-        assert answers[0] == answers[1]
-        self.launches += answers[0]
+        memory, sqlite = answers
+        assert memory.launches == sqlite.launches
+        assert [move.due.schedule for move in memory.made] == [move.due.schedule for move in sqlite.made]
+        self.launches += memory.launches
 
     @precondition(lambda self: self.launches)
     @rule(data=st.data())

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING, TypeAlias
 
 from dutiful.core.run import Phase, Run, Status
-from dutiful.ports import Launch
+from dutiful.ports import Committed, Launch
 from dutiful.stores.sqlite.bulk import hits
 from dutiful.stores.sqlite.rest import INSERT, ONCE, insert_rest
 from dutiful.stores.sqlite.rows import (
@@ -69,8 +70,8 @@ _Written: TypeAlias = "tuple[int, Schedule, int, Run]"
 
 def commit(
     connection: sqlite3.Connection, namespace: str, moves: Sequence[Move], numbers: Sequence[int]
-) -> list[Launch]:
-    """Record the moves that were made on the present version; return the runs to launch, in order."""
+) -> Committed:
+    """Record the moves made on the present version; return them, and the runs to launch, in order."""
     moved = hits(connection, [*map(_state_write, moves, numbers)])
     inserts, changes = list[_Written](), list[_Written]()
     for place, (move, number, hit) in enumerate(zip(moves, numbers, moved, strict=True)):
@@ -91,7 +92,7 @@ def commit(
         launches = _still_launched(launches, changes) + _launches(changes, changed)
         launches.sort(key=lambda launch: launch[0])
         wake_groups(connection, namespace, _freed(changes))
-    return [launch for _, launch in launches]
+    return Committed([*compress(moves, moved)], [launch for _, launch in launches])
 
 
 def _state_write(move: Move, number: int) -> Write:
