@@ -134,6 +134,22 @@ def test_what_an_edit_of_another_process_has_overtaken_is_looked_at_again_at_onc
     assert asyncio.run(story()) == [("10:02", "s", "10:02", 1)]
 
 
+def test_a_run_whose_schedule_was_removed_goes_on_also_when_the_commit_that_would_end_it_has_failed():
+    lost = iter(["before"])
+    rig = edited_before_the_commit_of_10_02(
+        schedule(overlap=Overlap.CANCEL_OTHER),
+        lambda registrar: registrar.remove("s"),
+        lambda method: next(lost, None) if method == "commit" and rig.time.now().minute == 2 else None,
+    )
+
+    async def story():
+        async with rig:
+            await rig.time.advance(150)
+            return await rig.engine.stop(within=0)
+
+    assert asyncio.run(story()) == 1
+
+
 def test_ticks_passed_while_paused_are_paused_even_within_the_grace():
     async def story():
         async with Rig(schedule()) as rig:

@@ -255,7 +255,10 @@ class Engine:
             move = self._unsure[-1]
             due = await self._store.get(move.due.schedule.id)
             self._unsure.pop()
-            present = {key_of(run): run for run in due.runs} if due is not None else {}
+            if due is None:
+                # It was removed, which leaves its runs; nothing tells whether they were ended before that.
+                continue
+            present = {key_of(run): run for run in due.runs}
             for run in (*move.inserts, *move.changes):
                 found = present.get(key_of(run))
                 if run.phase is Phase.LAUNCHED and found is not None and _standing(found) == _standing(run):
