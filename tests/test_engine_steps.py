@@ -1,4 +1,4 @@
-"""The engine after a clock was set back by days: it goes on from there, and history stays as it was."""
+"""The engine after a clock was set, mostly back by days: it goes on, and history stays as it was."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 from tests.core.planner_notation import HOUR, MINUTE, at, schedule
+from tests.sim.gate import Gate
 from tests.sim.rig import Rig
 
-from dutiful.core.cadence import Every
+from dutiful.core.cadence import Every, Once
 from dutiful.core.cron import Cron
-from dutiful.core.outcome import Accepted, Failed
+from dutiful.core.outcome import Accepted, Failed, Succeeded
 from dutiful.core.policy import CatchUp, Overlap, Retry
 from dutiful.ports import Retention
 from dutiful.registrar import Registrar
@@ -56,6 +57,48 @@ def test_a_run_in_flight_still_times_out(overlap):
             return await rig.rows()
 
     assert "10:01 FAILED lost_run" in asyncio.run(story())
+
+
+@pytest.mark.parametrize("minutes", [10, 150])
+def test_a_run_times_out_when_its_time_has_passed_also_after_a_smaller_step_back(minutes):
+    async def hang(_):
+        await asyncio.Event().wait()
+
+    async def story():
+        async with Rig(schedule(Once(at("10:01")), run_timeout=minutes * MINUTE), behave=hang) as rig:
+            await rig.time.advance(4 * 60)
+            await rig.time.jump(-3600)
+            await rig.time.advance((minutes - 3) * 60 - 1)
+            before = await rig.rows()
+            await rig.time.advance(1)
+            return [*before, *await rig.rows()]
+
+    assert asyncio.run(story()) == ["10:01 STARTED", "10:01 FAILED lost_run"]
+
+
+def test_a_run_that_ends_as_the_host_wakes_up_is_not_given_up():
+    async def behave(_):
+        await released.wait()
+        return Succeeded()
+
+    async def end_before_load(method, *_):
+        if method == "load" and rig.time.now().minute == 24:
+            released.set()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    released = asyncio.Event()
+    once = schedule(Once(at("10:01")), run_timeout=10 * MINUTE)
+    rig = Rig(once, behave=behave, through=lambda store: Gate(store, between=end_before_load))
+
+    async def story():
+        async with rig:
+            await rig.time.advance(4 * 60)
+            await rig.time.jump(20 * 60)
+            await rig.time.advance(60)
+            return await rig.rows()
+
+    assert asyncio.run(story()) == ["10:01 SUCCESS"]
 
 
 def test_a_waiting_retry_does_not_wait_for_days():

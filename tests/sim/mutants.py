@@ -22,6 +22,7 @@ from dutiful.core.run import IN_FLIGHT, Phase
 from dutiful.core.zone import epoch_ms
 from dutiful.declarative import Scheduler
 from dutiful.engine import Engine
+from dutiful.flight import Flights
 from dutiful.monitor import Monitor
 from dutiful.ports import Launch
 from dutiful.stores.memory import MemoryStore
@@ -111,7 +112,7 @@ def asks_for_the_key_and_not_for_the_row(_):
             for run in (*move.inserts, *move.changes):
                 if run.phase is Phase.LAUNCHED and key_of(run) in present:
                     self._start(Launch(move.due.schedule, run), self._now(), 0)
-            self._cancel([run for run in move.cancels if key_of(run) not in present])
+            self._running.cancel(run for run in move.cancels if key_of(run) not in present)
 
     return resolve
 
@@ -139,7 +140,7 @@ def re_arms_after_every_step_back(_):
     return 0
 
 
-@mutant(Engine, "_cancel")
+@mutant(Flights, "cancel")
 def never_cancels_what_it_gave_up(_):
     return lambda _self, _runs: None
 

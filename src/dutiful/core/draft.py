@@ -34,8 +34,9 @@ class Limits(NamedTuple):
     launch_status: Status = Status.STARTED
     # How many more runs the engine itself can take; None is without bound.
     room: int | None = None
-    # When the wall clock was set while this engine was watching, to the instant given; and by how much.
-    steps: Sequence[tuple[Instant, int]] = ()
+    # When the runs that this engine carries began, by the clock as it is set now, under schedule, tick and
+    # kind; None where it was not set while the engine was watching: their rows are right.
+    began: Mapping[tuple[str, Instant, str], Instant] | None = None
     # The runs in flight per capacity group before this plan, as they are stored.
     stored: Mapping[str, int] = MappingProxyType({})
 
@@ -142,17 +143,13 @@ class Draft:
         # An orphan that found no room is not lost: it goes when there is some.
         if self.policy.run_timeout is None or not (ours or run.phase is Phase.ACCEPTED):
             return None
-        began = run.started_at or self.now
-        return began + self.policy.run_timeout + (self._stepped_since(began) if ours else 0)
+        return self._began(run, ours) + self.policy.run_timeout
 
-    def _stepped_since(self, began: Instant) -> int:
-        stepped = 0
-        for at, by in reversed(self.limits.steps):
-            if at <= began:
-                # After a step back an instant comes twice; it is taken for the later one.
-                break
-            stepped += by
-        return stepped
+    def _began(self, run: Run, ours: bool) -> Instant:
+        if ours and self.limits.began is not None:
+            # One that is carried no more has just ended, and is settled before the next plan.
+            return self.limits.began.get((run.schedule_id, run.run_at, run.kind), self.now)
+        return run.started_at or self.now
 
     def runs_left(self) -> int | None:
         """Return how many more runs may begin, beside those that wait to; None is without limit."""
