@@ -309,6 +309,32 @@ def test_a_place_whose_run_an_edit_saved_from_the_plan_is_not_given_away():
     assert in_flight == [1, 1]
 
 
+def test_the_only_place_of_the_engine_is_not_given_away_when_an_edit_saves_its_run_from_the_plan():
+    saved = schedule(Once(at("10:01")), "saved", run_timeout=2 * MINUTE)
+    other = schedule(Once(at("10:03")), "other")
+    edited, most = iter([saved._replace(task=Task("another"))]), Most()
+
+    async def edit_before_commit(method, *_):
+        if method == "commit" and rig.time.now().minute == 3:
+            for changed in edited:
+                await Registrar(rig.store, rig.time, rig.engine.wake).upsert(changed)
+
+    rig = Rig(
+        saved,
+        other,
+        behave=most.behave,
+        settings=Settings(in_flight_max=1),
+        through=lambda store: Gate(store, between=edit_before_commit),
+    )
+
+    async def scenario():
+        async with rig:
+            await advance(rig.time, minutes=4)
+            return most.seen, [schedule_id for _, schedule_id, *_ in rig.calls.noted]
+
+    assert asyncio.run(scenario()) == (1, ["saved", "other"])
+
+
 def test_what_waits_for_a_full_engine_does_not_wait_for_a_clock_that_was_set_back():
     first, second = (schedule(Once(at("10:01")), id_, on_orphan=OnOrphan.RELAUNCH) for id_ in ("a", "b"))
     released = asyncio.Event()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.core.cadence import Every, count_ticks, last_tick, next_tick
 from dutiful.core.jitter import fire_time
 from dutiful.core.opening import opening_cursor
+from dutiful.core.places import ENGINE, Places
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.schedule import Schedule
 
-# The engine's own bound is counted beside the capacity groups, under a name no group can have.
-ENGINE = ""
 # A paused schedule's ticks are written down in lots, not one by one.
 _PAUSED_LOT = 60_000
 
@@ -76,9 +75,9 @@ class Draft:
 
     __slots__ = (
         *("schedule", "state", "now", "limits", "policy", "cadence", "cursor", "from_completion", "blocked"),
-        *("unfinished", "launched", "cancels", "was_blocked", "ended_at", "_due", "_used", "_skipped"),
+        *("unfinished", "launched", "cancels", "was_blocked", "ended_at", "_due", "_places", "_skipped"),
         *("_open", "_opening", "_busy", "_inserts", "_changes", "_first_attempts", "_noted", "_promised"),
-        *("_freed", "_looks_again"),
+        "_looks_again",
     )
 
     def __init__(self, due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> None:
@@ -89,9 +88,9 @@ class Draft:
         self._noted = now if due.schedule.policy.ledger else None
         self.from_completion = isinstance(self.cadence, Every) and self.cadence.anchor == "completion"
         self.blocked = self.unfinished = False
-        self.launched = self._freed = 0
+        self.launched = 0
         self.cancels: list[Run] = []
-        self._due, self._used = due, used
+        self._due, self._places = due, Places(used)
         self._promised = self._places_promised()
         self._looks_again = False
         self.was_blocked = due.blocked
@@ -125,17 +124,17 @@ class Draft:
 
     def engine_is_full(self) -> bool:
         """Return whether the engine can take no more runs in this pass, whatever the schedule says."""
-        return self.limits.room is not None and self._used.get(ENGINE, 0) >= self.limits.room
+        return self.limits.room is not None and self._places.taken(ENGINE) >= self.limits.room
 
     def at_capacity(self) -> bool:
         """Return whether the capacity group has no room."""
         capacity = self.policy.capacity
-        return capacity is not None and self._used.get(capacity.group, 0) - self._freed >= capacity.limit
+        return capacity is not None and self._places.taken(capacity.group) >= capacity.limit
 
     def _places_promised(self) -> int:
         """Return how many places of the group this plan has given to schedules before this one."""
         group = None if self.policy.capacity is None else self.policy.capacity.group
-        return 0 if group is None else self._used.get(group, 0) - self.limits.stored.get(group, 0)
+        return 0 if group is None else self._places.taken(group) - self.limits.stored.get(group, 0)
 
     def expires_at(self, run: Run) -> Instant | None:
         """Return when a run in flight is given up; one of this engine ages by the time that really passes."""
@@ -240,7 +239,7 @@ class Draft:
         assert capacity is not None
         self.blocked = True
         # The move of one that was promised a place may be refused, and then no run's end wakes this one.
-        in_flight = self._used.get(capacity.group, 0) - self._freed - self._promised
+        in_flight = self._places.taken(capacity.group) - self._promised
         self._looks_again = in_flight < capacity.limit
 
     def hold(self, tick: Instant, phase: Phase, fire_at: Instant) -> None:
@@ -324,12 +323,9 @@ class Draft:
 
     def _take_room(self, runs: int, in_engine: bool = True, in_group: bool = True) -> None:
         if in_engine and self.limits.room is not None:
-            self._used[ENGINE] = self._used.get(ENGINE, 0) + runs
+            self._places.take(ENGINE, runs)
         if in_group and self.policy.capacity is not None:
-            # A place that this move frees is its own until it is committed: an edit may overtake it.
-            group, own = self.policy.capacity.group, min(runs, self._freed)
-            self._freed -= own
-            self._used[group] = self._used.get(group, 0) + runs - own
+            self._places.take(self.policy.capacity.group, runs)
 
     # The result
 
