@@ -24,6 +24,7 @@ from dutiful.core.planner import plan
 from dutiful.core.run import Phase, Status
 from dutiful.flight import Flight, Flights, key_of
 from dutiful.ports import Launch
+from dutiful.recall import recalled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -229,11 +230,12 @@ class Engine:
     async def _load(self, now: Instant) -> Loaded:
         """Return what is due; after a step of the clock also what has a timeout, which has moved with it."""
         loaded = await self._store.load(max(now, self._watch.shown_before), self._settings.batch)
-        if not self._watch.shown_before:
-            return loaded
-        others = self._running.timed() - {due.schedule.id for due in loaded.batch.due}
-        due = [*loaded.batch.due, *await self._store.some(others)]
-        return loaded._replace(batch=loaded.batch._replace(due=due))
+        due = loaded.batch.due
+        if self._watch.shown_before:
+            due = [*due, *await self._store.some(self._running.timed() - {each.schedule.id for each in due})]
+        if any(each.state.decided_until for each in due):
+            due = [await recalled(self._store, each, now) for each in due]
+        return loaded if due is loaded.batch.due else loaded._replace(batch=loaded.batch._replace(due=due))
 
     async def _when_next(self, made: Sequence[Move], loaded: Loaded, now: Instant) -> Instant | None:
         if self._room() == 0:

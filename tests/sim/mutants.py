@@ -241,6 +241,20 @@ def counts_one_tick_too_many(original):
     return lambda *args: original(*args) + 1
 
 
+@mutant(draft, "recorded")
+def skips_a_second_time_what_is_on_record(_):
+    return lambda *_: []
+
+
+@mutant(draft, "recorded")
+def takes_all_before_a_row_for_decided(original):
+    def recorded(cadence, rows, after, _):
+        spans = original(cadence, rows, after, float("inf"))
+        return [(after + 1, max(ends for _, ends in spans))] if spans else []
+
+    return recorded
+
+
 @mutant(jitter, "_uniform")
 def draws_jitter_afresh(_):
     rng = Random(0)

@@ -6,7 +6,6 @@ import asyncio
 from datetime import timedelta
 from itertools import count
 
-import pytest
 from tests.core.planner_notation import HOUR, MINUTE, at, schedule
 from tests.sim.gate import Gate, depose
 from tests.sim.rig import Rig
@@ -358,7 +357,6 @@ def test_what_waits_for_a_full_engine_does_not_wait_for_a_clock_that_was_set_bac
     assert asyncio.run(scenario()) == [("10:01", "a", "10:01", 2), ("09:03", "b", "10:01", 2)]
 
 
-@pytest.mark.xfail(strict=True, reason="a state knows until when ticks were decided, not since when")
 def test_ticks_from_before_a_schedule_was_there_are_accounted_for_once_the_clock_is_set_back():
     async def scenario():
         async with Rig(schedule(overlap=Overlap.SKIP), behave=hang) as rig:

@@ -38,6 +38,7 @@ from dutiful.core.reconcile import Changes, Note
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, Task
 from dutiful.ports import Retention
+from dutiful.recall import recalled
 from dutiful.stores.memory import MemoryStore
 from dutiful.stores.sqlite import SqliteStore
 
@@ -137,7 +138,8 @@ class TwoStores(RuleBasedStateMachine):
 
     async def moves(self, store, limit):
         loaded = await store.load(self.now, limit)
-        return plan(loaded.batch, self.now, Limits(self.epoch))
+        due = [await recalled(store, each, self.now) for each in loaded.batch.due]
+        return plan(loaded.batch._replace(due=due), self.now, Limits(self.epoch))
 
     def commit(self, made):
         answers = [

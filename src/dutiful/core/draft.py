@@ -10,6 +10,7 @@ from dutiful.core.jitter import fire_time
 from dutiful.core.opening import opening_cursor
 from dutiful.core.places import ENGINE, Places
 from dutiful.core.policy import Overlap, Reason
+from dutiful.core.repeated import recorded
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
 
@@ -52,6 +53,8 @@ class Due(NamedTuple):
     blocked: bool = False
     # Ticks up to here may have run and had their rows deleted.
     pruned_until: Instant = 0
+    # Rows of ticks after the cursor, in any order: the clock was set back, and they come again.
+    repeated: Sequence[Run] = ()
 
 
 class Move(NamedTuple):
@@ -275,17 +278,19 @@ class Draft:
             self.skip_through(before, reason)
 
     def skip_through(self, last: Instant, reason: Reason) -> None:
-        """Skip every tick in (cursor, last] for one reason: a new range, or more of the last one."""
-        # A period has other ticks after the clock was set back.
-        decided = 0 if isinstance(self.cadence, Every) else self.state.decided_until
-        after, self.cursor = max(self.cursor, decided), last
-        if after < last:
-            self._skip(after, last, reason)
+        """Skip every tick in (cursor, last] for one reason: new ranges around what is on record already."""
+        for begins, ends in recorded(self.cadence, self._due.repeated, self.cursor, last):
+            self._skip(begins - 1, reason)
+            self.cursor, self._skipped = max(self.cursor, min(ends, last)), None
+        self._skip(last, reason)
+        self.cursor = last
 
-    def _skip(self, after: Instant, last: Instant, reason: Reason) -> None:
-        first = next_tick(self.cadence, after, self.ended_at)
-        assert first is not None
-        ticks = count_ticks(self.cadence, after, last)
+    def _skip(self, until: Instant, reason: Reason) -> None:
+        """Skip every tick in (cursor, until]: a new range, or more of the last one."""
+        first, last = next_tick(self.cadence, self.cursor, self.ended_at), self._last(until)
+        if first is None or last is None:
+            return
+        ticks = count_ticks(self.cadence, self.cursor, last)
         grows = self._skipped is not None and self._skipped.reason is reason
         if self._skipped is not None and grows:
             first, ticks = self._skipped.run_at, ticks + self._skipped.ticks

@@ -76,7 +76,7 @@ def commit(
     inserts, changes = list[_Written](), list[_Written]()
     for place, (move, number, hit) in enumerate(zip(moves, numbers, moved, strict=True)):
         if hit:
-            (schedule, _, _, _, _, _), _, _, _, _, new, altered, _ = move
+            (schedule, _, _, _, _, _, _), _, _, _, _, new, altered, _ = move
             for run in new:
                 if run.phase is not _ENDED or schedule.policy.ledger:
                     inserts.append((place, schedule, number, run))
@@ -96,7 +96,7 @@ def commit(
 
 
 def _state_write(move: Move, number: int) -> Write:
-    (_, before, _, version, _, _), state, wake_at, rest_at, blocked, _, _, _ = move
+    (_, before, _, version, _, _, _), state, wake_at, rest_at, blocked, _, _, _ = move
     if state[3:] == before[3:] and not blocked and wake_at is not None and state.attempted_at is not None:
         if rest_at is None:
             return _MOVE_ON, (*state[:3], wake_at, number, version)

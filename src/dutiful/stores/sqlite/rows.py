@@ -60,7 +60,7 @@ def read_due(row: Row) -> Due:
     state = tuple.__new__(
         State, (cursor, started, attempted, succeeded, failed, ended, skipped, quarantine, decided)
     )
-    return tuple.__new__(Due, (schedule, state, (), version, blocked == 1, pruned))
+    return tuple.__new__(Due, (schedule, state, (), version, blocked == 1, pruned, ()))
 
 
 def _skipped(run_at: int, reason: str, ticks: int) -> SkippedRange:
