@@ -6,12 +6,15 @@ import asyncio
 
 import pytest
 from tests.core.planner_notation import MINUTE, at, schedule
-from tests.sim.gate import Gate
+from tests.sim.gate import Gate, honest
 from tests.sim.rig import Rig
 
 from dutiful.core.cadence import Once
+from dutiful.core.event import RunEndedByPlan, RunHeld, TicksSkipped
 from dutiful.core.outcome import Succeeded
 from dutiful.core.policy import Overlap
+from dutiful.core.reconcile import Changes, Put
+from dutiful.core.schedule import State, Task
 from dutiful.engine import Settings
 from dutiful.registrar import Registrar
 
@@ -68,6 +71,83 @@ def test_an_edit_during_a_run_leaves_the_run(edit):
         "remove": [],
     }
     assert asyncio.run(story()) == expected[edit]
+
+
+def edited_before_the_commit_of_10_02(declared, edit, verdict=honest):
+    """Return a rig with a run that hangs since 10:01; `edit(registrar)` comes before that commit."""
+
+    async def hang(_):
+        await asyncio.Event().wait()
+
+    async def edit_before_commit(method, *_):
+        if method == "commit" and rig.time.now().minute == 2:
+            for once in edits:
+                await once(Registrar(rig.store, rig.time, rig.engine.wake))
+
+    edits = iter([edit])
+    rig = Rig(declared, behave=hang, through=lambda store: Gate(store, verdict, edit_before_commit))
+    return rig
+
+
+def test_a_run_that_an_edit_saved_from_the_plan_goes_on_and_nobody_is_told_otherwise():
+    edited = schedule(overlap=Overlap.SKIP)
+    rig = edited_before_the_commit_of_10_02(
+        schedule(overlap=Overlap.CANCEL_OTHER), lambda registrar: registrar.upsert(edited)
+    )
+
+    async def story():
+        async with rig:
+            await rig.time.advance(150)
+            return await rig.rows(), rig.told(RunEndedByPlan)
+
+    assert asyncio.run(story()) == (["10:01 STARTED", "10:02 SKIPPED replaced"], [])
+
+
+@pytest.mark.parametrize(("overlap", "kind"), [(Overlap.SKIP, TicksSkipped), (Overlap.QUEUE, RunHeld)])
+def test_what_an_edit_has_overtaken_is_not_told(overlap, kind):
+    rig = edited_before_the_commit_of_10_02(
+        schedule(overlap=overlap), lambda registrar: registrar.upsert(schedule(overlap=Overlap.ALLOW))
+    )
+
+    async def story():
+        async with rig:
+            await rig.time.advance(150)
+            return rig.told(kind)
+
+    assert asyncio.run(story()) == []
+
+
+def test_what_an_edit_of_another_process_has_overtaken_is_looked_at_again_at_once():
+    once = schedule(Once(at("10:02")))
+
+    async def edit(_):
+        put = Put(once._replace(task=Task("another")), State(at("10:00")), at("10:02"))
+        await rig.store.apply(Changes([put]))
+
+    rig = edited_before_the_commit_of_10_02(once, edit)
+
+    async def story():
+        async with rig:
+            await rig.time.advance(150)
+            return rig.calls.noted
+
+    assert asyncio.run(story()) == [("10:02", "s", "10:02", 1)]
+
+
+def test_a_run_whose_schedule_was_removed_goes_on_also_when_the_commit_that_would_end_it_has_failed():
+    lost = iter(["before"])
+    rig = edited_before_the_commit_of_10_02(
+        schedule(overlap=Overlap.CANCEL_OTHER),
+        lambda registrar: registrar.remove("s"),
+        lambda method: next(lost, None) if method == "commit" and rig.time.now().minute == 2 else None,
+    )
+
+    async def story():
+        async with rig:
+            await rig.time.advance(150)
+            return await rig.engine.stop(within=0)
+
+    assert asyncio.run(story()) == 1
 
 
 def test_ticks_passed_while_paused_are_paused_even_within_the_grace():

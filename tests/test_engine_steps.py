@@ -1,4 +1,4 @@
-"""The engine after a clock was set back by days: it goes on from there, and history stays as it was."""
+"""The engine after a clock was set, mostly back by days: it goes on, and history stays as it was."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 from tests.core.planner_notation import HOUR, MINUTE, at, schedule
+from tests.sim.gate import Gate
 from tests.sim.rig import Rig
 
-from dutiful.core.cadence import Every
+from dutiful.core.cadence import Every, Once
 from dutiful.core.cron import Cron
-from dutiful.core.outcome import Accepted, Failed
+from dutiful.core.outcome import Accepted, Failed, Succeeded
 from dutiful.core.policy import CatchUp, Overlap, Retry
 from dutiful.ports import Retention
 from dutiful.registrar import Registrar
@@ -56,6 +57,48 @@ def test_a_run_in_flight_still_times_out(overlap):
             return await rig.rows()
 
     assert "10:01 FAILED lost_run" in asyncio.run(story())
+
+
+@pytest.mark.parametrize("minutes", [10, 150])
+def test_a_run_times_out_when_its_time_has_passed_also_after_a_smaller_step_back(minutes):
+    async def hang(_):
+        await asyncio.Event().wait()
+
+    async def story():
+        async with Rig(schedule(Once(at("10:01")), run_timeout=minutes * MINUTE), behave=hang) as rig:
+            await rig.time.advance(4 * 60)
+            await rig.time.jump(-3600)
+            await rig.time.advance((minutes - 3) * 60 - 1)
+            before = await rig.rows()
+            await rig.time.advance(1)
+            return [*before, *await rig.rows()]
+
+    assert asyncio.run(story()) == ["10:01 STARTED", "10:01 FAILED lost_run"]
+
+
+def test_a_run_that_ends_as_the_host_wakes_up_is_not_given_up():
+    async def behave(_):
+        await released.wait()
+        return Succeeded()
+
+    async def end_before_load(method, *_):
+        if method == "load" and rig.time.now().minute == 24:
+            released.set()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    released = asyncio.Event()
+    once = schedule(Once(at("10:01")), run_timeout=10 * MINUTE)
+    rig = Rig(once, behave=behave, through=lambda store: Gate(store, between=end_before_load))
+
+    async def story():
+        async with rig:
+            await rig.time.advance(4 * 60)
+            await rig.time.jump(20 * 60)
+            await rig.time.advance(60)
+            return await rig.rows()
+
+    assert asyncio.run(story()) == ["10:01 SUCCESS"]
 
 
 def test_a_waiting_retry_does_not_wait_for_days():
@@ -151,3 +194,29 @@ def test_an_edit_never_replaces_what_has_run():
             return await rig.rows()
 
     assert [row for row in asyncio.run(story()) if not row.endswith("SUCCESS")] == []
+
+
+@pytest.mark.parametrize("edit", ["pause", "upsert", "upsert_all"])
+def test_an_edit_accounts_for_the_ticks_from_before_the_schedule_was_there(edit):
+    edited = schedule(HOURLY, overlap=Overlap.ALLOW)
+
+    async def story():
+        async with Rig(schedule(HOURLY)) as rig:
+            await rig.time.advance(30 * 3600)
+            await rig.time.jump(-40 * 3600)
+            await rig.time.advance(1)
+            await rig.crash()
+            await rig.time.advance(13 * 3600)
+            registrar = Registrar(rig.store, rig.time, lambda: None)
+            if edit == "pause":
+                await registrar.pause("s", paused=True)
+            elif edit == "upsert":
+                await registrar.upsert(edited)
+            else:
+                await registrar.upsert_all(["s"], lambda *_: edited)
+            return await rig.rows()
+
+    first, *others = asyncio.run(story())
+    assert first == "01:00-10:00 SKIPPED replaced"
+    assert [row for row in others if not row.endswith("SUCCESS")] == []
+    assert len(others) == 30

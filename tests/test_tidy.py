@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FILE_LINES_MAX, FUNCTION_LINES_MAX = 400, 60
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
-_INNER = {"core", "ports", "clock", "clock_watch", "collector", "flight", "secret"}
+_INNER = {"core", "ports", "clock", "clock_watch", "collector", "flight", "recall", "secret"}
 _RING = {"engine", "registrar", "stores", "launchers", "observe", "monitor", "watchdog"}
 _DOORS = {"declarative", "fleet", "service", "simulate"}
 _DOORSTEP = {"registration", "schedule_file", "store_url", "executor_url"}
@@ -36,7 +36,7 @@ _WIRED = _INNER | _RING | _DOORSTEP | _REACH | {"web"}
 # Part of the package -> the parts it may import; "" is its own __init__.
 MAY_IMPORT = {
     **{part: {"core"} for part in (*_INNER, "errors", "registration", "schedule_file")},
-    "flight": {"core", "ports", "clock_watch"},
+    **{part: {"core", "ports", "clock_watch"} for part in ("flight", "recall")},
     "store_url": {"core", "ports", "stores"},
     "executor_url": {"core", "launchers"},
     **{part: _INNER | {part} for part in (*_RING, "testing")},

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
 # Less than this is the clock being kept right.
 STEP_MIN = 1000
-# A run in flight that has seen more steps than this is given up early, or late.
-_STEPS_MAX = 100
 
 
 class ClockWatch:
@@ -18,8 +16,8 @@ class ClockWatch:
 
     def __init__(self) -> None:
         self._last: tuple[Instant, float] | None = None
-        # To which instant the wall clock was set, and by how much.
-        self.steps: list[tuple[Instant, int]] = []
+        # Whether the wall clock was ever set: what it said of a beginning is then worth nothing.
+        self.stepped = False
         # What the clock showed before it was set back. Whatever was due by then was to be looked at at once.
         self.shown_before: Instant = 0
 
@@ -31,6 +29,6 @@ class ClockWatch:
         step = (now - last[0]) - round((monotonic - last[1]) * 1000)
         if abs(step) < STEP_MIN:
             return 0
-        self.steps = [*self.steps[1 - _STEPS_MAX :], (now, step)]
+        self.stepped = True
         self.shown_before = max(self.shown_before, now - step)
         return step

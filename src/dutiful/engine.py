@@ -22,8 +22,9 @@ from dutiful.core.errors import DutifulError, LostLeadershipError
 from dutiful.core.outcome import Failed, Outcome, Settlement, raised, settle
 from dutiful.core.planner import plan
 from dutiful.core.run import Phase, Status
-from dutiful.flight import Flight, key_of
+from dutiful.flight import Flight, Flights, key_of
 from dutiful.ports import Launch
+from dutiful.recall import recalled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.draft import Move
     from dutiful.core.event import Event
+    from dutiful.core.planner import Batch
     from dutiful.core.run import Run
     from dutiful.flight import Key
-    from dutiful.ports import Clock, Launcher, Observer, Store
+    from dutiful.ports import Clock, Committed, Launcher, Loaded, Observer, Store
 
 # Beyond this a step back re-arms the schedules; nothing that has run runs again.
 _REARM_BEYOND = 86_400_000
@@ -93,7 +95,7 @@ class Engine:
         self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopping = False
         self._loop: asyncio.Task[None] | None = None
-        self._running: dict[Key, Flight] = {}
+        self._running = Flights()
         self._finished: list[tuple[Launch, Outcome, Instant]] = []
         # Moves of a commit whose answer was lost: they may be written or not.
         self._unsure: list[Move] = []
@@ -205,41 +207,51 @@ class Engine:
         return epoch
 
     async def _plan_and_launch(self, now: Instant, epoch: int) -> Instant | None:
-        loaded = await self._store.load(max(now, self._watch.shown_before), self._settings.batch)
-        self._collector.hold(len(loaded.batch.due) == self._settings.batch)
+        loaded = await self._load(now)
+        self._collector.hold(len(loaded.batch.due) >= self._settings.batch)
         self._checkpoint("loaded")
         self.counts["schedules_due"] += len(loaded.batch.due)
         if not loaded.batch.due:
             return loaded.next_wake
-        moves = plan(loaded.batch, now, self._limits(epoch))
+        moves = plan(loaded.batch, now, self._limits(epoch, loaded.batch, now))
         self._checkpoint("planned")
-        launches = await self._commit(moves, epoch)
+        made, launches = await self._commit(moves, epoch)
         self._watch.shown_before = 0
         self._checkpoint("committed")
-        self._cancel([run for move in moves for run in move.cancels])
-        self._report(moves, now)
-        before = {key_of(run): run.phase for move in moves if move.changes for run in move.due.runs}
-        free_at = {move.due.schedule.id: move.due.state.ended_at for move in moves}
+        self._running.cancel(run for move in made for run in move.cancels)
+        self._report(made, now)
+        before = {key_of(run): run.phase for move in made if move.changes for run in move.due.runs}
+        free_at = {move.due.schedule.id: move.due.state.ended_at for move in made}
         for launch in launches:
             could = max(launch.run.fire_at, free_at[launch.schedule.id] or 0, self._led_at)
             self._start(launch, now, max(0, now - could), before.get(key_of(launch.run)) if before else None)
-        return await self._when_next(moves, loaded.next_wake, now)
+        return await self._when_next(made, loaded, now)
 
-    async def _when_next(
-        self, moves: Sequence[Move], next_wake: Instant | None, now: Instant
-    ) -> Instant | None:
+    async def _load(self, now: Instant) -> Loaded:
+        """Return what is due; after a step of the clock also what has a timeout, which has moved with it."""
+        loaded = await self._store.load(max(now, self._watch.shown_before), self._settings.batch)
+        due = loaded.batch.due
+        if self._watch.shown_before:
+            due = [*due, *await self._store.some(self._running.timed() - {each.schedule.id for each in due})]
+        if any(each.state.decided_until for each in due):
+            due = [await recalled(self._store, each, now) for each in due]
+        return loaded if due is loaded.batch.due else loaded._replace(batch=loaded.batch._replace(due=due))
+
+    async def _when_next(self, made: Sequence[Move], loaded: Loaded, now: Instant) -> Instant | None:
         if self._room() == 0:
             # What is still due waits for a run to end; timeouts are looked at meanwhile.
             await self._cancel_outlived()
             return now + self._settings.retry_after
-        ended = any(run.phase is Phase.ENDED for move in moves for run in move.changes)
-        if ended or len(moves) == self._settings.batch:
-            # A run that the planner ended may have woken others; and there may be more that is due.
+        ended = any(run.phase is Phase.ENDED for move in made for run in move.changes)
+        due = len(loaded.batch.due)
+        if ended or len(made) < due or due >= self._settings.batch:
+            # A run that the planner ended may have woken others; what an edit has overtaken may still be
+            # due; and there may be more that is.
             return now
-        wakes = [move.wake_at for move in moves if move.wake_at is not None]
-        return min([*wakes, *([] if next_wake is None else [next_wake])], default=None)
+        wakes = [move.wake_at for move in made if move.wake_at is not None]
+        return min([*wakes, *([] if loaded.next_wake is None else [loaded.next_wake])], default=None)
 
-    async def _commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
+    async def _commit(self, moves: Sequence[Move], epoch: int) -> Committed:
         try:
             return await self._store.commit(moves, epoch)
         except LostLeadershipError:
@@ -255,16 +267,21 @@ class Engine:
             move = self._unsure[-1]
             due = await self._store.get(move.due.schedule.id)
             self._unsure.pop()
-            present = {key_of(run): run for run in due.runs} if due is not None else {}
+            if due is None:
+                # It was removed, which leaves its runs; nothing tells whether they were ended before that.
+                continue
+            present = {key_of(run): run for run in due.runs}
             for run in (*move.inserts, *move.changes):
                 found = present.get(key_of(run))
                 if run.phase is Phase.LAUNCHED and found is not None and _standing(found) == _standing(run):
                     self._start(Launch(move.due.schedule, found), self._now(), 0)
-            self._cancel([run for run in move.cancels if key_of(run) not in present])
+            self._running.cancel(run for run in move.cancels if key_of(run) not in present)
 
-    def _limits(self, epoch: int) -> Limits:
+    def _limits(self, epoch: int, batch: Batch, now: Instant) -> Limits:
         status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
-        return Limits(epoch, self._settings.lookahead, status, self._room(), self._watch.steps)
+        runs = chain.from_iterable(due.runs for due in batch.due)
+        began = self._running.began(runs, now, self._clock.monotonic()) if self._watch.stepped else None
+        return Limits(epoch, self._settings.lookahead, status, self._room(), began)
 
     def _room(self) -> int | None:
         most = self._settings.in_flight_max
@@ -324,21 +341,14 @@ class Engine:
             if self._epoch is not None:
                 await self._settle_finished(self._epoch, self._now())
 
-    def _cancel(self, runs: Sequence[Run]) -> None:
-        for run in runs:
-            flight = self._running.pop(key_of(run), None)
-            if flight is not None:
-                flight.task.cancel()
-
     async def _cancel_outlived(self) -> None:
         """Cancel what outlived its timeout and no plan will give up: its schedule has been removed."""
-        now = self._clock.monotonic()
-        outlived = [flight.launch.run for flight in self._running.values() if flight.outlived(now)]
+        outlived = self._running.outlived(self._clock.monotonic())
         if outlived:
             known = await self._store.some({run.schedule_id for run in outlived})
             # The place of a run that is still open is made free by the plan that ends it, and only once.
             still_open = {key_of(run) for due in known for run in due.runs}
-            self._cancel([run for run in outlived if key_of(run) not in still_open])
+            self._running.cancel(run for run in outlived if key_of(run) not in still_open)
 
     def _drop_runs(self) -> None:
         """Let go of every run; nothing of them is written any more."""

@@ -1,4 +1,4 @@
-"""A run in flight, as the engine that carries it sees it."""
+"""The runs in flight, as the engine that carries them sees them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dutiful.clock_watch import STEP_MIN
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Iterable
 
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Run
@@ -25,10 +26,39 @@ class Flight(NamedTuple):
     # On the clock that nobody sets.
     began: float
 
+    def age(self, now: float) -> int:
+        """Return for how many milliseconds it has been in the air."""
+        return round((now - self.began) * 1000)
+
     def outlived(self, now: float) -> bool:
         """Return whether it has been in the air for longer than its timeout."""
         timeout = self.launch.schedule.policy.run_timeout
-        return timeout is not None and self.began + (timeout + STEP_MIN) / 1000 < now
+        return timeout is not None and timeout + STEP_MIN < self.age(now)
+
+
+class Flights(dict[Key, Flight]):
+    """Everything that is in the air."""
+
+    def timed(self) -> set[str]:
+        """Return the schedules whose runs have a timeout."""
+        schedules = [flight.launch.schedule for flight in self.values()]
+        return {schedule.id for schedule in schedules if schedule.policy.run_timeout is not None}
+
+    def began(self, runs: Iterable[Run], wall: Instant, now: float) -> dict[Key, Instant]:
+        """Return when those of these runs that are in the air began, by a clock that shows `wall` now."""
+        keys = [key for key in map(key_of, runs) if key in self]
+        return {key: wall - self[key].age(now) for key in keys}
+
+    def outlived(self, now: float) -> list[Run]:
+        """Return what has been in the air for longer than its timeout."""
+        return [flight.launch.run for flight in self.values() if flight.outlived(now)]
+
+    def cancel(self, runs: Iterable[Run]) -> None:
+        """Cancel those of these runs that are in the air, and let go of them."""
+        for run in runs:
+            flight = self.pop(key_of(run), None)
+            if flight is not None:
+                flight.task.cancel()
 
 
 def key_of(run: Run) -> Key:

@@ -40,6 +40,13 @@ class Launch(NamedTuple):
     run: Run
 
 
+class Committed(NamedTuple):
+    """The moves that were recorded, and the runs that are now this engine's to launch, in their order."""
+
+    made: Sequence[Move]
+    launches: Sequence[Launch]
+
+
 class Retention(NamedTuple):
     """How long ended rows are kept: at most `age` ms and `rows` of them a schedule."""
 
@@ -124,8 +131,8 @@ class Store(WorkflowTexts, Protocol):
         Those of the same wake come in the order in which they were first stored.
         """
 
-    async def commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
-        """Record the moves and return the runs that are now this engine's to launch.
+    async def commit(self, moves: Sequence[Move], epoch: int) -> Committed:
+        """Record the moves; return which were made, and the runs that are now this engine's to launch.
 
         A move whose schedule was edited or moved since it was loaded is left out whole. An insert
         whose (schedule, run_at, kind) exists is left out alone: that tick was decided before. A

@@ -25,6 +25,7 @@ from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import State
 from dutiful.core.verdict import EDITED, Verdict, explain, minute_of
 from dutiful.core.zone import epoch_ms
+from dutiful.recall import recalled, rows_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Overlap
     from dutiful.core.schedule import Schedule
     from dutiful.ports import Clock, Store
-
-
-# Rows of a ledger that are read at a time.
-_PAGE = 1000
 
 
 class Registrar:
@@ -74,7 +71,9 @@ class Registrar:
         a schedule out. The note of a paused one stays, unless there is a new one.
         """
         while True:
-            known, now = {due.schedule.id: due for due in await self._store.some(ids)}, self._now()
+            now = self._now()
+            found = [await recalled(self._store, due, now) for due in await self._store.some(ids)]
+            known = {due.schedule.id: due for due in found}
             kept = {} if note else await self._pause_notes(known.values())
             became, puts, rows, notes = list[Due](), list[Put](), list[Run](), list[tuple[str, Note]]()
             for id_ in ids:
@@ -140,22 +139,11 @@ class Registrar:
             due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
             _refuse_quarantined(due)
             ticks = past_ticks(due, start, end)
-            rows = await self._rows_around(schedule_id, ticks) if ticks else []
+            rows = await rows_between(self._store, schedule_id, ticks[0], ticks[-1]) if ticks else []
             planned = backfill(due, ticks, rows, overlap, now)
             with contextlib.suppress(OvertakenError):
                 await self._apply(planned.changes)
                 return planned
-
-    async def _rows_around(self, schedule_id: str, ticks: Sequence[Instant]) -> list[Run]:
-        """Return the rows from the last tick back to the one that may reach into the first."""
-        rows, until = list[Run](), ticks[-1]
-        while True:
-            page = await self._store.ledger(schedule_id, until, _PAGE)
-            rows += [row for row in page if row not in rows[-2:]]
-            before = any(row.run_at < ticks[0] and row.kind == "schedule" for row in page)
-            if before or len(page) < _PAGE:
-                return rows
-            until = page[-1].run_at
 
     async def report(self, key: str, report: Report) -> Run:
         """Take note of what an executor says of a run, and return the run as it now stands.
@@ -201,8 +189,10 @@ class Registrar:
     async def _change(self, schedule_id: str, edit: Callable[[Due | None], Changes]) -> None:
         """Apply an edit to what is stored now; when a pass overtakes it, edit what the pass has left."""
         while True:
+            found = await self._store.get(schedule_id)
+            known = found and await recalled(self._store, found, self._now())
             with contextlib.suppress(OvertakenError):
-                return await self._apply(edit(await self._store.get(schedule_id)))
+                return await self._apply(edit(known))
 
     async def _apply(self, changes: Changes) -> None:
         with self._clock.hold():

@@ -5,7 +5,7 @@ Times are "10:01" or "10:01:30" of one Monday in UTC; `shown(move)` is a whole M
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron import Cron
 from dutiful.core.draft import Due, Limits, Move
@@ -13,6 +13,9 @@ from dutiful.core.planner import Batch, plan
 from dutiful.core.policy import Policy
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, State, Task, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MONDAY = 1_767_571_200_000  # 2026-01-05T00:00Z
 MINUTELY = Cron.parse("* * * * *")
@@ -60,10 +63,11 @@ def decided(
     *runs: Run,
     used: dict[str, int] | None = None,
     blocked: bool = False,
+    repeated: Sequence[Run] = (),
     **state: Any,
 ) -> Move:
     """Return the move that the planner makes for one schedule; `blocked` is what its last move said."""
-    due = Due(declared, State(at(cursor), **state), runs, blocked=blocked)
+    due = Due(declared, State(at(cursor), **state), runs, blocked=blocked, repeated=repeated)
     (move,) = plan(Batch([due], used or {}), at(now), Limits(EPOCH))
     return move
 

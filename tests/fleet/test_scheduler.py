@@ -71,6 +71,23 @@ def test_occurrences_during_its_own_run_are_skipped(tmp_path):
     assert history == ["STARTED", "SKIPPED overlap", "SUCCESS"]
 
 
+def test_what_passed_before_there_was_a_fleet_is_written_down_beside_what_has_run(tmp_path):
+    async def run_from(start, seconds):
+        fleet = agent(report=cron("0 */6 * * *"))
+        async with FleetRig(tmp_path, fleet, start=start, check_interval=3600) as rig:
+            await rig.clock.advance(seconds)
+            return await rig.fleet.get_history("a", "report")
+
+    async def story():
+        await run_from("2026-03-02T11:00:00+00:00", 2 * 86_400)
+        # The clock is set right, and somebody starts the fleet again a day later.
+        await run_from("2026-03-01T00:30:00+00:00", 1)
+        return await run_from("2026-03-02T19:00:00+00:00", 1)
+
+    rows = [(row.status.value, row.ticks) for row in asyncio.run(story())]
+    assert rows == [*[("SUCCESS", 1)] * 8, ("SKIPPED", 5)]
+
+
 # By hand
 
 

@@ -22,6 +22,7 @@ from dutiful.core.run import IN_FLIGHT, Phase
 from dutiful.core.zone import epoch_ms
 from dutiful.declarative import Scheduler
 from dutiful.engine import Engine
+from dutiful.flight import Flights
 from dutiful.monitor import Monitor
 from dutiful.ports import Launch
 from dutiful.stores.memory import MemoryStore
@@ -74,8 +75,8 @@ def launches_before_it_commits(original):
         for schedule, run in runs:
             if run.phase is Phase.LAUNCHED:
                 self._start(Launch(schedule, run), self._now(), 0)
-        await original(self, moves, epoch)
-        return []
+        committed = await original(self, moves, epoch)
+        return committed._replace(launches=[])
 
     return commit
 
@@ -111,7 +112,7 @@ def asks_for_the_key_and_not_for_the_row(_):
             for run in (*move.inserts, *move.changes):
                 if run.phase is Phase.LAUNCHED and key_of(run) in present:
                     self._start(Launch(move.due.schedule, run), self._now(), 0)
-            self._cancel([run for run in move.cancels if key_of(run) not in present])
+            self._running.cancel(run for run in move.cancels if key_of(run) not in present)
 
     return resolve
 
@@ -139,7 +140,7 @@ def re_arms_after_every_step_back(_):
     return 0
 
 
-@mutant(Engine, "_cancel")
+@mutant(Flights, "cancel")
 def never_cancels_what_it_gave_up(_):
     return lambda _self, _runs: None
 
@@ -238,6 +239,20 @@ def sees_room_everywhere(_):
 @mutant(draft, "count_ticks")
 def counts_one_tick_too_many(original):
     return lambda *args: original(*args) + 1
+
+
+@mutant(draft, "recorded")
+def skips_a_second_time_what_is_on_record(_):
+    return lambda *_: []
+
+
+@mutant(draft, "recorded")
+def takes_all_before_a_row_for_decided(original):
+    def recorded(cadence, rows, after, _):
+        spans = original(cadence, rows, after, float("inf"))
+        return [(after + 1, max(ends for _, ends in spans))] if spans else []
+
+    return recorded
 
 
 @mutant(jitter, "_uniform")

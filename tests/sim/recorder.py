@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dutiful.core.outcome import Settlement
     from dutiful.core.reconcile import Changes
     from dutiful.core.schedule import Schedule
-    from dutiful.ports import Launch, Retention, Store
+    from dutiful.ports import Committed, Retention, Store
 
 Key = tuple[str, int, str]
 REARM_BEYOND = 86_400_000
@@ -98,10 +98,10 @@ class Recorder:
             self._tell("lead", owner, epoch)
         return epoch
 
-    async def commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
+    async def commit(self, moves: Sequence[Move], epoch: int) -> Committed:
         async with self._turn:
             overtaken = await self._overtaken(moves)
-            launches = await self._store.commit(moves, epoch)
+            committed = await self._store.commit(moves, epoch)
             self._check_fence("commit", epoch)
             self._count_adopted(moves, epoch)
             await self._look_at([row for move in moves for row in (*move.inserts, *move.changes)])
@@ -112,7 +112,7 @@ class Recorder:
                     # A full engine takes them over when it has room, and looks again at once.
                     if due.schedule.id not in overtaken and move.wake_at != self._now()[0]:
                         self._check_orphans(due, epoch)
-            return launches
+            return committed
 
     async def _overtaken(self, moves: Sequence[Move]) -> set[str]:
         """Return the schedules with open runs that somebody else has written to since they were loaded."""

@@ -36,7 +36,9 @@ from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason, Retry
 from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, SkippedRange, State, Task, Window
-from dutiful.ports import Launch, Loaded
+from dutiful.ports import Committed, Launch, Loaded
+
+NOTHING = Committed([], [])
 
 
 class DeclarationContract:
@@ -137,7 +139,7 @@ class DeclarationContract:
         moves = await make_moves(store, T0)
         await store.apply(Changes(removes=["a"]))
         await declare(store, schedule())
-        assert await store.commit(moves, 1) == []
+        assert await store.commit(moves, 1) == NOTHING
         assert await rows(store) == []
 
     @stored
@@ -238,7 +240,9 @@ class CommitContract:
         await store.lead("me")
         moves = await make_moves(store, T0)
         await store.apply(Changes([put(schedule("a", grace=1))]))
-        assert [launch.run.schedule_id for launch in await store.commit(moves, 1)] == ["b"]
+        made, launches = await store.commit(moves, 1)
+        assert [*made] == moves[1:]
+        assert [launch.run.schedule_id for launch in launches] == ["b"]
         assert (await store.get("a"))[:3] == Due(schedule("a", grace=1), State(T0 - MINUTE))[:3]
         assert await rows(store, "a") == []
 
@@ -247,8 +251,9 @@ class CommitContract:
         await declare(store, schedule())
         await store.lead("me")
         moves = await make_moves(store, T0)
-        assert len(await store.commit(moves, 1)) == 1
-        assert await store.commit(moves, 1) == []
+        made, launches = await store.commit(moves, 1)
+        assert ([*made], len(launches)) == (moves, 1)
+        assert await store.commit(moves, 1) == NOTHING
         assert len(await rows(store)) == 1
 
     @stored
@@ -256,7 +261,8 @@ class CommitContract:
         await declare(store, schedule())
         await store.lead("me")
         [move] = await make_moves(store, T0)
-        assert len(await store.commit([move, move], 1)) == 1
+        made, launches = await store.commit([move, move], 1)
+        assert ([*made], len(launches)) == ([move], 1)
 
     @stored
     async def test_a_move_on_a_run_that_ended_meanwhile_is_left_out(self, store):
@@ -265,7 +271,7 @@ class CommitContract:
         [launch] = await pass_at(store, T0)
         moves = await make_moves(store, T0 + MINUTE)
         await end(store, launch, T0 + MINUTE)
-        assert await store.commit(moves, 1) == []
+        assert await store.commit(moves, 1) == NOTHING
         assert len(await pass_at(store, T0 + MINUTE)) == 1
 
     @stored
@@ -298,7 +304,7 @@ class CommitContract:
         a, b = await make_moves(store, T0)
         [run] = a.inserts
         ended = run.to(Phase.ENDED, status=Status.FAILED, reason=Reason.INTERRUPTED, ended_at=T0)
-        launches = await store.commit([a._replace(changes=[ended]), b], 1)
+        launches = (await store.commit([a._replace(changes=[ended]), b], 1)).launches
         assert [launch.run.schedule_id for launch in launches] == ["b"]
         assert await rows(store, "a") == [(0, "FAILED", "ended")]
 
@@ -309,7 +315,8 @@ class CommitContract:
         [launch] = await pass_at(store, T0)
         await end(store, launch, T0)
         again = launch.run._replace(attempt=2)
-        assert await store.commit([Move(await store.get("a"), State(T0), changes=[again])], 1) == []
+        move = Move(await store.get("a"), State(T0), changes=[again])
+        assert await store.commit([move], 1) == Committed([move], [])
         assert await rows(store) == [(0, "SUCCESS", "ended")]
 
     @stored
@@ -319,7 +326,7 @@ class CommitContract:
         runs = [launch.run._replace(attempt=2) for launch in await pass_at(store, T0)]
         for run in runs:
             again = Move(await store.get(run.schedule_id), State(T0), changes=[run])
-            assert len(await store.commit([again], 1)) == 1
+            assert len((await store.commit([again], 1)).launches) == 1
             lost = run._replace(attempt=1, status=Status.FAILED, phase=Phase.ENDED, ended_at=T0)
             await store.commit([Move(await store.get(run.schedule_id), State(T0), changes=[lost])], 1)
             assert await open_run(store, run.schedule_id) == run
@@ -332,7 +339,8 @@ class CommitContract:
         await end(store, z, T0, Failed())
         moves = await make_moves(store, T0 + 1)
         assert [[*map(len, move[5:7])] for move in moves] == [[0, 1], [1, 0]]
-        assert [launch.run.schedule_id for launch in await store.commit(moves, 1)] == ["z", "a"]
+        launches = (await store.commit(moves, 1)).launches
+        assert [launch.run.schedule_id for launch in launches] == ["z", "a"]
 
     @stored
     async def test_nothing_is_written_under_an_epoch_that_is_over(self, store):

@@ -16,6 +16,8 @@ from dutiful.core.run import Status
 from dutiful.core.schedule import Schedule, State, Task
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.draft import Move
     from dutiful.core.outcome import Outcome
@@ -66,8 +68,8 @@ async def make_moves(store: Store, now: Instant, epoch: int = 1, limit: int = 10
     return plan(loaded.batch, now, Limits(epoch))
 
 
-async def pass_at(store: Store, now: Instant, epoch: int = 1) -> list[Launch]:
-    return await store.commit(await make_moves(store, now, epoch), epoch)
+async def pass_at(store: Store, now: Instant, epoch: int = 1) -> Sequence[Launch]:
+    return (await store.commit(await make_moves(store, now, epoch), epoch)).launches
 
 
 def ending(launch: Launch, now: Instant, outcome: Outcome | None = None) -> Settlement:

@@ -38,6 +38,7 @@ from dutiful.core.reconcile import Changes, Note
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, Task
 from dutiful.ports import Retention
+from dutiful.recall import recalled
 from dutiful.stores.memory import MemoryStore
 from dutiful.stores.sqlite import SqliteStore
 
@@ -143,15 +144,18 @@ class TwoStores(RuleBasedStateMachine):
 
     async def moves(self, store, limit):
         loaded = await store.load(self.now, limit)
-        return plan(loaded.batch, self.now, Limits(self.epoch))
+        due = [await recalled(store, each, self.now) for each in loaded.batch.due]
+        return plan(loaded.batch._replace(due=due), self.now, Limits(self.epoch))
 
     def commit(self, made):
         answers = [
             self.runner.run(store.commit(moves, self.epoch))
             for store, moves in zip(self.stores, made, strict=True)
         ]
-        assert answers[0] == answers[1]
-        self.launches += answers[0]
+        memory, sqlite = answers
+        assert memory.launches == sqlite.launches
+        assert [move.due.schedule for move in memory.made] == [move.due.schedule for move in sqlite.made]
+        self.launches += memory.launches
 
     @precondition(lambda self: self.launches)
     @rule(data=st.data())

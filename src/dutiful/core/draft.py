@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.core.cadence import Every, count_ticks, last_tick, next_tick
 from dutiful.core.jitter import fire_time
 from dutiful.core.opening import opening_cursor
+from dutiful.core.places import ENGINE, Places
 from dutiful.core.policy import Overlap, Reason
+from dutiful.core.repeated import recorded
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
 
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.schedule import Schedule
 
-# The engine's own bound is counted beside the capacity groups, under a name no group can have.
-ENGINE = ""
 # A paused schedule's ticks are written down in lots, not one by one.
 _PAUSED_LOT = 60_000
 
@@ -34,8 +34,9 @@ class Limits(NamedTuple):
     launch_status: Status = Status.STARTED
     # How many more runs the engine itself can take; None is without bound.
     room: int | None = None
-    # When the wall clock was set while this engine was watching, to the instant given; and by how much.
-    steps: Sequence[tuple[Instant, int]] = ()
+    # When the runs that this engine carries began, by the clock as it is set now, under schedule, tick and
+    # kind; None where it was not set while the engine was watching: their rows are right.
+    began: Mapping[tuple[str, Instant, str], Instant] | None = None
     # The runs in flight per capacity group before this plan, as they are stored.
     stored: Mapping[str, int] = MappingProxyType({})
 
@@ -52,6 +53,8 @@ class Due(NamedTuple):
     blocked: bool = False
     # Ticks up to here may have run and had their rows deleted.
     pruned_until: Instant = 0
+    # Rows of ticks after the cursor, in any order: the clock was set back, and they come again.
+    repeated: Sequence[Run] = ()
 
 
 class Move(NamedTuple):
@@ -75,9 +78,9 @@ class Draft:
 
     __slots__ = (
         *("schedule", "state", "now", "limits", "policy", "cadence", "cursor", "from_completion", "blocked"),
-        *("unfinished", "launched", "cancels", "was_blocked", "ended_at", "_due", "_used", "_skipped"),
+        *("unfinished", "launched", "cancels", "was_blocked", "ended_at", "_due", "_places", "_skipped"),
         *("_open", "_opening", "_busy", "_inserts", "_changes", "_first_attempts", "_noted", "_promised"),
-        *("_freed", "_looks_again"),
+        "_looks_again",
     )
 
     def __init__(self, due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> None:
@@ -88,9 +91,9 @@ class Draft:
         self._noted = now if due.schedule.policy.ledger else None
         self.from_completion = isinstance(self.cadence, Every) and self.cadence.anchor == "completion"
         self.blocked = self.unfinished = False
-        self.launched = self._freed = 0
+        self.launched = 0
         self.cancels: list[Run] = []
-        self._due, self._used = due, used
+        self._due, self._places = due, Places(used)
         self._promised = self._places_promised()
         self._looks_again = False
         self.was_blocked = due.blocked
@@ -124,17 +127,17 @@ class Draft:
 
     def engine_is_full(self) -> bool:
         """Return whether the engine can take no more runs in this pass, whatever the schedule says."""
-        return self.limits.room is not None and self._used.get(ENGINE, 0) >= self.limits.room
+        return self.limits.room is not None and self._places.taken(ENGINE) >= self.limits.room
 
     def at_capacity(self) -> bool:
         """Return whether the capacity group has no room."""
         capacity = self.policy.capacity
-        return capacity is not None and self._used.get(capacity.group, 0) - self._freed >= capacity.limit
+        return capacity is not None and self._places.taken(capacity.group) >= capacity.limit
 
     def _places_promised(self) -> int:
         """Return how many places of the group this plan has given to schedules before this one."""
         group = None if self.policy.capacity is None else self.policy.capacity.group
-        return 0 if group is None else self._used.get(group, 0) - self.limits.stored.get(group, 0)
+        return 0 if group is None else self._places.taken(group) - self.limits.stored.get(group, 0)
 
     def expires_at(self, run: Run) -> Instant | None:
         """Return when a run in flight is given up; one of this engine ages by the time that really passes."""
@@ -142,17 +145,13 @@ class Draft:
         # An orphan that found no room is not lost: it goes when there is some.
         if self.policy.run_timeout is None or not (ours or run.phase is Phase.ACCEPTED):
             return None
-        began = run.started_at or self.now
-        return began + self.policy.run_timeout + (self._stepped_since(began) if ours else 0)
+        return self._began(run, ours) + self.policy.run_timeout
 
-    def _stepped_since(self, began: Instant) -> int:
-        stepped = 0
-        for at, by in reversed(self.limits.steps):
-            if at <= began:
-                # After a step back an instant comes twice; it is taken for the later one.
-                break
-            stepped += by
-        return stepped
+    def _began(self, run: Run, ours: bool) -> Instant:
+        if ours and self.limits.began is not None:
+            # One that is carried no more has just ended, and is settled before the next plan.
+            return self.limits.began.get((run.schedule_id, run.run_at, run.kind), self.now)
+        return run.started_at or self.now
 
     def runs_left(self) -> int | None:
         """Return how many more runs may begin, beside those that wait to; None is without limit."""
@@ -243,7 +242,7 @@ class Draft:
         assert capacity is not None
         self.blocked = True
         # The move of one that was promised a place may be refused, and then no run's end wakes this one.
-        in_flight = self._used.get(capacity.group, 0) - self._freed - self._promised
+        in_flight = self._places.taken(capacity.group) - self._promised
         self._looks_again = in_flight < capacity.limit
 
     def hold(self, tick: Instant, phase: Phase, fire_at: Instant) -> None:
@@ -279,17 +278,19 @@ class Draft:
             self.skip_through(before, reason)
 
     def skip_through(self, last: Instant, reason: Reason) -> None:
-        """Skip every tick in (cursor, last] for one reason: a new range, or more of the last one."""
-        # A period has other ticks after the clock was set back.
-        decided = 0 if isinstance(self.cadence, Every) else self.state.decided_until
-        after, self.cursor = max(self.cursor, decided), last
-        if after < last:
-            self._skip(after, last, reason)
+        """Skip every tick in (cursor, last] for one reason: new ranges around what is on record already."""
+        for begins, ends in recorded(self.cadence, self._due.repeated, self.cursor, last):
+            self._skip(begins - 1, reason)
+            self.cursor, self._skipped = max(self.cursor, min(ends, last)), None
+        self._skip(last, reason)
+        self.cursor = last
 
-    def _skip(self, after: Instant, last: Instant, reason: Reason) -> None:
-        first = next_tick(self.cadence, after, self.ended_at)
-        assert first is not None
-        ticks = count_ticks(self.cadence, after, last)
+    def _skip(self, until: Instant, reason: Reason) -> None:
+        """Skip every tick in (cursor, until]: a new range, or more of the last one."""
+        first, last = next_tick(self.cadence, self.cursor, self.ended_at), self._last(until)
+        if first is None or last is None:
+            return
+        ticks = count_ticks(self.cadence, self.cursor, last)
         grows = self._skipped is not None and self._skipped.reason is reason
         if self._skipped is not None and grows:
             first, ticks = self._skipped.run_at, ticks + self._skipped.ticks
@@ -327,12 +328,9 @@ class Draft:
 
     def _take_room(self, runs: int, in_engine: bool = True, in_group: bool = True) -> None:
         if in_engine and self.limits.room is not None:
-            self._used[ENGINE] = self._used.get(ENGINE, 0) + runs
+            self._places.take(ENGINE, runs)
         if in_group and self.policy.capacity is not None:
-            # A place that this move frees is its own until it is committed: an edit may overtake it.
-            group, own = self.policy.capacity.group, min(runs, self._freed)
-            self._freed -= own
-            self._used[group] = self._used.get(group, 0) + runs - own
+            self._places.take(self.policy.capacity.group, runs)
 
     # The result
 

@@ -62,8 +62,8 @@ class State(NamedTuple):
     ended_at: Instant | None = None
     skipped: SkippedRange | None = None
     quarantine: str | None = None
-    # Ticks up to here were decided before the clock was set back; they need no second entry. Since when is
-    # not known: what is skipped before that has none at all.
+    # Ticks up to here may have been decided before the clock was set back. Their rows tell which were, and
+    # those get no second entry.
     decided_until: Instant = 0
 
 

@@ -30,6 +30,7 @@ from dutiful.fleet.roster import changes_to, entries_of
 from dutiful.fleet.state_file import update_schedule_state
 from dutiful.fleet.types import Problem, SchedulerState, ScheduleState
 from dutiful.fleet.view import View
+from dutiful.recall import recalled
 from dutiful.registrar import Registrar
 from dutiful.stores.sqlite import SqliteStore
 
@@ -232,13 +233,14 @@ class FleetScheduler:
         self._agents_changed = False
         now, pace = self._now(), round(self._interval * 1000)
         entries = list(entries_of(self._agents, self._book.states, self._clock.timezone, pace))
-        stored = {due.schedule.id: due for due in await self._store.every()}
+        known = [await recalled(self._store, due, now) for due in await self._store.every()]
+        stored = {due.schedule.id: due for due in known}
         changes = changes_to(stored, entries, before, now)
         if changes != Changes([], [], []):
             await self._store.apply(changes)
         for put in changes.puts:
-            known = stored.get(put.schedule.id, Due(put.schedule, put.state))
-            stored[put.schedule.id] = known._replace(state=put.state)
+            due = stored.get(put.schedule.id, Due(put.schedule, put.state))
+            stored[put.schedule.id] = due._replace(state=put.state)
         self._view.replace(entries, stored.values(), now)
         for entry in entries:
             self._warn(entry.id, None if entry.problem is None else _told(entry.problem))

@@ -12,7 +12,7 @@ from dutiful.core.rearm import rearmed
 from dutiful.core.reconcile import Survey
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
-from dutiful.ports import Launch, Loaded, Retention
+from dutiful.ports import Committed, Launch, Loaded, Retention
 from dutiful.stores.memory.row import Row, by_tick
 from dutiful.stores.memory.wakes import Wakes
 
@@ -132,20 +132,20 @@ class MemoryStore:
         row.wake_at = wake_at
         row.version += 1
 
-    async def commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
-        """Record the moves and return the runs to launch."""
+    async def commit(self, moves: Sequence[Move], epoch: int) -> Committed:
+        """Record the moves; return which were made, and the runs to launch."""
         self._check(epoch)
+        made: list[Move] = []
         launches: list[Launch] = []
-        changed: list[tuple[Row, Move]] = []
         for move in moves:
             row = self._rows.get(move.due.schedule.id)
             if row is not None and row.version == move.due.version:
+                made.append(move)
                 launches += self._commit(row, move)
-                if move.changes:
-                    changed.append((row, move))
-        for row, move in changed:
-            self._wake_for_room(row, move)
-        return launches
+        for move in made:
+            if move.changes:
+                self._wake_for_room(self._rows[move.due.schedule.id], move)
+        return Committed(made, launches)
 
     def _commit(self, row: Row, move: Move) -> list[Launch]:
         row.state, row.blocked, row.rest_at = move.state, move.blocked, move.rest_at

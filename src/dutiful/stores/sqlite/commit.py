@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from dutiful.core.run import Phase, Run, Status
-from dutiful.ports import Launch
+from dutiful.ports import Committed, Launch
 from dutiful.stores.sqlite import lone
 from dutiful.stores.sqlite.bulk import hits
 from dutiful.stores.sqlite.rest import INSERT, ONCE, insert_rest
@@ -71,8 +72,8 @@ _Written: TypeAlias = "tuple[int, Schedule, int, Run]"
 
 def commit(
     connection: sqlite3.Connection, namespace: str, moves: Sequence[Move], numbers: Sequence[int]
-) -> list[Launch]:
-    """Record the moves that were made on the present version; return the runs to launch, in order."""
+) -> Committed:
+    """Record the moves made on the present version; return them, and the runs to launch, in order."""
     # Where a schedule has runs, something may become of one that has no row yet.
     lone.give_rows(connection, [n for move, n in zip(moves, numbers, strict=True) if move.due.runs])
     writes = [*map(_state_write, moves, numbers)]
@@ -81,7 +82,7 @@ def commit(
     inserts, changes = list[_Written](), list[_Written]()
     for place, (move, number, hit) in enumerate(zip(moves, numbers, moved, strict=True)):
         if hit:
-            (schedule, _, _, _, _, _), _, _, _, _, new, altered, _ = move
+            (schedule, _, _, _, _, _, _), _, _, _, _, new, altered, _ = move
             if writes[place][0] is lone.LAUNCH:
                 launches.append((place, tuple.__new__(Launch, (schedule, new[0]))))
                 continue
@@ -100,11 +101,11 @@ def commit(
         launches = _still_launched(launches, changes) + _launches(changes, changed)
         wake_groups(connection, namespace, _freed(changes))
     launches.sort(key=itemgetter(0))
-    return [launch for _, launch in launches]
+    return Committed([*compress(moves, moved)], [launch for _, launch in launches])
 
 
 def _state_write(move: Move, number: int) -> Write:
-    (_, before, _, version, _, _), state, wake_at, rest_at, blocked, _, _, _ = move
+    (_, before, _, version, _, _, _), state, wake_at, rest_at, blocked, _, _, _ = move
     if state[3:] == before[3:] and not blocked and wake_at is not None and state.attempted_at is not None:
         if lone.launches_alone(move):
             return lone.LAUNCH, (*state[:3], wake_at, move.inserts[0].epoch, number, version)

@@ -46,7 +46,7 @@ _ENDED, _SUCCESS = Phase.ENDED, Status.SUCCESS
 
 def launches_alone(move: Move) -> bool:
     """Return whether all that a move launches is a run that its state can tell of."""
-    (schedule, _, runs, _, _, _), state, _, rest_at, _, inserts, changes, _ = move
+    (schedule, _, runs, _, _, _, _), state, _, rest_at, _, inserts, changes, _ = move
     policy = schedule.policy
     if runs or changes or len(inserts) != 1 or rest_at is not None or policy.ledger or policy.capacity:
         return False

@@ -62,7 +62,7 @@ def read_due(row: Row) -> Due:
         State, (cursor, started, attempted, succeeded, failed, ended, skipped, quarantine, decided)
     )
     runs = () if lone_at is None else (lone_run(schedule_id, lone_at, lone_epoch, attempted),)
-    return tuple.__new__(Due, (schedule, state, runs, version, blocked == 1, pruned))
+    return tuple.__new__(Due, (schedule, state, runs, version, blocked == 1, pruned, ()))
 
 
 def lone_run(schedule_id: str, lone_at: int, lone_epoch: int, attempted_at: int) -> Run:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dutiful.core.reconcile import Changes, Note, Survey
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
-    from dutiful.ports import Launch, Loaded, Retention
+    from dutiful.ports import Committed, Loaded, Retention
     from dutiful.stores.sqlite.reads import Damage
 
 T = TypeVar("T")
@@ -242,10 +242,10 @@ class SqliteStore:
                 return loaded
             await self._mark(damage)
 
-    async def commit(self, moves: Sequence[Move], epoch: int) -> list[Launch]:
-        """Record the moves and return the runs to launch."""
+    async def commit(self, moves: Sequence[Move], epoch: int) -> Committed:
+        """Record the moves; return which were made, and the runs to launch."""
 
-        def work(connection: sqlite3.Connection) -> list[Launch]:
+        def work(connection: sqlite3.Connection) -> Committed:
             numbers = self._numbers.of(connection, [move.due.schedule.id for move in moves])
             return commit(connection, self._namespace, moves, numbers)
 
