@@ -43,6 +43,8 @@ _REARM_BEYOND = 86_400_000
 _IDLE = 3_600_000
 # Asking the class for it each time is slow, and nearly all runs are.
 _LAUNCHED = Phase.LAUNCHED
+# A named tuple's own constructor takes twice as long.
+_new = tuple.__new__
 
 running_engine: ContextVar[Engine | None] = ContextVar("running_engine", default=None)
 """The engine that runs the current task, also in what the task started."""
@@ -221,9 +223,9 @@ class Engine:
         self._running.cancel(run for move in made for run in move.cancels)
         self._report(made, now)
         before = {key_of(run): run.phase for move in made if move.changes for run in move.due.runs}
-        free_at = {move.due.schedule.id: move.due.state.ended_at for move in made}
+        free_at = {move.due.schedule.id: ended for move in made if (ended := move.due.state.ended_at)}
         for launch in launches:
-            could = max(launch.run.fire_at, free_at[launch.schedule.id] or 0, self._led_at)
+            could = max(launch.run.fire_at, free_at.get(launch.schedule.id, 0), self._led_at)
             self._start(launch, now, max(0, now - could), before.get(key_of(launch.run)) if before else None)
         return await self._when_next(made, loaded, now)
 
@@ -295,8 +297,8 @@ class Engine:
         key = key_of(run)
         # Not asyncio.create_task, which makes up a name before it takes this one.
         task = asyncio.get_running_loop().create_task(self._carry(launch, key), name=run.schedule_id)
-        self._running[key] = Flight(task, launch, self._clock.monotonic())
-        self._emit(happened.RunLaunched(now, run, late, before))
+        self._running[key] = _new(Flight, (task, launch, self._clock.monotonic()))
+        self._emit(_new(happened.RunLaunched, (now, run, late, before)))
 
     async def _carry(self, launch: Launch, key: Key) -> None:
         self._checkpoint("launching")
@@ -317,12 +319,8 @@ class Engine:
         if not finished:
             return
         settlements = [
-            Settlement(
-                settle(run, outcome, schedule.policy, ended_at),
-                schedule.policy.ledger,
-                schedule.policy.run_timeout is not None,
-            )
-            for (schedule, run), outcome, ended_at in finished
+            Settlement(settle(run, outcome, policy, ended_at), policy.ledger, policy.run_timeout is not None)
+            for ((_, _, _, policy, _, _), run), outcome, ended_at in finished
         ]
         self._checkpoint("settling")
         try:
@@ -334,7 +332,7 @@ class Engine:
         for settlement, written, (_, outcome, _) in zip(settlements, applied, finished, strict=True):
             if written:
                 error = outcome.error if type(outcome) is Failed else None
-                self._emit(happened.RunSettled(now, settlement.run, error))
+                self._emit(_new(happened.RunSettled, (now, settlement.run, error)))
 
     async def _settle_quietly(self) -> None:
         with contextlib.suppress(DutifulError, OSError), self._clock.hold():

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from dutiful.ports import Launch
 
+_SUCCEEDED = Succeeded()
+
 Callback: TypeAlias = "Callable[[], Awaitable[Any]]"
 
 
@@ -34,4 +36,4 @@ class CallbackLauncher:
         if not inspect.isawaitable(answer):
             return Failed(f"callback {name!r} returned {type(answer).__name__}, not an awaitable")
         await answer
-        return Succeeded()
+        return _SUCCEEDED

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Shared by all that have no runs, and never written to: an empty dictionary each is a tenth of the memory.
 _NO_RUNS: dict[tuple[Instant, Kind], Run] = {}
+_ENDED = Phase.ENDED
 
 
 def by_tick(run: Run) -> tuple[Instant, str]:
@@ -58,7 +59,7 @@ class Row:
     def put(self, run: Run, keep: bool) -> None:
         """Write a row; one that has ended is only kept where there is a ledger."""
         key = run.run_at, run.kind
-        if run.phase is not Phase.ENDED:
+        if run.phase is not _ENDED:
             self.open = {**self.open, key: run}
             return
         if key in self.open:

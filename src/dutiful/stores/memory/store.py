@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from dutiful.core.reconcile import Changes, Note, Put
     from dutiful.core.schedule import Schedule
 
+# Asking the class for it each time is slow, and nearly all runs are.
+_LAUNCHED = Phase.LAUNCHED
+
 
 class MemoryStore:
     """Keeps everything in this process; forgets it with the process."""
@@ -153,9 +156,12 @@ class MemoryStore:
         if move.changes:
             written += [run for run in move.changes if self._change(row, run)]
         self._wake(row, move.wake_at)
-        launched = [run for run in written if run.phase is Phase.LAUNCHED]
         # One that the same move has ended again is not launched at all.
-        return [Launch(row.schedule, run) for run in launched if row.open.get((run.run_at, run.kind)) is run]
+        return [
+            Launch(row.schedule, run)
+            for run in written
+            if run.phase is _LAUNCHED and row.open.get((run.run_at, run.kind)) is run
+        ]
 
     def _wake_for_room(self, row: Row, move: Move) -> None:
         """Wake what waits for a place that a run ended by the planner may have held."""
@@ -202,7 +208,7 @@ class MemoryStore:
     def _settle(self, run: Run, keep: bool, _: bool) -> bool:
         row = self._rows.get(run.schedule_id)
         known = row.open.get((run.run_at, run.kind)) if row is not None else None
-        if row is None or known is None or known.phase is not Phase.LAUNCHED or known.attempt != run.attempt:
+        if row is None or known is None or known.phase is not _LAUNCHED or known.attempt != run.attempt:
             return False
         self._end_or_accept(row, known, run, keep)
         return True
