@@ -32,7 +32,7 @@ _NOT_OURS = "name another file; this one was not changed"
 _UPGRADE = "upgrade dutiful to the release that wrote it, or a later one; nothing was changed"
 _SETTINGS = (
     "PRAGMA synchronous = FULL",
-    "PRAGMA cache_size = -131072",
+    "PRAGMA cache_size = -65536",
     # Rare checkpoints write a page once that was changed many times; the log stays below 64 MiB.
     "PRAGMA wal_autocheckpoint = 10000",
     "PRAGMA journal_size_limit = 67108864",
