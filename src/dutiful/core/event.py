@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from dutiful.core.run import Phase, Run
 
 
-# The two that every run makes are tuples, which are made in a third of the time. They differ in length, so
-# that they never equal one another.
+# The two that every run makes are tuples, which are made faster. They differ in length, so that they never
+# equal one another.
 class RunLaunched(NamedTuple):
     """A run was recorded and handed to the launcher.
 
