@@ -19,7 +19,7 @@ from dutiful.collector import Collector
 from dutiful.core import event as happened
 from dutiful.core.draft import Limits
 from dutiful.core.errors import DutifulError, LostLeadershipError
-from dutiful.core.outcome import Failed, Outcome, Settlement, raised, settle
+from dutiful.core.outcome import Failed, Outcome, raised, settlement
 from dutiful.core.planner import plan
 from dutiful.core.run import Phase, Status
 from dutiful.flight import Flight, Flights, key_of
@@ -276,7 +276,7 @@ class Engine:
             for run in (*move.inserts, *move.changes):
                 found = present.get(key_of(run))
                 if run.phase is Phase.LAUNCHED and found is not None and _standing(found) == _standing(run):
-                    self._start(Launch(move.due.schedule, found), self._now(), 0)
+                    self._start(Launch(move.due.schedule, found, due.number), self._now(), 0)
             self._running.cancel(run for run in move.cancels if key_of(run) not in present)
 
     def _limits(self, epoch: int, batch: Batch, now: Instant) -> Limits:
@@ -319,8 +319,8 @@ class Engine:
         if not finished:
             return
         settlements = [
-            Settlement(settle(run, outcome, policy, ended_at), policy.ledger, policy.run_timeout is not None)
-            for ((_, _, _, policy, _, _), run), outcome, ended_at in finished
+            settlement(run, outcome, policy, ended_at, number)
+            for ((_, _, _, policy, _, _), run, number), outcome, ended_at in finished
         ]
         self._checkpoint("settling")
         try:
@@ -329,10 +329,10 @@ class Engine:
             self._finished = finished + self._finished
             raise
         self._checkpoint("settled")
-        for settlement, written, (_, outcome, _) in zip(settlements, applied, finished, strict=True):
+        for (run, *_), written, (_, outcome, _) in zip(settlements, applied, finished, strict=True):
             if written:
                 error = outcome.error if type(outcome) is Failed else None
-                self._emit(_new(happened.RunSettled, (now, settlement.run, error)))
+                self._emit(_new(happened.RunSettled, (now, run, error)))
 
     async def _settle_quietly(self) -> None:
         with contextlib.suppress(DutifulError, OSError), self._clock.hold():

@@ -38,6 +38,8 @@ class Launch(NamedTuple):
 
     schedule: Schedule
     run: Run
+    # That of the schedule in the store.
+    number: int = 0
 
 
 class Committed(NamedTuple):
@@ -146,9 +148,9 @@ class Store(WorkflowTexts, Protocol):
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
         """Record how attempts went and return for each whether it applied.
 
-        It applies to a row still launched in the same attempt. The schedule's timestamps follow, and its
-        wake becomes the one that its last move named for this; a schedule that waited for this run,
-        or for room in its group, becomes due.
+        It applies to a row still launched in the same attempt, of the schedule with that number. The
+        schedule's timestamps follow, and its wake becomes the one that its last move named for this; a
+        schedule that waited for this run, or for room in its group, becomes due.
         """
 
     async def report(self, found: Run, became: Settlement) -> bool:

@@ -221,7 +221,7 @@ class CommitContract:
             "a", T0, "schedule", Status.STARTED, Phase.LAUNCHED, T0, None, 1, 1, T0 + 5,
             created_at=T0 + 5, updated_at=T0 + 5,
         )  # fmt: skip
-        assert launches == [Launch(schedule(), run)]
+        assert launches == [Launch(schedule(), run, number=1)]
         assert await store.ledger("a", None, 10) == [run]
         due = await store.get("a")
         assert due.state == State(T0, 1, T0 + 5)

@@ -9,6 +9,7 @@ from tests.stores.notation import (
     due_at,
     end,
     ending,
+    make_moves,
     open_run,
     pass_at,
     put,
@@ -21,7 +22,7 @@ from tests.stores.notation import (
 
 from dutiful.core.cadence import Every, Once
 from dutiful.core.cron import Cron
-from dutiful.core.outcome import Accepted, Failed, NoWork, Settlement, Succeeded, Unreached
+from dutiful.core.outcome import Accepted, Failed, NoWork, Succeeded, Unreached
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Retry
 from dutiful.core.reconcile import Changes
 from dutiful.core.run import Phase, Status
@@ -85,9 +86,47 @@ class SettlementContract:
         await store.lead("me")
         a, gone = await pass_at(store, T0)
         await store.apply(Changes(removes=["gone"]))
-        strange = Settlement(ending(a, T0).run._replace(run_at=1), True)
+        strange = ending(a, T0)._replace(run=a.run._replace(run_at=1))
         assert await store.settle([ending(gone, T0), strange, ending(a, T0)], 1) == [False, False, True]
         assert await store.settle([], 1) == []
+
+    @stored
+    async def test_a_run_of_a_removed_schedule_ends_no_run_of_one_declared_anew(self, store):
+        await store.lead("me")
+        for timeout in (None, MINUTE):
+            what = schedule(ledger=False, run_timeout=timeout)
+            await declare(store, what)
+            [old] = await pass_at(store, T0)
+            await store.apply(Changes(removes=["a"]))
+            await declare(store, what)
+            [new] = await pass_at(store, T0)
+            assert old.run == new.run
+            assert not await end(store, old, T0 + 1)
+            assert await rows(store, "a") == [(0, "STARTED", "launched")]
+            assert await end(store, new, T0 + 2)
+            assert (await store.get("a")).state == State(T0, 1, T0, succeeded_at=T0 + 2, ended_at=T0 + 2)
+            await store.apply(Changes(removes=["a"]))
+
+    @stored
+    async def test_of_many_that_are_written_alike_each_counts_for_itself(self, store):
+        ids = [f"s{n:02}" for n in range(30)]
+        await declare(store, *(schedule(id_, ledger=False, run_timeout=None) for id_ in ids))
+        await store.lead("me")
+        moves = await make_moves(store, T0)
+        await store.apply(Changes([put(schedule("s07"), T0 + MINUTE)], removes=["s21"]))
+        made, launches = await store.commit(moves, 1)
+        ids = [id_ for id_ in ids if id_ not in {"s07", "s21"}]
+        assert [move.due.schedule.id for move in made] == ids
+        assert [launch.schedule.id for launch in launches] == ids
+        assert [due.schedule.id for due in await store.every() if due.runs] == ids
+        assert await end(store, launches[3], T0 + 1)
+        endings = [ending(launch, T0 + 2 + n % 2) for n, launch in enumerate(launches)]
+        assert await store.settle(endings, 1) == [n != 3 for n in range(28)]
+        ended = [1 if n == 3 else 2 + n % 2 for n in range(28)]
+        assert [(await store.get(id_)).state for id_ in ids] == [
+            State(T0, 1, T0, succeeded_at=T0 + at, ended_at=T0 + at) for at in ended
+        ]
+        assert (await store.get("s07")).state == State(T0 - MINUTE)
 
     @stored
     async def test_the_end_of_an_earlier_attempt_is_ignored(self, store):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.cron import Cron
 from dutiful.core.draft import Limits
-from dutiful.core.outcome import Report, Settlement, Succeeded, hear, settle
+from dutiful.core.outcome import Report, Settlement, Succeeded, hear, settlement
 from dutiful.core.planner import plan
 from dutiful.core.policy import Policy
 from dutiful.core.reconcile import Changes, Put
@@ -73,8 +73,7 @@ async def pass_at(store: Store, now: Instant, epoch: int = 1) -> Sequence[Launch
 
 
 def ending(launch: Launch, now: Instant, outcome: Outcome | None = None) -> Settlement:
-    policy = launch.schedule.policy
-    return Settlement(settle(launch.run, outcome or Succeeded(), policy, now), policy.ledger)
+    return settlement(launch.run, outcome or Succeeded(), launch.schedule.policy, now, launch.number)
 
 
 async def end(store: Store, launch: Launch, now: Instant, outcome: Outcome | None = None) -> bool:

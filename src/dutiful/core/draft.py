@@ -55,6 +55,8 @@ class Due(NamedTuple):
     pruned_until: Instant = 0
     # Rows of ticks after the cursor, in any order: the clock was set back, and they come again.
     repeated: Sequence[Run] = ()
+    # The store's own name for it. One of the same id that is declared after this was removed has another.
+    number: int = 0
 
 
 class Move(NamedTuple):

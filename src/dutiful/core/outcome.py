@@ -72,6 +72,15 @@ class Settlement(NamedTuple):
     keep: bool
     # Whether its schedule may have a wake at this run's timeout, to be taken back.
     timed: bool = True
+    # That of its schedule in the store.
+    number: int = 0
+
+
+def settlement(run: Run, outcome: Outcome, policy: Policy, now: Instant, number: int) -> Settlement:
+    """Return what is to be recorded of a run of the schedule that has this number in the store."""
+    became = settle(run, outcome, policy, now)
+    # A named tuple's own constructor takes twice as long.
+    return tuple.__new__(Settlement, (became, policy.ledger, policy.run_timeout is not None, number))
 
 
 def settle(run: Run, outcome: Outcome, policy: Policy, now: Instant) -> Run:

@@ -158,7 +158,7 @@ class MemoryStore:
         self._wake(row, move.wake_at)
         # One that the same move has ended again is not launched at all.
         return [
-            Launch(row.schedule, run)
+            Launch(row.schedule, run, row.number)
             for run in written
             if run.phase is _LAUNCHED and row.open.get((run.run_at, run.kind)) is run
         ]
@@ -205,10 +205,12 @@ class MemoryStore:
         self._check(epoch)
         return [self._settle(*settlement) for settlement in settlements]
 
-    def _settle(self, run: Run, keep: bool, _: bool) -> bool:
+    def _settle(self, run: Run, keep: bool, _: bool, number: int) -> bool:
         row = self._rows.get(run.schedule_id)
         known = row.open.get((run.run_at, run.kind)) if row is not None else None
-        if row is None or known is None or known.phase is not _LAUNCHED or known.attempt != run.attempt:
+        if row is None or known is None or row.number != number:
+            return False
+        if known.phase is not _LAUNCHED or known.attempt != run.attempt:
             return False
         self._end_or_accept(row, known, run, keep)
         return True

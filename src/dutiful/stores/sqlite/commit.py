@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from dutiful.core.run import Phase, Run, Status
 from dutiful.ports import Committed, Launch
 from dutiful.stores.sqlite import lone
-from dutiful.stores.sqlite.bulk import hits
+from dutiful.stores.sqlite.bulk import hits, hits_alike
 from dutiful.stores.sqlite.rest import INSERT, ONCE, insert_rest
 from dutiful.stores.sqlite.rows import (
     RUN_COLUMNS,
@@ -70,49 +70,59 @@ _Written: TypeAlias = "tuple[int, Schedule, int, Run]"
 """A run to be written: the place of its move, its schedule, the number of that, and the run."""
 
 
-def commit(
-    connection: sqlite3.Connection, namespace: str, moves: Sequence[Move], numbers: Sequence[int]
-) -> Committed:
+def commit(connection: sqlite3.Connection, namespace: str, moves: Sequence[Move]) -> Committed:
     """Record the moves made on the present version; return them, and the runs to launch, in order."""
     # Where a schedule has runs, something may become of one that has no row yet.
-    lone.give_rows(connection, [n for move, n in zip(moves, numbers, strict=True) if move.due.runs])
-    writes = [*map(_state_write, moves, numbers)]
-    moved = hits(connection, writes)
-    launches = list[tuple[int, Launch]]()
-    inserts, changes = list[_Written](), list[_Written]()
-    for place, (move, number, hit) in enumerate(zip(moves, numbers, moved, strict=True)):
-        if hit:
-            (schedule, _, _, _, _, _, _), _, _, _, _, new, altered, _ = move
-            if writes[place][0] is lone.LAUNCH:
-                launches.append((place, tuple.__new__(Launch, (schedule, new[0]))))
-                continue
-            for run in new:
-                if run.phase is not _ENDED or schedule.policy.ledger:
-                    inserts.append((place, schedule, number, run))
-            for run in altered:
-                changes.append((place, schedule, number, run))
-    inserted = hits(connection, [*map(_insert_write, inserts)])
-    for (_, schedule, number, run), there in zip(inserts, inserted, strict=True):
-        if not there and run.status is Status.SKIPPED:
-            insert_rest(connection, number, group_of(schedule), run)
-    launches += _launches(inserts, inserted)
-    if changes:
-        changed = hits(connection, [*map(_change_write, changes)])
-        launches = _still_launched(launches, changes) + _launches(changes, changed)
-        wake_groups(connection, namespace, _freed(changes))
-    launches.sort(key=itemgetter(0))
+    lone.give_rows(connection, [move.due.number for move in moves if move.due.runs])
+    alone = [*map(lone.launch, moves)]
+    hit = iter(hits_alike(connection, lone.LAUNCH, [write for write in alone if write is not None]))
+    moved = [write is not None and next(hit) for write in alone]
+    launches = [(place, _lone_launch(moves[place])) for place, there in enumerate(moved) if there]
+    others = [place for place, write in enumerate(alone) if write is None]
+    if others:
+        states = hits(connection, [_state_write(moves[place]) for place in others])
+        for place, there in zip(others, states, strict=True):
+            moved[place] = there
+        launches += _write_runs(connection, namespace, [(at, moves[at]) for at in others if moved[at]])
+        launches.sort(key=itemgetter(0))
     return Committed([*compress(moves, moved)], [launch for _, launch in launches])
 
 
-def _state_write(move: Move, number: int) -> Write:
-    (_, before, _, version, _, _, _), state, wake_at, rest_at, blocked, _, _, _ = move
+def _lone_launch(move: Move) -> Launch:
+    due = move.due
+    return tuple.__new__(Launch, (due.schedule, move.inserts[0], due.number))
+
+
+def _state_write(move: Move) -> Write:
+    (_, before, _, version, _, _, _, number), state, wake_at, rest_at, blocked, _, _, _ = move
     if state[3:] == before[3:] and not blocked and wake_at is not None and state.attempted_at is not None:
-        if lone.launches_alone(move):
-            return lone.LAUNCH, (*state[:3], wake_at, move.inserts[0].epoch, number, version)
         if rest_at is None:
             return _MOVE_ON, (*state[:3], wake_at, number, version)
         return _MOVE_ON_TIMED, (*state[:3], wake_at, rest_at, number, version)
     return _MOVE, (*state_columns(state), wake_at, rest_at, int(blocked), number, version)
+
+
+def _write_runs(
+    connection: sqlite3.Connection, namespace: str, made: Sequence[tuple[int, Move]]
+) -> list[tuple[int, Launch]]:
+    """Write the runs of moves that were made, each with its place; return what is to be launched."""
+    inserts, changes = list[_Written](), list[_Written]()
+    for place, ((schedule, _, _, _, _, _, _, number), _, _, _, _, new, altered, _) in made:
+        for run in new:
+            if run.phase is not _ENDED or schedule.policy.ledger:
+                inserts.append((place, schedule, number, run))
+        for run in altered:
+            changes.append((place, schedule, number, run))
+    inserted = hits(connection, [*map(_insert_write, inserts)])
+    for (_, schedule, number, run), there in zip(inserts, inserted, strict=True):
+        if not there and run.status is Status.SKIPPED:
+            insert_rest(connection, number, group_of(schedule), run)
+    launches = _launches(inserts, inserted)
+    if changes:
+        changed = hits(connection, [*map(_change_write, changes)])
+        launches = _still_launched(launches, changes) + _launches(changes, changed)
+        wake_groups(connection, namespace, _freed(changes))
+    return launches
 
 
 def _insert_write(written: _Written) -> Write:
@@ -142,8 +152,8 @@ def _change_write(written: _Written) -> Write:
 
 def _launches(writes: Sequence[_Written], hit: Sequence[bool]) -> list[tuple[int, Launch]]:
     return [
-        (place, tuple.__new__(Launch, (schedule, run)))
-        for (place, schedule, _, run), there in zip(writes, hit, strict=True)
+        (place, tuple.__new__(Launch, (schedule, run, number)))
+        for (place, schedule, number, run), there in zip(writes, hit, strict=True)
         if there and run.phase is _LAUNCHED
     ]
 

@@ -33,6 +33,8 @@ _UPGRADE = "upgrade dutiful to the release that wrote it, or a later one; nothin
 _SETTINGS = (
     "PRAGMA synchronous = FULL",
     "PRAGMA cache_size = -65536",
+    # What a savepoint keeps aside is written again with every batch.
+    "PRAGMA temp_store = MEMORY",
     # Rare checkpoints write a page once that was changed many times; the log stays below 64 MiB.
     "PRAGMA wal_autocheckpoint = 10000",
     "PRAGMA journal_size_limit = 67108864",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.draft import Move
     from dutiful.core.outcome import Settlement
-    from dutiful.stores.sqlite.bulk import Write
+    from dutiful.stores.sqlite.bulk import Own
 
 AS_ROW = (
     "lone_at, 'schedule', 'STARTED', 'launched', lone_at, NULL, 1, lone_epoch, attempted_at,"
@@ -29,13 +29,16 @@ AS_ROW = (
 )
 """What ALL_RUN_COLUMNS would hold, told by the columns of a state."""
 
+# With OR FAIL no page is copied aside before it is changed; whoever fails here undoes the transaction.
 LAUNCH = (
-    "UPDATE states SET cursor = ?1, lone_at = ?1, runs_started = ?2, attempted_at = ?3, wake_at = ?4,"
-    " lone_epoch = ?5, rest_at = NULL, blocked = 0, version = version + 1 WHERE number = ?6 AND version = ?7"
+    "UPDATE OR FAIL states SET cursor = ?1, lone_at = ?1, runs_started = ?2, attempted_at = ?3,"
+    " wake_at = own.value, lone_epoch = ?4, rest_at = NULL, blocked = 0, version = version + 1"
+    " FROM json_each(?6) AS own WHERE number = own.key AND version = ?5"
 )
-_END = (
-    "UPDATE states SET succeeded_at = ?1, ended_at = ?1, lone_at = NULL, lone_epoch = NULL,"
-    " version = version + 1 WHERE number = ?2 AND lone_at = ?3"
+END = (
+    "UPDATE OR FAIL states SET succeeded_at = own.value, ended_at = own.value, lone_at = NULL,"
+    " lone_epoch = NULL, version = version + 1"
+    " FROM json_each(?2) AS own WHERE number = own.key AND lone_at = ?1"
 )
 _INSERT = f"INSERT INTO runs (schedule, {ALL_RUN_COLUMNS}) SELECT number, {AS_ROW} FROM states"
 _CLEAR = "UPDATE states SET lone_at = NULL, lone_epoch = NULL"
@@ -44,28 +47,36 @@ _OF_ALL = "WHERE namespace = ? AND lone_at IS NOT NULL"
 _ENDED, _SUCCESS = Phase.ENDED, Status.SUCCESS
 
 
-def launches_alone(move: Move) -> bool:
-    """Return whether all that a move launches is a run that its state can tell of."""
-    (schedule, _, runs, _, _, _, _), state, _, rest_at, _, inserts, changes, _ = move
-    policy = schedule.policy
-    if runs or changes or len(inserts) != 1 or rest_at is not None or policy.ledger or policy.capacity:
-        return False
+def launch(move: Move) -> Own | None:
+    """Return what LAUNCH takes for a move that launches a lone run, and does nothing else."""
+    (
+        (schedule, before, runs, version, _, _, _, number),
+        state,
+        wake_at,
+        rest_at,
+        blocked,
+        inserts,
+        changes,
+        _,
+    ) = move
+    if runs or changes or blocked or len(inserts) != 1 or wake_at is None or rest_at is not None:
+        return None
+    policy, (cursor, started, attempted, *_) = schedule.policy, state
     # A tick that was decided before may have a row, from a time when there was a ledger.
-    if state.cursor <= state.decided_until or state.attempted_at is None:
-        return False
-    return inserts[0] == lone_run(schedule.id, state.cursor, inserts[0].epoch, state.attempted_at)
+    if policy.ledger or policy.capacity or attempted is None or cursor <= state.decided_until:
+        return None
+    epoch = inserts[0].epoch
+    if state[3:] != before[3:] or inserts[0] != lone_run(schedule.id, cursor, epoch, attempted):
+        return None
+    return (cursor, started, attempted, epoch, version), number, wake_at
 
 
-def may_end(settlement: Settlement) -> bool:
-    """Return whether a lone run that comes to this end leaves nothing behind but its state."""
-    run, keep, _ = settlement
-    return not keep and run.phase is _ENDED and run.status is _SUCCESS and run.attempt == 1
-
-
-def end(settlement: Settlement, number: int) -> Write:
-    """Return what writes down the end of a lone run; it hits nothing if there is no such lone run."""
-    run = settlement.run
-    return _END, (run.ended_at, number, run.run_at)
+def end(settlement: Settlement) -> Own | None:
+    """Return what END takes for an end that, of a lone run, leaves nothing behind but the state."""
+    run, keep, _, number = settlement
+    if keep or run.phase is not _ENDED or run.status is not _SUCCESS or run.attempt != 1:
+        return None
+    return (run.run_at,), number, run.ended_at
 
 
 def give_rows(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:

@@ -102,8 +102,8 @@ class Damage(NamedTuple):
 
 def load(
     connection: sqlite3.Connection, namespace: str, now: Instant, limit: int
-) -> tuple[Loaded, list[tuple[str, int]], list[Damage]]:
-    """Return what is due, with (id, number) of it, and what could not be read."""
+) -> tuple[Loaded, list[Damage]]:
+    """Return what is due, and what could not be read."""
     rows = connection.execute(_DUE, (namespace, now, max(limit, 0))).fetchall()
     stored, damage = _read(rows)
     due = _with_open_runs(connection, stored, damage)
@@ -111,8 +111,7 @@ def load(
     next_wake = None if following is None else following[0]
     if len(rows) < limit and next_wake is not None and next_wake <= now:
         damage += _undeclared(connection, namespace, now)
-    loaded = Loaded(Batch(due, _used(connection, namespace, due)), next_wake)
-    return loaded, [(each.schedule.id, number) for number, each in stored.items()], damage
+    return Loaded(Batch(due, _used(connection, namespace, due)), next_wake), damage
 
 
 def _undeclared(connection: sqlite3.Connection, namespace: str, now: Instant) -> list[Damage]:

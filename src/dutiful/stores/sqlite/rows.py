@@ -51,7 +51,7 @@ def group_of(schedule: Schedule) -> str | None:
 def read_due(row: Row) -> Due:
     """Return what READ_COLUMNS hold, without the runs that have rows, or raise CodecError."""
     (
-        _, schedule_id, checksum, task, payload, cadence, policy, start, end, paused,
+        number, schedule_id, checksum, task, payload, cadence, policy, start, end, paused,
         version, cursor, started, attempted, succeeded, failed, ended, quarantine,
         skipped_at, reason, ticks, decided, blocked, pruned, lone_at, lone_epoch,
     ) = row  # fmt: skip
@@ -62,7 +62,7 @@ def read_due(row: Row) -> Due:
         State, (cursor, started, attempted, succeeded, failed, ended, skipped, quarantine, decided)
     )
     runs = () if lone_at is None else (lone_run(schedule_id, lone_at, lone_epoch, attempted),)
-    return tuple.__new__(Due, (schedule, state, runs, version, blocked == 1, pruned, ()))
+    return tuple.__new__(Due, (schedule, state, runs, version, blocked == 1, pruned, (), number))
 
 
 def lone_run(schedule_id: str, lone_at: int, lone_epoch: int, attempted_at: int) -> Run:

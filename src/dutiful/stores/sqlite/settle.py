@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.stores.sqlite import lone
-from dutiful.stores.sqlite.bulk import hits
+from dutiful.stores.sqlite.bulk import hits, hits_alike
 from dutiful.stores.sqlite.rows import RUN_COLUMNS, Row, run_columns
 from dutiful.stores.sqlite.wake import wake_blocked
 
@@ -50,22 +50,19 @@ _WAKE_FOR_RETRY = (
 )
 
 
-def settle(
-    connection: sqlite3.Connection, namespace: str, settlements: Sequence[Settlement], numbers: Sequence[int]
-) -> list[bool]:
+def settle(connection: sqlite3.Connection, namespace: str, settlements: Sequence[Settlement]) -> list[bool]:
     """Record how attempts went and return for each whether it applied."""
-    pairs = [*zip(settlements, numbers, strict=True)]
-    alone = [place for place, settlement in enumerate(settlements) if lone.may_end(settlement)]
-    applied = dict(zip(alone, hits(connection, [lone.end(*pairs[place]) for place in alone]), strict=True))
-    others = [place for place in range(len(pairs)) if not applied.get(place)]
+    ends = [*map(lone.end, settlements)]
+    hit = iter(hits_alike(connection, lone.END, [end for end in ends if end is not None]))
+    applied = [end is not None and next(hit) for end in ends]
+    others = [place for place, done in enumerate(applied) if not done]
     if others:
-        lone.give_rows(connection, [numbers[place] for place in others if not settlements[place].keep])
-        hit = hits(connection, [_write(*pairs[place]) for place in others])
-        _bring_up_to_date(
-            connection, namespace, [pairs[place] for place, there in zip(others, hit, strict=True) if there]
-        )
-        applied |= zip(others, hit, strict=True)
-    return [applied[place] for place in range(len(pairs))]
+        rest = [settlements[place] for place in others]
+        lone.give_rows(connection, [settlement.number for settlement in rest if not settlement.keep])
+        for place, there in zip(others, hits(connection, [*map(_write, rest)]), strict=True):
+            applied[place] = there
+        _bring_up_to_date(connection, namespace, [settlements[place] for place in others if applied[place]])
+    return applied
 
 
 def report(connection: sqlite3.Connection, namespace: str, found: Run, became: Settlement) -> bool:
@@ -79,15 +76,13 @@ def report(connection: sqlite3.Connection, namespace: str, found: Run, became: S
         hit = connection.execute(_DROP_REPORTED, standing).rowcount == 1
     else:
         hit = connection.execute(_REPORT, (*run_columns(became.run), *standing)).rowcount == 1
-    _bring_up_to_date(connection, namespace, [(became, number)] if hit else [])
+    _bring_up_to_date(connection, namespace, [became._replace(number=number)] if hit else [])
     return hit
 
 
-def _bring_up_to_date(
-    connection: sqlite3.Connection, namespace: str, written: Sequence[tuple[Settlement, int]]
-) -> None:
+def _bring_up_to_date(connection: sqlite3.Connection, namespace: str, written: Sequence[Settlement]) -> None:
     accepted, timed, ended = list[Row](), list[Row](), list[tuple[int, Run]]()
-    for (run, _, may_rest), number in written:
+    for run, _, may_rest, number in written:
         if run.phase in IN_FLIGHT:
             accepted.append((number,))
         else:
@@ -99,8 +94,8 @@ def _bring_up_to_date(
     _follow(connection, namespace, ended)
 
 
-def _write(settlement: Settlement, number: int) -> Write:
-    run, keep, _ = settlement
+def _write(settlement: Settlement) -> Write:
+    run, keep, _, number = settlement
     _, run_at, kind, status, phase, fire_at, reason, attempt, epoch, started_at, ended_at = run[:11]
     key = number, run_at, kind, attempt
     if phase is _ENDED and not keep:

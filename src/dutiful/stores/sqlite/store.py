@@ -13,7 +13,6 @@ from dutiful.stores.sqlite import edits, meta, reads, upkeep
 from dutiful.stores.sqlite.commit import commit
 from dutiful.stores.sqlite.file import DatabaseFile
 from dutiful.stores.sqlite.lock import LeaderLock
-from dutiful.stores.sqlite.numbers import Numbers
 from dutiful.stores.sqlite.settle import report, settle
 from dutiful.stores.sqlite.survey import survey
 from dutiful.stores.sqlite.writer import Writer
@@ -57,7 +56,6 @@ class SqliteStore:
         lock_path = f"{self._path}.{namespace}.lock"
         self._file = DatabaseFile(self._path, lock_path, busy_timeout)
         self._lock = LeaderLock(lock_path)
-        self._numbers = Numbers(namespace)
         self._writer: Writer | None = None
         self._process = os.getpid()
         self._leading: tuple[str, int] | None = None
@@ -125,11 +123,7 @@ class SqliteStore:
         return await self._open_writer().read(work)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return await self._open_writer().write(work)
-        except BaseException:
-            self._numbers.forget()
-            raise
+        return await self._open_writer().write(work)
 
     # Leadership
 
@@ -174,13 +168,7 @@ class SqliteStore:
 
     async def apply(self, changes: Changes) -> None:
         """Write and delete schedules."""
-
-        def work(connection: sqlite3.Connection) -> None:
-            if changes.removes:
-                self._numbers.forget()
-            edits.apply(connection, self._namespace, changes)
-
-        await self._write(work)
+        await self._write(lambda connection: edits.apply(connection, self._namespace, changes))
 
     async def get(self, schedule_id: str) -> Due | None:
         """Return one schedule, unless it is damaged."""
@@ -230,35 +218,23 @@ class SqliteStore:
 
     async def load(self, now: Instant, limit: int) -> Loaded:
         """Return what is due; what is found damaged on the way is marked and left alone from then on."""
-
-        def work(connection: sqlite3.Connection) -> tuple[Loaded, list[Damage]]:
-            loaded, numbers, damage = reads.load(connection, self._namespace, now, limit)
-            self._numbers.remember(numbers)
-            return loaded, damage
-
         while True:
-            loaded, damage = await self._read(work)
+            loaded, damage = await self._read(
+                lambda connection: reads.load(connection, self._namespace, now, limit)
+            )
             if not damage:
                 return loaded
             await self._mark(damage)
 
     async def commit(self, moves: Sequence[Move], epoch: int) -> Committed:
         """Record the moves; return which were made, and the runs to launch."""
-
-        def work(connection: sqlite3.Connection) -> Committed:
-            numbers = self._numbers.of(connection, [move.due.schedule.id for move in moves])
-            return commit(connection, self._namespace, moves, numbers)
-
-        return await self._write_leading(epoch, work)
+        return await self._write_leading(epoch, lambda connection: commit(connection, self._namespace, moves))
 
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
         """Record how attempts went."""
-
-        def work(connection: sqlite3.Connection) -> list[bool]:
-            numbers = self._numbers.of(connection, [each.run.schedule_id for each in settlements])
-            return settle(connection, self._namespace, settlements, numbers)
-
-        return await self._write_leading(epoch, work)
+        return await self._write_leading(
+            epoch, lambda connection: settle(connection, self._namespace, settlements)
+        )
 
     async def report(self, found: Run, became: Settlement) -> bool:
         """Record what somebody else says of a run."""
