@@ -55,6 +55,7 @@ _NUMBERED = (
     " WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
 )
 _OPEN = f"SELECT schedule, {ALL_RUN_COLUMNS} FROM runs INDEXED BY runs_open WHERE phase <> 'ended'"
+_ANY_OPEN = "SELECT 1 FROM runs INDEXED BY runs_open WHERE phase <> 'ended' LIMIT 1"
 _OPEN_ORDER = "ORDER BY schedule, run_at, kind"
 _IN_FLIGHT = (
     "SELECT runs.capacity_group, count(*) FROM runs INDEXED BY runs_capacity"
@@ -214,6 +215,8 @@ def _read(rows: Iterable[Row]) -> tuple[dict[int, Due], list[Damage]]:
 def _with_open_runs(
     connection: sqlite3.Connection, stored: Mapping[int, Due], damage: list[Damage]
 ) -> list[Due]:
+    if connection.execute(_ANY_OPEN).fetchone() is None:
+        return list(stored.values())
     query = f"{_OPEN} AND schedule IN (SELECT value FROM json_each(?)) {_OPEN_ORDER}"
     return _with_runs(stored, connection.execute(query, (json.dumps(list(stored)),)), damage)
 
