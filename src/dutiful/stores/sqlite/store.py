@@ -16,6 +16,7 @@ from dutiful.stores.sqlite.lock import LeaderLock
 from dutiful.stores.sqlite.numbers import Numbers
 from dutiful.stores.sqlite.settle import report, settle
 from dutiful.stores.sqlite.survey import survey
+from dutiful.stores.sqlite.texts import Texts
 from dutiful.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ class SqliteStore:
         except BaseException:
             connection.close()
             raise
+        # What was known of the file before is forgotten: somebody may have changed it.
+        self._texts = Texts(connection)
         return connection
 
     def _verify(self, connection: sqlite3.Connection) -> None:
@@ -150,7 +153,7 @@ class SqliteStore:
         return epoch
 
     def _begin_leadership(self, connection: sqlite3.Connection) -> int:
-        edits.unmark(connection, reads.repaired(connection, self._namespace))
+        edits.unmark(connection, reads.repaired(connection, self._texts, self._namespace))
         return meta.begin_leadership(connection, self._namespace)
 
     async def _write_leading(self, epoch: int, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -200,15 +203,17 @@ class SqliteStore:
 
     async def every(self) -> list[Due]:
         """Return all schedules but the damaged ones."""
-        return await self._marking(lambda connection: reads.every(connection, self._namespace))
+        return await self._marking(lambda connection: reads.every(connection, self._texts, self._namespace))
 
     async def survey(self, declared: Sequence[Schedule]) -> Survey:
         """Return how the schedules differ from a declaration; one that is damaged differs from any."""
-        return await self._marking(lambda connection: survey(connection, self._namespace, declared))
+        return await self._marking(
+            lambda connection: survey(connection, self._texts, self._namespace, declared)
+        )
 
     async def _some(self, condition: str, *values: object) -> list[Due]:
         return await self._marking(
-            lambda connection: reads.some(connection, self._namespace, condition, values)
+            lambda connection: reads.some(connection, self._texts, self._namespace, condition, values)
         )
 
     async def _marking(self, work: Callable[[sqlite3.Connection], tuple[T, list[Damage]]]) -> T:
@@ -232,7 +237,7 @@ class SqliteStore:
         """Return what is due; what is found damaged on the way is marked and left alone from then on."""
 
         def work(connection: sqlite3.Connection) -> tuple[Loaded, list[Damage]]:
-            loaded, numbers, damage = reads.load(connection, self._namespace, now, limit)
+            loaded, numbers, damage = reads.load(connection, self._texts, self._namespace, now, limit)
             self._numbers.remember(numbers)
             return loaded, damage
 
@@ -301,7 +306,9 @@ class SqliteStore:
 
     async def rearm(self, now: Instant, beyond: int) -> int:
         """Bring back the cursors that are far ahead of `now`."""
-        return await self._write(lambda connection: upkeep.rearm(connection, self._namespace, now, beyond))
+        return await self._write(
+            lambda connection: upkeep.rearm(connection, self._texts, self._namespace, now, beyond)
+        )
 
     async def prune(self, now: Instant, retention: Retention) -> int:
         """Delete ended rows beyond the retention, some schedules at a time so that passes go on."""
@@ -312,4 +319,5 @@ class SqliteStore:
                     connection, self._namespace, numbers, now, retention
                 )
             )
+        await self._write(upkeep.prune_texts)
         return deleted
