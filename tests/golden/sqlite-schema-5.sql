@@ -37,7 +37,7 @@ INSERT INTO "meta" VALUES('','schema 0001','8fe885aa0598752690a70e82f4dee39f68ab
 INSERT INTO "meta" VALUES('','schema 0002','f1d5fd97eb902d07377a8d5784c40eb85bb02446ebdd11cb0c129a9ab18b2198');
 INSERT INTO "meta" VALUES('','schema 0003','d959fa6802f0633afae2150bc498c8dbbbc0952efb752731ca8937183cfb9b41');
 INSERT INTO "meta" VALUES('','schema 0004','290bedc418830d5e761635859e85f9338df6f55cf1c54608404eb6fdf93714ef');
-INSERT INTO "meta" VALUES('','schema 0005','89a1c414d37537127972c7b37c277b0869401367314e1cae0fde9093f1df7ade');
+INSERT INTO "meta" VALUES('','schema 0005','2fe4ee54815beb05e8e21f0c275b830417ee5f0bb833ff34db2599ce4bd2804f');
 INSERT INTO "meta" VALUES('alone','clean',1);
 INSERT INTO "meta" VALUES('alone','epoch',1);
 INSERT INTO "meta" VALUES('default','clean',1);
@@ -194,7 +194,7 @@ LEFT JOIN texts AS cadences ON cadences.number = cadence
 LEFT JOIN texts AS policies ON policies.number = policy
 LEFT JOIN notes ON notes.number = declarations.number
 WHERE task = 'workflow' AND json_valid(payload)
-  AND json_valid(cadences.text) IS NOT 0 AND json_valid(policies.text) IS NOT 0;
+  AND json_valid(coalesce(cadences.text, 'null')) AND json_valid(coalesce(policies.text, 'null'));
 CREATE VIEW schedule_runs AS
 SELECT
   lower(hex(key)) AS idempotency_key,

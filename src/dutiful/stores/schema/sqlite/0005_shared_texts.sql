@@ -97,7 +97,7 @@ LEFT JOIN texts AS cadences ON cadences.number = cadence
 LEFT JOIN texts AS policies ON policies.number = policy
 LEFT JOIN notes ON notes.number = declarations.number
 WHERE task = 'workflow' AND json_valid(payload)
-  AND json_valid(cadences.text) IS NOT 0 AND json_valid(policies.text) IS NOT 0;
+  AND json_valid(coalesce(cadences.text, 'null')) AND json_valid(coalesce(policies.text, 'null'));
 
 CREATE VIEW schedule_runs AS
 SELECT
