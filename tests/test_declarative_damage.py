@@ -48,7 +48,7 @@ def edit(path, statement, *values):
 def content(path):
     """Return all that the file says of tasks; who leads and what was marked as damaged is not theirs."""
     connection = sqlite3.connect(path)
-    schedules = "number, namespace, id, task, payload, cadence, policy, paused, checksum"
+    schedules = "number, namespace, id, task, payload, cadence_number, policy_number, paused, checksum"
     states = "number, cursor, runs_started, attempted_at, succeeded_at, failed_at, ended_at"
     tables = [f"SELECT {schedules} FROM declarations", f"SELECT {states} FROM states"]
     tables += [f"SELECT * FROM {table}" for table in ("texts", "runs")]
@@ -72,7 +72,7 @@ def change(path, column, changes):
 
 def text(path, column):
     """Return the JSON that a column of the task refers to."""
-    query = f"SELECT text FROM texts JOIN declarations ON texts.number = {column} WHERE id = 'job'"
+    query = f"SELECT text FROM texts JOIN declarations ON texts.number = {column}_number WHERE id = 'job'"
     connection = sqlite3.connect(path)
     [(found,)] = connection.execute(query).fetchall()
     connection.close()
@@ -82,7 +82,7 @@ def text(path, column):
 def write(path, column, changed):
     """Let a column of the task refer to another text, that of no other task."""
     edit(path, "INSERT INTO texts SELECT 1 + max(number), ? FROM texts", changed)
-    edit(path, f"UPDATE declarations SET {column} = (SELECT max(number) FROM texts) WHERE id = 'job'")
+    edit(path, f"UPDATE declarations SET {column}_number = (SELECT max(number) FROM texts) WHERE id = 'job'")
 
 
 @pytest.fixture

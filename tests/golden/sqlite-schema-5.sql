@@ -1,18 +1,19 @@
 PRAGMA application_id = 1685419113;
 BEGIN TRANSACTION;
 CREATE TABLE "declarations" (
-  number       INTEGER PRIMARY KEY AUTOINCREMENT,
-  namespace    TEXT    NOT NULL,
-  id           TEXT    NOT NULL,
-  task         TEXT    NOT NULL,
-  payload      TEXT    NOT NULL,
-  cadence      INTEGER NOT NULL,  -- the number of its text; so is the next
-  policy       INTEGER NOT NULL,
-  window_start INTEGER,
-  window_end   INTEGER,
-  paused       INTEGER NOT NULL,
-  checksum     INTEGER NOT NULL,  -- CRC-32 of the declaration, from id to paused, with the texts themselves
-  damage       TEXT,              -- why this schedule cannot be read; it is kept and left alone
+  number         INTEGER PRIMARY KEY AUTOINCREMENT,
+  namespace      TEXT    NOT NULL,
+  id             TEXT    NOT NULL,
+  task           TEXT    NOT NULL,
+  payload        TEXT    NOT NULL,
+  -- Under new names: a process of an earlier release that still runs must fail, and not read numbers as texts.
+  cadence_number INTEGER NOT NULL,
+  policy_number  INTEGER NOT NULL,
+  window_start   INTEGER,
+  window_end     INTEGER,
+  paused         INTEGER NOT NULL,
+  checksum       INTEGER NOT NULL,  -- CRC-32 of the declaration, from id to paused, with the texts themselves
+  damage         TEXT,              -- why this schedule cannot be read; it is kept and left alone
   UNIQUE (namespace, id)
 ) STRICT;
 INSERT INTO "declarations" VALUES(1,'default','plain','greet','hello plain',2436003570699434547,8163150517421686856,NULL,NULL,0,951777739,NULL);
@@ -37,7 +38,7 @@ INSERT INTO "meta" VALUES('','schema 0001','8fe885aa0598752690a70e82f4dee39f68ab
 INSERT INTO "meta" VALUES('','schema 0002','f1d5fd97eb902d07377a8d5784c40eb85bb02446ebdd11cb0c129a9ab18b2198');
 INSERT INTO "meta" VALUES('','schema 0003','d959fa6802f0633afae2150bc498c8dbbbc0952efb752731ca8937183cfb9b41');
 INSERT INTO "meta" VALUES('','schema 0004','290bedc418830d5e761635859e85f9338df6f55cf1c54608404eb6fdf93714ef');
-INSERT INTO "meta" VALUES('','schema 0005','2fe4ee54815beb05e8e21f0c275b830417ee5f0bb833ff34db2599ce4bd2804f');
+INSERT INTO "meta" VALUES('','schema 0005','40fd850ad110f92b10dc36355eacc16345748e0129ee3eabb4414cef4f73c6a1');
 INSERT INTO "meta" VALUES('alone','clean',1);
 INSERT INTO "meta" VALUES('alone','epoch',1);
 INSERT INTO "meta" VALUES('default','clean',1);
@@ -167,7 +168,7 @@ SELECT
 FROM declarations
 JOIN states ON states.number = declarations.number AND states.namespace = declarations.namespace
 -- Left, here and below: a schedule whose text is gone is shown without it.
-LEFT JOIN texts ON texts.number = cadence;
+LEFT JOIN texts ON texts.number = cadence_number;
 CREATE VIEW schedules AS
 SELECT
   id AS schedule_id,
@@ -190,8 +191,8 @@ SELECT
   declarations.namespace
 FROM declarations
 JOIN states ON states.number = declarations.number
-LEFT JOIN texts AS cadences ON cadences.number = cadence
-LEFT JOIN texts AS policies ON policies.number = policy
+LEFT JOIN texts AS cadences ON cadences.number = cadence_number
+LEFT JOIN texts AS policies ON policies.number = policy_number
 LEFT JOIN notes ON notes.number = declarations.number
 WHERE task = 'workflow' AND json_valid(payload)
   AND json_valid(coalesce(cadences.text, 'null')) AND json_valid(coalesce(policies.text, 'null'));

@@ -55,7 +55,7 @@ def own_text(column, expression, id_="a"):
     """Return the statements that give one schedule a text of its own, whatever the others have."""
     return [
         f"INSERT INTO texts SELECT 1 + max(number), {expression} FROM texts",
-        f"UPDATE declarations SET {column} = (SELECT max(number) FROM texts) WHERE id = '{id_}'",
+        f"UPDATE declarations SET {column}_number = (SELECT max(number) FROM texts) WHERE id = '{id_}'",
     ]
 
 

@@ -287,7 +287,7 @@ def test_a_key_of_a_later_release_survives_an_edit_that_leaves_its_text_alone(pa
     with_store(path, pause)
     connection = sqlite3.connect(path)
     policy, paused = connection.execute(
-        "SELECT text, paused FROM declarations JOIN texts ON texts.number = policy WHERE id = 's000'"
+        "SELECT text, paused FROM declarations JOIN texts ON texts.number = policy_number WHERE id = 's000'"
     ).fetchone()
     connection.close()
     assert (policy, paused) == (declaration.policy, 1)

@@ -22,10 +22,10 @@ DAMAGES = {
     "UPDATE declarations SET payload = CAST(x'ff' AS TEXT) WHERE id = 'a'": CHECKSUM,
     "; ".join(own_text("cadence", "'{}'")): ("cadence: has version 'None'; this release reads version 1"),
     "; ".join(own_text("policy", "'{}'")): "policy: has version 'None'; this release reads version 1",
-    "UPDATE declarations SET cadence = 7 WHERE id = 'a'": (
+    "UPDATE declarations SET cadence_number = 7 WHERE id = 'a'": (
         "cadence: the table texts has no number 7, where its text should be"
     ),
-    "UPDATE declarations SET policy = 7 WHERE id = 'a'": (
+    "UPDATE declarations SET policy_number = 7 WHERE id = 'a'": (
         "policy: the table texts has no number 7, where its text should be"
     ),
     "UPDATE declarations SET damage = 'was unreadable' WHERE id = 'a'": "was unreadable",

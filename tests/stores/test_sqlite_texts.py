@@ -21,7 +21,7 @@ from dutiful.stores.sqlite.texts import number_of
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 CHECKSUM = "declaration: the row was changed outside dutiful: its checksum does not match"
 A, B, C = schedule("a"), schedule("b"), schedule("c", Every(5000))
-OF_A = "WHERE number = (SELECT cadence FROM declarations WHERE id = 'a')"
+OF_A = "WHERE number = (SELECT cadence_number FROM declarations WHERE id = 'a')"
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ READS = {
 @pytest.mark.parametrize("read", READS)
 def test_a_schedule_without_its_text_is_told_by_whoever_reads_it(path, read, column):
     with_store(path, lambda store: declare(store, A, B))
-    edit(path, f"UPDATE declarations SET {column} = 7 WHERE id = 'a'")
+    edit(path, f"UPDATE declarations SET {column}_number = 7 WHERE id = 'a'")
 
     async def look(store):
         await READS[read](store)

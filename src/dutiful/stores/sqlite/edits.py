@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_DECLARED = ("task", "payload", "cadence", "policy", "window_start", "window_end", "paused", "checksum")
+_DECLARED = (
+    "task", "payload", "cadence_number", "policy_number", "window_start", "window_end", "paused", "checksum"
+)  # fmt: skip
 _STATE = (*STATE_COLUMNS.removeprefix("version, ").split(", "), "wake_at", "capacity_group")
 _RUN = RUN_COLUMNS.split(", ")
 
@@ -56,8 +58,8 @@ _UPDATE_STATE = _update("states", _STATE) + ", rest_at = NULL, version = version
 _KNOWN = (
     "SELECT id, declarations.number, cadences.text, policies.text, capacity_group, version,"
     " damage IS NOT NULL FROM declarations JOIN states ON states.number = declarations.number"
-    " LEFT JOIN texts AS cadences ON cadences.number = cadence"
-    " LEFT JOIN texts AS policies ON policies.number = policy"
+    " LEFT JOIN texts AS cadences ON cadences.number = cadence_number"
+    " LEFT JOIN texts AS policies ON policies.number = policy_number"
     " WHERE declarations.namespace = ? AND id IN (SELECT value FROM json_each(?))"
 )
 _REGROUP = "UPDATE runs SET capacity_group = ? WHERE schedule = ? AND phase <> 'ended'"

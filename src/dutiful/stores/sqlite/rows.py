@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from dutiful.core.schedule import Schedule
     from dutiful.stores.codec import Shared
 
-SCHEDULE_COLUMNS = "number, id, checksum, task, payload, cadence, policy, window_start, window_end, paused"
+SCHEDULE_COLUMNS = (
+    "number, id, checksum, task, payload, cadence_number, policy_number, window_start, window_end, paused"
+)
 STATE_COLUMNS = (
     "version, cursor, runs_started, attempted_at, succeeded_at, failed_at, ended_at, quarantine,"
     " skipped_at, skipped_reason, skipped_ticks, decided_until"

@@ -51,7 +51,7 @@ _DELETE = "DELETE FROM runs WHERE run_at = ? AND schedule = ? AND kind = ?"
 _TEXTS_MAX = 10_000
 _DELETE_TEXTS = (
     "DELETE FROM texts WHERE (SELECT count(*) FROM texts) > ? AND number NOT IN"
-    " (SELECT cadence FROM declarations UNION ALL SELECT policy FROM declarations)"
+    " (SELECT cadence_number FROM declarations UNION ALL SELECT policy_number FROM declarations)"
 )
 
 

@@ -16,18 +16,19 @@ DROP VIEW schedules;
 DROP VIEW schedule_runs;
 
 CREATE TABLE shorter (
-  number       INTEGER PRIMARY KEY AUTOINCREMENT,
-  namespace    TEXT    NOT NULL,
-  id           TEXT    NOT NULL,
-  task         TEXT    NOT NULL,
-  payload      TEXT    NOT NULL,
-  cadence      INTEGER NOT NULL,  -- the number of its text; so is the next
-  policy       INTEGER NOT NULL,
-  window_start INTEGER,
-  window_end   INTEGER,
-  paused       INTEGER NOT NULL,
-  checksum     INTEGER NOT NULL,  -- CRC-32 of the declaration, from id to paused, with the texts themselves
-  damage       TEXT,              -- why this schedule cannot be read; it is kept and left alone
+  number         INTEGER PRIMARY KEY AUTOINCREMENT,
+  namespace      TEXT    NOT NULL,
+  id             TEXT    NOT NULL,
+  task           TEXT    NOT NULL,
+  payload        TEXT    NOT NULL,
+  -- Under new names: a process of an earlier release that still runs must fail, and not read numbers as texts.
+  cadence_number INTEGER NOT NULL,
+  policy_number  INTEGER NOT NULL,
+  window_start   INTEGER,
+  window_end     INTEGER,
+  paused         INTEGER NOT NULL,
+  checksum       INTEGER NOT NULL,  -- CRC-32 of the declaration, from id to paused, with the texts themselves
+  damage         TEXT,              -- why this schedule cannot be read; it is kept and left alone
   UNIQUE (namespace, id)
 ) STRICT;
 
@@ -68,7 +69,7 @@ SELECT
 FROM declarations
 JOIN states ON states.number = declarations.number AND states.namespace = declarations.namespace
 -- Left, here and below: a schedule whose text is gone is shown without it.
-LEFT JOIN texts ON texts.number = cadence;
+LEFT JOIN texts ON texts.number = cadence_number;
 
 -- For people: the schedules of the service, one line each, with times they can read.
 CREATE VIEW schedules AS
@@ -93,8 +94,8 @@ SELECT
   declarations.namespace
 FROM declarations
 JOIN states ON states.number = declarations.number
-LEFT JOIN texts AS cadences ON cadences.number = cadence
-LEFT JOIN texts AS policies ON policies.number = policy
+LEFT JOIN texts AS cadences ON cadences.number = cadence_number
+LEFT JOIN texts AS policies ON policies.number = policy_number
 LEFT JOIN notes ON notes.number = declarations.number
 WHERE task = 'workflow' AND json_valid(payload)
   AND json_valid(coalesce(cadences.text, 'null')) AND json_valid(coalesce(policies.text, 'null'));
