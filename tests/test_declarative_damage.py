@@ -48,9 +48,10 @@ def edit(path, statement, *values):
 def content(path):
     """Return all that the file says of tasks; who leads and what was marked as damaged is not theirs."""
     connection = sqlite3.connect(path)
-    schedules = "number, namespace, id, task, payload, cadence, policy, paused, checksum"
+    schedules = "number, namespace, id, task, payload, cadence_number, policy_number, paused, checksum"
     states = "number, cursor, runs_started, attempted_at, succeeded_at, failed_at, ended_at"
-    tables = [f"SELECT {schedules} FROM declarations", f"SELECT {states} FROM states", "SELECT * FROM runs"]
+    tables = [f"SELECT {schedules} FROM declarations", f"SELECT {states} FROM states"]
+    tables += [f"SELECT * FROM {table}" for table in ("texts", "runs")]
     rows = [connection.execute(f"{query} ORDER BY 1").fetchall() for query in tables]
     connection.close()
     return rows
@@ -58,11 +59,7 @@ def content(path):
 
 def change(path, column, changes):
     """Change keys of the JSON in a column of the task; None takes a key away."""
-    connection = sqlite3.connect(path)
-    value = json.loads(
-        connection.execute(f"SELECT {column} FROM declarations WHERE id = 'job'").fetchone()[0]
-    )
-    connection.close()
+    value = json.loads(text(path, column))
     for key, new in changes.items():
         *outer, last = key.split(".")
         inner = value[outer[0]] if outer else value
@@ -70,7 +67,22 @@ def change(path, column, changes):
             del inner[last]
         else:
             inner[last] = new
-    edit(path, f"UPDATE declarations SET {column} = ? WHERE id = 'job'", json.dumps(value))
+    write(path, column, json.dumps(value))
+
+
+def text(path, column):
+    """Return the JSON that a column of the task refers to."""
+    query = f"SELECT text FROM texts JOIN declarations ON texts.number = {column}_number WHERE id = 'job'"
+    connection = sqlite3.connect(path)
+    [(found,)] = connection.execute(query).fetchall()
+    connection.close()
+    return found
+
+
+def write(path, column, changed):
+    """Let a column of the task refer to another text, that of no other task."""
+    edit(path, "INSERT INTO texts SELECT 1 + max(number), ? FROM texts", changed)
+    edit(path, f"UPDATE declarations SET {column}_number = (SELECT max(number) FROM texts) WHERE id = 'job'")
 
 
 @pytest.fixture
@@ -198,19 +210,20 @@ def test_times_before_1970_are_no_damage(path):
 
 
 @pytest.mark.parametrize(
-    ("statement", "problem"),
+    ("column", "damage", "problem"),
     [
-        ("UPDATE declarations SET cadence = 'soon' WHERE id = 'job'", "cadence: is not JSON: "),
-        ("UPDATE declarations SET policy = '[]' WHERE id = 'job'", "policy: is not a JSON object"),
-        ("UPDATE declarations SET policy = '{}' WHERE id = 'job'", "policy: has version "),
+        ("cadence", lambda _: "soon", "cadence: is not JSON: "),
+        ("policy", lambda _: "[]", "policy: is not a JSON object"),
+        ("policy", lambda _: "{}", "policy: has version "),
         (
-            "UPDATE declarations SET cadence = replace(cadence, '0 9', '0 8') WHERE id = 'job'",
+            "cadence",
+            lambda text: text.replace("0 9", "0 8"),
             "declaration: the row was changed outside dutiful: its checksum does not match",
         ),
     ],
 )
-def test_what_is_no_record_at_all_is_refused_with_its_name(path, statement, problem):
-    edit(path, statement)
+def test_what_is_no_record_at_all_is_refused_with_its_name(path, column, damage, problem):
+    write(path, column, damage(text(path, column)))
     kind, message, details = refusal(path)
     assert (kind, details) == (TaskInvalidStructureError, {"value": "job"})
     assert message.startswith(f"Invalid task record: job: {problem}")
@@ -220,7 +233,7 @@ def test_a_damaged_record_is_found_again_and_again_and_a_repaired_one_goes_on(pa
     change(path, "cadence", {"text": 5})
     assert refusal(path) == refusal(path)
     change(path, "cadence", {"text": "0 9 * * *"})
-    edit(path, "UPDATE declarations SET cadence = replace(replace(cadence, ': ', ':'), ', ', ',')")
+    write(path, "cadence", text(path, "cadence").replace(": ", ":").replace(", ", ","))
     initialize(path)
 
 

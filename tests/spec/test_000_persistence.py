@@ -22,9 +22,10 @@ def rows(path):
     """Return everything a file says about its tasks; not who leads, nor what was marked as damaged."""
     connection = sqlite3.connect(path)
     try:
-        declared = "number, namespace, id, task, cadence, policy, paused, checksum"
+        declared = "number, namespace, id, task, cadence_number, policy_number, paused, checksum"
         known = "number, cursor, runs_started, attempted_at, succeeded_at, failed_at, ended_at"
-        tables = [f"SELECT {declared} FROM declarations", f"SELECT {known} FROM states", "SELECT * FROM runs"]
+        tables = [f"SELECT {declared} FROM declarations", f"SELECT {known} FROM states"]
+        tables += [f"SELECT * FROM {table}" for table in ("texts", "runs")]
         return [connection.execute(f"{table} ORDER BY 1").fetchall() for table in tables]
     finally:
         connection.close()
@@ -278,7 +279,8 @@ def test_persistence_a_damaged_record_of_a_registered_task_is_an_error_and_stays
         await scheduler.initialize([world.task("a"), world.task("b")])
         await scheduler.stop()
         connection = sqlite3.connect(path)
-        connection.execute("""UPDATE declarations SET cadence = '{"v":1,"kind":"cron"}' WHERE id = 'a'""")
+        connection.execute("""INSERT INTO texts VALUES (1, '{"v":1,"kind":"cron"}')""")
+        connection.execute("UPDATE declarations SET cadence_number = 1 WHERE id = 'a'")
         connection.commit()
         connection.close()
         before = rows(path)

@@ -102,8 +102,9 @@ def test_3_both_tables_only_show_what_is_the_services():
     async def story(rig):
         with closing(sqlite3.connect(rig.path)) as connection:
             connection.execute(
-                "INSERT INTO declarations (namespace, id, task, payload, cadence, policy, paused, checksum)"
-                " VALUES ('other', 'x', 'callback', 'no json', '{}', '{}', 0, 0)"
+                "INSERT INTO declarations"
+                " (namespace, id, task, payload, cadence_number, policy_number, paused, checksum)"
+                " VALUES ('other', 'x', 'callback', 'no json', 1, 1, 0, 0)"
             )
             connection.commit()
         return table(rig, "SELECT count(*) FROM schedules"), table(rig, "SELECT count(*) FROM declarations")

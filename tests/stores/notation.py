@@ -14,6 +14,7 @@ from dutiful.core.policy import Policy
 from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import Status
 from dutiful.core.schedule import Schedule, State, Task
+from dutiful.stores.codec import read_shared, revive, row_checksum, shared_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dutiful.core.outcome import Outcome
     from dutiful.core.run import Run
     from dutiful.ports import Launch, Store
+    from dutiful.stores.codec import Declaration
 
 MINUTE = 60_000
 # 2023-11-14T22:14:00Z, a whole minute.
@@ -117,3 +119,15 @@ async def open_run(store: Store, id_: str = "a") -> Run:
     assert due is not None
     [run] = due.runs
     return run
+
+
+def checksum(id_: str, declaration: Declaration) -> int:
+    """Return the checksum that the row of a declaration has."""
+    task, payload, cadence, policy, *rest = declaration
+    return row_checksum(shared_checksum(cadence, policy), id_, task, payload, *rest)
+
+
+def revived(id_: str, declaration: Declaration, expected: int) -> Schedule:
+    """Return the schedule that a row with this checksum means."""
+    task, payload, cadence, policy, *rest = declaration
+    return revive(id_, read_shared(cadence, policy), task, payload, *rest, expected)

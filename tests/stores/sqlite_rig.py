@@ -51,6 +51,14 @@ def edit(path, *statements):
     connection.close()
 
 
+def own_text(column, expression, id_="a"):
+    """Return the statements that give one schedule a text of its own, whatever the others have."""
+    return [
+        f"INSERT INTO texts SELECT 1 + max(number), {expression} FROM texts",
+        f"UPDATE declarations SET {column}_number = (SELECT max(number) FROM texts) WHERE id = '{id_}'",
+    ]
+
+
 async def found_damaged(store):
     """Look at every row, and return those that cannot be read."""
     await store.every()

@@ -11,6 +11,7 @@ import pytest
 from dateutil import tz as dateutil_tz
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.stores.notation import checksum, revived
 
 from dutiful.core.cadence import Every, Once, OnDemand
 from dutiful.core.cron import Cron
@@ -18,13 +19,11 @@ from dutiful.core.errors import CodecError, DutifulError
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task, Window
 from dutiful.stores.codec import (
-    checksum,
     declare,
     decode_cadence,
     decode_policy,
     encode_cadence,
     encode_policy,
-    revive,
 )
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -73,7 +72,7 @@ PLAIN = Schedule("a", Task("t", "p"), Every(5000))
 @given(SCHEDULES)
 def test_every_schedule_is_read_back_as_it_was(schedule):
     declaration = declare(schedule)
-    assert revive(schedule.id, declaration, checksum(schedule.id, declaration)) == schedule
+    assert revived(schedule.id, declaration, checksum(schedule.id, declaration)) == schedule
     assert all(type(column) in {str, int, type(None)} for column in declaration)
 
 
@@ -89,7 +88,7 @@ def test_the_checksum_notices_a_changed_column(schedule, data):
 def test_a_changed_column_is_refused():
     declaration = declare(PLAIN)
     with pytest.raises(CodecError, match="its checksum does not match"):
-        revive("a", declaration._replace(payload="q"), checksum("a", declaration))
+        revived("a", declaration._replace(payload="q"), checksum("a", declaration))
 
 
 def test_the_texts_are_what_a_person_can_read():
@@ -228,7 +227,7 @@ def test_equal_texts_share_one_object():
     text = encode_policy(Policy(grace=7))
     assert decode_policy(text) is decode_policy(str(bytearray(text, "utf-8"), "utf-8"))
     declaration = declare(PLAIN)
-    one, two = (revive(id_, declaration, checksum(id_, declaration)) for id_ in "ab")
+    one, two = (revived(id_, declaration, checksum(id_, declaration)) for id_ in "ab")
     assert (one.task, one.cadence, one.policy, one.window) == (two.task, two.cadence, two.policy, two.window)
     assert one.cadence is two.cadence
     assert one.policy is two.policy

@@ -8,15 +8,14 @@ import sys
 import pytest
 from tests.sim.gate import Gate
 from tests.stores.damage import FILE, KINDS, campaign, case, images, live
-from tests.stores.notation import T0, declare, schedule
-from tests.stores.sqlite_rig import edit, with_store
+from tests.stores.notation import T0, checksum, declare, revived, schedule
+from tests.stores.sqlite_rig import edit, own_text, with_store
 
 from dutiful.core.errors import CodecError
-from dutiful.stores.codec import checksum, revive
 from dutiful.stores.codec import declare as encode
 
 # What a log without its end is, is said below.
-SLICE = [(seed, kind) for kind in (*FILE, "log") for seed in range(16)]
+SLICE = [(seed, kind) for kind in (*FILE, "log") for seed in range(24)]
 SOAK = int(os.environ.get("DUTIFUL_SOAK_DAMAGES", "10000"))
 
 
@@ -80,16 +79,23 @@ def test_a_state_without_a_declaration_does_not_keep_the_engine_busy(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("column", "problem"),
+    ("statements", "problem"),
     [
-        ("payload", "declaration: the row was changed outside dutiful: its checksum does not match"),
-        ("cadence", "cadence: is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        (
+            ["UPDATE declarations SET payload = CAST(x'ff' AS TEXT) WHERE id = 'a'"],
+            "declaration: the row was changed outside dutiful: its checksum does not match",
+        ),
+        (
+            own_text("cadence", "CAST(x'ff' AS TEXT)"),
+            "cadence: is not JSON: Expecting value: line 1 column 1 (char 0)",
+        ),
     ],
+    ids=["payload", "cadence"],
 )
-def test_a_byte_that_is_no_text_stops_its_schedule_alone(tmp_path, column, problem):
+def test_a_byte_that_is_no_text_stops_its_schedule_alone(tmp_path, statements, problem):
     path = tmp_path / "state.db"
     with_store(path, lambda store: declare(store, schedule("a"), schedule("b")))
-    edit(path, f"UPDATE declarations SET {column} = CAST(x'ff' AS TEXT) WHERE id = 'a'")
+    edit(path, *statements)
 
     async def go_on(store):
         life = await live(store, T0, 1)
@@ -119,4 +125,4 @@ def test_an_id_that_is_no_text_is_shown_with_the_bytes_it_has(tmp_path):
 def test_a_declaration_without_its_texts_cannot_be_read(column, value):
     broken = encode(schedule("a"))._replace(**{column: value})
     with pytest.raises(CodecError, match=f"{column}: is not JSON"):
-        revive("a", broken, checksum("a", broken))
+        revived("a", broken, checksum("a", broken))

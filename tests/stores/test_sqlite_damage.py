@@ -9,13 +9,13 @@ import sqlite3
 import stat
 
 import pytest
-from tests.stores.notation import MINUTE, T0, declare, put, schedule
-from tests.stores.sqlite_rig import edit, found_damaged, populate, run_all, with_store
+from tests.stores.notation import MINUTE, T0, checksum, declare, put, schedule
+from tests.stores.sqlite_rig import edit, found_damaged, own_text, populate, run_all, with_store
 
 from dutiful.core.cadence import Every
 from dutiful.core.errors import CodecError, StoreError
 from dutiful.core.reconcile import Changes
-from dutiful.stores.codec import Declaration, checksum
+from dutiful.stores.codec import declare as encode
 from dutiful.stores.sqlite import SqliteStore
 
 
@@ -97,7 +97,7 @@ def test_an_empty_file_is_a_new_store_unless_it_was_in_use_before(path):
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [
-        ("INSERT INTO meta VALUES ('', 'schema 0005', 'abc')", "has schema 5, and this release knows 4"),
+        ("INSERT INTO meta VALUES ('', 'schema 0006', 'abc')", "has schema 6, and this release knows 5"),
         ("UPDATE meta SET value = 'abc' WHERE name = 'schema 0001'", "has a schema that this release"),
     ],
 )
@@ -274,16 +274,10 @@ def test_what_a_later_release_added_survives_edits_and_runs(path):
 
 def test_a_key_of_a_later_release_survives_an_edit_that_leaves_its_text_alone(path):
     with_store(path, populate)
-    connection = sqlite3.connect(path)
-    columns = ", ".join(Declaration._fields)
-    row = connection.execute(f"SELECT {columns} FROM declarations WHERE id = 's000'").fetchone()
-    declaration = Declaration._make(row)
+    declaration = encode(schedule("s000"))
     declaration = declaration._replace(policy=declaration.policy[:-1] + ',"shiny":[1,2]}')
-    connection.execute(
-        "UPDATE declarations SET policy = ?, checksum = ? WHERE id = 's000'",
-        (declaration.policy, checksum("s000", declaration)),
-    )
-    connection.commit()
+    edit(path, *own_text("policy", f"'{declaration.policy}'", "s000"))
+    edit(path, f"UPDATE declarations SET checksum = {checksum('s000', declaration)} WHERE id = 's000'")
 
     async def pause(store):
         assert await found_damaged(store) == []
@@ -291,8 +285,9 @@ def test_a_key_of_a_later_release_survives_an_edit_that_leaves_its_text_alone(pa
         assert (await store.get("s000")).schedule == schedule("s000", paused=True)
 
     with_store(path, pause)
+    connection = sqlite3.connect(path)
     policy, paused = connection.execute(
-        "SELECT policy, paused FROM declarations WHERE id = 's000'"
+        "SELECT text, paused FROM declarations JOIN texts ON texts.number = policy_number WHERE id = 's000'"
     ).fetchone()
     connection.close()
     assert (policy, paused) == (declaration.policy, 1)

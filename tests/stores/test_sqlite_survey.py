@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import timedelta, tzinfo
 
 import pytest
-from tests.stores.notation import T0, declare, schedule
-from tests.stores.sqlite_rig import edit, run_all, with_store
+from tests.stores.notation import T0, checksum, declare, schedule
+from tests.stores.sqlite_rig import edit, own_text, run_all, with_store
 
 from dutiful.core.cron import Cron
 from dutiful.core.reconcile import Survey
 from dutiful.core.schedule import Task
-from dutiful.stores.codec import checksum
 from dutiful.stores.codec import declare as encode
 from dutiful.stores.sqlite import SqliteStore
 
@@ -21,11 +20,13 @@ DAMAGES = {
     "UPDATE declarations SET checksum = checksum + 1 WHERE id = 'a'": CHECKSUM,
     "UPDATE declarations SET paused = 1 WHERE id = 'a'": CHECKSUM,
     "UPDATE declarations SET payload = CAST(x'ff' AS TEXT) WHERE id = 'a'": CHECKSUM,
-    "UPDATE declarations SET cadence = '{}' WHERE id = 'a'": (
-        "cadence: has version 'None'; this release reads version 1"
+    "; ".join(own_text("cadence", "'{}'")): ("cadence: has version 'None'; this release reads version 1"),
+    "; ".join(own_text("policy", "'{}'")): "policy: has version 'None'; this release reads version 1",
+    "UPDATE declarations SET cadence_number = 7 WHERE id = 'a'": (
+        "cadence: the table texts has no number 7, where its text should be"
     ),
-    "UPDATE declarations SET policy = '{}' WHERE id = 'a'": (
-        "policy: has version 'None'; this release reads version 1"
+    "UPDATE declarations SET policy_number = 7 WHERE id = 'a'": (
+        "policy: the table texts has no number 7, where its text should be"
     ),
     "UPDATE declarations SET damage = 'was unreadable' WHERE id = 'a'": "was unreadable",
     "UPDATE states SET skipped_at = 1, skipped_reason = 'bored' WHERE number = 1": (
@@ -49,7 +50,7 @@ async def live(store):
 @pytest.mark.parametrize(("damage", "problem"), DAMAGES.items())
 def test_what_is_damaged_is_marked_and_differs_from_any_declaration(path, damage, problem):
     with_store(path, live)
-    edit(path, damage)
+    edit(path, *damage.split("; "))
 
     async def look(store):
         survey = await store.survey([schedule("a"), schedule("b")])
@@ -119,7 +120,8 @@ def test_what_a_later_release_wrote_is_read_and_compared_by_what_it_means(path):
 
     columns = encode(schedule("a"))
     longer = columns._replace(policy=columns.policy.replace('"v":1', '"v":1,"shiny":2'))
-    edit(path, f"UPDATE declarations SET policy = '{longer.policy}', checksum = {checksum('a', longer)}")
+    edit(path, *own_text("policy", f"'{longer.policy}'"))
+    edit(path, f"UPDATE declarations SET checksum = {checksum('a', longer)}")
 
     async def look(store):
         return await store.survey([schedule("a")]), await store.get("a"), await store.damaged()

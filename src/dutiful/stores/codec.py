@@ -12,7 +12,7 @@ import re
 import zlib
 from datetime import UTC, datetime, timezone, tzinfo
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, assert_never
 
 from dutiful.core.cadence import Cadence, Every, Once, OnDemand
 from dutiful.core.cron import Cron
@@ -22,12 +22,14 @@ from dutiful.core.schedule import ALWAYS, Schedule, Task, Window
 from dutiful.stores.task_record import task_from_record as task_from_record  # noqa: PLC0414 - its public name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from enum import StrEnum
 
     E = TypeVar("E", bound=StrEnum)
 
 Value = dict[str, Any]
+Shared: TypeAlias = tuple[Cadence, Policy, int]
+"""What many schedules have in common, and its part of their checksums. Plain: it is unpacked for each."""
 
 VERSION = 1
 _CACHE_SIZE = 16_384
@@ -67,22 +69,24 @@ def declare(schedule: Schedule) -> Declaration:
     return declaration
 
 
-def revive(schedule_id: str, declaration: Sequence[Any], expected: int) -> Schedule:
+def revive(
+    schedule_id: str,
+    shared: Shared,
+    task: str,
+    payload: str,
+    start: int | None,
+    end: int | None,
+    paused: int,
+    expected: int,
+) -> Schedule:
     """Return the schedule that was declared, or raise CodecError; `expected` is its checksum."""
-    task, payload, cadence_text, policy_text, start, end, paused = declaration
-    cadence, policy, shared = _shared(cadence_text, policy_text)
-    if row_checksum(shared, schedule_id, task, payload, start, end, paused) != expected:
+    cadence, policy, common = shared
+    if row_checksum(common, schedule_id, task, payload, start, end, paused) != expected:
         raise CodecError("declaration", "the row was changed outside dutiful: its checksum does not match")
     window = ALWAYS if start is None is end else Window(start, end)
     # A named tuple's own constructor takes twice as long.
     invoked = tuple.__new__(Task, (task, payload))
     return tuple.__new__(Schedule, (schedule_id, invoked, cadence, policy, window, paused == 1))
-
-
-def checksum(schedule_id: str, declaration: Declaration) -> int:
-    """Return a number that changes when any byte of the declaration does."""
-    task, payload, cadence, policy, start, end, paused = declaration
-    return row_checksum(shared_checksum(cadence, policy), schedule_id, task, payload, start, end, paused)
 
 
 def shared_checksum(cadence: str, policy: str) -> int:
@@ -94,13 +98,15 @@ def row_checksum(
     shared: int, schedule_id: str, task: str, payload: str, start: int | None, end: int | None, paused: int
 ) -> int:
     """Return the checksum of a declaration; `shared` is that of its cadence and policy."""
-    row = f"{schedule_id}\0{task}\0{payload}\0{start}\0{end}\0{paused}"
+    # Nearly all are of this kind, and to write None takes as long as all the rest.
+    window = "None\0None" if start is None is end else f"{start}\0{end}"
+    row = f"{schedule_id}\0{task}\0{payload}\0{window}\0{paused}"
     return zlib.crc32(row.encode(), shared)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _shared(cadence: str, policy: str) -> tuple[Cadence, Policy, int]:
-    """Return what many schedules have in common, and its part of their checksums."""
+def read_shared(cadence: str, policy: str) -> Shared:
+    """Return what two texts mean, or raise CodecError."""
     return decode_cadence(cadence), decode_policy(policy), shared_checksum(cadence, policy)
 
 

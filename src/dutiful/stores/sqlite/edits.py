@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dutiful.core.errors import CodecError, OvertakenError
 from dutiful.core.run import Phase, Status
-from dutiful.stores.codec import Declaration, checksum, declare, decode_cadence, decode_policy
-from dutiful.stores.sqlite import lone, meta
+from dutiful.stores.codec import Declaration, declare, decode_cadence, decode_policy, row_checksum
+from dutiful.stores.sqlite import lone, meta, texts
 from dutiful.stores.sqlite.rest import insert_rest
 from dutiful.stores.sqlite.rows import (
     ALL_RUN_COLUMNS,
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_DECLARED = ("task", "payload", "cadence", "policy", "window_start", "window_end", "paused", "checksum")
+_DECLARED = (
+    "task", "payload", "cadence_number", "policy_number", "window_start", "window_end", "paused", "checksum"
+)  # fmt: skip
 _STATE = (*STATE_COLUMNS.removeprefix("version, ").split(", "), "wake_at", "capacity_group")
 _RUN = RUN_COLUMNS.split(", ")
 
@@ -52,9 +54,12 @@ _INSERT_SCHEDULE = _insert("declarations", (*_DECLARED, "number", "namespace", "
 _UPDATE_SCHEDULE = _update("declarations", _DECLARED) + ", damage = NULL WHERE number = ?"
 _INSERT_STATE = _insert("states", (*_STATE, "number", "namespace", "version"))
 _UPDATE_STATE = _update("states", _STATE) + ", rest_at = NULL, version = version + 1 WHERE number = ?"
+# Left: what has lost its text is known all the same.
 _KNOWN = (
-    "SELECT id, number, cadence, policy, capacity_group, version, damage IS NOT NULL"
-    " FROM declarations JOIN states USING (number)"
+    "SELECT id, declarations.number, cadences.text, policies.text, capacity_group, version,"
+    " damage IS NOT NULL FROM declarations JOIN states ON states.number = declarations.number"
+    " LEFT JOIN texts AS cadences ON cadences.number = cadence_number"
+    " LEFT JOIN texts AS policies ON policies.number = policy_number"
     " WHERE declarations.namespace = ? AND id IN (SELECT value FROM json_each(?))"
 )
 _REGROUP = "UPDATE runs SET capacity_group = ? WHERE schedule = ? AND phase <> 'ended'"
@@ -82,8 +87,8 @@ _DROP_RUN = "DELETE FROM runs WHERE schedule = ? AND run_at = ? AND kind = ? AND
 
 class _Known(NamedTuple):
     number: int
-    cadence: str
-    policy: str
+    cadence: str | None
+    policy: str | None
     group: str | None
     version: int
     damaged: int
@@ -98,10 +103,13 @@ def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> N
     known = _find(connection, namespace, puts)
     _check_versions(changes.puts, {**known, **removed})
     lone.give_rows(connection, [each.number for each in known.values()])
-    _overwrite(connection, namespace, known, puts, declarations)
+    for schedule_id, each in known.items():
+        declarations[schedule_id] = _keep_texts(each, puts[schedule_id], declarations[schedule_id])
+    columns = _columns(connection, declarations)
+    _overwrite(connection, namespace, known, puts, columns)
     numbers = {schedule_id: each.number for schedule_id, each in known.items()}
     numbers |= _add(
-        connection, namespace, [put for put in puts.values() if put.schedule.id not in known], declarations
+        connection, namespace, [put for put in puts.values() if put.schedule.id not in known], columns
     )
     for run in changes.drops:
         _drop(connection, numbers[run.schedule_id], run)
@@ -146,22 +154,29 @@ def _remove(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) 
     return known
 
 
+def _columns(connection: sqlite3.Connection, declarations: Mapping[str, Declaration]) -> Callable[[str], Row]:
+    """Store the texts, and return what tells the values of _DECLARED for an id."""
+    pairs = ((declaration.cadence, declaration.policy) for declaration in declarations.values())
+    shared = texts.store(connection, pairs)
+
+    def of(id_: str) -> Row:
+        task, payload, cadence, policy, start, end, paused = declarations[id_]
+        *numbers, common = shared[cadence, policy]
+        checksum = row_checksum(common, id_, task, payload, start, end, paused)
+        return task, payload, *numbers, start, end, paused, checksum
+
+    return of
+
+
 def _add(
-    connection: sqlite3.Connection,
-    namespace: str,
-    puts: Sequence[Put],
-    declarations: Mapping[str, Declaration],
+    connection: sqlite3.Connection, namespace: str, puts: Sequence[Put], columns: Callable[[str], Row]
 ) -> dict[str, int]:
     found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'declarations'").fetchone()
     first = 1 + (found[0] if found is not None else 0)
     version = 1 + meta.get(connection, namespace, "version floor", 0)
     numbers = {put.schedule.id: number for number, put in enumerate(puts, first)}
     connection.executemany(
-        _INSERT_SCHEDULE,
-        (
-            (*declarations[id_], checksum(id_, declarations[id_]), number, namespace, id_)
-            for id_, number in numbers.items()
-        ),
+        _INSERT_SCHEDULE, ((*columns(id_), number, namespace, id_) for id_, number in numbers.items())
     )
     connection.executemany(
         _INSERT_STATE, ((*_state(put), numbers[put.schedule.id], namespace, version) for put in puts)
@@ -174,13 +189,12 @@ def _overwrite(
     namespace: str,
     known: Mapping[str, _Known],
     puts: Mapping[str, Put],
-    declarations: Mapping[str, Declaration],
+    columns: Callable[[str], Row],
 ) -> None:
     declared, states, groups, freed = list[Row](), list[Row](), list[Row](), list[tuple[str, int, int]]()
     for schedule_id, each in known.items():
         put = puts[schedule_id]
-        declaration = _keep_texts(each, put, declarations[schedule_id])
-        declared.append((*declaration, checksum(schedule_id, declaration), each.number))
+        declared.append((*columns(schedule_id), each.number))
         states.append((*_state(put), each.number))
         group = group_of(put.schedule)
         if group != each.group:
@@ -199,9 +213,9 @@ def _keep_texts(known: _Known, put: Put, declaration: Declaration) -> Declaratio
     return declaration._replace(cadence=cadence, policy=policy)
 
 
-def _kept(stored: str, decode: Callable[[str], T], value: T, text: str) -> str:
+def _kept(stored: str | None, decode: Callable[[str], T], value: T, text: str) -> str:
     try:
-        return stored if decode(stored) == value else text
+        return text if stored is None or decode(stored) != value else stored
     except CodecError:
         return text
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dutiful.core.errors import StoreError
 from dutiful.stores.schema import migrations
 from dutiful.stores.sqlite.faults import REINDEX, RESTORE, RESTORE_LOG
+from dutiful.stores.sqlite.texts import number_of
 from dutiful.stores.sqlite.wal import lost_at
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class DatabaseFile:
     def _migrate(self, connection: sqlite3.Connection) -> None:
         known = migrations("sqlite")
         if self._applied(connection, known) < len(known):
+            connection.create_function("text_number", 1, number_of, deterministic=True)
             connection.execute("BEGIN IMMEDIATE")
             # Asked again: another process may have been faster.
             for migration in known[self._applied(connection, known) :]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Run
     from dutiful.stores.sqlite.rows import Row
+    from dutiful.stores.sqlite.texts import Texts
 
 # Read along the index, so that the cost follows the rows returned and not those stored.
 _DUE = (
@@ -102,11 +103,11 @@ class Damage(NamedTuple):
 
 
 def load(
-    connection: sqlite3.Connection, namespace: str, now: Instant, limit: int
+    connection: sqlite3.Connection, texts: Texts, namespace: str, now: Instant, limit: int
 ) -> tuple[Loaded, list[Damage]]:
     """Return what is due, and what could not be read."""
     rows = connection.execute(_DUE, (namespace, now, max(limit, 0))).fetchall()
-    stored, damage = _read(rows)
+    stored, damage = _read(texts, rows)
     due = _with_open_runs(connection, stored, damage)
     following = connection.execute(_NEXT_WAKE, (namespace, len(rows))).fetchone()
     next_wake = None if following is None else following[0]
@@ -131,23 +132,25 @@ def _used(connection: sqlite3.Connection, namespace: str, due: Iterable[Due]) ->
 
 
 def some(
-    connection: sqlite3.Connection, namespace: str, condition: str, values: Sequence[object]
+    connection: sqlite3.Connection, texts: Texts, namespace: str, condition: str, values: Sequence[object]
 ) -> tuple[list[Due], list[Damage]]:
     """Return the schedules that meet a condition and can be read, and those that were found damaged."""
     query = f"{_STORED} AND damage IS NULL AND {condition}"
-    stored, damage = _read(connection.execute(query, (namespace, *values)))
+    stored, damage = _read(texts, connection.execute(query, (namespace, *values)))
     return _with_open_runs(connection, stored, damage), damage
 
 
-def every(connection: sqlite3.Connection, namespace: str) -> tuple[list[Due], list[Damage]]:
+def every(connection: sqlite3.Connection, texts: Texts, namespace: str) -> tuple[list[Due], list[Damage]]:
     """Return all schedules that can be read, and those that were found damaged."""
-    stored, damage = _read(connection.execute(_ALL, (namespace,)))
+    stored, damage = _read(texts, connection.execute(_ALL, (namespace,)))
     return _with_runs(stored, connection.execute(f"{_OPEN} {_OPEN_ORDER}"), damage), damage
 
 
-def numbered(connection: sqlite3.Connection, numbers: Sequence[int]) -> tuple[list[Due], list[Damage]]:
+def numbered(
+    connection: sqlite3.Connection, texts: Texts, numbers: Sequence[int]
+) -> tuple[list[Due], list[Damage]]:
     """Return the schedules with these numbers that can be read, and those that were found damaged."""
-    stored, damage = _read(connection.execute(_NUMBERED, (json.dumps(numbers),)))
+    stored, damage = _read(texts, connection.execute(_NUMBERED, (json.dumps(numbers),)))
     return _with_open_runs(connection, stored, damage), damage
 
 
@@ -160,9 +163,10 @@ def marked(connection: sqlite3.Connection, namespace: str) -> list[Damage]:
     return [Damage._make(row) for row in connection.execute(query, (namespace,))]
 
 
-def repaired(connection: sqlite3.Connection, namespace: str) -> list[int]:
+def repaired(connection: sqlite3.Connection, texts: Texts, namespace: str) -> list[int]:
     """Return the numbers of schedules that were damaged and can be read again."""
-    stored, _ = _read(connection.execute(f"{_STORED} AND damage IS NOT NULL", (namespace,)))
+    rows = connection.execute(f"{_STORED} AND damage IS NOT NULL", (namespace,))
+    stored, _ = _read(texts, rows)
     return list(stored)
 
 
@@ -201,12 +205,12 @@ def _readable_run(schedule_id: str, row: Row) -> Run:
         raise StoreError(problem, f"{error}; repair the row in the table runs") from error
 
 
-def _read(rows: Iterable[Row]) -> tuple[dict[int, Due], list[Damage]]:
+def _read(texts: Texts, rows: Iterable[Row]) -> tuple[dict[int, Due], list[Damage]]:
     """Return the schedules by their numbers, without open runs, and those that cannot be read."""
     stored, damage = dict[int, Due](), list[Damage]()
     for row in rows:
         try:
-            stored[row[0]] = read_due(row)
+            stored[row[0]] = read_due(row, texts)
         except CodecError as error:
             damage.append(Damage(row[0], row[1], str(error)))
     return stored, damage

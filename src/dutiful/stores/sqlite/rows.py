@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dutiful.core.schedule import Schedule
+    from dutiful.stores.codec import Shared
 
-SCHEDULE_COLUMNS = "number, id, checksum, task, payload, cadence, policy, window_start, window_end, paused"
+SCHEDULE_COLUMNS = (
+    "number, id, checksum, task, payload, cadence_number, policy_number, window_start, window_end, paused"
+)
 STATE_COLUMNS = (
     "version, cursor, runs_started, attempted_at, succeeded_at, failed_at, ended_at, quarantine,"
     " skipped_at, skipped_reason, skipped_ticks, decided_until"
@@ -48,14 +51,14 @@ def group_of(schedule: Schedule) -> str | None:
     return None if capacity is None else capacity.group
 
 
-def read_due(row: Row) -> Due:
+def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Due:
     """Return what READ_COLUMNS hold, without the runs that have rows, or raise CodecError."""
     (
         number, schedule_id, checksum, task, payload, cadence, policy, start, end, paused,
         version, cursor, started, attempted, succeeded, failed, ended, quarantine,
         skipped_at, reason, ticks, decided, blocked, pruned, lone_at, lone_epoch,
     ) = row  # fmt: skip
-    schedule = revive(schedule_id, (task, payload, cadence, policy, start, end, paused), checksum)
+    schedule = revive(schedule_id, texts[cadence, policy], task, payload, start, end, paused, checksum)
     skipped = None if skipped_at is None else _skipped(skipped_at, reason, ticks)
     # A named tuple's own constructor takes twice as long.
     state = tuple.__new__(

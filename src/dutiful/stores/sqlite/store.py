@@ -15,6 +15,7 @@ from dutiful.stores.sqlite.file import DatabaseFile
 from dutiful.stores.sqlite.lock import LeaderLock
 from dutiful.stores.sqlite.settle import report, settle
 from dutiful.stores.sqlite.survey import survey
+from dutiful.stores.sqlite.texts import Texts
 from dutiful.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ class SqliteStore:
         except BaseException:
             connection.close()
             raise
+        # What was known of the file before is forgotten: somebody may have changed it.
+        self._texts = Texts(connection)
         return connection
 
     def _verify(self, connection: sqlite3.Connection) -> None:
@@ -144,7 +147,7 @@ class SqliteStore:
         return epoch
 
     def _begin_leadership(self, connection: sqlite3.Connection) -> int:
-        edits.unmark(connection, reads.repaired(connection, self._namespace))
+        edits.unmark(connection, reads.repaired(connection, self._texts, self._namespace))
         return meta.begin_leadership(connection, self._namespace)
 
     async def _write_leading(self, epoch: int, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -188,15 +191,17 @@ class SqliteStore:
 
     async def every(self) -> list[Due]:
         """Return all schedules but the damaged ones."""
-        return await self._marking(lambda connection: reads.every(connection, self._namespace))
+        return await self._marking(lambda connection: reads.every(connection, self._texts, self._namespace))
 
     async def survey(self, declared: Sequence[Schedule]) -> Survey:
         """Return how the schedules differ from a declaration; one that is damaged differs from any."""
-        return await self._marking(lambda connection: survey(connection, self._namespace, declared))
+        return await self._marking(
+            lambda connection: survey(connection, self._texts, self._namespace, declared)
+        )
 
     async def _some(self, condition: str, *values: object) -> list[Due]:
         return await self._marking(
-            lambda connection: reads.some(connection, self._namespace, condition, values)
+            lambda connection: reads.some(connection, self._texts, self._namespace, condition, values)
         )
 
     async def _marking(self, work: Callable[[sqlite3.Connection], tuple[T, list[Damage]]]) -> T:
@@ -220,7 +225,7 @@ class SqliteStore:
         """Return what is due; what is found damaged on the way is marked and left alone from then on."""
         while True:
             loaded, damage = await self._read(
-                lambda connection: reads.load(connection, self._namespace, now, limit)
+                lambda connection: reads.load(connection, self._texts, self._namespace, now, limit)
             )
             if not damage:
                 return loaded
@@ -277,7 +282,9 @@ class SqliteStore:
 
     async def rearm(self, now: Instant, beyond: int) -> int:
         """Bring back the cursors that are far ahead of `now`."""
-        return await self._write(lambda connection: upkeep.rearm(connection, self._namespace, now, beyond))
+        return await self._write(
+            lambda connection: upkeep.rearm(connection, self._texts, self._namespace, now, beyond)
+        )
 
     async def prune(self, now: Instant, retention: Retention) -> int:
         """Delete ended rows beyond the retention, some schedules at a time so that passes go on."""
@@ -288,4 +295,5 @@ class SqliteStore:
                     connection, self._namespace, numbers, now, retention
                 )
             )
+        await self._write(upkeep.prune_texts)
         return deleted

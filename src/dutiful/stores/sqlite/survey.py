@@ -12,6 +12,7 @@ from dutiful.core.reconcile import Survey
 from dutiful.stores.codec import encode_cadence, encode_policy, row_checksum, shared_checksum
 from dutiful.stores.sqlite import reads
 from dutiful.stores.sqlite.rows import SCHEDULE_COLUMNS
+from dutiful.stores.sqlite.texts import find
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dutiful.core.schedule import Schedule
     from dutiful.stores.sqlite.reads import Damage
     from dutiful.stores.sqlite.rows import Row
+    from dutiful.stores.sqlite.texts import Texts
 
 # From 1970 to 9999; what an engine has written is nowhere else.
 _POSSIBLE = "BETWEEN 0 AND 253402300799999"
@@ -45,13 +47,13 @@ _ROWS = (
 
 
 def survey(
-    connection: sqlite3.Connection, namespace: str, declared: Sequence[Schedule]
+    connection: sqlite3.Connection, texts: Texts, namespace: str, declared: Sequence[Schedule]
 ) -> tuple[Survey, list[Damage]]:
     """Return how the rows differ from the declaration, and those that were found damaged."""
     # What is found as declared is taken out.
     differing = {schedule.id: schedule for schedule in declared}
     restless = {number for (number,) in connection.execute(_RESTLESS)}
-    numbers, columns = list[int](), _Columns()
+    numbers, columns = list[int](), _Columns(connection)
     for row in connection.execute(_ROWS, (namespace,)):
         number, schedule_id = row[0], row[1]
         schedule = differing.get(schedule_id)
@@ -59,24 +61,25 @@ def survey(
             del differing[schedule_id]
         else:
             numbers.append(number)
-    dues, damage = reads.numbered(connection, numbers)
+    dues, damage = reads.numbered(connection, texts, numbers)
     stored = {due.schedule.id: due for due in dues}
     pairs = [(schedule, stored.get(schedule_id)) for schedule_id, schedule in differing.items()]
     return Survey(pairs, [schedule_id for schedule_id in stored if schedule_id not in differing]), damage
 
 
 class _Columns:
-    """Tells whether columns are those of a schedule; what many schedules share is encoded once."""
+    """Tells whether columns are those of a schedule; what many schedules share is found once."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
         # By identity: to hash a cadence or a policy takes longer than all the rest.
-        self._shared: dict[tuple[int, int], tuple[str, str, int]] = {}
+        self._shared: dict[tuple[int, int], tuple[int | None, int | None, int]] = {}
 
     def are_of(self, schedule: Schedule, row: Row) -> bool:
         """Return whether a row is whole and holds the declared values, paused or not."""
         _, id_, expected, task, payload, cadence, policy, start, end, paused = row
         _, declared, of_cadence, of_policy, window, _ = schedule
-        shared = self._shared.get((id(of_cadence), id(of_policy))) or self._encode(of_cadence, of_policy)
+        shared = self._shared.get((id(of_cadence), id(of_policy))) or self._find(of_cadence, of_policy)
         return bool(
             shared[0] == cadence
             and shared[1] == policy
@@ -87,12 +90,13 @@ class _Columns:
             and row_checksum(shared[2], id_, task, payload, start, end, paused) == expected
         )
 
-    def _encode(self, cadence: Cadence, policy: Policy) -> tuple[str, str, int]:
+    def _find(self, cadence: Cadence, policy: Policy) -> tuple[int | None, int | None, int]:
         try:
             texts = encode_cadence(cadence), encode_policy(policy)
         except CodecError:
             # No row holds it. Who writes it is told why not.
             texts = "", ""
-        shared = (*texts, shared_checksum(*texts))
+        numbers = find(self._connection, texts[0]), find(self._connection, texts[1])
+        shared = (*numbers, shared_checksum(*texts))
         self._shared[id(cadence), id(policy)] = shared
         return shared

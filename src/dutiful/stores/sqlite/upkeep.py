@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.ports import Retention
+    from dutiful.stores.sqlite.texts import Texts
 
 # Small enough that the moves of a pass do not wait long behind a slice.
 _SLICE = 100
@@ -45,12 +46,19 @@ WHERE namespace = ? AND last <= cursor AND run_at IS NOT skipped_at AND (rank > 
 """
 _MARK = "UPDATE states SET pruned_until = max(pruned_until, ?) WHERE number = ?"
 _DELETE = "DELETE FROM runs WHERE run_at = ? AND schedule = ? AND kind = ?"
+# A few MiB. Below it those that nobody refers to are not worth a look at every declaration, and an index
+# to find them by would make each of these more expensive to write.
+_TEXTS_MAX = 10_000
+_DELETE_TEXTS = (
+    "DELETE FROM texts WHERE (SELECT count(*) FROM texts) > ? AND number NOT IN"
+    " (SELECT cadence_number FROM declarations UNION ALL SELECT policy_number FROM declarations)"
+)
 
 
-def rearm(connection: sqlite3.Connection, namespace: str, now: Instant, beyond: int) -> int:
+def rearm(connection: sqlite3.Connection, texts: Texts, namespace: str, now: Instant, beyond: int) -> int:
     """Bring back to `now` what a clock more than `beyond` ahead has written; return how many there were."""
     lone.give_rows_to_all(connection, namespace)
-    maybe, damage = some(connection, namespace, _AHEAD, [now + beyond])
+    maybe, damage = some(connection, texts, namespace, _AHEAD, [now + beyond])
     mark(connection, damage)
     ahead = [(due.schedule.id, back) for due in maybe if (back := rearmed(due, now, beyond)) is not None]
     states = [(*state_columns(state), now, namespace, id_) for id_, (state, _) in ahead]
@@ -84,3 +92,8 @@ def prune(
     connection.executemany(_DELETE, [row[:3] for row in expendable])
     connection.executemany(_MARK, [(last, schedule) for _, schedule, _, last in expendable])
     return len(expendable)
+
+
+def prune_texts(connection: sqlite3.Connection) -> int:
+    """Delete the texts that no schedule refers to, once there are many texts; return how many there were."""
+    return connection.execute(_DELETE_TEXTS, (_TEXTS_MAX,)).rowcount

@@ -1,0 +1,74 @@
+"""The texts of cadences and policies: each is stored once, and declarations refer to it by its number.
+
+The number is made of the text. So it means the same always, whichever process stored it and whatever was
+undone or deleted since, and who has read it once need not look again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from dutiful.core.errors import CodecError
+from dutiful.stores.codec import Shared, read_shared, shared_checksum
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+_TEXT = "SELECT text FROM texts WHERE number = ?"
+# A text that somebody changed is put right, and with it all that refer to it.
+_STORE = (
+    "INSERT INTO texts (number, text) VALUES (?, ?)"
+    " ON CONFLICT DO UPDATE SET text = excluded.text WHERE text <> excluded.text"
+)
+# As many as the codec keeps; beyond it they are looked up again.
+_KNOWN_MAX = 16_384
+
+
+def number_of(text: bytes) -> int:
+    """Return the number of a text in UTF-8: 63 bits, which no two of a million are likely to share."""
+    return int.from_bytes(hashlib.sha256(text).digest()[:8]) >> 1
+
+
+class Texts(dict[tuple[int, int], Shared]):
+    """What the numbers of a cadence and a policy mean; to ask for what cannot be read raises CodecError."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def __missing__(self, numbers: tuple[int, int]) -> Shared:
+        cadence, policy = self._find("cadence", numbers[0]), self._find("policy", numbers[1])
+        shared = read_shared(cadence, policy)
+        if len(self) >= _KNOWN_MAX:
+            self.clear()
+        # One that was changed may be put right again.
+        if numbers == (number_of(cadence.encode()), number_of(policy.encode())):
+            self[numbers] = shared
+        return shared
+
+    def _find(self, subject: str, number: int) -> str:
+        found = self._connection.execute(_TEXT, (number,)).fetchone()
+        if found is None:
+            raise CodecError(subject, f"the table texts has no number {number}, where its text should be")
+        return str(found[0])
+
+
+def find(connection: sqlite3.Connection, text: str) -> int | None:
+    """Return the number of a text, if it is stored."""
+    number = number_of(text.encode())
+    return number if connection.execute(_TEXT, (number,)).fetchone() == (text,) else None
+
+
+def store(
+    connection: sqlite3.Connection, pairs: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """Return the numbers of each cadence and policy, which are stored now, and their shared checksum."""
+    pairs = dict.fromkeys(pairs)
+    numbers = {text: number_of(text.encode()) for pair in pairs for text in pair}
+    connection.executemany(_STORE, [(number, text) for text, number in numbers.items()])
+    return {
+        (cadence, policy): (numbers[cadence], numbers[policy], shared_checksum(cadence, policy))
+        for cadence, policy in pairs
+    }

@@ -1,0 +1,299 @@
+"""Texts that schedules share: stored once, read once, and damaged for all that refer to them."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.stores.notation import MINUTE, T0, declare, due_at, put, schedule
+from tests.stores.sqlite_rig import edit, found_damaged, own_text, with_store
+
+from dutiful.core.cadence import Every
+from dutiful.core.errors import OvertakenError
+from dutiful.core.reconcile import Changes
+from dutiful.ports import Retention
+from dutiful.stores.codec import encode_cadence, encode_policy
+from dutiful.stores.sqlite import SqliteStore
+from dutiful.stores.sqlite.texts import number_of
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+CHECKSUM = "declaration: the row was changed outside dutiful: its checksum does not match"
+A, B, C = schedule("a"), schedule("b"), schedule("c", Every(5000))
+OF_A = "WHERE number = (SELECT cadence_number FROM declarations WHERE id = 'a')"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state.db"
+
+
+def ask(path, query):
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def texts(path):
+    return {text for (text,) in ask(path, "SELECT text FROM texts")}
+
+
+def texts_of(*schedules):
+    return {encode_cadence(each.cadence) for each in schedules} | {
+        encode_policy(each.policy) for each in schedules
+    }
+
+
+def test_equal_texts_are_stored_once_in_a_file(path):
+    with_store(path, lambda store: declare(store, A, B, C))
+    with_store(path, lambda store: declare(store, A), namespace="other")
+    assert len(ask(path, "SELECT * FROM texts")) == 3
+    assert texts(path) == texts_of(A, C)
+
+
+def test_the_number_of_a_text_is_for_ever():
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript((GOLDEN / "sqlite-schema-5.sql").read_text(encoding="utf-8"))
+        numbers = connection.execute("SELECT number, text FROM texts").fetchall()
+    assert len(numbers) > 10
+    assert [number for number, _ in numbers] == [number_of(text.encode()) for _, text in numbers]
+
+
+# Damage
+
+
+def test_a_changed_text_stops_all_that_refer_to_it_and_no_others(path):
+    with_store(path, lambda store: declare(store, A, B, C))
+    edit(path, f"UPDATE texts SET text = replace(text, '* *', '1 *') {OF_A}")
+
+    async def look(store):
+        assert await due_at(store, T0) == ["c"]
+        return await store.damaged()
+
+    assert with_store(path, look) == [("a", CHECKSUM), ("b", CHECKSUM)]
+
+
+def test_who_declares_a_changed_text_anew_puts_it_right_for_all(path):
+    with_store(path, lambda store: declare(store, A, B))
+    edit(path, f"UPDATE texts SET text = 'soon' {OF_A}")
+
+    async def heal(store):
+        assert [id_ for id_, _ in await found_damaged(store)] == ["a", "b"]
+        await declare(store, A)
+        assert [id_ for id_, _ in await store.damaged()] == ["b"]
+        assert (await store.get("a")).schedule == A
+        await store.lead("me")
+        return await due_at(store, T0), await store.damaged()
+
+    assert with_store(path, heal) == (["b", "a"], [])
+
+
+READS = {
+    "get": lambda store: store.get("a"),
+    "every": lambda store: store.every(),
+    "load": lambda store: store.load(T0, 10),
+    "survey": lambda store: store.survey([A, B]),
+    "rearm": lambda store: store.rearm(0, 0),
+}
+
+
+@pytest.mark.parametrize("column", ["cadence", "policy"])
+@pytest.mark.parametrize("read", READS)
+def test_a_schedule_without_its_text_is_told_by_whoever_reads_it(path, read, column):
+    with_store(path, lambda store: declare(store, A, B))
+    edit(path, f"UPDATE declarations SET {column}_number = 7 WHERE id = 'a'")
+
+    async def look(store):
+        await READS[read](store)
+        return await store.damaged()
+
+    problem = f"{column}: the table texts has no number 7, where its text should be"
+    assert with_store(path, look) == [("a", problem)]
+
+
+def test_texts_that_were_deleted_come_back_with_a_declaration(path):
+    with_store(path, lambda store: declare(store, A, B))
+    edit(path, "DELETE FROM texts")
+
+    async def heal(store):
+        assert [id_ for id_, _ in await found_damaged(store)] == ["a", "b"]
+        await declare(store, A, B)
+        return await found_damaged(store), await due_at(store, T0)
+
+    assert with_store(path, heal) == ([], ["a", "b"])
+
+
+def test_a_person_is_shown_a_schedule_without_its_text(path):
+    workflow = A._replace(task=A.task._replace(name="workflow", payload="{}"))
+    with_store(path, lambda store: declare(store, workflow))
+    edit(path, "DELETE FROM texts")
+    with_store(path, found_damaged)
+    [(cadence, problem)] = ask(path, "SELECT cadence, problem FROM overview")
+    assert (cadence, problem.partition(":")[0]) == (None, "cadence")
+    assert ask(path, "SELECT schedule_id, cron_expr, problem FROM schedules") == [("a", None, problem)]
+
+
+def test_what_was_read_is_kept_until_the_file_is_opened_again(path):
+    async def look(store):
+        await declare(store, A)
+        assert await due_at(store, T0) == ["a"]
+        edit(path, f"UPDATE texts SET text = 'soon' {OF_A}")
+        assert await due_at(store, T0) == ["a"]
+        await store.close()
+        await store.open()
+        return await due_at(store, T0)
+
+    assert with_store(path, look) == []
+
+
+def test_a_text_that_was_changed_is_not_kept(path):
+    with_store(path, lambda store: declare(store, A))
+    longer = encode_cadence(A.cadence).replace(":", ": ")
+    edit(path, f"UPDATE texts SET text = '{longer}' {OF_A}")
+
+    async def repair(store):
+        assert await found_damaged(store) == [("a", CHECKSUM)]
+        edit(path, f"UPDATE texts SET text = '{encode_cadence(A.cadence)}' {OF_A}")
+        await store.lead("me")
+        return await found_damaged(store)
+
+    assert with_store(path, repair) == []
+
+
+# Several at once
+
+
+def test_what_another_store_declares_is_read_with_its_texts(path):
+    async def share(store):
+        other = SqliteStore(path)
+        await other.open()
+        await declare(store, A)
+        assert await due_at(other, T0) == ["a"]
+        await declare(other, C)
+        found = await store.get("c")
+        await other.close()
+        return found.schedule
+
+    assert with_store(path, share) == C
+
+
+def test_an_edit_that_is_undone_leaves_no_texts(path):
+    async def fail(store):
+        await declare(store, A)
+        with pytest.raises(OvertakenError):
+            await store.apply(Changes([put(C), put(A)._replace(version=9)]))
+        assert await store.get("c") is None
+        before = texts(path)
+        await declare(store, C)
+        return before, (await store.get("c")).schedule
+
+    assert with_store(path, fail) == (texts_of(A), C)
+
+
+# Texts that nobody refers to
+
+
+def many(path):
+    """Store more texts than are left alone."""
+    edit(
+        path,
+        "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n LIMIT 10000)"
+        " INSERT INTO texts SELECT n, 'text ' || n FROM n",
+    )
+
+
+def test_unused_texts_are_deleted_when_there_are_many(path):
+    with_store(path, lambda store: declare(store, A))
+    with_store(path, lambda store: declare(store, C), namespace="other")
+    many(path)
+    edit(path, *own_text("policy", "'{}'"))
+
+    async def prune(store):
+        assert await store.prune(T0 + MINUTE, Retention()) == 0
+
+    with_store(path, prune)
+    kept = {encode_cadence(A.cadence), "{}"} | texts_of(C)
+    assert texts(path) == kept
+
+
+def test_a_few_unused_texts_are_left_alone(path):
+    async def edit_and_prune(store):
+        await declare(store, A)
+        await declare(store, A._replace(cadence=Every(5000)))
+        await store.prune(T0 + MINUTE, Retention())
+
+    with_store(path, edit_and_prune)
+    assert texts(path) == texts_of(A, C)
+
+
+def test_a_text_that_was_deleted_is_stored_again_for_those_who_remember_it(path):
+    async def come_back(store):
+        await declare(store, A)
+        assert await due_at(store, T0) == ["a"]
+        await store.apply(Changes([], ["a"]))
+        many(path)
+        await store.prune(T0, Retention())
+        assert texts(path) == set()
+        await declare(store, A)
+
+    with_store(path, come_back)
+    assert with_store(path, lambda store: due_at(store, T0)) == ["a"]
+
+
+# Files of before
+
+
+@pytest.fixture
+def old(path):
+    """A file in which every declaration has texts of its own."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((GOLDEN / "sqlite-schema-4.sql").read_text(encoding="utf-8"))
+    return path
+
+
+def test_a_number_that_was_given_before_is_not_given_again(old):
+    edit(old, "DELETE FROM declarations WHERE number >= 8")
+    with_store(old, lambda store: declare(store, schedule("new")))
+    assert ask(old, "SELECT number FROM declarations WHERE id = 'new'") == [(11,)]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "problem"),
+    [
+        ("cadence", "CAST(x'ff' AS TEXT)", "cadence: is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        ("cadence", "replace(cadence, '* *', '1 *')", CHECKSUM),
+        ("policy", "'{}'", "policy: has version 'None'; this release reads version 1"),
+        ("policy", "''", "policy: is not JSON: Expecting value: line 1 column 1 (char 0)"),
+    ],
+)
+def test_what_was_damaged_before_is_damaged_alone(old, column, value, problem):
+    edit(old, f"UPDATE declarations SET {column} = {value} WHERE id = 'plain'")
+
+    async def look(store):
+        damaged = await found_damaged(store)
+        return damaged, len(await store.every())
+
+    assert with_store(old, look) == ([("plain", problem)], 7)
+
+
+def test_what_was_marked_before_stays_marked_and_can_be_declared_anew(old):
+    edit(old, "UPDATE declarations SET cadence = 'soon', damage = 'no JSON' WHERE id = 'plain'")
+
+    async def heal(store):
+        assert await store.damaged() == [("plain", "no JSON")]
+        await declare(store, schedule("plain"))
+        return await store.damaged(), (await store.get("plain")).schedule
+
+    assert with_store(old, heal) == ([], schedule("plain"))
+
+
+def test_a_view_of_somebody_is_not_in_the_way(old):
+    edit(old, "CREATE VIEW mine AS SELECT id FROM declarations WHERE namespace = 'default'")
+    assert len(with_store(old, lambda store: store.every())) == 8
+    assert len(ask(old, "SELECT * FROM mine")) == 8
+
+
+def test_a_schedule_deleted_by_hand_still_takes_all_that_belongs_to_it_along(old):
+    with_store(old, found_damaged)
+    edit(old, "DELETE FROM declarations")
+    assert ask(old, "SELECT (SELECT count(*) FROM states) + (SELECT count(*) FROM runs)") == [(0,)]
