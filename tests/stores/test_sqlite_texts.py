@@ -12,7 +12,7 @@ from tests.stores.sqlite_rig import edit, found_damaged, own_text, with_store
 
 from dutiful.core.cadence import Every
 from dutiful.core.errors import OvertakenError
-from dutiful.core.reconcile import Changes
+from dutiful.core.reconcile import Changes, Survey
 from dutiful.ports import Retention
 from dutiful.stores.codec import encode_cadence, encode_policy
 from dutiful.stores.sqlite import SqliteStore
@@ -71,6 +71,20 @@ def test_a_changed_text_stops_all_that_refer_to_it_and_no_others(path):
         return await store.damaged()
 
     assert with_store(path, look) == [("a", CHECKSUM), ("b", CHECKSUM)]
+
+
+@pytest.mark.parametrize(
+    "damage", [f"UPDATE texts SET text = replace(text, '* *', '1 *') {OF_A}", f"DELETE FROM texts {OF_A}"]
+)
+def test_what_refers_to_a_text_that_is_not_as_it_was_differs_from_any_declaration(path, damage):
+    with_store(path, lambda store: declare(store, A, B, C))
+    edit(path, damage)
+
+    async def look(store):
+        survey = await store.survey([A, B, C])
+        return survey, [id_ for id_, _ in await store.damaged()]
+
+    assert with_store(path, look) == (Survey([(A, None), (B, None)], []), ["a", "b"])
 
 
 def test_who_declares_a_changed_text_anew_puts_it_right_for_all(path):
