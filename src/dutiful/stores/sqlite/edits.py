@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from dutiful.core.errors import CodecError, OvertakenError
 from dutiful.core.run import Phase, Status
 from dutiful.stores.codec import Declaration, declare, decode_cadence, decode_policy, row_checksum
-from dutiful.stores.sqlite import lone, meta, texts
+from dutiful.stores.sqlite import lone, meta
 from dutiful.stores.sqlite.rest import insert_rest
 from dutiful.stores.sqlite.rows import (
     ALL_RUN_COLUMNS,
@@ -22,6 +22,7 @@ from dutiful.stores.sqlite.rows import (
     run_columns,
     state_columns,
 )
+from dutiful.stores.sqlite.texts import StoredTexts
 from dutiful.stores.sqlite.wake import wake_groups
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.reconcile import Changes, Put
     from dutiful.core.run import Run
+    from dutiful.core.schedule import Schedule
     from dutiful.stores.sqlite.reads import Damage
 
     T = TypeVar("T")
@@ -99,18 +101,18 @@ def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> N
     removed = _remove(connection, namespace, changes.removes)
     # The last put of an id counts, as it would one after the other.
     puts = {put.schedule.id: put for put in changes.puts}
-    declarations = {schedule_id: declare(put.schedule) for schedule_id, put in puts.items()}
     known = _find(connection, namespace, puts)
     _check_versions(changes.puts, {**known, **removed})
     lone.give_rows(connection, [each.number for each in known.values()])
-    for schedule_id, each in known.items():
-        declarations[schedule_id] = _keep_texts(each, puts[schedule_id], declarations[schedule_id])
-    columns = _columns(connection, declarations)
-    _overwrite(connection, namespace, known, puts, columns)
-    numbers = {schedule_id: each.number for schedule_id, each in known.items()}
-    numbers |= _add(
-        connection, namespace, [put for put in puts.values() if put.schedule.id not in known], columns
+    columns = _Columns(connection)
+    _overwrite(
+        connection, namespace, [(puts[schedule_id], each) for schedule_id, each in known.items()], columns
     )
+    _add(
+        connection, namespace, [put for schedule_id, put in puts.items() if schedule_id not in known], columns
+    )
+    concerned = {run.schedule_id for run in (*changes.drops, *changes.rows)}
+    numbers = {id_: each.number for id_, each in _find(connection, namespace, concerned).items()}
     for run in changes.drops:
         _drop(connection, numbers[run.schedule_id], run)
     for run in changes.rows:
@@ -154,62 +156,54 @@ def _remove(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) 
     return known
 
 
-def _columns(connection: sqlite3.Connection, declarations: Mapping[str, Declaration]) -> Callable[[str], Row]:
-    """Store the texts, and return what tells the values of _DECLARED for an id."""
-    pairs = ((declaration.cadence, declaration.policy) for declaration in declarations.values())
-    shared = texts.store(connection, pairs)
+class _Columns:
+    """Tells the values of _DECLARED, and stores the texts that they refer to.
 
-    def of(id_: str) -> Row:
-        task, payload, cadence, policy, start, end, paused = declarations[id_]
-        *numbers, common = shared[cadence, policy]
-        checksum = row_checksum(common, id_, task, payload, start, end, paused)
+    One schedule at a time: those of a million at once would be the most that this process ever holds.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._texts = StoredTexts(connection)
+
+    def of(self, schedule: Schedule, known: _Known | None = None) -> Row:
+        declaration = declare(schedule)
+        if known is not None:
+            declaration = _keep_texts(known, schedule, declaration)
+        task, payload, cadence, policy, start, end, paused = declaration
+        *numbers, shared = self._texts[cadence, policy]
+        checksum = row_checksum(shared, schedule.id, task, payload, start, end, paused)
         return task, payload, *numbers, start, end, paused, checksum
 
-    return of
 
-
-def _add(
-    connection: sqlite3.Connection, namespace: str, puts: Sequence[Put], columns: Callable[[str], Row]
-) -> dict[str, int]:
+def _add(connection: sqlite3.Connection, namespace: str, puts: Sequence[Put], columns: _Columns) -> None:
     found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'declarations'").fetchone()
     first = 1 + (found[0] if found is not None else 0)
     version = 1 + meta.get(connection, namespace, "version floor", 0)
-    numbers = {put.schedule.id: number for number, put in enumerate(puts, first)}
     connection.executemany(
-        _INSERT_SCHEDULE, ((*columns(id_), number, namespace, id_) for id_, number in numbers.items())
+        _INSERT_SCHEDULE,
+        ((*columns.of(put.schedule), n, namespace, put.schedule.id) for n, put in enumerate(puts, first)),
     )
     connection.executemany(
-        _INSERT_STATE, ((*_state(put), numbers[put.schedule.id], namespace, version) for put in puts)
+        _INSERT_STATE, ((*_state(put), n, namespace, version) for n, put in enumerate(puts, first))
     )
-    return numbers
 
 
 def _overwrite(
-    connection: sqlite3.Connection,
-    namespace: str,
-    known: Mapping[str, _Known],
-    puts: Mapping[str, Put],
-    columns: Callable[[str], Row],
+    connection: sqlite3.Connection, namespace: str, pairs: Sequence[tuple[Put, _Known]], columns: _Columns
 ) -> None:
-    declared, states, groups, freed = list[Row](), list[Row](), list[Row](), list[tuple[str, int, int]]()
-    for schedule_id, each in known.items():
-        put = puts[schedule_id]
-        declared.append((*columns(schedule_id), each.number))
-        states.append((*_state(put), each.number))
-        group = group_of(put.schedule)
-        if group != each.group:
-            groups.append((group, each.number))
-            freed += [(each.group, 0, each.number)] if each.group else []
-    connection.executemany(_UPDATE_SCHEDULE, declared)
-    connection.executemany(_UPDATE_STATE, states)
-    connection.executemany(_REGROUP, groups)
-    wake_groups(connection, namespace, freed)
+    connection.executemany(
+        _UPDATE_SCHEDULE, ((*columns.of(put.schedule, each), each.number) for put, each in pairs)
+    )
+    connection.executemany(_UPDATE_STATE, ((*_state(put), each.number) for put, each in pairs))
+    left = [(put, each) for put, each in pairs if group_of(put.schedule) != each.group]
+    connection.executemany(_REGROUP, [(group_of(put.schedule), each.number) for put, each in left])
+    wake_groups(connection, namespace, [(each.group, 0, each.number) for _, each in left if each.group])
 
 
-def _keep_texts(known: _Known, put: Put, declaration: Declaration) -> Declaration:
+def _keep_texts(known: _Known, schedule: Schedule, declaration: Declaration) -> Declaration:
     """Leave a text alone that means the same: a later release may have written more into it."""
-    cadence = _kept(known.cadence, decode_cadence, put.schedule.cadence, declaration.cadence)
-    policy = _kept(known.policy, decode_policy, put.schedule.policy, declaration.policy)
+    cadence = _kept(known.cadence, decode_cadence, schedule.cadence, declaration.cadence)
+    policy = _kept(known.policy, decode_policy, schedule.policy, declaration.policy)
     return declaration._replace(cadence=cadence, policy=policy)
 
 

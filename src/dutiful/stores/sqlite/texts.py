@@ -14,7 +14,6 @@ from dutiful.stores.codec import Shared, read_shared, shared_checksum
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
 
 _TEXT = "SELECT text FROM texts WHERE number = ?"
 # A text that somebody changed is put right, and with it all that refer to it.
@@ -61,14 +60,15 @@ def find(connection: sqlite3.Connection, text: str) -> int | None:
     return number if connection.execute(_TEXT, (number,)).fetchone() == (text,) else None
 
 
-def store(
-    connection: sqlite3.Connection, pairs: Iterable[tuple[str, str]]
-) -> dict[tuple[str, str], tuple[int, int, int]]:
-    """Return the numbers of each cadence and policy, which are stored now, and their shared checksum."""
-    pairs = dict.fromkeys(pairs)
-    numbers = {text: number_of(text.encode()) for pair in pairs for text in pair}
-    connection.executemany(_STORE, [(number, text) for text, number in numbers.items()])
-    return {
-        (cadence, policy): (numbers[cadence], numbers[policy], shared_checksum(cadence, policy))
-        for cadence, policy in pairs
-    }
+class StoredTexts(dict[tuple[str, str], tuple[int, int, int]]):
+    """The numbers of a cadence and a policy, and their shared checksum; to ask for them stores the texts."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def __missing__(self, pair: tuple[str, str]) -> tuple[int, int, int]:
+        cadence, policy = (number_of(text.encode()) for text in pair)
+        self._connection.executemany(_STORE, zip((cadence, policy), pair, strict=True))
+        shared = self[pair] = cadence, policy, shared_checksum(*pair)
+        return shared
