@@ -89,12 +89,14 @@ class Engine:
         checkpoint: Callable[[str], None] = no_checkpoint,
     ) -> None:
         self._store, self._launcher, self._clock, self._observer = store, launcher, clock, observer
-        self._owner, self._settings = owner, settings
+        self._now, self._owner, self._settings = clock.epoch_ms, owner, settings
         # Runs when leadership begins, before anything is decided: a standby declares its schedules then.
         self._on_lead, self._checkpoint = on_lead, checkpoint
         self._epoch: int | None = None
         # Done when the loop has a reason to pass before the planned time; replaced at each pass.
         self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Whether the event loop has turned since the last pass, which is to be so before the next one plans.
+        self._waited = False
         self._stopping = False
         self._loop: asyncio.Task[None] | None = None
         self._running = Flights()
@@ -169,6 +171,7 @@ class Engine:
             if left <= 0 or self._note_step(now):
                 break
             await self._clock.wait(self._woken, left / 1000)
+            self._waited = True
 
     # One pass
 
@@ -191,7 +194,9 @@ class Engine:
         await self._resolve_unsure()
         # What the last pass has launched begins now, while a store with a thread of its own is at work.
         await self._settle_finished(epoch, now)
-        await asyncio.sleep(0)
+        if not self._waited:
+            await asyncio.sleep(0)
+        self._waited = False
         return await self._plan_and_launch(self._now(), epoch)
 
     async def _lead(self, now: Instant) -> int | None:
@@ -220,7 +225,8 @@ class Engine:
         made, launches = await self._commit(moves, epoch)
         self._watch.shown_before = 0
         self._checkpoint("committed")
-        self._running.cancel(run for move in made for run in move.cancels)
+        for move in made:
+            self._running.cancel(move.cancels)
         self._report(made, now)
         before = {key_of(run): run.phase for move in made if move.changes for run in move.due.runs}
         free_at = {move.due.schedule.id: ended for move in made if (ended := move.due.state.ended_at)}
@@ -281,8 +287,7 @@ class Engine:
 
     def _limits(self, epoch: int, batch: Batch, now: Instant) -> Limits:
         status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
-        runs = chain.from_iterable(due.runs for due in batch.due)
-        began = self._running.began(runs, now, self._clock.monotonic()) if self._watch.stepped else None
+        began = self._running.began(batch.due, now, self._clock.monotonic()) if self._watch.stepped else None
         return Limits(epoch, self._settings.lookahead, status, self._room(), began)
 
     def _room(self) -> int | None:
@@ -379,9 +384,6 @@ class Engine:
             self.counts["observer_errors"] += 1
 
     # Time
-
-    def _now(self) -> Instant:
-        return self._clock.epoch_ms()
 
     def _note_step(self, now: Instant) -> bool:
         """Return whether the wall clock moved otherwise than time passed since the last look."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.draft import Due
     from dutiful.core.run import Run
     from dutiful.ports import Launch
 
@@ -44,9 +45,9 @@ class Flights(dict[Key, Flight]):
         schedules = [flight.launch.schedule for flight in self.values()]
         return {schedule.id for schedule in schedules if schedule.policy.run_timeout is not None}
 
-    def began(self, runs: Iterable[Run], wall: Instant, now: float) -> dict[Key, Instant]:
-        """Return when those of these runs that are in the air began, by a clock that shows `wall` now."""
-        keys = [key for key in map(key_of, runs) if key in self]
+    def began(self, schedules: Iterable[Due], wall: Instant, now: float) -> dict[Key, Instant]:
+        """Return when the runs of these schedules that are in the air began, by a clock that shows `wall`."""
+        keys = [key for due in schedules for key in map(key_of, due.runs) if key in self]
         return {key: wall - self[key].age(now) for key in keys}
 
     def outlived(self, now: float) -> list[Run]:

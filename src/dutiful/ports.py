@@ -77,7 +77,8 @@ class Clock(Protocol):
     async def wait(self, woken: asyncio.Future[None], seconds: float) -> None:
         """Return when `woken` is done, or after so many seconds of this clock, or earlier.
 
-        A clock that can be set returns early and often, so that its reader notices.
+        A clock that can be set returns early and often, so that its reader notices. It may end the wait by
+        setting `woken`.
         """
 
     def hold(self) -> AbstractContextManager[None]:

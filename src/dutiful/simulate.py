@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections import Counter
 from datetime import timedelta
+from selectors import DefaultSelector, SelectorKey
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.event import ClockStepped, LeadershipChanged, ScheduleQuarantined
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from dutiful.schedule_file import Behaviour, Outage, ScheduleFile
 
 
+# A tuple: the engine tells of every run, and a union would be made anew each time.
+_NOTABLE = (ClockStepped, LeadershipChanged, ScheduleQuarantined)
+
+
 class Simulation(NamedTuple):
     """What happened: every ledger row by (run_at, schedule), and the notable events in order."""
 
@@ -44,10 +49,18 @@ def simulate(file: ScheduleFile, start: datetime, end: datetime) -> Simulation:
     try:
         run = _Run(file, start, end)
         # Not returned from there: the event loop would make a text of a result that fills megabytes.
-        asyncio.run(run.run())
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(_NoInput())) as runner:
+            runner.run(run.run())
         return run.result
     finally:
         gc.enable()
+
+
+class _NoInput(DefaultSelector):
+    """Asks the host for input only when nothing else is left to do: a year has many turns, and no input."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
+        return super().select(timeout) if timeout != 0 else []
 
 
 class SimulatedLauncher:
@@ -127,5 +140,5 @@ class _Run:
             self._engine.abandon()
 
     def _note(self, event: Event) -> None:
-        if isinstance(event, ClockStepped | LeadershipChanged | ScheduleQuarantined):
+        if isinstance(event, _NOTABLE):
             self._events.append(event)

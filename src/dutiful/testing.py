@@ -62,17 +62,18 @@ class VirtualClock:
         if seconds <= 0:
             await asyncio.sleep(0)
             return
-        await self._sleeper(seconds)
+        timer = asyncio.get_running_loop().create_future()
+        self._push(timer, seconds)
+        await timer
 
     async def wait(self, woken: asyncio.Future[None], seconds: float) -> None:
-        """Return when `woken` is done, when so many virtual seconds have flowed, or at a jump."""
-        timer = self._sleeper(seconds)
-        self._waiting.add(timer)
-        woken.add_done_callback(lambda _: _finish(timer))
+        """Return when `woken` is done; it is set when so many virtual seconds have flowed, or at a jump."""
+        self._push(woken, seconds)
+        self._waiting.add(woken)
         try:
-            await timer
+            await woken
         finally:
-            self._waiting.discard(timer)
+            self._waiting.discard(woken)
 
     def hold(self) -> AbstractContextManager[None]:
         """Keep `advance` from going on while work is under way outside the event loop."""
@@ -117,12 +118,10 @@ class VirtualClock:
             raise OverflowError("virtual time left the years that a datetime can hold")
         self._wall = wall
 
-    def _sleeper(self, seconds: float) -> asyncio.Future[None]:
-        timer = asyncio.get_running_loop().create_future()
+    def _push(self, timer: asyncio.Future[None], seconds: float) -> None:
         # Never at this very instant: time must flow for a sleep to end.
         length = max(round(min(seconds, _SECONDS_MAX) * 1_000_000), 1)
         heapq.heappush(self._sleepers, (self._flowed + length, next(self._order), timer))
-        return timer
 
     async def _settle(self) -> None:
         """Return when nothing can run at this instant and nothing is under way elsewhere."""
@@ -131,12 +130,13 @@ class VirtualClock:
         while True:
             await asyncio.sleep(0)
             turns += 1
-            if self._hold.count:
-                self._hold.released.clear()
-                await self._hold.released.wait()
-                turns = 0
-            elif not ready if ready is not None else turns > _BLIND_TURNS:
+            if ready if ready is not None else turns <= _BLIND_TURNS:
+                continue
+            if not self._hold.count:
                 return
+            self._hold.released.clear()
+            await self._hold.released.wait()
+            turns = 0
 
 
 class _Hold:

@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 
 def plan(batch: Batch, now: Instant, limits: Limits) -> list[Move]:
     """Return one move per schedule; one that cannot be computed is quarantined, alone."""
-    used, limits = dict(batch.used), limits._replace(stored=batch.used)
+    used, limits = dict(batch.used), tuple.__new__(Limits, (*limits[:-1], batch.used))
     return [_decide_or_quarantine(due, now, limits, used) for due in in_turn(batch.due)]
 
 
@@ -42,7 +42,7 @@ def in_turn(due: Sequence[Due]) -> Sequence[Due]:
     A store wakes all that wait for a place at once, so the wakes do not tell. What a person has asked
     for comes before what the clock did.
     """
-    if not any(each.blocked or each.runs for each in due):
+    if len(due) == 1 or not any(each.blocked or each.runs for each in due):
         return due
     return sorted(due, key=_waits_since)
 

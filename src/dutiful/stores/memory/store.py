@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Asking the class for it each time is slow, and nearly all runs are.
 _LAUNCHED = Phase.LAUNCHED
+# A named tuple's own constructor takes twice as long.
+_new = tuple.__new__
 
 
 class MemoryStore:
@@ -125,9 +127,10 @@ class MemoryStore:
         for row, wake_at in self._taken:
             if wake_at is not None and row.wake_at == wake_at:
                 self._wakes.add(row, wake_at)
-        rows = self._wakes.take(now, limit)
+        rows, next_wake = self._wakes.take(now, limit)
         self._taken = [(row, row.wake_at) for row in rows]
-        return Loaded(Batch([row.due() for row in rows], dict(self._used)), self._wakes.next())
+        batch = _new(Batch, ([row.due() for row in rows], dict(self._used)))
+        return _new(Loaded, (batch, next_wake))
 
     def _wake(self, row: Row, wake_at: Instant | None) -> None:
         if wake_at is not None and wake_at != row.wake_at:
@@ -158,7 +161,7 @@ class MemoryStore:
         self._wake(row, move.wake_at)
         # One that the same move has ended again is not launched at all.
         return [
-            Launch(row.schedule, run, row.number)
+            _new(Launch, (row.schedule, run, row.number))
             for run in written
             if run.phase is _LAUNCHED and row.open.get((run.run_at, run.kind)) is run
         ]
@@ -234,8 +237,8 @@ class MemoryStore:
         if run.status is Status.SUCCESS:
             # Written out, as it is done for nearly every run.
             cursor, started, attempted, _, failed, _, skipped, quarantine, decided = row.state
-            row.state = State(
-                cursor, started, attempted, ended_at, failed, ended_at, skipped, quarantine, decided
+            row.state = _new(
+                State, (cursor, started, attempted, ended_at, failed, ended_at, skipped, quarantine, decided)
             )
         elif run.status is Status.SKIPPED:
             row.state = row.state._replace(ended_at=ended_at)
@@ -249,17 +252,18 @@ class MemoryStore:
         if run.phase is Phase.RETRY:
             self._wake(row, run.fire_at if row.wake_at is None else min(row.wake_at, run.fire_at))
         group = row.group()
-        for other in [row] if group is None else list(self._rows.values()):
-            if other.blocked and other.group() == group:
-                self._wake(other, run.ended_at)
+        if group is not None:
+            self._wake_group(group, run.ended_at)
+        elif row.blocked:
+            self._wake(row, run.ended_at)
 
-    def _wake_group(self, group: str | None) -> None:
+    def _wake_group(self, group: str | None, at: Instant | None = 0) -> None:
         """Make due what waits for room in a group that may have some now."""
         if group is None:
             return
         for other in self._rows.values():
             if other.blocked and other.group() == group:
-                self._wake(other, 0)
+                self._wake(other, at)
 
     def _write(self, row: Row, old: Run | None, new: Run) -> None:
         self._count(row, old, new)

@@ -47,16 +47,19 @@ class Wakes:
             self._sorted.discard(at)
         return None
 
-    def take(self, now: Instant, limit: int) -> list[Row]:
-        """Take out the rows that are due by `now`, in the order of their wakes and numbers."""
+    def take(self, now: Instant, limit: int) -> tuple[list[Row], Instant | None]:
+        """Take out the rows that are due by `now`, in the order of their wakes and numbers.
+
+        Returns them, and the earliest wake of those that are left.
+        """
         taken: list[Row] = []
-        while len(taken) < limit and (at := self.next()) is not None and at <= now:
+        while (at := self.next()) is not None and at <= now and len(taken) < limit:
             rows = self._rows[at]
-            if at not in self._sorted:
+            if len(rows) > 1 and at not in self._sorted:
                 # A row that left this instant and came back is in there twice.
                 rows[:] = sorted({*rows}, key=_number, reverse=True)
                 self._sorted.add(at)
             wanted = limit - len(taken)
             taken += [row for row in rows[: -wanted - 1 : -1] if row.wake_at == at]
             del rows[-wanted:]
-        return taken
+        return taken, at
