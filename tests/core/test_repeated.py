@@ -54,8 +54,13 @@ def test_rows_of_another_kind_and_of_another_cadence_cover_no_ticks_but_those_th
         run("13:30"),
         skipped("14:00", "16:00", 121),
         skipped("17:10", "17:50", 41),
+        skipped("17:55", "18:05", 1),
+        skipped("19:00", "19:50", 1),
     ]
-    assert recorded(HOURLY, rows, at("10:00"), at("20:00")) == [(at("14:00"), at("14:00"))]
+    assert recorded(HOURLY, rows, at("10:00"), at("20:00")) == [
+        (at("14:00"), at("14:00")),
+        (at("19:00"), at("19:00")),
+    ]
 
 
 def test_what_is_skipped_leaves_out_what_is_on_record():

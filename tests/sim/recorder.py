@@ -276,9 +276,7 @@ class Recorder:
         # What the old cadence owed until now is settled by the edit itself.
         rows = [row.run_until or row.run_at for row in rows if row.schedule_id == due.schedule.id]
         eras[-1].closed = max(eras[-1].closed, self._now()[0], *rows)
-        # What a clock that was ahead has decided were the ticks of the old cadence.
-        kept = before.schedule.cadence == due.schedule.cadence
-        repeats_until = min(eras[-1].repeats_until, due.state.decided_until) if kept else 0
+        repeats_until = min(eras[-1].repeats_until, due.state.decided_until)
         eras.append(Era(due.schedule, due.state.cursor, due.state.cursor, repeats_until))
 
     # What can be judged at once
