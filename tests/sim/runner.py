@@ -25,7 +25,7 @@ from dutiful.core.opening import first_wake
 from dutiful.core.policy import Reason
 from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import IN_FLIGHT
-from dutiful.core.schedule import State
+from dutiful.core.schedule import State, Task
 from dutiful.core.zone import epoch_ms
 from dutiful.engine import Engine, Settings, nothing_to_do
 from dutiful.ports import Retention
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.draft import Move
     from dutiful.core.event import Event
+    from dutiful.core.schedule import Schedule
     from dutiful.ports import Store
 
 
@@ -208,7 +209,11 @@ class Runner:
             self._reach[f"deposed before {method}"] += 1
             await depose(self._recorder)
             self._chore(self._retire_rival(threat.amount))
-        elif threat.kind != "rival" and method == "commit" and threat.target in _ids(args[0]):
+        elif threat.kind == "save" and method == "commit" and (given_up := _given_up(args[0])):
+            self._threat = None
+            self._reach["saved from a cancel"] += 1
+            await self._registrar.upsert(given_up[0]._replace(task=Task("another")))
+        elif threat.kind == "edit" and method == "commit" and threat.target in _ids(args[0]):
             self._threat = None
             self._reach["overtaken commit"] += 1
             await self._edit(threat)
@@ -241,9 +246,13 @@ class Runner:
         asyncio.get_running_loop().call_soon(self._bury, engine, downtime)
 
     def _bury(self, engine: Engine, downtime: float) -> None:
-        engine.abandon()
+        self._abandon(engine)
         self._recorder.excuse()
         self._chore(self._reboot(downtime))
+
+    def _abandon(self, engine: Engine) -> None:
+        self._executor.engine = None
+        engine.abandon()
 
     async def _reboot(self, downtime: float) -> None:
         # The process is gone, and its leadership with it; others still use the store.
@@ -264,7 +273,7 @@ class Runner:
         self._tell("stopped", left + len(engine._finished) + len(self._recorder.record.pending))
         self._reach["stopped with runs left" if left else "stopped"] += 1
         self._gate.dead = True
-        engine.abandon()
+        self._abandon(engine)
         self._recorder.excuse()
         await self._reboot(1)
 
@@ -281,7 +290,7 @@ class Runner:
         match action.kind:
             case "crash":
                 self._armed = action.target, action.amount
-            case "rival":
+            case "rival" | "save":
                 self._threat = action
             case "register":
                 self._list = int(action.amount)
@@ -376,7 +385,7 @@ class Runner:
 
     async def _end(self) -> None:
         if self._engine is not None:
-            self._engine.abandon()
+            self._abandon(self._engine)
         # Some do not listen when they are told for the first time; the end of the loop tells them again.
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
@@ -385,3 +394,8 @@ class Runner:
 
 def _ids(moves: Sequence[Move]) -> set[str]:
     return {move.due.schedule.id for move in moves}
+
+
+def _given_up(moves: Sequence[Move]) -> list[Schedule]:
+    """Return the schedules whose runs in flight are to be cancelled."""
+    return [move.due.schedule for move in moves if move.cancels]
