@@ -1,16 +1,12 @@
-"""Small, plausible mistakes in the engine, the planner and the store. The checkers must notice each.
-
-A mutant is a context manager: inside it the mistake is made, outside everything is as it was.
-"""
+"""Small, plausible mistakes in the engine, the planner and the store. The checkers must notice each."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any
 
 from tests.sim.gate import Gate
+from tests.sim.mutation import MUTANTS, mutant
 from tests.sim.recorder import key_of
 
 from dutiful import engine, registrar
@@ -26,44 +22,6 @@ from dutiful.flight import Flights
 from dutiful.monitor import Monitor
 from dutiful.ports import Launch
 from dutiful.stores.memory import MemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Mutant = Callable[[], Any]
-
-MUTANTS: dict[str, Mutant] = {}
-
-
-@contextmanager
-def patched(target: Any, name: str, value: Any) -> Iterator[None]:
-    original = getattr(target, name)
-    setattr(target, name, value)
-    try:
-        yield
-    finally:
-        setattr(target, name, original)
-
-
-def mutant(target: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a mistake: it is called with the original, and what it returns takes its place."""
-
-    def register(make: Callable[..., Any]) -> Callable[..., Any]:
-        MUTANTS[make.__name__] = lambda: mistaken(target, name, make(getattr(target, name)))
-        return make
-
-    return register
-
-
-@contextmanager
-def mistaken(target: Any, name: str, value: Any) -> Iterator[None]:
-    in_a_step = target in (planner, draft, repeated, Draft)
-    with (
-        patched(target, name, value),
-        patched(planner, "usual_move", (lambda *_: None) if in_a_step else planner.usual_move),
-    ):
-        yield
-
 
 # The engine
 
@@ -409,3 +367,6 @@ def moves_the_cursor_outside_the_claim(original):
         return await original(self, name, *args)
 
     return call
+
+
+__all__ = ["MUTANTS"]

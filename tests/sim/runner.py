@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.sim.checkers import check
 from tests.sim.declared import declaring
 from tests.sim.executor import Executor
-from tests.sim.gate import RIVAL, Crashed, Gate, depose
+from tests.sim.gate import RIVAL, Crashed, Gate
 from tests.sim.model import judge
+from tests.sim.others import Others
 from tests.sim.reach import reached
 from tests.sim.recorder import REARM_BEYOND, Recorder, key_of
 from tests.sim.weather import Weather
 from tests.sim.world import BROKEN
 
 from dutiful.core.cadence import Every
-from dutiful.core.errors import UnknownScheduleError
 from dutiful.core.event import PassFailed, ScheduleQuarantined
 from dutiful.core.opening import first_wake
 from dutiful.core.policy import Reason
 from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import IN_FLIGHT
-from dutiful.core.schedule import State, Task
+from dutiful.core.schedule import State
 from dutiful.core.zone import epoch_ms
 from dutiful.engine import Engine, Settings, nothing_to_do
 from dutiful.ports import Retention
@@ -34,14 +34,10 @@ from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tests.sim.executor import Call
     from tests.sim.world import Action, Entry, World
 
-    from dutiful.core.draft import Move
     from dutiful.core.event import Event
-    from dutiful.core.schedule import Schedule
     from dutiful.ports import Store
 
 
@@ -82,12 +78,11 @@ class Runner:
             world, self._clock, self._recorder, self._wake, self._now, self._tell, self._look_after
         )
         self._registrar = Registrar(self._recorder, self._clock, self._wake)
+        self._others = Others(self._recorder, self._registrar, self._reach, self._tell, self._rival_leads)
         self._weather = Weather(world, self._clock, self._reach, self._give_up)
         self._engine: Engine | None = None
         self._gate = Gate(self._recorder)
         self._armed: tuple[str, float] | None = None
-        # What others do just before the engine's next call.
-        self._threat: Action | None = None
         self._instances = 0
         # Which of the world's lists the next process brings.
         self._list = 0
@@ -183,7 +178,7 @@ class Runner:
 
     def _boot(self) -> None:
         self._instances += 1
-        self._gate = Gate(self._recorder, self._weather.verdict, self._come_between)
+        self._gate = Gate(self._recorder, self._weather.verdict, self._others.come_between)
         self._executor.engine = self._instances
         owner = f"instance {self._instances}"
         settings = Settings(batch=self._world.batch, in_flight_max=self._world.in_flight_max)
@@ -200,23 +195,8 @@ class Runner:
         if self._engine is not None:
             self._engine.wake()
 
-    async def _come_between(self, method: str, *args: Any) -> None:
-        threat = self._threat
-        if threat is None:
-            return
-        if threat.kind == "rival" and threat.target == method:
-            self._threat = None
-            self._reach[f"deposed before {method}"] += 1
-            await depose(self._recorder)
-            self._chore(self._retire_rival(threat.amount))
-        elif threat.kind == "save" and method == "commit" and (given_up := _given_up(args[0])):
-            self._threat = None
-            self._reach["saved from a cancel"] += 1
-            await self._registrar.upsert(given_up[0]._replace(task=Task("another")))
-        elif threat.kind == "edit" and method == "commit" and threat.target in _ids(args[0]):
-            self._threat = None
-            self._reach["overtaken commit"] += 1
-            await self._edit(threat)
+    def _rival_leads(self, seconds: float) -> None:
+        self._chore(self._retire_rival(seconds))
 
     async def _retire_rival(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
@@ -291,11 +271,11 @@ class Runner:
             case "crash":
                 self._armed = action.target, action.amount
             case "rival" | "save":
-                self._threat = action
+                self._others.threat = action
             case "register":
                 self._list = int(action.amount)
             case "overtake":
-                self._threat = action._replace(kind="edit")
+                self._others.threat = action._replace(kind="edit")
             case "kill" if self._engine is not None:
                 self._reach["kill"] += 1
                 self._crash("kill", action.amount)
@@ -312,27 +292,15 @@ class Runner:
             case "prune":
                 await self._recorder.prune(self._now()[0], Retention())
             case "edit" | "add" | "pause" | "resume" | "remove":
-                await self._edit(action)
+                await self._others.edit(action)
                 await self._clock.advance(0)
-
-    async def _edit(self, action: Action) -> None:
-        try:
-            if action.kind in ("pause", "resume"):
-                await self._registrar.pause(action.target, paused=action.kind == "pause")
-            elif action.kind == "remove":
-                await self._registrar.remove(action.target)
-            elif action.target not in self._recorder.record.removed:
-                await self._registrar.upsert(action.schedule)
-            self._reach[action.kind] += 1
-        except UnknownScheduleError:
-            self._tell("unknown", action.target)
 
     # The end
 
     async def _heal(self) -> None:
         """Let everything that was promised come true: no faults any more, and enough time."""
         self._weather.calm = self._executor.healing = True
-        self._armed = self._threat = None
+        self._armed = self._others.threat = None
         self._tell("heal")
         await self._outlast(self._chores)
         for due in await self._store.every():
@@ -390,12 +358,3 @@ class Runner:
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
         await asyncio.sleep(0)
-
-
-def _ids(moves: Sequence[Move]) -> set[str]:
-    return {move.due.schedule.id for move in moves}
-
-
-def _given_up(moves: Sequence[Move]) -> list[Schedule]:
-    """Return the schedules whose runs in flight are to be cancelled."""
-    return [move.due.schedule for move in moves if move.cancels]
