@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from tests.sim.world import Action
+from tests.sim.world import Action, Entry
 
 from dutiful.core.cron import Cron
 from dutiful.core.schedule import Window
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from tests.sim.world import World
+
+    from dutiful.core.schedule import Schedule
 
 MINUTE, HOUR = 60, 3600
 
@@ -26,7 +29,28 @@ def with_encounters(world: World, rng: Random, unit: int, draw: Callable[[], Cro
     # With ticks every minute the days until they come again take too long.
     if rng.random() < 0.2 and unit >= 15 * MINUTE:
         more += _skipped_again(world, rng, unit, draw)
-    return world._replace(actions=tuple(sorted((*world.actions, *more), key=lambda action: action.at)))
+    actions = tuple(sorted((*world.actions, *more), key=lambda action: action.at))
+    return _with_light_one(world._replace(actions=actions), rng)
+
+
+def _with_light_one(world: World, rng: Random) -> World:
+    """Let the first schedule leave nothing behind, so that a store may write its runs down in short."""
+    if rng.random() >= 0.2:
+        return world
+    first, *others = world.entries
+    light = _lighter(first.schedule, run_timeout=None, jitter=0)
+    manners = tuple(rng.sample(("quick", "slow", "fail", "raise"), rng.randint(1, 4)))
+    actions = [
+        action._replace(schedule=_lighter(action.schedule))
+        if action.schedule is not None and action.schedule.id == light.id
+        else action
+        for action in world.actions
+    ]
+    return world._replace(entries=(Entry(light, manners, first.lasts), *others), actions=tuple(actions))
+
+
+def _lighter(schedule: Schedule, **changes: Any) -> Schedule:
+    return schedule._replace(policy=replace(schedule.policy, ledger=False, capacity=None, **changes))
 
 
 def _skipped_again(world: World, rng: Random, unit: int, draw: Callable[[], Cron]) -> list[Action]:

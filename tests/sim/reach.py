@@ -33,6 +33,7 @@ WANTED = (
         "overtaken commit",
         "saved from a cancel",
         "stretch of another cadence",
+        "launched alone",
         "kill",
         "stopped",
         "stopped with runs left",
@@ -64,6 +65,7 @@ def reached(record: Record) -> Counter[str]:
             if isinstance(era.schedule.cadence, Cron):
                 found.update(_changes(era.schedule.cadence, era.opened, era.closed))
     found["rearm"] += record.rearmed
+    found["launched alone"] += record.alone
     return found + record.adopted
 
 

@@ -15,6 +15,7 @@ from dutiful.core.cadence import Every
 from dutiful.core.policy import OnOrphan, Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.stores.memory import MemoryStore
+from dutiful.stores.sqlite.lone import launches_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -58,6 +59,8 @@ class Record:
     # Schedules whose declaration changed on the way.
     edited: set[str] = field(default_factory=set)
     rearmed: int = 0
+    # How many runs a store may have written down in short.
+    alone: int = 0
     # How many runs of a dead engine were adopted, by policy.
     adopted: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
@@ -104,6 +107,7 @@ class Recorder:
             committed = await self._store.commit(moves, epoch)
             self._check_fence("commit", epoch)
             self._count_adopted(moves, epoch)
+            self.record.alone += sum(map(launches_alone, committed.made))
             await self._look_at([row for move in moves for row in (*move.inserts, *move.changes)])
             for move in moves:
                 due = await self._store.get(move.due.schedule.id)

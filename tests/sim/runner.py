@@ -57,6 +57,8 @@ class Result(NamedTuple):
     reach: Counter[str]
     days: float
     calls: list[Call]
+    # The schedules, their states and all their rows at the end.
+    left: list[Any]
 
     def digest(self) -> str:
         return hashlib.sha256(repr(self.trace).encode()).hexdigest()
@@ -125,7 +127,11 @@ class Runner:
         problems = problems if self._broke else problems + judged
         days = self._clock.monotonic() / 86_400
         reach += self._reach + reached(record)
-        return Result(problems, self._trace, reach, days, self._executor.calls)
+        left = [
+            (due._replace(version=0), await self._store.ledger(id_, None, 10**6))
+            for id_, due in ledgers.items()
+        ]
+        return Result(problems, self._trace, reach, days, self._executor.calls, left)
 
     # Time and trace
 
@@ -326,7 +332,8 @@ class Runner:
         """
         now, passed = self._now()
         # A full engine waits for calls, also for those whose runs have ended; and some have no timeout.
-        waits_for_calls = self._world.in_flight_max is not None or self._world.lists
+        timeouts = [entry.schedule.policy.run_timeout for entry in self._world.entries]
+        waits_for_calls = self._world.in_flight_max is not None or None in timeouts
         waits = [2000.0, (self._executor.until - passed) * 1000 if waits_for_calls else 0]
         # What was to be looked at again just when the clock was set back waits for that instant.
         waits += [wall - now for wall in self._set_back_at if wall - now <= REARM_BEYOND]
