@@ -135,8 +135,8 @@ class Executor:
             if row is None or (row.attempt, row.phase) != (run.attempt, Phase.LAUNCHED):
                 self._recorder.complain("durable", f"{key} was launched while its row was {row}")
             # What fell due, and has waited for its turn, was not early when the clock was set back.
-            recorded = self._recorder.record.history[key][0].wall
-            if run.attempt == 1 and max(run.started_at or 0, recorded) < run.fire_at:
+            latest = max(seen.wall for seen in self._recorder.record.history[key])
+            if run.attempt == 1 and max(run.started_at or 0, latest) < run.fire_at:
                 self._recorder.complain(
                     "early", f"{key} was launched at {run.started_at}, before {run.fire_at}"
                 )
