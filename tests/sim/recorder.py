@@ -290,7 +290,8 @@ class Recorder:
             self.complain("fenced", f"a {what} of epoch {epoch} was taken in epoch {self.epoch}")
 
     def _check_step(self, old: Run | None, new: Run) -> None:
-        if old is None:
+        # One of the same name that was stored after a removal has another life.
+        if old is None or new.schedule_id in self.record.removed:
             return
         grows = (old.status, old.reason) == (new.status, new.reason) and new.ticks > old.ticks
         if old.phase is Phase.ENDED and not (old.status is Status.SKIPPED and grows):
