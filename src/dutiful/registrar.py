@@ -266,8 +266,7 @@ def _edit(due: Due, schedule: Schedule, now: Instant) -> Changes:
         moved = _moves_ticks(due, schedule)
         state, rows = _leave(due, now, moved)
         cursor = _edited_cursor(due.schedule, schedule, state.cursor, now, moved)
-        state = state._replace(cursor=cursor)
-        state = state._replace(skipped=None, decided_until=0) if moved else state
+        state = state._replace(cursor=cursor, skipped=None if moved else state.skipped)
     # Editing is also how a quarantined schedule gets another chance.
     state = state._replace(quarantine=None)
     wake_at = now if due.runs else first_wake(schedule, state)

@@ -112,3 +112,9 @@ def test_a_deploy_leaves_the_operators_pause():
     known, edited = Due(schedule(paused=True), NOW), schedule(HOURLY)
     _, changes = reconcile(survey(edited, known=known), arm)
     assert [put.schedule for put in changes.puts] == [edited._replace(paused=True)]
+
+
+def test_another_cadence_leaves_what_is_decided_on_record():
+    state = State(at("10:00"), decided_until=at("18:00"))
+    _, changes = reconcile(survey(schedule(HOURLY), known=Due(schedule(), state, version=7)), arm)
+    assert changes == Changes([Put(schedule(HOURLY), state, at("11:00"), version=7)], [])

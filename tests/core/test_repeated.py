@@ -7,7 +7,7 @@ from tests.core.planner_notation import HOUR, at, decided, run, schedule, shown
 
 from dutiful.core.cadence import Every, Once
 from dutiful.core.cron import Cron
-from dutiful.core.policy import Reason
+from dutiful.core.policy import CatchUp, Overlap, Reason
 from dutiful.core.repeated import may_repeat, recorded
 from dutiful.core.run import Phase, Status
 from dutiful.core.schedule import SkippedRange, State
@@ -54,8 +54,13 @@ def test_rows_of_another_kind_and_of_another_cadence_cover_no_ticks_but_those_th
         run("13:30"),
         skipped("14:00", "16:00", 121),
         skipped("17:10", "17:50", 41),
+        skipped("17:55", "18:05", 1),
+        skipped("19:00", "19:50", 1),
     ]
-    assert recorded(HOURLY, rows, at("10:00"), at("20:00")) == [(at("14:00"), at("14:00"))]
+    assert recorded(HOURLY, rows, at("10:00"), at("20:00")) == [
+        (at("14:00"), at("14:00")),
+        (at("19:00"), at("19:00")),
+    ]
 
 
 def test_what_is_skipped_leaves_out_what_is_on_record():
@@ -91,3 +96,9 @@ def test_a_stretch_that_ends_at_a_row_grows_no_more():
 def test_without_rows_one_stretch_covers_all():
     move = decided(PAUSED, "12:30", "10:00")
     assert shown(move) == "skip paused 11:00-12:00 x2; cursor 12:00; wake 13:00"
+
+
+def test_a_tick_that_has_a_row_is_passed_over_and_not_waited_for():
+    hourly = schedule(HOURLY, overlap=Overlap.QUEUE, catch_up=CatchUp.FIRE_IMMEDIATELY)
+    move = decided(hourly, "12:30", "10:00", repeated=[run("11:00", Phase.ENDED, status=Status.SUCCESS)])
+    assert shown(move) == "launch 12:00; cursor 12:00; wake 13:00"

@@ -7,10 +7,11 @@ import multiprocessing
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.sim.genesis import world_of
-from tests.sim.runner import run
+from tests.sim.stages import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,9 +50,9 @@ class Survey(NamedTuple):
 NOTHING = Survey(0, {}, Counter(), 0, 0, 0)
 
 
-def survey(seeds: Iterable[int]) -> Survey:
+def survey(seeds: Iterable[int], stage: str = "memory") -> Survey:
     """Run the worlds of these seeds, one after the other."""
-    total = NOTHING
+    total, run = NOTHING, STAGES[stage]
     for seed in seeds:
         began = time.perf_counter()
         result = run(world_of(seed))
@@ -62,14 +63,16 @@ def survey(seeds: Iterable[int]) -> Survey:
     return total
 
 
-def campaign(first: int, worlds: int, cores: int, seconds: float | None = None) -> Survey:
+def campaign(
+    first: int, worlds: int, cores: int, seconds: float | None = None, stage: str = "memory"
+) -> Survey:
     """Run the worlds of consecutive seeds on several cores; with `seconds`, as many as that allows."""
     context = multiprocessing.get_context("spawn")
     until = None if seconds is None else time.monotonic() + seconds
     total = NOTHING
     with ProcessPoolExecutor(cores, mp_context=context) as pool:
         for chunks in _rounds(first, worlds, cores, until):
-            for part in pool.map(survey, chunks):
+            for part in pool.map(survey, chunks, repeat(stage)):
                 total += part
     return total
 

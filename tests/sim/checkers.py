@@ -199,20 +199,26 @@ def jitter(case: Case) -> Iterator[str]:
 
 
 def complete(case: Case) -> Iterator[str]:
-    """Each tick that the cursor passed has one row; one that was skipped may run when it comes again."""
+    """Each tick that the cursor passed has one row; one that was skipped may run when it comes again.
+
+    A stretch of another cadence takes no tick from this one but its first, so a tick may be in both.
+    """
     if not case.policy.ledger:
         return
     covered: Counter[int] = Counter()
     skipped: Counter[int] = Counter()
     by_era = list(_ticks_by_era(case))
     for row in case.rows:
-        found = next((inside for era, due in by_era if (inside := _fitting(era, due, row))), ())
+        found = {tick for era, due in by_era for tick in _fitting(era, due, row)}
         covered.update(found)
-        skipped.update(found if row.status is Status.SKIPPED else ())
+        # One that ran and found nothing to do is skipped too, and was decided otherwise.
+        skipped.update(found if row.status is Status.SKIPPED and row.attempt == 0 else ())
     for era, due in by_era:
         for tick in due:
-            again = sum(other.opened < tick <= other.closed for other in case.eras) > 1
-            if covered[tick] == 0 or skipped[tick] > 1 or (covered[tick] > 1 and not again):
+            those = [other for other in case.eras if other.opened < tick <= other.closed]
+            cadences = {other.schedule.cadence for other in those}
+            twice = skipped[tick] > len(cadences) or (covered[tick] > 1 and len(those) == 1)
+            if covered[tick] == 0 or twice:
                 yield f"has {covered[tick]} rows for the tick {tick} of {era.schedule.cadence}"
 
 

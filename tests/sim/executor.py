@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tests.sim.recorder import Key, Recorder
     from tests.sim.world import World
 
+    from dutiful.core.run import Run
     from dutiful.ports import Launch
     from dutiful.testing import VirtualClock
 
@@ -57,7 +58,7 @@ class Call(NamedTuple):
 
     wall: int
     passed: float
-    engine: int
+    engine: int | None
     key: Key
     attempt: int
     manner: str
@@ -82,7 +83,8 @@ class Executor:
         self._wake, self._now, self._tell, self._look_after = wake, now, tell, look_after
         self._again_after = max(5, world.horizon / 100)
         self.healing = False
-        self.engine = 0
+        # Which engine is alive, if any.
+        self.engine: int | None = None
         self.calls: list[Call] = []
         # Calls that are being made and that nobody has cancelled.
         self.ongoing: set[tuple[Key, int]] = set()
@@ -103,8 +105,13 @@ class Executor:
         ends = lasts + (given_up_after if manner in ("hang", "stubborn") else 0)
         self.until = max(self.until, self._clock.monotonic() + ends)
         self._check_most()
+        carrier = self.engine
         try:
             return await self._behave(launch, manner, lasts, rng)
+        except asyncio.CancelledError:
+            if manner != "raise" and self.engine == carrier:
+                self._check_given_up(launch.run)
+            raise
         finally:
             self.ongoing.discard(call)
 
@@ -128,8 +135,8 @@ class Executor:
             if row is None or (row.attempt, row.phase) != (run.attempt, Phase.LAUNCHED):
                 self._recorder.complain("durable", f"{key} was launched while its row was {row}")
             # What fell due, and has waited for its turn, was not early when the clock was set back.
-            recorded = self._recorder.record.history[key][0].wall
-            if run.attempt == 1 and max(run.started_at or 0, recorded) < run.fire_at:
+            latest = max(seen.wall for seen in self._recorder.record.history[key])
+            if run.attempt == 1 and max(run.started_at or 0, latest) < run.fire_at:
                 self._recorder.complain(
                     "early", f"{key} was launched at {run.started_at}, before {run.fire_at}"
                 )
@@ -140,6 +147,14 @@ class Executor:
         flying = [call for call in sorted(self.ongoing) if history[call[0]][-1].row.phase is not Phase.ENDED]
         if self._most is not None and len(flying) > self._most:
             self._recorder.complain("in_flight_max", f"{flying} are in flight at once")
+
+    def _check_given_up(self, run: Run) -> None:
+        """A run is cancelled because it is over, or because another instance may carry it."""
+        record = self._recorder.record
+        row = record.history[key_of(run)][-1].row
+        still = (row.phase, row.attempt, row.epoch) == (Phase.LAUNCHED, run.attempt, self._recorder.epoch)
+        if still and run.schedule_id not in record.removed:
+            self._recorder.complain("saved", f"{key_of(run)} was cancelled, and its row is {row}")
 
     async def _behave(self, launch: Launch, manner: str, lasts: float, rng: Random) -> Outcome:
         match manner:

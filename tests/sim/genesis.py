@@ -8,6 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from tests.sim.declared import SHARE, as_declared
+from tests.sim.encounters import with_encounters
 from tests.sim.oracle import offsets
 from tests.sim.world import BROKEN, DEPOSED, LABELS, Action, Entry, Faults, World
 
@@ -94,7 +95,7 @@ def world_of(seed: int) -> World:
     genesis = Genesis(seed)
     world = genesis.world()
     if Random(f"door:{seed}").random() >= SHARE:
-        return world
+        return genesis.with_encounters(world)
     return as_declared(world, genesis.scale.posix, genesis.zone, genesis.scale.unit)
 
 
@@ -122,6 +123,9 @@ class Genesis:
         full = rng.choice((None, 1, 3)) if self.scale.unit < HOUR else None
         world = World(self._seed, self._start, self._horizon, tuple(entries), actions, faults)
         return world._replace(in_process=in_process, batch=batch, in_flight_max=full)
+
+    def with_encounters(self, world: World) -> World:
+        return with_encounters(world, self._rng, self.scale.unit, self._cron)
 
     def _draw_start(self) -> int:
         """Return an instant shortly before something happens to the calendar or to the zone's clocks."""

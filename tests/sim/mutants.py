@@ -1,20 +1,16 @@
-"""Small, plausible mistakes in the engine, the planner and the store. The checkers must notice each.
-
-A mutant is a context manager: inside it the mistake is made, outside everything is as it was.
-"""
+"""Small, plausible mistakes in the engine, the planner and the store. The checkers must notice each."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any
 
 from tests.sim.gate import Gate
+from tests.sim.mutation import MUTANTS, mutant
 from tests.sim.recorder import key_of
 
 from dutiful import engine, registrar
-from dutiful.core import draft, jitter, outcome, planner, usual
+from dutiful.core import draft, jitter, outcome, planner, repeated, usual
 from dutiful.core.draft import Draft
 from dutiful.core.errors import StoreError
 from dutiful.core.policy import CatchUp, Reason
@@ -26,44 +22,6 @@ from dutiful.flight import Flights
 from dutiful.monitor import Monitor
 from dutiful.ports import Launch
 from dutiful.stores.memory import MemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Mutant = Callable[[], Any]
-
-MUTANTS: dict[str, Mutant] = {}
-
-
-@contextmanager
-def patched(target: Any, name: str, value: Any) -> Iterator[None]:
-    original = getattr(target, name)
-    setattr(target, name, value)
-    try:
-        yield
-    finally:
-        setattr(target, name, original)
-
-
-def mutant(target: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a mistake: it is called with the original, and what it returns takes its place."""
-
-    def register(make: Callable[..., Any]) -> Callable[..., Any]:
-        MUTANTS[make.__name__] = lambda: mistaken(target, name, make(getattr(target, name)))
-        return make
-
-    return register
-
-
-@contextmanager
-def mistaken(target: Any, name: str, value: Any) -> Iterator[None]:
-    in_a_step = target in (planner, draft, Draft)
-    with (
-        patched(target, name, value),
-        patched(planner, "usual_move", (lambda *_: None) if in_a_step else planner.usual_move),
-    ):
-        yield
-
 
 # The engine
 
@@ -138,6 +96,16 @@ def forgets_answers_that_could_not_be_stored(original):
 @mutant(engine, "_REARM_BEYOND")
 def re_arms_after_every_step_back(_):
     return 0
+
+
+@mutant(Engine, "_commit")
+def cancels_what_an_edit_saved(original):
+    async def commit(self, moves, epoch):
+        committed = await original(self, moves, epoch)
+        self._running.cancel(run for move in moves for run in move.cancels)
+        return committed
+
+    return commit
 
 
 @mutant(Flights, "cancel")
@@ -255,6 +223,11 @@ def takes_all_before_a_row_for_decided(original):
     return recorded
 
 
+@mutant(repeated, "_span")
+def takes_ticks_of_a_new_cadence_for_decided(_):
+    return lambda _cadence, row: (row.run_at, row.run_until or row.run_at)
+
+
 @mutant(jitter, "_uniform")
 def draws_jitter_afresh(_):
     rng = Random(0)
@@ -265,12 +238,11 @@ def draws_jitter_afresh(_):
 
 
 @mutant(registrar, "_edit")
-def takes_ticks_of_a_new_cadence_for_decided(original):
+def forgets_at_an_edit_what_was_decided(original):
     def edit(due, *args):
         changes = original(due, *args)
-        decided = {"decided_until": due.state.decided_until}
         return changes._replace(
-            puts=[put._replace(state=put.state._replace(**decided)) for put in changes.puts]
+            puts=[put._replace(state=put.state._replace(decided_until=0)) for put in changes.puts]
         )
 
     return edit
@@ -395,3 +367,6 @@ def moves_the_cursor_outside_the_claim(original):
         return await original(self, name, *args)
 
     return call
+
+
+__all__ = ["MUTANTS"]

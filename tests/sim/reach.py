@@ -15,9 +15,9 @@ from dutiful.core.cron import Cron
 from dutiful.core.policy import OnOrphan, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from tests.sim.recorder import Record
+    from tests.sim.recorder import Era, Record
 
 # No row of one engine says these: a tick outside the window is none, and a broken schedule is left alone.
 ELSEWHERE = {Reason.OUTSIDE_WINDOW, Reason.QUARANTINED}
@@ -31,6 +31,9 @@ WANTED = (
     *(f"deposed before {method}" for method in DEPOSED),
     *(
         "overtaken commit",
+        "saved from a cancel",
+        "stretch of another cadence",
+        "launched alone",
         "kill",
         "stopped",
         "stopped with runs left",
@@ -54,11 +57,15 @@ def reached(record: Record) -> Counter[str]:
     for (_, run_at, _), versions in record.history.items():
         found.update(f"reason {seen.row.reason}" for seen in versions if seen.row.reason is not None)
         found.update(_dates(run_at))
+        last = versions[-1].row if versions else None
+        if last is not None and last.run_until is not None:
+            found.update(_encounters(record.eras[last.schedule_id], run_at))
     for eras in record.eras.values():
         for era in eras:
             if isinstance(era.schedule.cadence, Cron):
                 found.update(_changes(era.schedule.cadence, era.opened, era.closed))
     found["rearm"] += record.rearmed
+    found["launched alone"] += record.alone
     return found + record.adopted
 
 
@@ -68,6 +75,12 @@ def _dates(run_at: int) -> Iterator[str]:
         yield "leap day"
     if (day.month, day.day) == (12, 31):
         yield "year end"
+
+
+def _encounters(eras: Sequence[Era], run_at: int) -> Iterator[str]:
+    """Tell of a stretch that began where another cadence has a stretch of time too."""
+    if len({era.schedule.cadence for era in eras if era.opened < run_at <= era.closed}) > 1:
+        yield "stretch of another cadence"
 
 
 def _changes(cron: Cron, opened: int, closed: int) -> Iterator[str]:

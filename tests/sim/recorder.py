@@ -15,6 +15,7 @@ from dutiful.core.cadence import Every
 from dutiful.core.policy import OnOrphan, Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.stores.memory import MemoryStore
+from dutiful.stores.sqlite.lone import launches_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -58,6 +59,8 @@ class Record:
     # Schedules whose declaration changed on the way.
     edited: set[str] = field(default_factory=set)
     rearmed: int = 0
+    # How many runs a store may have written down in short.
+    alone: int = 0
     # How many runs of a dead engine were adopted, by policy.
     adopted: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
@@ -104,6 +107,7 @@ class Recorder:
             committed = await self._store.commit(moves, epoch)
             self._check_fence("commit", epoch)
             self._count_adopted(moves, epoch)
+            self.record.alone += sum(map(launches_alone, committed.made))
             await self._look_at([row for move in moves for row in (*move.inserts, *move.changes)])
             for move in moves:
                 due = await self._store.get(move.due.schedule.id)
@@ -276,9 +280,7 @@ class Recorder:
         # What the old cadence owed until now is settled by the edit itself.
         rows = [row.run_until or row.run_at for row in rows if row.schedule_id == due.schedule.id]
         eras[-1].closed = max(eras[-1].closed, self._now()[0], *rows)
-        # What a clock that was ahead has decided were the ticks of the old cadence.
-        kept = before.schedule.cadence == due.schedule.cadence
-        repeats_until = min(eras[-1].repeats_until, due.state.decided_until) if kept else 0
+        repeats_until = min(eras[-1].repeats_until, due.state.decided_until)
         eras.append(Era(due.schedule, due.state.cursor, due.state.cursor, repeats_until))
 
     # What can be judged at once
@@ -288,7 +290,8 @@ class Recorder:
             self.complain("fenced", f"a {what} of epoch {epoch} was taken in epoch {self.epoch}")
 
     def _check_step(self, old: Run | None, new: Run) -> None:
-        if old is None:
+        # One of the same name that was stored after a removal has another life.
+        if old is None or new.schedule_id in self.record.removed:
             return
         grows = (old.status, old.reason) == (new.status, new.reason) and new.ticks > old.ticks
         if old.phase is Phase.ENDED and not (old.status is Status.SKIPPED and grows):

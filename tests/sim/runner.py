@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.sim.checkers import check
 from tests.sim.declared import declaring
 from tests.sim.executor import Executor
-from tests.sim.gate import RIVAL, Crashed, Gate, depose
+from tests.sim.gate import RIVAL, Crashed, Gate
 from tests.sim.model import judge
+from tests.sim.others import Others
 from tests.sim.reach import reached
 from tests.sim.recorder import REARM_BEYOND, Recorder, key_of
 from tests.sim.weather import Weather
 from tests.sim.world import BROKEN
 
 from dutiful.core.cadence import Every
-from dutiful.core.errors import UnknownScheduleError
 from dutiful.core.event import PassFailed, ScheduleQuarantined
 from dutiful.core.opening import first_wake
 from dutiful.core.policy import Reason
@@ -34,12 +34,9 @@ from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tests.sim.executor import Call
     from tests.sim.world import Action, Entry, World
 
-    from dutiful.core.draft import Move
     from dutiful.core.event import Event
     from dutiful.ports import Store
 
@@ -60,6 +57,8 @@ class Result(NamedTuple):
     reach: Counter[str]
     days: float
     calls: list[Call]
+    # The schedules, their states and all their rows at the end.
+    left: list[Any]
 
     def digest(self) -> str:
         return hashlib.sha256(repr(self.trace).encode()).hexdigest()
@@ -81,12 +80,11 @@ class Runner:
             world, self._clock, self._recorder, self._wake, self._now, self._tell, self._look_after
         )
         self._registrar = Registrar(self._recorder, self._clock, self._wake)
+        self._others = Others(self._recorder, self._registrar, self._reach, self._tell, self._rival_leads)
         self._weather = Weather(world, self._clock, self._reach, self._give_up)
         self._engine: Engine | None = None
         self._gate = Gate(self._recorder)
         self._armed: tuple[str, float] | None = None
-        # What others do just before the engine's next call.
-        self._threat: Action | None = None
         self._instances = 0
         # Which of the world's lists the next process brings.
         self._list = 0
@@ -129,7 +127,11 @@ class Runner:
         problems = problems if self._broke else problems + judged
         days = self._clock.monotonic() / 86_400
         reach += self._reach + reached(record)
-        return Result(problems, self._trace, reach, days, self._executor.calls)
+        left = [
+            (due._replace(version=0), await self._store.ledger(id_, None, 10**6))
+            for id_, due in ledgers.items()
+        ]
+        return Result(problems, self._trace, reach, days, self._executor.calls, left)
 
     # Time and trace
 
@@ -182,7 +184,7 @@ class Runner:
 
     def _boot(self) -> None:
         self._instances += 1
-        self._gate = Gate(self._recorder, self._weather.verdict, self._come_between)
+        self._gate = Gate(self._recorder, self._weather.verdict, self._others.come_between)
         self._executor.engine = self._instances
         owner = f"instance {self._instances}"
         settings = Settings(batch=self._world.batch, in_flight_max=self._world.in_flight_max)
@@ -199,19 +201,8 @@ class Runner:
         if self._engine is not None:
             self._engine.wake()
 
-    async def _come_between(self, method: str, *args: Any) -> None:
-        threat = self._threat
-        if threat is None:
-            return
-        if threat.kind == "rival" and threat.target == method:
-            self._threat = None
-            self._reach[f"deposed before {method}"] += 1
-            await depose(self._recorder)
-            self._chore(self._retire_rival(threat.amount))
-        elif threat.kind != "rival" and method == "commit" and threat.target in _ids(args[0]):
-            self._threat = None
-            self._reach["overtaken commit"] += 1
-            await self._edit(threat)
+    def _rival_leads(self, seconds: float) -> None:
+        self._chore(self._retire_rival(seconds))
 
     async def _retire_rival(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
@@ -241,9 +232,13 @@ class Runner:
         asyncio.get_running_loop().call_soon(self._bury, engine, downtime)
 
     def _bury(self, engine: Engine, downtime: float) -> None:
-        engine.abandon()
+        self._abandon(engine)
         self._recorder.excuse()
         self._chore(self._reboot(downtime))
+
+    def _abandon(self, engine: Engine) -> None:
+        self._executor.engine = None
+        engine.abandon()
 
     async def _reboot(self, downtime: float) -> None:
         # The process is gone, and its leadership with it; others still use the store.
@@ -264,7 +259,7 @@ class Runner:
         self._tell("stopped", left + len(engine._finished) + len(self._recorder.record.pending))
         self._reach["stopped with runs left" if left else "stopped"] += 1
         self._gate.dead = True
-        engine.abandon()
+        self._abandon(engine)
         self._recorder.excuse()
         await self._reboot(1)
 
@@ -281,12 +276,12 @@ class Runner:
         match action.kind:
             case "crash":
                 self._armed = action.target, action.amount
-            case "rival":
-                self._threat = action
+            case "rival" | "save":
+                self._others.threat = action
             case "register":
                 self._list = int(action.amount)
             case "overtake":
-                self._threat = action._replace(kind="edit")
+                self._others.threat = action._replace(kind="edit")
             case "kill" if self._engine is not None:
                 self._reach["kill"] += 1
                 self._crash("kill", action.amount)
@@ -303,27 +298,15 @@ class Runner:
             case "prune":
                 await self._recorder.prune(self._now()[0], Retention())
             case "edit" | "add" | "pause" | "resume" | "remove":
-                await self._edit(action)
+                await self._others.edit(action)
                 await self._clock.advance(0)
-
-    async def _edit(self, action: Action) -> None:
-        try:
-            if action.kind in ("pause", "resume"):
-                await self._registrar.pause(action.target, paused=action.kind == "pause")
-            elif action.kind == "remove":
-                await self._registrar.remove(action.target)
-            elif action.target not in self._recorder.record.removed:
-                await self._registrar.upsert(action.schedule)
-            self._reach[action.kind] += 1
-        except UnknownScheduleError:
-            self._tell("unknown", action.target)
 
     # The end
 
     async def _heal(self) -> None:
         """Let everything that was promised come true: no faults any more, and enough time."""
         self._weather.calm = self._executor.healing = True
-        self._armed = self._threat = None
+        self._armed = self._others.threat = None
         self._tell("heal")
         await self._outlast(self._chores)
         for due in await self._store.every():
@@ -349,7 +332,8 @@ class Runner:
         """
         now, passed = self._now()
         # A full engine waits for calls, also for those whose runs have ended; and some have no timeout.
-        waits_for_calls = self._world.in_flight_max is not None or self._world.lists
+        timeouts = [entry.schedule.policy.run_timeout for entry in self._world.entries]
+        waits_for_calls = self._world.in_flight_max is not None or None in timeouts
         waits = [2000.0, (self._executor.until - passed) * 1000 if waits_for_calls else 0]
         # What was to be looked at again just when the clock was set back waits for that instant.
         waits += [wall - now for wall in self._set_back_at if wall - now <= REARM_BEYOND]
@@ -376,12 +360,8 @@ class Runner:
 
     async def _end(self) -> None:
         if self._engine is not None:
-            self._engine.abandon()
+            self._abandon(self._engine)
         # Some do not listen when they are told for the first time; the end of the loop tells them again.
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
         await asyncio.sleep(0)
-
-
-def _ids(moves: Sequence[Move]) -> set[str]:
-    return {move.due.schedule.id for move in moves}

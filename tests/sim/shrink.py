@@ -72,9 +72,9 @@ def _milder(entry: Entry) -> Iterator[Entry]:
         yield from (entry._replace(manners=(manner,)) for manner in entry.manners)
 
 
-def report(world: World) -> str:
+def report(world: World, run: Callable[[World], Result] = run) -> str:
     """Return the seed, the smallest world that fails, what it breaks, and its last events."""
-    small = shrink(world)
+    small = shrink(world, run)
     result = run(small)
     lines = [f"seed {world.seed}: {len(result.problems)} problems", *result.problems[:5], "", "The world:"]
     start = datetime.fromtimestamp(small.start / 1000, UTC).isoformat()

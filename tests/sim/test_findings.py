@@ -370,3 +370,23 @@ def test_ticks_from_before_a_schedule_was_there_are_accounted_for_once_the_clock
         "10:01 STARTED",
         "10:02-10:03 SKIPPED overlap",
     ]
+
+
+def test_ticks_of_another_cadence_that_begin_where_a_stretch_is_on_record_are_accounted_for():
+    every_minute = schedule()
+
+    async def scenario():
+        async with Rig(every_minute) as rig:
+            registrar = Registrar(rig.store, rig.time, rig.engine.wake)
+            await registrar.pause("s", paused=True)
+            await advance(rig.time, minutes=8)
+            await rig.time.jump(-30 * 3600)
+            await registrar.upsert(every_minute._replace(cadence=Cron.parse("1/2 * * * *", "standard")))
+            await advance(rig.time, hours=30, minutes=-8)
+            await rig.crash()
+            await advance(rig.time, minutes=16, seconds=30)
+            rig.boot()
+            await advance(rig.time, seconds=1)
+            return (await rig.rows())[-2:]
+
+    assert asyncio.run(scenario()) == ["10:01-10:08 SKIPPED paused", "10:03-10:15 SKIPPED missed"]

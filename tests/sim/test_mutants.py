@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.sim.gate import Gate
 from tests.sim.genesis import world_of
-from tests.sim.mutants import MUTANTS, patched
+from tests.sim.mutants import MUTANTS
+from tests.sim.mutation import patched
 from tests.sim.runner import run
 
 from dutiful import engine
@@ -21,7 +22,7 @@ from dutiful.engine import Engine
 from dutiful.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from tests.sim.mutants import Mutant
+    from tests.sim.mutation import Mutant
 
 # A minute is the promise; here it is bounded by worlds, so that a busy machine changes nothing.
 WORLDS = 600

@@ -316,8 +316,11 @@ class Draft:
             self._inserts.append(row)
 
     def _comes_again(self, tick: Instant) -> bool:
-        """Pass over a tick whose run is still open, because the clock was set back meanwhile."""
-        again = (tick, "schedule") in self._open
+        """Pass over a tick that has a row already, because the clock was set back meanwhile."""
+        rows = self._due.repeated
+        again = (tick, "schedule") in self._open or (
+            bool(rows) and any((row.run_at, row.kind) == (tick, "schedule") for row in rows)
+        )
         if again:
             self.cursor = tick
         return again

@@ -108,7 +108,7 @@ def _override(declared: Schedule, known: Due) -> Put:
     if declared.cadence != known.schedule.cadence:
         # The new cadence owes nothing that lies before the last attempt under the old one.
         cursor = max(state.cursor, state.attempted_at or 0)
-        state = state._replace(cursor=cursor, skipped=None, decided_until=0)
+        state = state._replace(cursor=cursor, skipped=None)
     # Pausing is the operator's; a declaration does not undo it.
     declared = declared._replace(paused=known.schedule.paused)
     return Put(declared, state, 0 if known.runs else first_wake(declared, state), known.version)

@@ -30,7 +30,12 @@ def recorded(
 
 def _span(cadence: Cadence, row: Run) -> tuple[Instant, Instant] | None:
     """Return the ticks that a row covers; of another cadence's stretch only the one that it begins with."""
+    if not _is_tick(cadence, row.run_at):
+        return None
     until = row.run_until or row.run_at
-    if count_ticks(cadence, row.run_at - 1, until) == row.ticks:
-        return row.run_at, until
-    return (row.run_at, row.run_at) if count_ticks(cadence, row.run_at - 1, row.run_at) else None
+    fits = _is_tick(cadence, until) and count_ticks(cadence, row.run_at - 1, until) == row.ticks
+    return row.run_at, until if fits else row.run_at
+
+
+def _is_tick(cadence: Cadence, at: Instant) -> bool:
+    return count_ticks(cadence, at - 1, at) == 1
