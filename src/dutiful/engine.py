@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.clock_watch import ClockWatch
 from dutiful.collector import Collector
 from dutiful.core import event as happened
-from dutiful.core.draft import Limits
 from dutiful.core.errors import DutifulError, LostLeadershipError
+from dutiful.core.move import Limits
 from dutiful.core.outcome import Failed, Outcome, raised, settlement
 from dutiful.core.planner import plan
 from dutiful.core.run import Phase, Status
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.draft import Move
     from dutiful.core.event import Event
+    from dutiful.core.move import Move
     from dutiful.core.planner import Batch
     from dutiful.core.run import Run
     from dutiful.flight import Key

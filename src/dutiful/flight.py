@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.draft import Due
+    from dutiful.core.move import Due
     from dutiful.core.run import Run
     from dutiful.ports import Launch
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.draft import Due, Move
     from dutiful.core.event import Event
+    from dutiful.core.move import Due, Move
     from dutiful.core.outcome import Outcome, Settlement
     from dutiful.core.planner import Batch
     from dutiful.core.reconcile import Changes, Note, Survey

@@ -8,7 +8,7 @@ from dutiful.core.repeated import may_repeat
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
-    from dutiful.core.draft import Due
+    from dutiful.core.move import Due
     from dutiful.core.run import Run
     from dutiful.ports import Store
 

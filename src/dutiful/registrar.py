@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.backfill import Backfill, backfill, past_ticks
 from dutiful.core.cadence import Every, last_tick
-from dutiful.core.draft import Draft, Due, Limits
+from dutiful.core.draft import Draft
 from dutiful.core.errors import (
     DutifulError,
     InvalidArgumentError,
@@ -17,6 +17,7 @@ from dutiful.core.errors import (
     UnknownScheduleError,
 )
 from dutiful.core.jitter import fire_time
+from dutiful.core.move import Due, Limits
 from dutiful.core.opening import first_wake
 from dutiful.core.outcome import Report, Settlement, hear
 from dutiful.core.policy import Reason

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron import Cron
-from dutiful.core.draft import Due, Limits, Move
+from dutiful.core.move import Due, Limits, Move
 from dutiful.core.planner import Batch, plan
 from dutiful.core.policy import Policy
 from dutiful.core.run import Phase, Run, Status

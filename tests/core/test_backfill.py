@@ -7,8 +7,8 @@ from tests.core.planner_notation import MINUTE, at, clock, run, schedule, shown
 
 from dutiful.core.backfill import TICKS_MAX, backfill, past_ticks
 from dutiful.core.cron import Cron
-from dutiful.core.draft import Due, Limits
 from dutiful.core.errors import OversizedBackfillError
+from dutiful.core.move import Due, Limits
 from dutiful.core.planner import decide
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.reconcile import Put

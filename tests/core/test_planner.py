@@ -6,7 +6,7 @@ import pytest
 from tests.core.planner_notation import EPOCH, MINUTE, at, decided, run, schedule, shown
 
 from dutiful.core.cadence import Every, Once, OnDemand
-from dutiful.core.draft import Due, Limits, Move
+from dutiful.core.move import Due, Limits, Move
 from dutiful.core.planner import Batch, plan
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason
 from dutiful.core.run import Phase, Run, Status

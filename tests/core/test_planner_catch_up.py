@@ -10,7 +10,7 @@ from tests.core.planner_notation import EPOCH, HOUR, MINUTE, MONDAY, at, decided
 
 from dutiful.core.cadence import Every, Once
 from dutiful.core.cron import Cron
-from dutiful.core.draft import Due, Limits
+from dutiful.core.move import Due, Limits
 from dutiful.core.planner import Batch, plan
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason
 from dutiful.core.run import Phase

@@ -7,8 +7,8 @@ from tests.core.planner_notation import HOUR, MINUTE, SECOND, at, clock, decided
 
 from dutiful.core.cadence import Every
 from dutiful.core.cron import Cron
-from dutiful.core.draft import Due, Limits
 from dutiful.core.jitter import fire_time
+from dutiful.core.move import Due, Limits
 from dutiful.core.planner import Batch, plan
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason, Retry
 from dutiful.core.run import Phase

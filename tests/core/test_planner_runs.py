@@ -6,7 +6,7 @@ import pytest
 from tests.core.planner_notation import EPOCH, HOUR, MINUTE, SECOND, at, decided, run, schedule, shown
 
 from dutiful.core.cadence import Every, Once, OnDemand
-from dutiful.core.draft import Due, Limits
+from dutiful.core.move import Due, Limits
 from dutiful.core.planner import Batch, plan
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Reason, Retry
 from dutiful.core.run import Phase, Status

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.core.planner_notation import HOUR, MINUTE, at, schedule
 
-from dutiful.core.draft import Due
+from dutiful.core.move import Due
 from dutiful.core.policy import Reason
 from dutiful.core.rearm import Rearmed, rearmed
 from dutiful.core.run import Phase, Run, Status

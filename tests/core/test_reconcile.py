@@ -9,7 +9,7 @@ from tests.core.planner_notation import at, run, schedule
 
 from dutiful.core.cadence import OnDemand
 from dutiful.core.cron import Cron
-from dutiful.core.draft import Due
+from dutiful.core.move import Due
 from dutiful.core.policy import Overlap, Policy
 from dutiful.core.reconcile import Changes, Difference, Put, Survey, reconcile
 from dutiful.core.run import Phase

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dutiful.core.cadence import Every, Once
 from dutiful.core.cron import Cron
-from dutiful.core.draft import Due, Limits
+from dutiful.core.move import Due, Limits
 from dutiful.core.planner import decide_in_steps
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Policy, Reason, Retry
 from dutiful.core.run import Phase, Run, Status

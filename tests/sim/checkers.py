@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.sim.executor import Call
     from tests.sim.recorder import Era, Key, Record
 
-    from dutiful.core.draft import Due
+    from dutiful.core.move import Due
 
 FAILURES = {
     Reason.LAUNCH_REFUSED,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.sim.recorder import Recorder
     from tests.sim.world import Action
 
-    from dutiful.core.draft import Move
+    from dutiful.core.move import Move
     from dutiful.core.schedule import Schedule
     from dutiful.registrar import Registrar
 

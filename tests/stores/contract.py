@@ -28,8 +28,8 @@ from tests.stores.notation import (
 
 from dutiful.core.cadence import Every, Once, OnDemand
 from dutiful.core.cron import Cron
-from dutiful.core.draft import Due, Move
 from dutiful.core.errors import LostLeadershipError, OvertakenError
+from dutiful.core.move import Due, Move
 from dutiful.core.outcome import Failed
 from dutiful.core.planner import Batch
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason, Retry

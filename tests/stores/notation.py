@@ -7,7 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING
 
 from dutiful.core.cron import Cron
-from dutiful.core.draft import Limits
+from dutiful.core.move import Limits
 from dutiful.core.outcome import Report, Settlement, Succeeded, hear, settlement
 from dutiful.core.planner import plan
 from dutiful.core.policy import Policy
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dutiful.core.cadence import Cadence, Instant
-    from dutiful.core.draft import Move
+    from dutiful.core.move import Move
     from dutiful.core.outcome import Outcome
     from dutiful.core.run import Run
     from dutiful.ports import Launch, Store

@@ -20,7 +20,7 @@ from tests.stores.notation import MINUTE, MINUTELY, T0, ending, put
 from dutiful.core.backfill import backfill, past_ticks
 from dutiful.core.cadence import Every, Once, OnDemand
 from dutiful.core.cron import Cron
-from dutiful.core.draft import Limits
+from dutiful.core.move import Limits
 from dutiful.core.outcome import (
     Accepted,
     Failed,

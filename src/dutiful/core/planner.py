@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
-from dutiful.core.draft import Draft, Due, Limits, Move
+from dutiful.core.draft import Draft
 from dutiful.core.errors import DutifulError
 from dutiful.core.jitter import fire_time
+from dutiful.core.move import Due, Limits, Move
 from dutiful.core.opening import first_wake
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status

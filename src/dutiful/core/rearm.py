@@ -8,7 +8,7 @@ from dutiful.core.run import IN_FLIGHT, Phase, Run
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
-    from dutiful.core.draft import Due
+    from dutiful.core.move import Due
     from dutiful.core.schedule import State
 
 

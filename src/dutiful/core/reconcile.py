@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.draft import Due
+    from dutiful.core.move import Due
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule, State
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.core.cron import Cron
-from dutiful.core.draft import Due, Limits, Move
 from dutiful.core.errors import CronCalculationError
+from dutiful.core.move import Due, Limits, Move
 from dutiful.core.policy import CatchUp, Policy
 from dutiful.core.run import Phase, Run
 from dutiful.core.schedule import State

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.core.cadence import Every, count_ticks, last_tick, next_tick
 from dutiful.core.cron import Cron
 from dutiful.core.dialect import DIALECTS
-from dutiful.core.draft import Draft, Due, Limits
+from dutiful.core.draft import Draft
 from dutiful.core.jitter import fire_time
+from dutiful.core.move import Due, Limits
 from dutiful.core.opening import opening_cursor
 from dutiful.core.planner import decide
 from dutiful.core.policy import OnOrphan, Reason

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cadence import Every, OnDemand
-from dutiful.core.draft import Draft, Limits
+from dutiful.core.draft import Draft
+from dutiful.core.move import Limits
 from dutiful.core.opening import first_wake
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason
 from dutiful.core.reconcile import Changes, Put
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from dutiful.core.cadence import Cadence, Instant
-    from dutiful.core.draft import Due
+    from dutiful.core.move import Due
     from dutiful.core.schedule import State
     from dutiful.fleet.state_file import States
     from dutiful.fleet.types import Agent, AgentSchedule

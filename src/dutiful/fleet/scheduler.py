@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dutiful.clock import SystemClock
-from dutiful.core.draft import Due
 from dutiful.core.errors import InvalidArgumentError, OvertakenError
+from dutiful.core.move import Due
 from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.zone import epoch_ms

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.draft import Due
     from dutiful.core.event import Event
+    from dutiful.core.move import Due
     from dutiful.core.run import Run
     from dutiful.core.schedule import State
     from dutiful.fleet.roster import Entry

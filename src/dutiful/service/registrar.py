@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.draft import Due
+    from dutiful.core.move import Due
     from dutiful.core.schedule import Schedule
     from dutiful.ports import Clock, Store
     from dutiful.service.types import RunView, ScheduleInput, ScheduleView

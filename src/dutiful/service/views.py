@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.draft import Due
+    from dutiful.core.move import Due
     from dutiful.core.reconcile import Note
     from dutiful.core.run import Run
 

@@ -24,7 +24,7 @@ from dutiful.core.zone import EPOCH, epoch_ms
 from dutiful.stores.task_record import TIMES, check_order, kind_of
 
 if TYPE_CHECKING:
-    from dutiful.core.draft import Due
+    from dutiful.core.move import Due
 
 # Where a store keeps what a record calls otherwise.
 _FIELDS = {

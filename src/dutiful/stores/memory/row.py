@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.core.draft import Due
+from dutiful.core.move import Due
 from dutiful.core.run import Phase
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.draft import Due, Move
+    from dutiful.core.move import Due, Move
     from dutiful.core.outcome import Settlement
     from dutiful.core.reconcile import Changes, Note, Put
     from dutiful.core.schedule import Schedule

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from dutiful.core.draft import Move
+    from dutiful.core.move import Move
     from dutiful.core.schedule import Schedule
     from dutiful.stores.sqlite.bulk import Write
 

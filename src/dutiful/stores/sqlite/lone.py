@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
-    from dutiful.core.draft import Move
+    from dutiful.core.move import Move
     from dutiful.core.outcome import Settlement
     from dutiful.stores.sqlite.bulk import Own
 

@@ -8,8 +8,8 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from dutiful.core.draft import Due
 from dutiful.core.errors import CodecError, StoreError
+from dutiful.core.move import Due
 from dutiful.core.planner import Batch
 from dutiful.core.reconcile import Note
 from dutiful.ports import Loaded

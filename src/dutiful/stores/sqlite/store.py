@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.draft import Due, Move
+    from dutiful.core.move import Due, Move
     from dutiful.core.outcome import Settlement
     from dutiful.core.reconcile import Changes, Note, Survey
     from dutiful.core.run import Run
