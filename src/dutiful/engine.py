@@ -237,13 +237,13 @@ class Engine:
 
     async def _load(self, now: Instant) -> Loaded:
         """Return what is due; after a step of the clock also what has a timeout, which has moved with it."""
-        loaded = await self._store.load(max(now, self._watch.shown_before), self._settings.batch)
+        before, batch = self._watch.shown_before, self._settings.batch
+        loaded = await self._store.load(max(now, before), batch, self._running.timed() if before else ())
         due = loaded.batch.due
-        if self._watch.shown_before:
-            due = [*due, *await self._store.some(self._running.timed() - {each.schedule.id for each in due})]
-        if any(each.state.decided_until for each in due):
-            due = [await recalled(self._store, each, now) for each in due]
-        return loaded if due is loaded.batch.due else loaded._replace(batch=loaded.batch._replace(due=due))
+        if not any(each.state.decided_until for each in due):
+            return loaded
+        due = [await recalled(self._store, each, now) for each in due]
+        return loaded._replace(batch=loaded.batch._replace(due=due))
 
     async def _when_next(self, made: Sequence[Move], loaded: Loaded, now: Instant) -> Instant | None:
         if self._room() == 0:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime, tzinfo
 
@@ -128,10 +128,11 @@ class Store(WorkflowTexts, Protocol):
         a row to be dropped is no longer as it was.
         """
 
-    async def load(self, now: Instant, limit: int) -> Loaded:
+    async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
         """Return at most `limit` schedules whose wake is at or before `now`, the most overdue first.
 
-        Those of the same wake come in the order in which they were first stored.
+        Those of the same wake come in the order in which they were first stored. After them come those
+        with the ids `also`, ordered by id, whatever their wake.
         """
 
     async def commit(self, moves: Sequence[Move], epoch: int) -> Committed:

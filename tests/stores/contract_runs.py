@@ -304,6 +304,20 @@ class WakingContract:
         assert launch.run.schedule_id == "c"
 
     @stored
+    async def test_who_is_asked_for_is_loaded_with_what_is_due_and_the_places_of_its_group(self, store):
+        other = Capacity("other", 2)
+        await declare(store, schedule("b", capacity=ONE_PLACE), schedule("a"), schedule("c", capacity=other))
+        await store.lead("me")
+        assert len(await pass_at(store, T0)) == 3
+        await declare(store, schedule("d"))
+        loaded = await store.load(T0, 1, ["c", "b", "d", "nobody"])
+        assert [due.schedule.id for due in loaded.batch.due] == ["d", "b", "c"]
+        assert loaded.batch.due[1:] == [await store.get("b"), await store.get("c")]
+        assert loaded.batch.used == {"agent": 1, "other": 1}
+        # Nothing became due by this, and what is due stays so.
+        assert await due_at(store, T0) == ["d"]
+
+    @stored
     async def test_runs_in_flight_are_counted_by_group_on_every_path(self, store):
         await declare(store, *(schedule(id_, capacity=Capacity("g", 9)) for id_ in "abcd"))
         await store.lead("me")

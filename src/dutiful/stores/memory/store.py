@@ -17,7 +17,7 @@ from dutiful.stores.memory.row import Row, by_tick
 from dutiful.stores.memory.wakes import Wakes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from dutiful.core.cadence import Instant
     from dutiful.core.move import Due, Move
@@ -122,13 +122,16 @@ class MemoryStore:
         self._wake(row, put.wake_at)
         return group if group != row.group() else None
 
-    async def load(self, now: Instant, limit: int) -> Loaded:
-        """Return what is due."""
+    async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
+        """Return what is due, and those with these ids."""
         for row, wake_at in self._taken:
             if wake_at is not None and row.wake_at == wake_at:
                 self._wakes.add(row, wake_at)
         rows, next_wake = self._wakes.take(now, limit)
         self._taken = [(row, row.wake_at) for row in rows]
+        if also:
+            known = {row.schedule.id for row in rows}
+            rows += [self._rows[id_] for id_ in sorted({*also} & self._rows.keys() - known)]
         batch = _new(Batch, ([row.due() for row in rows], dict(self._used)))
         return _new(Loaded, (batch, next_wake))
 

@@ -23,7 +23,7 @@ from dutiful.stores.sqlite.rows import (
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Run
@@ -103,9 +103,14 @@ class Damage(NamedTuple):
 
 
 def load(
-    connection: sqlite3.Connection, texts: Texts, namespace: str, now: Instant, limit: int
+    connection: sqlite3.Connection,
+    texts: Texts,
+    namespace: str,
+    now: Instant,
+    limit: int,
+    also: Collection[str],
 ) -> tuple[Loaded, list[Damage]]:
-    """Return what is due, and what could not be read."""
+    """Return what is due and those with these ids, and what could not be read."""
     rows = connection.execute(_DUE, (namespace, now, max(limit, 0))).fetchall()
     stored, damage = _read(texts, rows)
     due = _with_open_runs(connection, stored, damage)
@@ -113,6 +118,10 @@ def load(
     next_wake = None if following is None else following[0]
     if len(rows) < limit and next_wake is not None and next_wake <= now:
         damage += _undeclared(connection, namespace, now)
+    if also:
+        ids = {*also}.difference(each.schedule.id for each in due)
+        beside, damaged = with_ids(connection, texts, namespace, ids)
+        due, damage = due + beside, damage + damaged
     return Loaded(Batch(due, _used(connection, namespace, due)), next_wake), damage
 
 
@@ -138,6 +147,14 @@ def some(
     query = f"{_STORED} AND damage IS NULL AND {condition}"
     stored, damage = _read(texts, connection.execute(query, (namespace, *values)))
     return _with_open_runs(connection, stored, damage), damage
+
+
+def with_ids(
+    connection: sqlite3.Connection, texts: Texts, namespace: str, ids: Iterable[str]
+) -> tuple[list[Due], list[Damage]]:
+    """Return those of these schedules that can be read, ordered by id, and those found damaged."""
+    listed = "id IN (SELECT value FROM json_each(?)) ORDER BY id"
+    return some(connection, texts, namespace, listed, [json.dumps([*ids])])
 
 
 def every(connection: sqlite3.Connection, texts: Texts, namespace: str) -> tuple[list[Due], list[Damage]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 from typing import TYPE_CHECKING, TypeVar
@@ -20,7 +19,7 @@ from dutiful.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from dutiful.core.cadence import Instant
     from dutiful.core.move import Due, Move
@@ -179,7 +178,9 @@ class SqliteStore:
 
     async def some(self, ids: Iterable[str]) -> list[Due]:
         """Return those of these schedules that are there and not damaged."""
-        return await self._some("id IN (SELECT value FROM json_each(?)) ORDER BY id", json.dumps([*ids]))
+        return await self._marking(
+            lambda connection: reads.with_ids(connection, self._texts, self._namespace, ids)
+        )
 
     async def page(self, after: str, limit: int) -> list[Due]:
         """Return the schedules that come after an id and are not damaged."""
@@ -221,11 +222,11 @@ class SqliteStore:
 
     # Passes
 
-    async def load(self, now: Instant, limit: int) -> Loaded:
-        """Return what is due; what is found damaged on the way is marked and left alone from then on."""
+    async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
+        """Return what is due, and those with these ids; what is found damaged is marked and left alone."""
         while True:
             loaded, damage = await self._read(
-                lambda connection: reads.load(connection, self._texts, self._namespace, now, limit)
+                lambda connection: reads.load(connection, self._texts, self._namespace, now, limit, also)
             )
             if not damage:
                 return loaded
