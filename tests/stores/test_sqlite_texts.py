@@ -11,7 +11,7 @@ from tests.stores.notation import MINUTE, T0, declare, due_at, put, schedule
 from tests.stores.sqlite_rig import edit, found_damaged, own_text, with_store
 
 from dutiful.core.cadence import Every
-from dutiful.core.errors import OvertakenError
+from dutiful.core.errors import OvertakenError, StoreError
 from dutiful.core.reconcile import Changes, Survey
 from dutiful.ports import Retention
 from dutiful.stores.codec import encode_cadence, encode_policy
@@ -305,6 +305,19 @@ def test_a_view_of_somebody_is_not_in_the_way(old):
     edit(old, "CREATE VIEW mine AS SELECT id FROM declarations WHERE namespace = 'default'")
     assert len(with_store(old, lambda store: store.every())) == 8
     assert len(ask(old, "SELECT * FROM mine")) == 8
+
+
+def test_a_damaged_file_is_not_brought_up_to_date(old):
+    # An index that lacks rows of its table; where both are written anew nothing of it is left to be seen.
+    edit(
+        old,
+        "PRAGMA writable_schema = ON",
+        "UPDATE sqlite_master SET sql = replace(sql, ' WHERE damage IS NOT NULL', '')"
+        " WHERE name = 'declarations_damaged'",
+    )
+    with pytest.raises(StoreError, match="is damaged: .* missing from index declarations_damaged"):
+        with_store(old, found_damaged)
+    assert ask(old, "SELECT max(name) FROM meta WHERE name LIKE 'schema %'") == [("schema 0004",)]
 
 
 def test_a_schedule_deleted_by_hand_still_takes_all_that_belongs_to_it_along(old):

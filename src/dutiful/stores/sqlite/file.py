@@ -152,7 +152,11 @@ class DatabaseFile:
             connection.create_function("text_number", 1, number_of, deterministic=True)
             connection.execute("BEGIN IMMEDIATE")
             # Asked again: another process may have been faster.
-            for migration in known[self._applied(connection, known) :]:
+            pending = known[self._applied(connection, known) :]
+            if pending:
+                # Now: a table that was written anew does not show any more what it had lost.
+                self.verify(connection, clean=False)
+            for migration in pending:
                 _apply(connection, migration)
             connection.execute("COMMIT")
 
