@@ -38,7 +38,7 @@ INSERT INTO "meta" VALUES('','schema 0001','8fe885aa0598752690a70e82f4dee39f68ab
 INSERT INTO "meta" VALUES('','schema 0002','f1d5fd97eb902d07377a8d5784c40eb85bb02446ebdd11cb0c129a9ab18b2198');
 INSERT INTO "meta" VALUES('','schema 0003','d959fa6802f0633afae2150bc498c8dbbbc0952efb752731ca8937183cfb9b41');
 INSERT INTO "meta" VALUES('','schema 0004','290bedc418830d5e761635859e85f9338df6f55cf1c54608404eb6fdf93714ef');
-INSERT INTO "meta" VALUES('','schema 0005','40fd850ad110f92b10dc36355eacc16345748e0129ee3eabb4414cef4f73c6a1');
+INSERT INTO "meta" VALUES('','schema 0005','335dbcc59521b335123f6dedaa352cc604292fe4c4f9e6070d096ac00682e4a5');
 INSERT INTO "meta" VALUES('alone','clean',1);
 INSERT INTO "meta" VALUES('alone','epoch',1);
 INSERT INTO "meta" VALUES('default','clean',1);

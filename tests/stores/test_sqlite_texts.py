@@ -307,6 +307,13 @@ def test_a_view_of_somebody_is_not_in_the_way(old):
     assert len(ask(old, "SELECT * FROM mine")) == 8
 
 
+def test_views_that_somebody_dropped_are_made_again(old):
+    edit(old, "DROP VIEW overview", "DROP VIEW schedules", "DROP VIEW schedule_runs")
+    assert len(with_store(old, lambda store: store.every())) == 8
+    views = "SELECT name FROM sqlite_master WHERE type = 'view' ORDER BY name"
+    assert ask(old, views) == [("overview",), ("schedule_runs",), ("schedules",)]
+
+
 def test_a_damaged_file_is_not_brought_up_to_date(old):
     # An index that lacks rows of its table; where both are written anew nothing of it is left to be seen.
     edit(

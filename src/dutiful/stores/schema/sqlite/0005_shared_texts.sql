@@ -11,9 +11,10 @@ INSERT INTO texts
 SELECT text_number(CAST(text AS BLOB)), text
 FROM (SELECT cadence AS text FROM declarations UNION SELECT policy FROM declarations);
 
-DROP VIEW overview;
-DROP VIEW schedules;
-DROP VIEW schedule_runs;
+-- Nothing but people needs them, so somebody may have dropped one.
+DROP VIEW IF EXISTS overview;
+DROP VIEW IF EXISTS schedules;
+DROP VIEW IF EXISTS schedule_runs;
 
 CREATE TABLE shorter (
   number         INTEGER PRIMARY KEY AUTOINCREMENT,
