@@ -167,7 +167,8 @@ class _Columns:
 
     def of(self, schedule: Schedule, known: _Known | None = None) -> Row:
         declaration = declare(schedule)
-        if known is not None:
+        # The texts of a damaged row may be what is wrong; the right ones are written, for all who share them.
+        if known is not None and not known.damaged:
             declaration = _keep_texts(known, schedule, declaration)
         task, payload, cadence, policy, start, end, paused = declaration
         *numbers, shared = self._texts[cadence, policy]
