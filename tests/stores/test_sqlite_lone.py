@@ -19,7 +19,7 @@ from tests.stores.notation import (
     rows,
     schedule,
 )
-from tests.stores.sqlite_rig import with_store
+from tests.stores.sqlite_rig import edit, with_store
 
 from dutiful.core.outcome import Accepted, Failed
 from dutiful.core.policy import Capacity, OnOrphan, Overlap, Retry
@@ -239,3 +239,19 @@ def test_a_tick_that_was_decided_before_does_not_run_again(path):
         assert await rows(store) == [(0, "SUCCESS", "ended")]
 
     with_store(path, story)
+
+
+def test_a_trigger_of_somebody_that_passes_over_what_it_knows_is_not_in_the_way(path):
+    async def story(store):
+        await declare(store, lone("a"), lone("b"))
+        await store.lead("me")
+        edit(
+            path,
+            "CREATE TABLE seen (cursor INTEGER UNIQUE)",
+            "CREATE TRIGGER seeing AFTER UPDATE ON states BEGIN"
+            " INSERT OR IGNORE INTO seen VALUES (new.cursor); END",
+        )
+        launches = await pass_at(store, T0)
+        return await store.settle([ending(launch, T0) for launch in launches], 1)
+
+    assert with_store(path, story) == [True, True]

@@ -29,14 +29,13 @@ AS_ROW = (
 )
 """What ALL_RUN_COLUMNS would hold, told by the columns of a state."""
 
-# With OR FAIL no page is copied aside before it is changed; whoever fails here undoes the transaction.
 LAUNCH = (
-    "UPDATE OR FAIL states SET cursor = ?1, lone_at = ?1, runs_started = ?2, attempted_at = ?3,"
+    "UPDATE states SET cursor = ?1, lone_at = ?1, runs_started = ?2, attempted_at = ?3,"
     " wake_at = own.value, lone_epoch = ?4, rest_at = NULL, blocked = 0, version = version + 1"
     " FROM json_each(?6) AS own WHERE number = own.key AND version = ?5"
 )
 END = (
-    "UPDATE OR FAIL states SET succeeded_at = own.value, ended_at = own.value, lone_at = NULL,"
+    "UPDATE states SET succeeded_at = own.value, ended_at = own.value, lone_at = NULL,"
     " lone_epoch = NULL, version = version + 1"
     " FROM json_each(?2) AS own WHERE number = own.key AND lone_at = ?1"
 )
