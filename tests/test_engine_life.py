@@ -32,6 +32,20 @@ def rig_with(behave, *schedules, **settings):
     return behave.rig
 
 
+def test_with_nothing_planned_no_pass_is_made_until_somebody_wakes_it():
+    async def story():
+        async with Rig() as rig:
+            await rig.time.advance(60)
+            began = rig.engine.passed_at
+            await rig.time.advance(86_400)
+            idle = rig.engine.passed_at == began
+            rig.engine.wake()
+            await rig.time.advance(0)
+            return idle, rig.engine.passed_at == rig.time.epoch_ms()
+
+    assert asyncio.run(story()) == (True, True)
+
+
 def test_stop_waits_for_the_runs_in_flight_and_records_them():
     async def story():
         async with rig_with(lasting(100), schedule()) as rig:

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 # Beyond this a step back re-arms the schedules; nothing that has run runs again.
 _REARM_BEYOND = 86_400_000
-# With nothing planned the engine waits to be woken.
-_IDLE = 3_600_000
+# With nothing planned the engine waits to be woken, and does not pass on its own.
+_FOREVER = float("inf")
 # Asking the class for it each time is slow, and nearly all runs are.
 _LAUNCHED = Phase.LAUNCHED
 # A named tuple's own constructor takes twice as long.
@@ -128,9 +128,9 @@ class Engine:
         self.wake()
         if self._loop is not None:
             await self._loop
-        deadline = float("inf") if within is None else self._clock.monotonic() + within
+        deadline = _FOREVER if within is None else self._clock.monotonic() + within
         while self._running and (left := deadline - self._clock.monotonic()) > 0:
-            await self.rest(min(left, _IDLE / 1000))
+            await self.rest(left)
         await self._settle_quietly()
         return len(self._running)
 
@@ -167,7 +167,7 @@ class Engine:
         # The clock returns from a wait early and often, so that a step of the wall clock is noticed.
         while not self._woken.done():
             now = self._now()
-            left = _IDLE if wake_at is None else wake_at - now
+            left = _FOREVER if wake_at is None else wake_at - now
             if left <= 0 or self._note_step(now):
                 break
             await self._clock.wait(self._woken, left / 1000)

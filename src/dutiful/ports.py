@@ -78,7 +78,7 @@ class Clock(Protocol):
         """Return when `woken` is done, or after so many seconds of this clock, or earlier.
 
         A clock that can be set returns early and often, so that its reader notices. It may end the wait by
-        setting `woken`.
+        setting `woken`, for which nobody else waits. `seconds` may be infinite.
         """
 
     def hold(self) -> AbstractContextManager[None]:
