@@ -10,7 +10,7 @@ import pytest
 from tests.stores.notation import MINUTE, T0, declare, due_at, put, schedule
 from tests.stores.sqlite_rig import edit, found_damaged, own_text, with_store
 
-from dutiful.core.cadence import Every
+from dutiful.core.cadence import Every, Once
 from dutiful.core.errors import OvertakenError, StoreError
 from dutiful.core.reconcile import Changes, Survey
 from dutiful.ports import Retention
@@ -239,6 +239,20 @@ def test_a_few_unused_texts_are_left_alone(path):
 
     with_store(path, edit_and_prune)
     assert texts(path) == texts_of(A, C)
+
+
+def test_where_all_are_in_use_there_is_no_other_look_until_there_are_twice_as_many(path):
+    async def prune_again_and_again(store):
+        await declare(store, *(schedule(f"s{n}", Once(T0 + n)) for n in range(10_000)))
+        await store.prune(T0, Retention())
+        edit(path, "INSERT INTO texts VALUES (0, 'unused'), (-1, 'unused too')")
+        await store.prune(T0, Retention())
+        before = len(texts(path))
+        many(path)
+        await store.prune(T0, Retention())
+        return before, len(texts(path))
+
+    assert with_store(path, prune_again_and_again) == (10_003, 10_001)
 
 
 def test_a_text_that_was_deleted_is_stored_again_for_those_who_remember_it(path):

@@ -59,6 +59,7 @@ class SqliteStore:
         self._writer: Writer | None = None
         self._process = os.getpid()
         self._leading: tuple[str, int] | None = None
+        self._texts_max = upkeep.TEXTS_MAX
 
     # Life
 
@@ -296,5 +297,7 @@ class SqliteStore:
                     connection, self._namespace, numbers, now, retention
                 )
             )
-        await self._write(upkeep.prune_texts)
+        self._texts_max = await self._write(
+            lambda connection: upkeep.prune_texts(connection, self._texts_max)
+        )
         return deleted

@@ -48,9 +48,9 @@ _MARK = "UPDATE states SET pruned_until = max(pruned_until, ?) WHERE number = ?"
 _DELETE = "DELETE FROM runs WHERE run_at = ? AND schedule = ? AND kind = ?"
 # A few MiB. Below it those that nobody refers to are not worth a look at every declaration, and an index
 # to find them by would make each of these more expensive to write.
-_TEXTS_MAX = 10_000
+TEXTS_MAX = 10_000
 _DELETE_TEXTS = (
-    "DELETE FROM texts WHERE (SELECT count(*) FROM texts) > ? AND number NOT IN"
+    "DELETE FROM texts WHERE number NOT IN"
     " (SELECT cadence_number FROM declarations UNION ALL SELECT policy_number FROM declarations)"
 )
 
@@ -94,6 +94,11 @@ def prune(
     return len(expendable)
 
 
-def prune_texts(connection: sqlite3.Connection) -> int:
-    """Delete the texts that no schedule refers to, once there are many texts; return how many there were."""
-    return connection.execute(_DELETE_TEXTS, (_TEXTS_MAX,)).rowcount
+def prune_texts(connection: sqlite3.Connection, most: int) -> int:
+    """Delete the texts that no schedule refers to, if there are more than `most`; return the next `most`."""
+    count: int = connection.execute("SELECT count(*) FROM texts").fetchone()[0]
+    if count <= most:
+        return most
+    used = count - connection.execute(_DELETE_TEXTS).rowcount
+    # Passes wait for the look. Where all are in use it is not taken again until there are twice as many.
+    return max(TEXTS_MAX, 2 * used)
