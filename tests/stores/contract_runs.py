@@ -81,6 +81,23 @@ class SettlementContract:
         assert (await store.get("a")).state.failed_at is None
 
     @stored
+    async def test_of_several_ends_of_a_run_the_first_counts(self, store):
+        await declare(store, schedule("a", ledger=False, run_timeout=None), schedule("b", ledger=False))
+        await store.lead("me")
+        a, b = await pass_at(store, T0)
+        ends = [
+            ending(a, T0 + 1, NoWork()),
+            ending(b, T0 + 2),
+            ending(a, T0 + 3),
+            ending(b, T0 + 4, NoWork()),
+        ]
+        assert await store.settle(ends, 1) == [True, True, False, False]
+        assert [(await store.get(id_)).state[3:6] for id_ in "ab"] == [
+            (None, None, T0 + 1),
+            (T0 + 2, None, T0 + 2),
+        ]
+
+    @stored
     async def test_what_was_never_stored_is_not_settled(self, store):
         await declare(store, schedule("a"), schedule("gone"))
         await store.lead("me")

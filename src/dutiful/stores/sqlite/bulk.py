@@ -49,7 +49,7 @@ def hits_alike(connection: sqlite3.Connection, statement: str, writes: Sequence[
     """Do one statement for all writes, and return for each whether its row was there to be hit.
 
     Its last value is a JSON object of the rows: their own values by their numbers. Schedules that fall due
-    together are written much the same, and one execution for all of them is half the work of as many.
+    together are written much the same, and one execution for all of them is less work than as many.
     """
     if not writes:
         return []

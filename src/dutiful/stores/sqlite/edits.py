@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dutiful.core.errors import CodecError, OvertakenError
 from dutiful.core.run import Phase, Status
-from dutiful.stores.codec import Declaration, declare, decode_cadence, decode_policy, row_checksum
+from dutiful.stores.codec import (
+    Declaration,
+    declare,
+    decode_cadence,
+    decode_policy,
+    row_checksum,
+    shared_checksum,
+)
 from dutiful.stores.sqlite import lone, meta
 from dutiful.stores.sqlite.rest import insert_rest
 from dutiful.stores.sqlite.rows import (
@@ -163,7 +170,8 @@ class _Columns:
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._texts = StoredTexts(connection)
+        self._numbers = StoredTexts(connection)
+        self._shared: dict[tuple[str, str], tuple[int, int, int]] = {}
 
     def of(self, schedule: Schedule, known: _Known | None = None) -> Row:
         declaration = declare(schedule)
@@ -171,9 +179,14 @@ class _Columns:
         if known is not None and not known.damaged:
             declaration = _keep_texts(known, schedule, declaration)
         task, payload, cadence, policy, start, end, paused = declaration
-        *numbers, shared = self._texts[cadence, policy]
+        *numbers, shared = self._shared.get((cadence, policy)) or self._store(cadence, policy)
         checksum = row_checksum(shared, schedule.id, task, payload, start, end, paused)
         return task, payload, *numbers, start, end, paused, checksum
+
+    def _store(self, cadence: str, policy: str) -> tuple[int, int, int]:
+        shared = self._numbers[cadence], self._numbers[policy], shared_checksum(cadence, policy)
+        self._shared[cadence, policy] = shared
+        return shared
 
 
 def _add(connection: sqlite3.Connection, namespace: str, puts: Sequence[Put], columns: _Columns) -> None:

@@ -48,16 +48,8 @@ _ENDED, _SUCCESS = Phase.ENDED, Status.SUCCESS
 
 def launch(move: Move) -> Own | None:
     """Return what LAUNCH takes for a move that launches a lone run, and does nothing else."""
-    (
-        (schedule, before, runs, version, _, _, _, number),
-        state,
-        wake_at,
-        rest_at,
-        blocked,
-        inserts,
-        changes,
-        _,
-    ) = move
+    due, state, wake_at, rest_at, blocked, inserts, changes, _ = move
+    schedule, before, runs, version, _, _, _, number = due
     if runs or changes or blocked or len(inserts) != 1 or wake_at is None or rest_at is not None:
         return None
     policy, (cursor, started, attempted, *_) = schedule.policy, state

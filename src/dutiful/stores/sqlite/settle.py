@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dutiful.core.outcome import Settlement
-    from dutiful.stores.sqlite.bulk import Write
+    from dutiful.stores.sqlite.bulk import Own, Write
 
 _SAME_ATTEMPT = "WHERE schedule = ? AND run_at = ? AND kind = ? AND attempt = ? AND phase = 'launched'"
 _AS_FOUND = (
@@ -52,7 +53,7 @@ _WAKE_FOR_RETRY = (
 
 def settle(connection: sqlite3.Connection, namespace: str, settlements: Sequence[Settlement]) -> list[bool]:
     """Record how attempts went and return for each whether it applied."""
-    ends = [*map(lone.end, settlements)]
+    ends = _lone_ends(settlements)
     hit = iter(hits_alike(connection, lone.END, [end for end in ends if end is not None]))
     applied = [end is not None and next(hit) for end in ends]
     others = [place for place, done in enumerate(applied) if not done]
@@ -63,6 +64,15 @@ def settle(connection: sqlite3.Connection, namespace: str, settlements: Sequence
             applied[place] = there
         _bring_up_to_date(connection, namespace, [settlements[place] for place in others if applied[place]])
     return applied
+
+
+def _lone_ends(settlements: Sequence[Settlement]) -> list[Own | None]:
+    """Return how those end that may be lone runs; of several ends of one schedule the first is to count."""
+    ends = [*map(lone.end, settlements)]
+    times = Counter(settlement.number for settlement in settlements)
+    if len(times) == len(ends):
+        return ends
+    return [end if times[each.number] == 1 else None for end, each in zip(ends, settlements, strict=True)]
 
 
 def report(connection: sqlite3.Connection, namespace: str, found: Run, became: Settlement) -> bool:

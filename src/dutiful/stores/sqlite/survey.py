@@ -12,7 +12,7 @@ from dutiful.core.reconcile import Survey
 from dutiful.stores.codec import encode_cadence, encode_policy, row_checksum, shared_checksum
 from dutiful.stores.sqlite import reads
 from dutiful.stores.sqlite.rows import SCHEDULE_COLUMNS
-from dutiful.stores.sqlite.texts import find
+from dutiful.stores.sqlite.texts import FoundTexts
 
 if TYPE_CHECKING:
     import sqlite3
@@ -71,7 +71,7 @@ class _Columns:
     """Tells whether columns are those of a schedule; what many schedules share is found once."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+        self._numbers = FoundTexts(connection)
         # By identity: to hash a cadence or a policy takes longer than all the rest.
         self._shared: dict[tuple[int, int], tuple[int | None, int | None, int]] = {}
 
@@ -96,7 +96,6 @@ class _Columns:
         except CodecError:
             # No row holds it. Who writes it is told why not.
             texts = "", ""
-        numbers = find(self._connection, texts[0]), find(self._connection, texts[1])
-        shared = (*numbers, shared_checksum(*texts))
+        shared = self._numbers[texts[0]], self._numbers[texts[1]], shared_checksum(*texts)
         self._shared[id(cadence), id(policy)] = shared
         return shared

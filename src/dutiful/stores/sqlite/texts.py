@@ -10,7 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import CodecError
-from dutiful.stores.codec import Shared, read_shared, shared_checksum
+from dutiful.stores.codec import Shared, read_shared
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,21 +54,28 @@ class Texts(dict[tuple[int, int], Shared]):
         return str(found[0])
 
 
-def find(connection: sqlite3.Connection, text: str) -> int | None:
-    """Return the number of a text, if it is stored."""
-    number = number_of(text.encode())
-    return number if connection.execute(_TEXT, (number,)).fetchone() == (text,) else None
-
-
-class StoredTexts(dict[tuple[str, str], tuple[int, int, int]]):
-    """The numbers of a cadence and a policy, and their shared checksum; to ask for them stores the texts."""
+class FoundTexts(dict[str, int | None]):
+    """The numbers of texts; None for one that is not stored."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__()
         self._connection = connection
 
-    def __missing__(self, pair: tuple[str, str]) -> tuple[int, int, int]:
-        cadence, policy = (number_of(text.encode()) for text in pair)
-        self._connection.executemany(_STORE, zip((cadence, policy), pair, strict=True))
-        shared = self[pair] = cadence, policy, shared_checksum(*pair)
-        return shared
+    def __missing__(self, text: str) -> int | None:
+        number = number_of(text.encode())
+        there = self._connection.execute(_TEXT, (number,)).fetchone() == (text,)
+        found = self[text] = number if there else None
+        return found
+
+
+class StoredTexts(dict[str, int]):
+    """The numbers of texts; to ask for one stores it."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def __missing__(self, text: str) -> int:
+        number = self[text] = number_of(text.encode())
+        self._connection.execute(_STORE, (number, text))
+        return number
