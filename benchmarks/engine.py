@@ -54,8 +54,7 @@ def _recording() -> list[Row]:
     limits = {10_000: 0.3, 100_000: 3.0, 1_000_000: 35.0}
     rows, seconds = [], {}
     for n in sizes:
-        tries = 1 if n == 1_000_000 else 3
-        ours, floor = measure("dispatch_sqlite", n, tries), measure("floor_sqlite", n, tries)["recorded"]
+        ours, floor = measure("dispatch_sqlite", n), measure("floor_sqlite", n)["recorded"]
         seconds[n] = ours["recorded"]
         goals = [Goal("first start < 0.5 s", ours["first"] < 0.5)]
         goals += (
