@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import weakref
 
 import pytest
 
@@ -214,3 +215,19 @@ def test_an_answer_to_a_loop_that_is_gone_harms_nobody(tmp_path):
 
     asyncio.run(leave_early())
     asyncio.run(come_back())
+
+
+@bench
+async def test_nothing_of_a_job_is_held_on_to_while_waiting_for_the_next(bench):
+    class Work:
+        def __call__(self, _connection):
+            return None
+
+    work = Work()
+    held = weakref.ref(work)
+    await bench.writer.write(work)
+    del work
+    async with asyncio.timeout(10):
+        # The thread may still be on its way back from the answer.
+        while held() is not None:  # noqa: ASYNC110 - a thread that lets go tells nobody
+            await asyncio.sleep(0)

@@ -82,13 +82,21 @@ class Writer:
         _deliver([started], [_Answer()])
         last = None
         while last is None:
-            jobs = self._take()
-            last = next((job for job in jobs if job.work is _end), None)
-            waiting = [job for job in jobs if job.work is not _end and not job.future.cancelled()]
-            if waiting:
-                _deliver(waiting, self._answers(connection, waiting))
+            last = self._serve(connection)
         connection.close()
         _deliver([last], [_Answer()])
+
+    def _serve(self, connection: sqlite3.Connection) -> _Job | None:
+        """Wait for jobs and do them; return the last of all, if it was among them.
+
+        A call of its own, so that nothing of a job is held on to while waiting for the next: a million
+        schedules that were declared would be.
+        """
+        jobs = self._take()
+        waiting = [job for job in jobs if job.work is not _end and not job.future.cancelled()]
+        if waiting:
+            _deliver(waiting, self._answers(connection, waiting))
+        return next((job for job in jobs if job.work is _end), None)
 
     def _take(self) -> list[_Job]:
         jobs = [self._jobs.get()]
