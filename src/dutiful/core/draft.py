@@ -265,9 +265,8 @@ class Draft:
 
     def _comes_again(self, tick: Instant) -> bool:
         """Pass over a tick that has a row already, because the clock was set back meanwhile."""
-        rows = self._due.repeated
-        again = (tick, "schedule") in self._open or (
-            bool(rows) and any((row.run_at, row.kind) == (tick, "schedule") for row in rows)
+        again = (tick, "schedule") in self._open or any(
+            (row.run_at, row.kind) == (tick, "schedule") for row in self._due.repeated
         )
         if again:
             self.cursor = tick

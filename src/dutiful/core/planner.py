@@ -33,7 +33,7 @@ class Batch(NamedTuple):
 
 def plan(batch: Batch, now: Instant, limits: Limits) -> list[Move]:
     """Return one move per schedule; one that cannot be computed is quarantined, alone."""
-    used, limits = dict(batch.used), tuple.__new__(Limits, (*limits[:-1], batch.used))
+    used, limits = dict(batch.used), limits._replace(stored=batch.used)
     return [_decide_or_quarantine(due, now, limits, used) for due in in_turn(batch.due)]
 
 

@@ -34,7 +34,7 @@ from dutiful.stores.sqlite.wake import wake_groups
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from dutiful.core.reconcile import Changes, Put
     from dutiful.core.run import Run
@@ -134,7 +134,9 @@ def _drop(connection: sqlite3.Connection, number: int, run: Run) -> None:
         raise OvertakenError(run.schedule_id, 0, 0)
 
 
-def _find(connection: sqlite3.Connection, namespace: str, ids: Iterable[str]) -> dict[str, _Known]:
+def _find(connection: sqlite3.Connection, namespace: str, ids: Collection[str]) -> dict[str, _Known]:
+    if not ids:
+        return {}
     rows = connection.execute(_KNOWN, (namespace, json.dumps(list(ids))))
     return {schedule_id: _Known._make(rest) for schedule_id, *rest in rows}
 
@@ -149,7 +151,7 @@ def _check_versions(puts: Iterable[Put], known: Mapping[str, _Known]) -> None:
 
 
 def _remove(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> dict[str, _Known]:
-    known = _find(connection, namespace, ids) if ids else {}
+    known = _find(connection, namespace, ids)
     if not known:
         return {}
     # A schedule that is declared anew begins above, so that no move made on the old one fits it.
