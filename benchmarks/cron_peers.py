@@ -24,7 +24,7 @@ from croniter import CroniterBadDateError, croniter
 from cronsim import CronSim, CronSimError
 
 from dutiful import Cron, InvalidCronExpressionError
-from dutiful.core.cron import _parse
+from dutiful.core.cron.cron import _parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

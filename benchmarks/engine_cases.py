@@ -16,15 +16,15 @@ import tempfile
 import time
 from statistics import quantiles
 
-from dutiful.clock import SystemClock
 from dutiful.core.cadence import Once
-from dutiful.core.cron import Cron
-from dutiful.core.opening import first_wake
+from dutiful.core.cron.cron import Cron
+from dutiful.core.plan.opening import first_wake
+from dutiful.core.plan.reconcile import Changes, Put, reconcile
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
-from dutiful.core.reconcile import Changes, Put, reconcile
 from dutiful.core.schedule import Schedule, State, Task
-from dutiful.engine import Engine
 from dutiful.launchers.callback import CallbackLauncher
+from dutiful.runtime.clock import SystemClock
+from dutiful.runtime.engine import Engine
 from dutiful.stores.memory import MemoryStore
 from dutiful.stores.sqlite import SqliteStore
 from dutiful.testing import VirtualClock

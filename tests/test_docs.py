@@ -21,9 +21,9 @@ from click.testing import CliRunner
 import dutiful
 import dutiful.errors
 from dutiful.cli.main import cli
-from dutiful.core import cron, dialect, lint
+from dutiful.core.cron import cron, dialect, lint
 from dutiful.fleet import load_fleet
-from dutiful.schedule_file import read_schedule_file
+from dutiful.simulate.schedule_file import read_schedule_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

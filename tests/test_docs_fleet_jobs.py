@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dutiful.fleet import jobs, work_sources
+from dutiful.fleet.run import jobs, work_sources
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs/guides/fleet-jobs.md").read_text(encoding="utf-8")
 HEADINGS = {

@@ -19,8 +19,9 @@ import pytest
 from tests.test_docs import FENCE, PAGES, ROOT, Block, commands
 from tests.web.running import running
 
+from dutiful.httpd import errors, problems
 from dutiful.service.metrics import Metrics
-from dutiful.web import answers, errors, given, problems
+from dutiful.web import requests, responses
 from dutiful.web.app import openapi_document
 
 STEP = re.compile(rf"{FENCE.pattern}|^<!-- clock: \+(?P<minutes>\d+) min -->$", re.MULTILINE)
@@ -95,7 +96,7 @@ def test_every_request_is_documented_with_its_scope():
 
 def test_every_key_of_a_schedule_and_every_column_of_a_run_is_documented():
     keys = {*re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|(.+?)\|", API, re.MULTILINE)))}
-    assert {*given.ScheduleGiven.model_fields, *answers.RunAnswer.model_fields} - keys == set()
+    assert {*requests.ScheduleGiven.model_fields, *responses.RunAnswer.model_fields} - keys == set()
 
 
 def test_every_metric_is_documented():

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from tests.core.planner_notation import run
+from tests.core.plan.planner_notation import run
 
 from dutiful.cli.simulate import _entry
-from dutiful.core import event, verdict
-from dutiful.core.duration import parse_duration
+from dutiful.core import event
+from dutiful.core.cron.duration import parse_duration
+from dutiful.core.plan import verdict
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Reason
-from dutiful.schedule_file import _POLICY_KEYS, OUTAGE_KEYS, SCHEDULE_KEYS
+from dutiful.simulate.schedule_file import _POLICY_KEYS, OUTAGE_KEYS, SCHEDULE_KEYS
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs/reference"
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dutiful import errors, observe
+from dutiful import errors
+from dutiful.declarative import observe
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs/reference"
 ERRORS = (REFERENCE / "errors.md").read_text(encoding="utf-8")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dutiful.core import outcome
+from dutiful.core.plan import outcome
+from dutiful.httpd import auth, clients, errors, keys, limits, middleware, tokens
+from dutiful.httpd.caller import SCOPES
 from dutiful.launchers.executor import Meta
 from dutiful.service.variables import VARIABLES
-from dutiful.web import auth, clients, edge, errors, keys, limits, tokens
-from dutiful.web.caller import SCOPES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SETTINGS = (DOCS / "reference/service-settings.md").read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ def test_every_limit_is_documented(prefix):
 def codes() -> set[str]:
     """Return the codes with which the source says 401."""
     found = set()
-    for module in (auth, clients, keys, tokens, edge, errors):
+    for module in (auth, clients, keys, tokens, middleware, errors):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.Constant) and re.fullmatch(
                 r"(token|certificate)_[a-z_]+", str(node.value)

@@ -7,11 +7,11 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.core.planner_notation import schedule
+from tests.core.plan.planner_notation import schedule
 
-from dutiful.core.outcome import Failed, Succeeded
+from dutiful.core.plan.outcome import Failed, Succeeded
 from dutiful.core.run import Phase, Run, Status
-from dutiful.ports import Launch
+from dutiful.runtime.ports import Launch
 from dutiful.testing import RecordingLauncher, VirtualClock
 
 TEN = "2026-01-05T10:00:00+00:00"

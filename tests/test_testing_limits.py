@@ -7,8 +7,8 @@ import sys
 from datetime import timedelta
 
 import pytest
-from tests.core.planner_notation import schedule
-from tests.registrar_notation import slow_rig
+from tests.core.plan.planner_notation import schedule
+from tests.runtime.registrar_notation import slow_rig
 
 from dutiful.errors import InvalidArgumentError
 from dutiful.testing import VirtualClock

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import (
     CronCalculationError,
     DutifulError,
@@ -12,7 +12,7 @@ from dutiful.core.errors import (
 )
 
 if TYPE_CHECKING:
-    from dutiful.declarative import Scheduler
+    from dutiful.declarative.scheduler import Scheduler
 
 __all__ = [
     "Cron",
@@ -28,7 +28,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # The scheduler brings asyncio and logging; who only asks a cron text should not wait for them.
     if name == "Scheduler":
-        from dutiful.declarative import Scheduler
+        from dutiful.declarative.scheduler import Scheduler
 
         return Scheduler
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

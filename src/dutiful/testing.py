@@ -13,15 +13,15 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING
 
+from dutiful.core.cron.zone import EPOCH, zone
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.core.outcome import Outcome, Succeeded
-from dutiful.core.zone import EPOCH, zone
+from dutiful.core.plan.outcome import Outcome, Succeeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from dutiful.ports import Launch
+    from dutiful.runtime.ports import Launch
 
 # On an event loop that does not show its ready queue, this many turns must be enough.
 _BLIND_TURNS = 100

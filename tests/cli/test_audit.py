@@ -5,9 +5,9 @@ from __future__ import annotations
 from click.testing import CliRunner
 
 from dutiful.cli.main import cli
+from dutiful.httpd.audit import AuditLog
+from dutiful.httpd.audit_chain import verify
 from dutiful.testing import VirtualClock
-from dutiful.web.audit import AuditLog
-from dutiful.web.audit_chain import verify
 
 
 def written(path, *ids):

@@ -15,8 +15,8 @@ from tests.cli.foreground import TASKS, command
 
 from dutiful.cli.board import board_of, span
 from dutiful.cli.view import line_of
-from dutiful.observe import SchedulerEvent
-from dutiful.registration import check
+from dutiful.declarative.observe import SchedulerEvent
+from dutiful.declarative.registration import check
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NINE = datetime(2026, 1, 5, 9, tzinfo=BERLIN)

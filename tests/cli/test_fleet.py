@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.fleet.program import asked, command, put_fleet, started
+from tests.fleet.control.program import asked, command, put_fleet, started
 
 FLEET = """
 version: 1

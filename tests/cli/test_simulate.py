@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.core.planner_notation import schedule
+from tests.core.plan.planner_notation import schedule
 
 from dutiful.cli.main import cli
 from dutiful.cli.simulate import _tell
 from dutiful.core.cadence import Every
-from dutiful.schedule_file import Behaviour, ScheduleFile
-from dutiful.simulate import simulate
+from dutiful.simulate.schedule_file import Behaviour, ScheduleFile
+from dutiful.simulate.simulation import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples/schedules.toml"

@@ -7,14 +7,14 @@ import os
 
 import pytest
 from click.testing import CliRunner
-from tests.web.mint import KEYS
+from tests.httpd.mint import KEYS
 
 from dutiful.cli.main import cli
-from dutiful.clock import SystemClock
-from dutiful.web.caller import Caller
-from dutiful.web.keys import read_keys
-from dutiful.web.tokens import TokenCheck
-from dutiful.web.watched import Watched
+from dutiful.httpd.caller import Caller
+from dutiful.httpd.keys import read_keys
+from dutiful.httpd.reloading_file import Watched
+from dutiful.httpd.tokens import TokenCheck
+from dutiful.runtime.clock import SystemClock
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dutiful.core.cadence import Every, Once, OnDemand, count_ticks, last_tick, next_tick
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 
 MONDAY = 1_767_571_200_000
 CRONS = [

@@ -9,7 +9,7 @@ import pytest
 
 import dutiful
 from dutiful import Cron
-from dutiful.core.duration import parse_duration
+from dutiful.core.cron.duration import parse_duration
 from dutiful.errors import (
     CronCalculationError,
     DutifulError,

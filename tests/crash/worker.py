@@ -13,12 +13,12 @@ import sys
 from datetime import UTC, datetime
 
 from dutiful.core.cadence import Every
-from dutiful.core.cron import Cron
-from dutiful.core.outcome import Failed, Succeeded
+from dutiful.core.cron.cron import Cron
+from dutiful.core.plan.outcome import Failed, Succeeded
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task
-from dutiful.engine import Engine
-from dutiful.registrar import Registrar, arm
+from dutiful.runtime.engine import Engine
+from dutiful.runtime.registrar import Registrar, arm
 from dutiful.stores.sqlite import SqliteStore
 from dutiful.testing import VirtualClock
 

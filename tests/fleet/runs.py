@@ -7,8 +7,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dutiful.fleet.runner import run_schedule
-from dutiful.fleet.state_file import get_schedule_state
+from dutiful.fleet.run.runner import run_schedule
+from dutiful.fleet.state.file import get_schedule_state
 from dutiful.fleet.types import Agent, AgentSchedule, JobResult, NextWorkItem, ScheduleState, WorkItem
 from dutiful.testing import VirtualClock
 

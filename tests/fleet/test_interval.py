@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dutiful.clock import SystemClock
 from dutiful.errors import IntervalParseError, InvalidArgumentError
 from dutiful.fleet import calculate_next_trigger, is_schedule_due, parse_interval
+from dutiful.runtime.clock import SystemClock
 
 NOW = datetime(2025, 1, 19, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from dutiful.core.outcome import Accepted
+from dutiful.core.plan.outcome import Accepted
 
 WITHOUT_CALL = 3
 never = threading.Event()

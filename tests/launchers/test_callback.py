@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.core.planner_notation import at, run, schedule
+from tests.core.plan.planner_notation import at, run, schedule
 from tests.sim.rig import TEN
 
 from dutiful.core.cadence import Once
-from dutiful.core.outcome import Failed, Refused, Succeeded
+from dutiful.core.plan.outcome import Failed, Refused, Succeeded
 from dutiful.core.policy import Reason
 from dutiful.core.run import Status
 from dutiful.core.schedule import Task
-from dutiful.engine import Engine
 from dutiful.launchers.callback import CallbackLauncher
-from dutiful.ports import Launch
-from dutiful.registrar import Registrar
+from dutiful.runtime.engine import Engine
+from dutiful.runtime.ports import Launch
+from dutiful.runtime.registrar import Registrar
 from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
 

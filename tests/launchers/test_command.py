@@ -13,7 +13,7 @@ import pytest
 from tests.launchers.metas import DAG, META, META_JSON, SETTINGS
 
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.core.outcome import Failed, Succeeded, Unreached
+from dutiful.core.plan.outcome import Failed, Succeeded, Unreached
 from dutiful.launchers.command import CommandExecutor
 
 

@@ -16,11 +16,11 @@ from tests.still_loop import run_still, silent_server
 from tests.web_server import Reply, serving
 
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.core.outcome import Accepted, Refused, Unanswered, Unreached
+from dutiful.core.plan.outcome import Accepted, Refused, Unanswered, Unreached
 from dutiful.core.policy import Reason
 from dutiful.launchers.http import HttpExecutor, signature
 from dutiful.outbound import Allowed
-from dutiful.secret import Secret
+from dutiful.outbound.secret import Secret
 
 NOW = "1772332201"
 

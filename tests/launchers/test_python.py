@@ -9,7 +9,7 @@ import pytest
 from tests.launchers.metas import DAG, META, SETTINGS
 
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.core.outcome import Accepted, Failed, Succeeded
+from dutiful.core.plan.outcome import Accepted, Failed, Succeeded
 from dutiful.launchers.python import PythonExecutor
 
 HERE = "tests.launchers.executor_functions"

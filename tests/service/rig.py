@@ -7,7 +7,7 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from dutiful.core.outcome import Accepted, Outcome
+from dutiful.core.plan.outcome import Accepted, Outcome
 from dutiful.service import ScheduleInput, Service, settings_from
 from dutiful.testing import VirtualClock
 

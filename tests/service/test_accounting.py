@@ -11,7 +11,7 @@ import pytest
 from tests.service.rig import TEN, Rig, given
 
 from dutiful.core.errors import UnknownRunError
-from dutiful.core.outcome import Accepted, Refused, Succeeded, Unanswered, Unreached
+from dutiful.core.plan.outcome import Accepted, Refused, Succeeded, Unanswered, Unreached
 from dutiful.core.policy import CatchUp, Overlap, Reason
 
 MINUTE = timedelta(minutes=1)

@@ -10,10 +10,10 @@ import trustme
 from cryptography import x509
 from tests.service.rig import Rig
 
+from dutiful.httpd.tls import TlsFiles
 from dutiful.service.certificates import look
 from dutiful.service.metrics import Metrics
 from dutiful.testing import VirtualClock
-from dutiful.web.tls import TlsFiles
 
 END = datetime(2030, 6, 30, 12, tzinfo=UTC)
 

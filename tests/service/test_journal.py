@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from tests.core.planner_notation import at, run
+from tests.core.plan.planner_notation import at, run
 
 from dutiful.core import event as happened
 from dutiful.core.policy import Reason

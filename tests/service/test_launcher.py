@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.core.planner_notation import run, schedule
+from tests.core.plan.planner_notation import run, schedule
 from tests.service.rig import Calls
 
 from dutiful.core.errors import StoreError
-from dutiful.core.outcome import Accepted, Failed, Refused, Unreached
+from dutiful.core.plan.outcome import Accepted, Failed, Refused, Unreached
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.schedule import Schedule, Task
-from dutiful.ports import Launch
+from dutiful.runtime.ports import Launch
 from dutiful.service import RunLauncher, WorkflowStore
 from dutiful.service.launcher import NoExecutor
 from dutiful.stores.memory import MemoryStore

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.planner_notation import SECOND, at, run
+from tests.core.plan.planner_notation import SECOND, at, run
 
 from dutiful.core.event import (
     LeadershipChanged,

@@ -6,7 +6,7 @@ import pytest
 from tests.service.rig import after, given, play
 
 from dutiful.core.errors import InvalidArgumentError, OversizedBackfillError, UnknownScheduleError
-from dutiful.core.outcome import Succeeded
+from dutiful.core.plan.outcome import Succeeded
 from dutiful.service import Backfilled
 
 

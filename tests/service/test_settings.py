@@ -9,7 +9,7 @@ import pytest
 
 from dutiful.core.policy import CatchUp, Overlap
 from dutiful.outbound import Allowed
-from dutiful.secret import Secret
+from dutiful.outbound.secret import Secret
 from dutiful.service.settings import (
     Effective,
     SettingProblem,

@@ -11,7 +11,7 @@ import pytest
 from tests.service.rig import Rig, after, given, play
 
 from dutiful.core.errors import StoreError
-from dutiful.core.outcome import Succeeded
+from dutiful.core.plan.outcome import Succeeded
 from dutiful.service import Service, settings_from
 from dutiful.testing import VirtualClock
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.sim.oracle import cron_ticks_between, fire_time, ticks
 
 from dutiful.core.cadence import Every
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.sim.executor import Call
     from tests.sim.recorder import Era, Key, Record
 
-    from dutiful.core.move import Due
+    from dutiful.core.snapshot import Due
 
 FAILURES = {
     Reason.LAUNCH_REFUSED,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from tests.sim.world import Action, Entry
 
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 from dutiful.core.schedule import Schedule, Task
-from dutiful.declarative import Scheduler
-from dutiful.registration import Registered, policy
+from dutiful.declarative.registration import Registered, policy
+from dutiful.declarative.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.sim.gate import Gate
     from tests.sim.world import World
 
-    from dutiful.ports import Clock
+    from dutiful.runtime.ports import Clock
 
 SHARE = 0.3
 MANNERS = ("quick", "quick", "slow", "fail", "raise", "rubbish")

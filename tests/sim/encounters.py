@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.sim.world import Action, Entry
 
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 from dutiful.core.schedule import Window
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from tests.sim.gate import RIVAL
 from tests.sim.recorder import key_of
 
 from dutiful.core.errors import StoreError
-from dutiful.core.outcome import (
+from dutiful.core.plan.outcome import (
     Accepted,
     Failed,
     NoWork,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
     from dutiful.core.run import Run
-    from dutiful.ports import Launch
+    from dutiful.runtime.ports import Launch
     from dutiful.testing import VirtualClock
 
 RAISED = (

@@ -11,7 +11,7 @@ from dutiful.core.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from dutiful.ports import Store
+    from dutiful.runtime.ports import Store
 
     Verdict = Literal["before", "after", "pause"] | None
 

@@ -13,7 +13,7 @@ from tests.sim.oracle import offsets
 from tests.sim.world import BROKEN, DEPOSED, LABELS, Action, Entry, Faults, World
 
 from dutiful.core.cadence import Cadence, Every, Once, OnDemand
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task, Window
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.sim.gate import RIVAL
 
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 from dutiful.monitor import check
 
 if TYPE_CHECKING:

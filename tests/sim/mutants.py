@@ -9,18 +9,18 @@ from tests.sim.gate import Gate
 from tests.sim.mutation import MUTANTS, mutant
 from tests.sim.recorder import key_of
 
-from dutiful import engine, registrar
-from dutiful.core import draft, jitter, outcome, planner, repeated, usual
-from dutiful.core.draft import Draft
+from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import StoreError
+from dutiful.core.plan import draft, fast_path, jitter, outcome, planner, repeated
+from dutiful.core.plan.draft import Draft
 from dutiful.core.policy import CatchUp, Reason
 from dutiful.core.run import IN_FLIGHT, Phase
-from dutiful.core.zone import epoch_ms
-from dutiful.declarative import Scheduler
-from dutiful.engine import Engine
-from dutiful.flight import Flights
+from dutiful.declarative.scheduler import Scheduler
 from dutiful.monitor import Monitor
-from dutiful.ports import Launch
+from dutiful.runtime import engine, registrar
+from dutiful.runtime.engine import Engine
+from dutiful.runtime.in_flight import Flights
+from dutiful.runtime.ports import Launch
 from dutiful.stores.memory import MemoryStore
 
 # The engine
@@ -125,7 +125,7 @@ def stops_without_waiting(original):
 # The planner, without its short cut where the mistake is in one of its steps
 
 
-@mutant(usual, "_RUNS_LATE")
+@mutant(fast_path, "_RUNS_LATE")
 def runs_what_came_too_late(_):
     return frozenset(CatchUp)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dutiful.core import draft, planner, repeated
-from dutiful.core.draft import Draft
+from dutiful.core.plan import draft, planner, repeated
+from dutiful.core.plan.draft import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from tests.oracles import changes
 
 from dutiful.core.cadence import Every, Once
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tests.sim.recorder import Recorder
     from tests.sim.world import Action
 
-    from dutiful.core.move import Move
     from dutiful.core.schedule import Schedule
-    from dutiful.registrar import Registrar
+    from dutiful.core.snapshot import Move
+    from dutiful.runtime.registrar import Registrar
 
 
 class Others:

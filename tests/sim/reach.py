@@ -11,7 +11,7 @@ from tests.sim.model import AXIOMS
 from tests.sim.oracle import offsets
 from tests.sim.world import DEPOSED, LABELS
 
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 from dutiful.core.policy import OnOrphan, Reason
 
 if TYPE_CHECKING:

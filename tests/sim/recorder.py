@@ -15,16 +15,16 @@ from dutiful.core.cadence import Every
 from dutiful.core.policy import OnOrphan, Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.stores.memory import MemoryStore
-from dutiful.stores.sqlite import lone
+from dutiful.stores.sqlite import inline_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from dutiful.core.move import Due, Move
-    from dutiful.core.outcome import Settlement
-    from dutiful.core.reconcile import Changes
+    from dutiful.core.plan.outcome import Settlement
+    from dutiful.core.plan.reconcile import Changes
     from dutiful.core.schedule import Schedule
-    from dutiful.ports import Committed, Retention, Store
+    from dutiful.core.snapshot import Due, Move
+    from dutiful.runtime.ports import Committed, Retention, Store
 
 Key = tuple[str, int, str]
 REARM_BEYOND = 86_400_000
@@ -107,7 +107,7 @@ class Recorder:
             committed = await self._store.commit(moves, epoch)
             self._check_fence("commit", epoch)
             self._count_adopted(moves, epoch)
-            self.record.alone += sum(lone.launch(move) is not None for move in committed.made)
+            self.record.alone += sum(inline_runs.launch(move) is not None for move in committed.made)
             await self._look_at([row for move in moves for row in (*move.inserts, *move.changes)])
             for move in moves:
                 due = await self._store.get(move.due.schedule.id)

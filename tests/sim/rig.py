@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tests.core.planner_notation import at, clock
+from tests.core.plan.planner_notation import at, clock
 
 from dutiful.core.cadence import Every
-from dutiful.core.opening import first_wake
-from dutiful.core.outcome import Outcome, Succeeded
-from dutiful.core.reconcile import Changes, Put
+from dutiful.core.cron.zone import epoch_ms
+from dutiful.core.plan.opening import first_wake
+from dutiful.core.plan.outcome import Outcome, Succeeded
+from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.schedule import State
-from dutiful.core.zone import epoch_ms
-from dutiful.engine import DEFAULTS, Engine, Settings
+from dutiful.runtime.engine import DEFAULTS, Engine, Settings
 from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.event import Event
     from dutiful.core.schedule import Schedule
-    from dutiful.ports import Launch
+    from dutiful.runtime.ports import Launch
 
 TEN = "2026-01-05T10:00:00+00:00"
 

@@ -20,16 +20,16 @@ from tests.sim.weather import Weather
 from tests.sim.world import BROKEN
 
 from dutiful.core.cadence import Every
+from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.event import PassFailed, ScheduleQuarantined
-from dutiful.core.opening import first_wake
+from dutiful.core.plan.opening import first_wake
+from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Reason
-from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import IN_FLIGHT
 from dutiful.core.schedule import State
-from dutiful.core.zone import epoch_ms
-from dutiful.engine import Engine, Settings, nothing_to_do
-from dutiful.ports import Retention
-from dutiful.registrar import Registrar, arm
+from dutiful.runtime.engine import Engine, Settings, nothing_to_do
+from dutiful.runtime.ports import Retention
+from dutiful.runtime.registrar import Registrar, arm
 from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.sim.world import Action, Entry, World
 
     from dutiful.core.event import Event
-    from dutiful.ports import Store
+    from dutiful.runtime.ports import Store
 
 
 # What the worlds do to an engine, as a failed pass names it.

@@ -6,21 +6,21 @@ import asyncio
 from datetime import timedelta
 from itertools import count
 
-from tests.core.planner_notation import HOUR, MINUTE, at, schedule
+from tests.core.plan.planner_notation import HOUR, MINUTE, at, schedule
 from tests.sim.gate import Gate, depose
 from tests.sim.rig import Rig
 from tests.spec.world import play
 
 from dutiful.core.cadence import Once
-from dutiful.core.cron import Cron
-from dutiful.core.outcome import Accepted, Failed, Succeeded
+from dutiful.core.cron.cron import Cron
+from dutiful.core.cron.zone import epoch_ms
+from dutiful.core.plan.outcome import Accepted, Failed, Succeeded
+from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity, OnOrphan, Overlap, Policy, Retry
-from dutiful.core.reconcile import Changes
 from dutiful.core.run import IN_FLIGHT
 from dutiful.core.schedule import Schedule, Task, Window
-from dutiful.core.zone import epoch_ms
-from dutiful.engine import Settings
-from dutiful.registrar import Registrar
+from dutiful.runtime.engine import Settings
+from dutiful.runtime.registrar import Registrar
 
 
 async def hang(_):

@@ -7,9 +7,9 @@ from tests.sim.gate import RIVAL
 from tests.sim.model import exercised, judge, steps_of
 from tests.sim.world import World
 
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 from dutiful.core.schedule import Schedule, Task
-from dutiful.registration import policy
+from dutiful.declarative.registration import policy
 
 TEN = 1_767_607_200
 BEGUN = [(0, "boot", "instance 1", 0), (0, "lead", "instance 1", 1), (0, "applied"), (0, "applied")]

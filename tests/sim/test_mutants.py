@@ -16,9 +16,9 @@ from tests.sim.mutants import MUTANTS
 from tests.sim.mutation import patched
 from tests.sim.runner import run
 
-from dutiful import engine
-from dutiful.core import planner
-from dutiful.engine import Engine
+from dutiful.core.plan import planner
+from dutiful.runtime import engine
+from dutiful.runtime.engine import Engine
 from dutiful.stores.memory import MemoryStore
 
 if TYPE_CHECKING:

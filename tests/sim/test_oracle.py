@@ -10,7 +10,7 @@ from tests import oracles
 from tests.sim.oracle import cron_ticks, expand, ticks
 
 from dutiful.core.cadence import Every, Once, OnDemand
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 from dutiful.core.schedule import Schedule, Task, Window
 
 DAY = 86_400

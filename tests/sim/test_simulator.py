@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.planner_notation import MINUTE, at, run, schedule
+from tests.core.plan.planner_notation import MINUTE, at, run, schedule
 from tests.sim.checkers import check
 from tests.sim.genesis import EVENTS, world_of
 from tests.sim.mutants import MUTANTS

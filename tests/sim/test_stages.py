@@ -13,7 +13,7 @@ from tests.sim.runner import run
 from tests.sim.shrink import report
 from tests.sim.stages import STAGES, differences, on_both, on_file
 
-from dutiful.stores.sqlite import commit, lone, settle
+from dutiful.stores.sqlite import commit, inline_runs, settle
 
 SOAK_SECONDS = float(os.environ.get("DUTIFUL_SOAK_SECONDS", "60"))
 SOAK_SEED = int(os.environ.get("DUTIFUL_SOAK_SEED", "1000000"))
@@ -54,8 +54,8 @@ MISTAKES = {
     "wakes nobody when a run ends": (settle, "wake_blocked", lambda *_: None),
     "takes each move for made": (commit, "hits", lambda *args: [True for _ in HITS(*args)]),
     "takes each lone run for launched": (commit, "hits_alike", lambda *args: [True for _ in ALIKE(*args)]),
-    "forgets lone runs when a process dies": (lone, "give_rows_to_all", lambda *_: None),
-    "forgets a lone run that fails": (lone, "give_rows", lambda *_: None),
+    "forgets lone runs when a process dies": (inline_runs, "give_rows_to_all", lambda *_: None),
+    "forgets a lone run that fails": (inline_runs, "give_rows", lambda *_: None),
     "looks at a run that has ended": (
         settle,
         "_REST",

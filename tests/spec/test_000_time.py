@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.spec.world import play
 
-from dutiful.clock import SystemClock, local_zone
+from dutiful.runtime.clock import SystemClock, local_zone
 
 NEW_YORK = "America/New_York"
 EVERY_QUARTER = "15,30,45,0 * * * *"

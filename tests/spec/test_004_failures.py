@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from tests.service.rig import TEN, after, given, play
 
+from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import InvalidArgumentError, UnknownRunError
-from dutiful.core.outcome import Accepted, Failed, Refused, Succeeded, Unanswered, Unreached
+from dutiful.core.plan.outcome import Accepted, Failed, Refused, Succeeded, Unanswered, Unreached
 from dutiful.core.policy import Reason
 from dutiful.core.schedule import tick_key
-from dutiful.core.zone import epoch_ms
 from dutiful.service import Service
 
 NOON = "0 12 * * *"

@@ -9,7 +9,7 @@ import pytest
 from tests.service.rig import TEN, after, given, play
 
 from dutiful.core.errors import InvalidArgumentError, InvalidCronExpressionError, UnknownScheduleError
-from dutiful.core.outcome import Refused, Unreached
+from dutiful.core.plan.outcome import Refused, Unreached
 from dutiful.core.policy import Reason
 from dutiful.service import Upserted
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from tests.service.rig import after, given, play
 
-from dutiful.core.outcome import Refused, Succeeded
+from dutiful.core.plan.outcome import Refused, Succeeded
 from dutiful.core.policy import Reason
 from dutiful.service import Service, settings_from
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 from datetime import timedelta
 
 from dutiful.core.errors import DutifulError
-from dutiful.declarative import Scheduler
+from dutiful.declarative.registration import check as check_registrations
+from dutiful.declarative.scheduler import Scheduler
 from dutiful.monitor import check, from_events
-from dutiful.registration import check as check_registrations
 from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
 

@@ -27,16 +27,16 @@ from tests.stores.notation import (
 )
 
 from dutiful.core.cadence import Every, Once, OnDemand
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import LostLeadershipError, OvertakenError
-from dutiful.core.move import Due, Move
-from dutiful.core.outcome import Failed
-from dutiful.core.planner import Batch
+from dutiful.core.plan.outcome import Failed
+from dutiful.core.plan.planner import Batch
+from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason, Retry
-from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, SkippedRange, State, Task, Window
-from dutiful.ports import Committed, Launch, Loaded
+from dutiful.core.snapshot import Due, Move
+from dutiful.runtime.ports import Committed, Launch, Loaded
 
 NOTHING = Committed([], [])
 

@@ -21,10 +21,10 @@ from tests.stores.notation import (
 )
 
 from dutiful.core.cadence import Every, Once
-from dutiful.core.cron import Cron
-from dutiful.core.outcome import Accepted, Failed, NoWork, Succeeded, Unreached
+from dutiful.core.cron.cron import Cron
+from dutiful.core.plan.outcome import Accepted, Failed, NoWork, Succeeded, Unreached
+from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Retry
-from dutiful.core.reconcile import Changes
 from dutiful.core.run import Phase, Status
 from dutiful.core.schedule import State
 

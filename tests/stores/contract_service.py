@@ -21,14 +21,14 @@ from tests.stores.notation import (
 )
 
 from dutiful.core.cadence import Every
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import OvertakenError
-from dutiful.core.outcome import Accepted, Refused, Report, Settlement, Succeeded, Unanswered, hear
+from dutiful.core.plan.outcome import Accepted, Refused, Report, Settlement, Succeeded, Unanswered, hear
+from dutiful.core.plan.reconcile import Changes, Note
 from dutiful.core.policy import Overlap, Reason, Retry
-from dutiful.core.reconcile import Changes, Note
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, tick_key
-from dutiful.ports import Retention
+from dutiful.runtime.ports import Retention
 
 KEY = "ab" * 32
 

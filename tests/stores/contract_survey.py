@@ -7,9 +7,9 @@ from dataclasses import replace
 from tests.stores.notation import MINUTE, T0, declare, end, pass_at, put, schedule, stored
 
 from dutiful.core.cadence import Every
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
+from dutiful.core.plan.reconcile import Changes, Survey
 from dutiful.core.policy import Reason
-from dutiful.core.reconcile import Changes, Survey
 from dutiful.core.schedule import SkippedRange, Task, Window
 
 EDITS = {

@@ -20,10 +20,10 @@ from tests.stores.notation import (
 
 from dutiful.core.cadence import Once
 from dutiful.core.errors import LostLeadershipError
+from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason
-from dutiful.core.reconcile import Changes
 from dutiful.core.schedule import State
-from dutiful.ports import Retention
+from dutiful.runtime.ports import Retention
 
 ONE_PLACE = Capacity("agent", 1)
 

@@ -19,9 +19,9 @@ from tests.stores.notation import MINUTE, T0, declare, schedule
 from dutiful.core.cadence import Every
 from dutiful.core.errors import StoreError
 from dutiful.core.event import PassFailed, ScheduleQuarantined
-from dutiful.core.outcome import Failed, Succeeded
+from dutiful.core.plan.outcome import Failed, Succeeded
 from dutiful.core.policy import Capacity, OnOrphan, Overlap, Retry
-from dutiful.engine import Engine
+from dutiful.runtime.engine import Engine
 from dutiful.stores.sqlite import SqliteStore
 from dutiful.testing import VirtualClock
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dutiful.core.event import Event
-    from dutiful.core.outcome import Outcome
-    from dutiful.ports import Launch
+    from dutiful.core.plan.outcome import Outcome
+    from dutiful.runtime.ports import Launch
 
 PAGE = 4096
 # Real seconds; nothing here takes one.

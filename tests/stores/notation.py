@@ -6,24 +6,24 @@ import asyncio
 from functools import wraps
 from typing import TYPE_CHECKING
 
-from dutiful.core.cron import Cron
-from dutiful.core.move import Limits
-from dutiful.core.outcome import Report, Settlement, Succeeded, hear, settlement
-from dutiful.core.planner import plan
+from dutiful.core.cron.cron import Cron
+from dutiful.core.plan.outcome import Report, Settlement, Succeeded, hear, settlement
+from dutiful.core.plan.planner import plan
+from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Policy
-from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import Status
 from dutiful.core.schedule import Schedule, State, Task
+from dutiful.core.snapshot import Limits
 from dutiful.stores.codec import read_shared, revive, row_checksum, shared_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dutiful.core.cadence import Cadence, Instant
-    from dutiful.core.move import Move
-    from dutiful.core.outcome import Outcome
+    from dutiful.core.plan.outcome import Outcome
     from dutiful.core.run import Run
-    from dutiful.ports import Launch, Store
+    from dutiful.core.snapshot import Move
+    from dutiful.runtime.ports import Launch, Store
     from dutiful.stores.codec import Declaration
 
 MINUTE = 60_000

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.stores.notation import checksum, revived
 
 from dutiful.core.cadence import Every, Once, OnDemand
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import CodecError, DutifulError
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task, Window

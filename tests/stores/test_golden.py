@@ -12,9 +12,9 @@ from tests.stores.notation import MINUTE, T0, due_at, pass_at, rows, schedule
 from tests.stores.sqlite_rig import with_store
 
 from dutiful.core.cadence import Every, Once, OnDemand
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
+from dutiful.core.plan.reconcile import Note
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason, Retry
-from dutiful.core.reconcile import Note
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, SkippedRange, State, Task, Window, tick_key
 from dutiful.stores.schema import migrations

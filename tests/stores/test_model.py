@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.stores.notation import MINUTE, MINUTELY, T0, ending, put
 
-from dutiful.core.backfill import backfill, past_ticks
 from dutiful.core.cadence import Every, Once, OnDemand
-from dutiful.core.cron import Cron
-from dutiful.core.move import Limits
-from dutiful.core.outcome import (
+from dutiful.core.cron.cron import Cron
+from dutiful.core.plan.backfill import backfill, past_ticks
+from dutiful.core.plan.outcome import (
     Accepted,
     Failed,
     NoWork,
@@ -32,13 +31,14 @@ from dutiful.core.outcome import (
     Unreached,
     hear,
 )
-from dutiful.core.planner import plan
+from dutiful.core.plan.planner import plan
+from dutiful.core.plan.reconcile import Changes, Note
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
-from dutiful.core.reconcile import Changes, Note
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, Task
-from dutiful.ports import Retention
-from dutiful.recall import recalled
+from dutiful.core.snapshot import Limits
+from dutiful.runtime.ledger_lookup import recalled
+from dutiful.runtime.ports import Retention
 from dutiful.stores.memory import MemoryStore
 from dutiful.stores.sqlite import SqliteStore
 

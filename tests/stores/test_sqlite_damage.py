@@ -14,7 +14,7 @@ from tests.stores.sqlite_rig import edit, found_damaged, own_text, populate, run
 
 from dutiful.core.cadence import Every
 from dutiful.core.errors import CodecError, StoreError
-from dutiful.core.reconcile import Changes
+from dutiful.core.plan.reconcile import Changes
 from dutiful.stores.codec import declare as encode
 from dutiful.stores.sqlite import SqliteStore
 

@@ -9,8 +9,8 @@ from tests.stores.notation import MINUTE, T0, declare, due_at, pass_at, put, sch
 from tests.stores.sqlite_rig import edit, found_damaged, populate, with_store
 
 from dutiful.core.errors import StoreError
+from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity
-from dutiful.core.reconcile import Changes
 
 
 @pytest.fixture

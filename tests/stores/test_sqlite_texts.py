@@ -12,8 +12,8 @@ from tests.stores.sqlite_rig import edit, found_damaged, own_text, with_store
 
 from dutiful.core.cadence import Every, Once
 from dutiful.core.errors import OvertakenError, StoreError
-from dutiful.core.reconcile import Changes, Survey
-from dutiful.ports import Retention
+from dutiful.core.plan.reconcile import Changes, Survey
+from dutiful.runtime.ports import Retention
 from dutiful.stores.codec import encode_cadence, encode_policy
 from dutiful.stores.sqlite import SqliteStore
 from dutiful.stores.sqlite.texts import number_of

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from dutiful.httpd.server import HttpServer, listen
 from dutiful.service.settings import settings_from
 from dutiful.service.wiring import Service
 from dutiful.testing import VirtualClock
 from dutiful.web.app import create_app
-from dutiful.web.server import HttpServer, listen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

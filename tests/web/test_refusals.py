@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from tests.web.running import SCHEDULE
 
-from dutiful.clock import SystemClock
+from dutiful.runtime.clock import SystemClock
 from dutiful.service.settings import settings_from
 from dutiful.web.app import create_app
 

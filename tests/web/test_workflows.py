@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dutiful.web.problems import InvalidRequestError
+from dutiful.httpd.problems import InvalidRequestError
 from dutiful.web.triggers import schedules_of
 
 DAG = {"nodes": [{"id": "a", "text": "Grüße ☃"}], "edges": [], "deep": [[1, 2.5, None, True]]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dutiful.web.audit_chain import AuditFileError, verify
+from dutiful.httpd.audit_chain import AuditFileError, verify
 
 
 @click.command()

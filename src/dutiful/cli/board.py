@@ -12,9 +12,9 @@ from dutiful.core.errors import CronCalculationError, quoted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dutiful.core.cron import Cron
+    from dutiful.core.cron.cron import Cron
     from dutiful.core.schedule import Schedule
-    from dutiful.observe import SchedulerEvent
+    from dutiful.declarative.observe import SchedulerEvent
 
 _PHASES = {
     "SchedulerStandby": "standby: another process leads",

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dutiful.cli.output import print_json, print_table
-from dutiful.clock import SystemClock
-from dutiful.core.cron import Cron
-from dutiful.core.dialect import DIALECTS
+from dutiful.core.cron.cron import Cron
+from dutiful.core.cron.dialect import DIALECTS
+from dutiful.core.cron.lint import DstEffect, Finding, dst_effects, lint
+from dutiful.core.cron.zone import DAY_SECONDS
 from dutiful.core.errors import (
     CronCalculationError,
     InvalidArgumentError,
     InvalidCronExpressionError,
 )
-from dutiful.core.lint import DstEffect, Finding, dst_effects, lint
-from dutiful.core.zone import DAY_SECONDS
+from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from dutiful.cli.fleet_ask import asked, instant, named
 from dutiful.cli.fleet_example import FLEET
 from dutiful.cli.fleet_tables import Tables, terminal_width
 from dutiful.cli.output import print_json
-from dutiful.clock import SystemClock
+from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,8 +82,8 @@ def validate(path: Path, as_json: bool) -> None:
 
     Example: dutiful fleet validate --file fleet.yaml
     """
-    from dutiful.fleet.config import read_fleet
     from dutiful.fleet.errors import FleetConfigError
+    from dutiful.fleet.file.config import read_fleet
 
     found, files = read_fleet(path)
     problems = found.problems if isinstance(found, FleetConfigError) else ()

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.clock import SystemClock
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.fleet.answers import answer
-from dutiful.fleet.config import Fleet, read_fleet
-from dutiful.fleet.control import ask
+from dutiful.fleet.control.answers import answer
+from dutiful.fleet.control.socket import ask
+from dutiful.fleet.control.stopped import StoppedFleet
 from dutiful.fleet.errors import FleetControlError, FleetNotRunningError
-from dutiful.fleet.stopped import StoppedFleet
-from dutiful.fleet.watch import state_dir_of
+from dutiful.fleet.file.config import Fleet, read_fleet
+from dutiful.fleet.file.watch import state_dir_of
+from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import click
 
 from dutiful.cli.signals import end_at_once, hear_signals
 from dutiful.core.errors import DutifulError
-from dutiful.fleet.daemon import Daemon
+from dutiful.fleet.control.daemon import Daemon
 from dutiful.fleet.errors import SchedulerShutdownError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dutiful.clock import SystemClock
+from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,18 +13,18 @@ from dutiful.cli.board import board_of
 from dutiful.cli.signals import hear_signals
 from dutiful.cli.target import check_registrations, load_registrations
 from dutiful.cli.view import LiveTable, print_json_line, print_line, print_nothing
-from dutiful.clock import SystemClock
+from dutiful.core.cron.zone import zone
 from dutiful.core.errors import DutifulError, InvalidArgumentError
-from dutiful.core.zone import zone
-from dutiful.declarative import Scheduler
+from dutiful.declarative.scheduler import Scheduler
 from dutiful.monitor import TraceFile
+from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
 
     from dutiful.cli.board import Board
-    from dutiful.observe import SchedulerEvent
+    from dutiful.declarative.observe import SchedulerEvent
 
     Show = Callable[[SchedulerEvent], None]
 

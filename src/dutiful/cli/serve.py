@@ -68,10 +68,10 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def _serve(settings: Settings, worker: bool) -> None:
-    from dutiful.service.edge import connection_limits, tls_files
+    from dutiful.httpd.server import HttpServer, listen
+    from dutiful.service.http_settings import connection_limits, tls_files
     from dutiful.service.wiring import Service
     from dutiful.web.app import create_app
-    from dutiful.web.server import HttpServer, listen
 
     with listen(settings.host, settings.port) as listener, _until_signal() as asked:
         service = Service(settings, worker=worker)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dutiful.cli.output import print_json, print_table
-from dutiful.core.duration import parse_duration
+from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
 from dutiful.core.event import ClockStepped, LeadershipChanged, ScheduleQuarantined
 from dutiful.core.run import Run, Status
 from dutiful.core.schedule import tick_key
-from dutiful.schedule_file import read_schedule_file
-from dutiful.simulate import Simulation
-from dutiful.simulate import simulate as run_simulation
+from dutiful.simulate.schedule_file import read_schedule_file
+from dutiful.simulate.simulation import Simulation
+from dutiful.simulate.simulation import simulate as run_simulation
 
 if TYPE_CHECKING:
     from dutiful.core.event import Event

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dutiful.core.errors import DutifulError
-from dutiful.registration import check
+from dutiful.declarative.registration import check
 
 if TYPE_CHECKING:
     from datetime import tzinfo
     from types import ModuleType
 
-    from dutiful.registration import Registered
+    from dutiful.declarative.registration import Registered
 
 _FORM = "a list of (name, cron text, callback, retry delay)"
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from dutiful.clock import SystemClock
-from dutiful.core.duration import parse_duration
+from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
-from dutiful.web.caller import SCOPES
-from dutiful.web.keys import Key, hmac_bytes, new_key_file, read_keys
-from dutiful.web.tokens import LIFETIME_MAX
+from dutiful.httpd.caller import SCOPES
+from dutiful.httpd.keys import Key, hmac_bytes, new_key_file, read_keys
+from dutiful.httpd.tokens import LIFETIME_MAX
+from dutiful.runtime.clock import SystemClock
 
 
 @click.command()

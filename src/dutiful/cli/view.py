@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from dutiful.cli.board import Board, Entry
-    from dutiful.observe import SchedulerEvent
+    from dutiful.declarative.observe import SchedulerEvent
 
 # So many tasks are drawn once a second; more, as much less often.
 _OFTEN = 10_000

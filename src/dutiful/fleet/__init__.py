@@ -1,7 +1,5 @@
 """Door 2: a fleet of agents with named schedules in YAML."""
 
-from dutiful.fleet.agents import agent_from
-from dutiful.fleet.config import Fleet, load_fleet
 from dutiful.fleet.cron import calculate_next_cron_trigger, is_valid_cron_expression, parse_cron_expression
 from dutiful.fleet.errors import (
     AgentNotFoundError,
@@ -18,11 +16,13 @@ from dutiful.fleet.errors import (
     ScheduleTriggerError,
     StateFileError,
 )
+from dutiful.fleet.file.agents import agent_from
+from dutiful.fleet.file.config import Fleet, load_fleet
 from dutiful.fleet.interval import calculate_next_trigger, is_schedule_due, parse_interval
-from dutiful.fleet.prompt import build_schedule_prompt
-from dutiful.fleet.runner import run_schedule
+from dutiful.fleet.run.prompt import build_schedule_prompt
+from dutiful.fleet.run.runner import run_schedule
 from dutiful.fleet.scheduler import FleetScheduler
-from dutiful.fleet.state_file import get_agent_schedule_states, get_schedule_state, update_schedule_state
+from dutiful.fleet.state.file import get_agent_schedule_states, get_schedule_state, update_schedule_state
 from dutiful.fleet.types import (
     Agent,
     AgentSchedule,

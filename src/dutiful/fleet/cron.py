@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dutiful.clock import local_zone
-from dutiful.core.cron import Cron
-from dutiful.core.dialect import MACROS
+from dutiful.core.cron.cron import Cron
+from dutiful.core.cron.dialect import MACROS
 from dutiful.core.errors import InvalidCronExpressionError, quoted
 from dutiful.fleet.errors import CronParseError
+from dutiful.runtime.clock import local_zone
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo

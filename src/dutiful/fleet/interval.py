@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from datetime import UTC, datetime, timedelta
 
-from dutiful.clock import SystemClock
-from dutiful.core.duration import parse_duration
+from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import InvalidArgumentError
+from dutiful.runtime.clock import SystemClock
 
 JITTER_PERCENT_MAX = 10
 # The jitter is one of so many equal steps.

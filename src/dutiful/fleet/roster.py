@@ -5,28 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cadence import Every, OnDemand
-from dutiful.core.draft import Draft
-from dutiful.core.move import Limits
-from dutiful.core.opening import first_wake
+from dutiful.core.cron.zone import epoch_ms
+from dutiful.core.plan.draft import Draft
+from dutiful.core.plan.opening import first_wake
+from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason
-from dutiful.core.reconcile import Changes, Put
 from dutiful.core.run import Run
 from dutiful.core.schedule import Schedule, Task
-from dutiful.core.zone import epoch_ms
-from dutiful.fleet.agents import problems_of_schedule
+from dutiful.core.snapshot import Limits
 from dutiful.fleet.cron import parse_cron_expression
+from dutiful.fleet.file.agents import problems_of_schedule
 from dutiful.fleet.interval import parse_interval
 from dutiful.fleet.types import Problem, ScheduleState
-from dutiful.registrar import upserted
+from dutiful.runtime.registrar import upserted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import tzinfo
 
     from dutiful.core.cadence import Cadence, Instant
-    from dutiful.core.move import Due
     from dutiful.core.schedule import State
-    from dutiful.fleet.state_file import States
+    from dutiful.core.snapshot import Due
+    from dutiful.fleet.state.file import States
     from dutiful.fleet.types import Agent, AgentSchedule
 
 # A pass may come late; an occurrence that it finds within this time was not missed.

@@ -9,15 +9,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dutiful.clock import SystemClock
+from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import InvalidArgumentError, OvertakenError
-from dutiful.core.move import Due
-from dutiful.core.reconcile import Changes, Put
+from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.run import Phase, Run, Status
-from dutiful.core.zone import epoch_ms
-from dutiful.engine import Engine, running_engine
-from dutiful.fleet.agents import agents_from
-from dutiful.fleet.book import StateBook
+from dutiful.core.snapshot import Due
 from dutiful.fleet.errors import (
     AgentNotFoundError,
     ConcurrencyLimitError,
@@ -25,13 +21,17 @@ from dutiful.fleet.errors import (
     SchedulerError,
     SchedulerShutdownError,
 )
-from dutiful.fleet.launcher import JobLauncher
+from dutiful.fleet.file.agents import agents_from
 from dutiful.fleet.roster import changes_to, entries_of
-from dutiful.fleet.state_file import update_schedule_state
+from dutiful.fleet.run.launcher import JobLauncher
+from dutiful.fleet.state.cache import StateBook
+from dutiful.fleet.state.file import update_schedule_state
 from dutiful.fleet.types import Problem, SchedulerState, ScheduleState
 from dutiful.fleet.view import View
-from dutiful.recall import recalled
-from dutiful.registrar import Registrar
+from dutiful.runtime.clock import SystemClock
+from dutiful.runtime.engine import Engine, running_engine
+from dutiful.runtime.ledger_lookup import recalled
+from dutiful.runtime.registrar import Registrar
 from dutiful.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from logging import Logger
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.verdict import Verdict
+    from dutiful.core.plan.verdict import Verdict
     from dutiful.fleet.roster import Entry
     from dutiful.fleet.types import Agent, ScheduleCheckResult, ScheduleInfo, SchedulerStatus, TriggerInfo
     from dutiful.fleet.view import Job
-    from dutiful.ports import Clock
+    from dutiful.runtime.ports import Clock
 
 HISTORY_FILE = "history.db"
 _INTERRUPTED = "interrupted: the process ended while the job was running"

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from dutiful.core.cron.zone import from_epoch_ms
 from dutiful.core.event import RunEndedByPlan, RunHeld, RunLaunched, RunSettled, TicksSkipped
-from dutiful.core.opening import first_wake
+from dutiful.core.plan.opening import first_wake
 from dutiful.core.policy import Reason
 from dutiful.core.run import Phase
-from dutiful.core.zone import from_epoch_ms
 from dutiful.fleet.types import ScheduleCheckResult, ScheduleInfo
 from dutiful.fleet.types import ScheduleSkipReason as Skip
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
-    from dutiful.core.move import Due
     from dutiful.core.run import Run
     from dutiful.core.schedule import State
+    from dutiful.core.snapshot import Due
     from dutiful.fleet.roster import Entry
     from dutiful.fleet.types import ScheduleState, ScheduleStatus
 

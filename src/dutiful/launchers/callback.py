@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dutiful.core.outcome import Failed, Outcome, Refused, Succeeded
+from dutiful.core.plan.outcome import Failed, Outcome, Refused, Succeeded
 from dutiful.core.policy import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from dutiful.ports import Launch
+    from dutiful.runtime.ports import Launch
 
 _SUCCEEDED = Succeeded()
 

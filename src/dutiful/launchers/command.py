@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful import process
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.core.outcome import Failed, Outcome, Succeeded, Unreached
+from dutiful.core.plan.outcome import Failed, Outcome, Succeeded, Unreached
 
 if TYPE_CHECKING:
     from dutiful.launchers.executor import ExecutorSettings, Meta

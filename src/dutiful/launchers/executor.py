@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias,
 from dutiful.outbound import Allowed
 
 if TYPE_CHECKING:
-    from dutiful.core.outcome import Outcome
-    from dutiful.ports import Clock
-    from dutiful.secret import Secret
+    from dutiful.core.plan.outcome import Outcome
+    from dutiful.outbound.secret import Secret
+    from dutiful.runtime.ports import Clock
 
 Source: TypeAlias = Literal["schedule", "manual", "backfill"]
 

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.core.outcome import Accepted, Outcome, Refused, Unanswered, Unreached
+from dutiful.core.plan.outcome import Accepted, Outcome, Refused, Unanswered, Unreached
 from dutiful.core.policy import Reason
 from dutiful.outbound import Allowed, Connections, ForbiddenTargetError, NoAnswerError, Outbound, parse_target
 from dutiful.outbound.guard import check

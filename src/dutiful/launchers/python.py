@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from dutiful.core.errors import InvalidArgumentError, quoted
-from dutiful.core.outcome import Failed, Outcome, Succeeded, raised
-from dutiful.function import call, find_function, is_place
+from dutiful.core.plan.outcome import Failed, Outcome, Succeeded, raised
+from dutiful.process.function import call, find_function, is_place
 
 if TYPE_CHECKING:
     from dutiful.launchers.executor import ExecutorSettings, Meta

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import InvalidCronExpressionError
 from dutiful.monitor.obligation import Task, due_in, epoch_seconds, iso, just_before_minute
 

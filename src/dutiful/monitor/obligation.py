@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from dutiful.core.cron.zone import EPOCH
 from dutiful.core.errors import CronCalculationError
-from dutiful.core.zone import EPOCH
 
 if TYPE_CHECKING:
-    from dutiful.core.cron import Cron
-    from dutiful.core.zone import Zone
+    from dutiful.core.cron.cron import Cron
+    from dutiful.core.cron.zone import Zone
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dutiful.core.cron.zone import zone
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.core.zone import zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

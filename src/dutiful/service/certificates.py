@@ -6,13 +6,13 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from dutiful.web.expiry import expiries
-from dutiful.web.tls import TlsError
+from dutiful.httpd.expiry import expiries
+from dutiful.httpd.tls import TlsError
 
 if TYPE_CHECKING:
-    from dutiful.ports import Clock
+    from dutiful.httpd.tls import TlsFiles
+    from dutiful.runtime.ports import Clock
     from dutiful.service.metrics import Metrics
-    from dutiful.web.tls import TlsFiles
 
 logger = logging.getLogger("dutiful.service")
 

@@ -15,11 +15,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from zoneinfo import available_timezones
 
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
+from dutiful.core.cron.zone import epoch_ms, zone
 from dutiful.core.errors import CodecError, InvalidArgumentError
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task, Window
-from dutiful.core.zone import epoch_ms, zone
 
 if TYPE_CHECKING:
     from dutiful.service.types import ScheduleInput

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, get_args
 
 from dutiful.core.errors import CodecError, StoreError, quoted
-from dutiful.core.outcome import Accepted, Failed, Outcome, Refused, Succeeded, Unreached, raised
+from dutiful.core.plan.outcome import Accepted, Failed, Outcome, Refused, Succeeded, Unreached, raised
 from dutiful.core.policy import Reason
 from dutiful.launchers.executor import Closing, Meta
 from dutiful.service.declaration import workflow_of
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dutiful.launchers.executor import Executor, Source
-    from dutiful.ports import Launch
+    from dutiful.runtime.ports import Launch
     from dutiful.service.workflows import WorkflowStore
 
 _SOURCES: dict[str, Source] = {"schedule": "schedule", "manual": "manual", "backfill": "backfill"}

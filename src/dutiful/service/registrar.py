@@ -7,12 +7,12 @@ import hashlib
 import secrets
 from typing import TYPE_CHECKING
 
+from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import DutifulError, InvalidArgumentError, UnknownRunError, UnknownScheduleError
-from dutiful.core.outcome import Report
+from dutiful.core.plan.outcome import Report
 from dutiful.core.policy import Overlap
 from dutiful.core.run import Status
-from dutiful.core.zone import epoch_ms
-from dutiful.registrar import Registrar
+from dutiful.runtime.registrar import Registrar
 from dutiful.service.declaration import Defaults, choose, declared, identify, instant, workflow_of
 from dutiful.service.paging import LIMIT_MAX, decode_cursor, encode_cursor, page_size
 from dutiful.service.types import Backfilled, Damaged, Explanation, Page, Triggered, Upserted
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.move import Due
     from dutiful.core.schedule import Schedule
-    from dutiful.ports import Clock, Store
+    from dutiful.core.snapshot import Due
+    from dutiful.runtime.ports import Clock, Store
     from dutiful.service.types import RunView, ScheduleInput, ScheduleView
 
 BULK_MAX = 10_000

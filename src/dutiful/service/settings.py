@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from dutiful.core.policy import CatchUp, Overlap
-    from dutiful.secret import Secret
+    from dutiful.outbound.secret import Secret
 
 _OWN_PREFIX = "DUTIFUL_"
 # How alike two names are when one is the other with a slip in it.

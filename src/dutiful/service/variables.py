@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.policy import CatchUp, Overlap
-from dutiful.executor_url import scheme_of
+from dutiful.launchers.url import scheme_of
 from dutiful.outbound import Allowed
-from dutiful.secret import Secret
-from dutiful.store_url import store_for
+from dutiful.outbound.secret import Secret
+from dutiful.stores.url import store_for
 
 if TYPE_CHECKING:
     from enum import StrEnum

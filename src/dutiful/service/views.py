@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from dutiful.core.cron import Cron
-from dutiful.registrar import upcoming
+from dutiful.core.cron.cron import Cron
+from dutiful.runtime.registrar import upcoming
 from dutiful.service.declaration import delivery_of, workflow_of
 from dutiful.service.types import RunView, ScheduleView
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.move import Due
-    from dutiful.core.reconcile import Note
+    from dutiful.core.plan.reconcile import Note
     from dutiful.core.run import Run
+    from dutiful.core.snapshot import Due
 
 PREVIEW = 5
 

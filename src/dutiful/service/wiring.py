@@ -7,31 +7,31 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dutiful.clock import SystemClock
 from dutiful.core import event as happened
+from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import DutifulError
-from dutiful.core.zone import epoch_ms
-from dutiful.engine import Engine
-from dutiful.engine import Settings as Pace
-from dutiful.executor_url import executor_for
 from dutiful.launchers.executor import ExecutorSettings
-from dutiful.ports import Retention
+from dutiful.launchers.url import executor_for
+from dutiful.runtime.clock import SystemClock
+from dutiful.runtime.engine import Engine
+from dutiful.runtime.engine import Settings as Pace
+from dutiful.runtime.ports import Retention
+from dutiful.runtime.watchdog import Watchdog
 from dutiful.service import certificates, journal
 from dutiful.service.declaration import Defaults
-from dutiful.service.edge import tls_files
+from dutiful.service.http_settings import tls_files
 from dutiful.service.launcher import NoExecutor, RunLauncher
 from dutiful.service.metrics import Metrics
 from dutiful.service.registrar import SchedulerRegistrar
 from dutiful.service.types import Health
 from dutiful.service.views import moment
 from dutiful.service.workflows import WorkflowStore
-from dutiful.store_url import store_for
-from dutiful.watchdog import Watchdog
+from dutiful.stores.url import store_for
 
 if TYPE_CHECKING:
     from dutiful.core.event import Event
     from dutiful.launchers.executor import Executor
-    from dutiful.ports import Clock
+    from dutiful.runtime.ports import Clock
     from dutiful.service.settings import Settings
 
 _PRUNE_EVERY_S = 600.0

@@ -7,12 +7,12 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.core.zone import epoch_ms
 from dutiful.service.declaration import identify
 
 if TYPE_CHECKING:
-    from dutiful.ports import Clock, WorkflowTexts
+    from dutiful.runtime.ports import Clock, WorkflowTexts
 
 
 class WorkflowStore:

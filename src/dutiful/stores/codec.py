@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, assert_never
 
 from dutiful.core.cadence import Cadence, Every, Once, OnDemand
-from dutiful.core.cron import Cron
+from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import CodecError, DutifulError, quoted
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import ALWAYS, Schedule, Task, Window

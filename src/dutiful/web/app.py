@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
-from dutiful.service.edge import edge_settings
-from dutiful.web import answers, pages
-from dutiful.web.audit import AuditLog
-from dutiful.web.edge import Edge
-from dutiful.web.problems import install_problems
+from dutiful.httpd.audit import AuditLog
+from dutiful.httpd.middleware import Edge
+from dutiful.httpd.problems import install_problems
+from dutiful.service.http_settings import edge_settings
+from dutiful.web import pages, responses
 from dutiful.web.routes import ROUTERS
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": answers.ErrorAnswer, "description": description}
+    status: {"model": responses.ErrorAnswer, "description": description}
     for status, description in {
         400: "The body is not the JSON that is taken",
         401: "Who asks is not known",

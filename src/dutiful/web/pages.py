@@ -11,10 +11,10 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from dutiful.web import given
-from dutiful.web.desk import Desk, Reader
-from dutiful.web.instants import rfc_3339
-from dutiful.web.strict_route import StrictRoute
+from dutiful.httpd.instants import rfc_3339
+from dutiful.httpd.strict_route import StrictRoute
+from dutiful.web import requests
+from dutiful.web.authorized_service import Desk, Reader
 
 if TYPE_CHECKING:
     from dutiful.service.types import Damaged, RunView, ScheduleView
@@ -46,7 +46,7 @@ class Overview(NamedTuple):
 
 
 @router.get("/", response_class=Response, responses={200: {"content": {"text/html": {}}}})
-async def overview(desk: Reader, query: Annotated[given.OverviewQuery, Query()]) -> HTMLResponse:
+async def overview(desk: Reader, query: Annotated[requests.OverviewQuery, Query()]) -> HTMLResponse:
     """Show what failed, what is next and what fired."""
     return HTMLResponse(_PAGE.render((await _overview(desk, query.cursor))._asdict()))
 

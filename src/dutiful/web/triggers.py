@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from dutiful.httpd.problems import InvalidRequestError, problem_of
 from dutiful.service.declaration import Defaults, declared
-from dutiful.web.given import ID_PATTERN, ScheduleGiven
-from dutiful.web.problems import InvalidRequestError, problem_of
+from dutiful.web.requests import ID_PATTERN, ScheduleGiven
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.core.move import Due
 from dutiful.core.run import Phase
+from dutiful.core.snapshot import Due
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
-    from dutiful.core.reconcile import Note
+    from dutiful.core.plan.reconcile import Note
     from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule, State
 

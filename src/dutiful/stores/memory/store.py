@@ -7,12 +7,12 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import LostLeadershipError, OvertakenError
-from dutiful.core.planner import Batch
-from dutiful.core.rearm import rearmed
-from dutiful.core.reconcile import Survey
+from dutiful.core.plan.planner import Batch
+from dutiful.core.plan.rearm import rearmed
+from dutiful.core.plan.reconcile import Survey
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
-from dutiful.ports import Committed, Launch, Loaded, Retention
+from dutiful.runtime.ports import Committed, Launch, Loaded, Retention
 from dutiful.stores.memory.row import Row, by_tick
 from dutiful.stores.memory.wakes import Wakes
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.move import Due, Move
-    from dutiful.core.outcome import Settlement
-    from dutiful.core.reconcile import Changes, Note, Put
+    from dutiful.core.plan.outcome import Settlement
+    from dutiful.core.plan.reconcile import Changes, Note, Put
     from dutiful.core.schedule import Schedule
+    from dutiful.core.snapshot import Due, Move
 
 # Asking the class for it each time is slow, and nearly all runs are.
 _LAUNCHED = Phase.LAUNCHED

@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from dutiful.core.run import Phase, Run, Status
-from dutiful.ports import Committed, Launch
-from dutiful.stores.sqlite import lone
+from dutiful.runtime.ports import Committed, Launch
+from dutiful.stores.sqlite import inline_runs
 from dutiful.stores.sqlite.bulk import hits, hits_alike
 from dutiful.stores.sqlite.rest import INSERT, ONCE, insert_rest
 from dutiful.stores.sqlite.rows import (
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from dutiful.core.move import Move
     from dutiful.core.schedule import Schedule
+    from dutiful.core.snapshot import Move
     from dutiful.stores.sqlite.bulk import Write
 
 _STATE = ", ".join(f"{column} = ?" for column in STATE_COLUMNS.split(", ")[1:])
@@ -73,9 +73,9 @@ _Written: TypeAlias = "tuple[int, Schedule, int, Run]"
 def commit(connection: sqlite3.Connection, namespace: str, moves: Sequence[Move]) -> Committed:
     """Record the moves made on the present version; return them, and the runs to launch, in order."""
     # Where a schedule has runs, something may become of one that has no row yet.
-    lone.give_rows(connection, [move.due.number for move in moves if move.due.runs])
-    alone = [*map(lone.launch, moves)]
-    hit = iter(hits_alike(connection, lone.LAUNCH, [write for write in alone if write is not None]))
+    inline_runs.give_rows(connection, [move.due.number for move in moves if move.due.runs])
+    alone = [*map(inline_runs.launch, moves)]
+    hit = iter(hits_alike(connection, inline_runs.LAUNCH, [write for write in alone if write is not None]))
     moved = [write is not None and next(hit) for write in alone]
     launches = [(place, _lone_launch(moves[place])) for place, there in enumerate(moved) if there]
     others = [place for place, write in enumerate(alone) if write is None]

@@ -17,7 +17,7 @@ from dutiful.stores.codec import (
     row_checksum,
     shared_checksum,
 )
-from dutiful.stores.sqlite import lone, meta
+from dutiful.stores.sqlite import inline_runs, meta
 from dutiful.stores.sqlite.rest import insert_rest
 from dutiful.stores.sqlite.rows import (
     ALL_RUN_COLUMNS,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from dutiful.core.reconcile import Changes, Put
+    from dutiful.core.plan.reconcile import Changes, Put
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
     from dutiful.stores.sqlite.reads import Damage
@@ -110,7 +110,7 @@ def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> N
     puts = {put.schedule.id: put for put in changes.puts}
     known = _find(connection, namespace, puts)
     _check_versions(changes.puts, {**known, **removed})
-    lone.give_rows(connection, [each.number for each in known.values()])
+    inline_runs.give_rows(connection, [each.number for each in known.values()])
     columns = _Columns(connection)
     _overwrite(
         connection, namespace, [(puts[schedule_id], each) for schedule_id, each in known.items()], columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import StoreError, quoted
-from dutiful.stores.sqlite import lone
+from dutiful.stores.sqlite import inline_runs
 from dutiful.stores.sqlite.faults import RESTORE
 
 if TYPE_CHECKING:
@@ -46,6 +46,6 @@ def begin_leadership(connection: sqlite3.Connection, namespace: str) -> int:
     epoch = get(connection, namespace, "epoch", 0) + 1
     put(connection, namespace, "epoch", epoch)
     put(connection, namespace, "clean", 0)
-    lone.give_rows_to_all(connection, namespace)
+    inline_runs.give_rows_to_all(connection, namespace)
     connection.execute(_ORPHANS_ARE_DUE, (namespace,))
     return epoch

@@ -9,11 +9,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.errors import CodecError, StoreError
-from dutiful.core.move import Due
-from dutiful.core.planner import Batch
-from dutiful.core.reconcile import Note
-from dutiful.ports import Loaded
-from dutiful.stores.sqlite.lone import AS_ROW
+from dutiful.core.plan.planner import Batch
+from dutiful.core.plan.reconcile import Note
+from dutiful.core.snapshot import Due
+from dutiful.runtime.ports import Loaded
+from dutiful.stores.sqlite.inline_runs import AS_ROW
 from dutiful.stores.sqlite.rows import (
     ALL_RUN_COLUMNS,
     READ_COLUMNS,

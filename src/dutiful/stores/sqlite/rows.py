@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.errors import CodecError, quoted
-from dutiful.core.move import Due
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Kind, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
+from dutiful.core.snapshot import Due
 from dutiful.stores.codec import revive
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
-from dutiful.stores.sqlite import lone
+from dutiful.stores.sqlite import inline_runs
 from dutiful.stores.sqlite.bulk import hits, hits_alike
 from dutiful.stores.sqlite.rows import RUN_COLUMNS, Row, run_columns
 from dutiful.stores.sqlite.wake import wake_blocked
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from dutiful.core.outcome import Settlement
+    from dutiful.core.plan.outcome import Settlement
     from dutiful.stores.sqlite.bulk import Own, Write
 
 _SAME_ATTEMPT = "WHERE schedule = ? AND run_at = ? AND kind = ? AND attempt = ? AND phase = 'launched'"
@@ -54,12 +54,12 @@ _WAKE_FOR_RETRY = (
 def settle(connection: sqlite3.Connection, namespace: str, settlements: Sequence[Settlement]) -> list[bool]:
     """Record how attempts went and return for each whether it applied."""
     ends = _lone_ends(settlements)
-    hit = iter(hits_alike(connection, lone.END, [end for end in ends if end is not None]))
+    hit = iter(hits_alike(connection, inline_runs.END, [end for end in ends if end is not None]))
     applied = [end is not None and next(hit) for end in ends]
     others = [place for place, done in enumerate(applied) if not done]
     if others:
         rest = [settlements[place] for place in others]
-        lone.give_rows(connection, [settlement.number for settlement in rest if not settlement.keep])
+        inline_runs.give_rows(connection, [settlement.number for settlement in rest if not settlement.keep])
         for place, there in zip(others, hits(connection, [*map(_write, rest)]), strict=True):
             applied[place] = there
         _bring_up_to_date(connection, namespace, [settlements[place] for place in others if applied[place]])
@@ -68,7 +68,7 @@ def settle(connection: sqlite3.Connection, namespace: str, settlements: Sequence
 
 def _lone_ends(settlements: Sequence[Settlement]) -> list[Own | None]:
     """Return how those end that may be lone runs; of several ends of one schedule the first is to count."""
-    ends = [*map(lone.end, settlements)]
+    ends = [*map(inline_runs.end, settlements)]
     times = Counter(settlement.number for settlement in settlements)
     if len(times) == len(ends):
         return ends
@@ -80,7 +80,7 @@ def report(connection: sqlite3.Connection, namespace: str, found: Run, became: S
     # Asked each time: whoever reports does not follow what the leader does to schedules.
     row = connection.execute(_NUMBER, (namespace, found.schedule_id)).fetchone()
     number = 0 if row is None else row[0]
-    lone.give_rows(connection, [number])
+    inline_runs.give_rows(connection, [number])
     standing = number, found.run_at, found.kind, found.attempt, found.phase.value, found.status.value
     if became.run.phase is Phase.ENDED and not became.keep:
         hit = connection.execute(_DROP_REPORTED, standing).rowcount == 1

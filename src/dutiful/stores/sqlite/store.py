@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.move import Due, Move
-    from dutiful.core.outcome import Settlement
-    from dutiful.core.reconcile import Changes, Note, Survey
+    from dutiful.core.plan.outcome import Settlement
+    from dutiful.core.plan.reconcile import Changes, Note, Survey
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
-    from dutiful.ports import Committed, Loaded, Retention
+    from dutiful.core.snapshot import Due, Move
+    from dutiful.runtime.ports import Committed, Loaded, Retention
     from dutiful.stores.sqlite.reads import Damage
 
 T = TypeVar("T")

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import CodecError
+from dutiful.core.plan.reconcile import Survey
 from dutiful.core.policy import Reason
-from dutiful.core.reconcile import Survey
 from dutiful.stores.codec import encode_cadence, encode_policy, row_checksum, shared_checksum
 from dutiful.stores.sqlite import reads
 from dutiful.stores.sqlite.rows import SCHEDULE_COLUMNS

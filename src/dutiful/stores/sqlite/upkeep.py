@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.core.rearm import rearmed
-from dutiful.stores.sqlite import lone
+from dutiful.core.plan.rearm import rearmed
+from dutiful.stores.sqlite import inline_runs
 from dutiful.stores.sqlite.edits import mark
 from dutiful.stores.sqlite.reads import some
 from dutiful.stores.sqlite.rows import STATE_COLUMNS, state_columns
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from dutiful.core.cadence import Instant
-    from dutiful.ports import Retention
+    from dutiful.runtime.ports import Retention
     from dutiful.stores.sqlite.texts import Texts
 
 # Small enough that the moves of a pass do not wait long behind a slice.
@@ -57,7 +57,7 @@ _DELETE_TEXTS = (
 
 def rearm(connection: sqlite3.Connection, texts: Texts, namespace: str, now: Instant, beyond: int) -> int:
     """Bring back to `now` what a clock more than `beyond` ahead has written; return how many there were."""
-    lone.give_rows_to_all(connection, namespace)
+    inline_runs.give_rows_to_all(connection, namespace)
     maybe, damage = some(connection, texts, namespace, _AHEAD, [now + beyond])
     mark(connection, damage)
     ahead = [(due.schedule.id, back) for due in maybe if (back := rearmed(due, now, beyond)) is not None]

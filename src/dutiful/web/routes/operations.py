@@ -7,27 +7,27 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from dutiful.web import answers
-from dutiful.web.desk import Reader
-from dutiful.web.strict_route import StrictRoute
+from dutiful.httpd.strict_route import StrictRoute
+from dutiful.web import responses
+from dutiful.web.authorized_service import Reader
 
 router = APIRouter(tags=["operations"], route_class=StrictRoute)
 
 _UNREADY: dict[int | str, dict[str, Any]] = {
-    503: {"model": answers.HealthAnswer, "description": "The worker does not do its work"}
+    503: {"model": responses.HealthAnswer, "description": "The worker does not do its work"}
 }
 
 
 @router.get("/healthz")
-async def healthz() -> answers.AliveAnswer:
+async def healthz() -> responses.AliveAnswer:
     """Say that this process answers."""
-    return answers.AliveAnswer(ok=True)
+    return responses.AliveAnswer(ok=True)
 
 
 @router.get("/readyz", responses=_UNREADY)
-async def readyz(request: Request, response: Response) -> answers.HealthAnswer:
+async def readyz(request: Request, response: Response) -> responses.HealthAnswer:
     """Say whether the worker does its work: 503 if its last full pass is too long ago."""
-    health = answers.HealthAnswer.model_validate(request.app.state.service.health())
+    health = responses.HealthAnswer.model_validate(request.app.state.service.health())
     response.status_code = 200 if health.ok else 503
     return health
 

@@ -7,75 +7,75 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from dutiful.web import answers, given
-from dutiful.web.desk import Reader, Starter
+from dutiful.httpd.strict_route import StrictRoute
+from dutiful.web import requests, responses
+from dutiful.web.authorized_service import Reader, Starter
 from dutiful.web.routes.schedules import ScheduleId
-from dutiful.web.strict_route import StrictRoute
 
 router = APIRouter(tags=["runs"], route_class=StrictRoute)
 
 
 @router.get("/schedules/{schedule_id}/runs")
 async def list_runs(
-    desk: Reader, schedule_id: ScheduleId, query: Annotated[given.PageQuery, Query()]
-) -> answers.RunsAnswer:
+    desk: Reader, schedule_id: ScheduleId, query: Annotated[requests.PageQuery, Query()]
+) -> responses.RunsAnswer:
     """Return one page of the runs of a schedule, the newest first."""
     await desk.schedule(schedule_id)
     page = await desk.service.registrar.runs(schedule_id, query.limit, query.cursor)
-    runs = [answers.RunAnswer.model_validate(run) for run in page.items]
-    return answers.RunsAnswer(runs=runs, next_cursor=page.next_cursor)
+    runs = [responses.RunAnswer.model_validate(run) for run in page.items]
+    return responses.RunsAnswer(runs=runs, next_cursor=page.next_cursor)
 
 
 @router.get("/schedules/{schedule_id}/explain")
 async def explain(
-    desk: Reader, schedule_id: ScheduleId, query: Annotated[given.ExplainQuery, Query()]
-) -> answers.ExplanationAnswer:
+    desk: Reader, schedule_id: ScheduleId, query: Annotated[requests.ExplainQuery, Query()]
+) -> responses.ExplanationAnswer:
     """Say why the tick at that instant ran, did not run, or will run."""
     await desk.schedule(schedule_id)
     explanation = await desk.service.registrar.explain(schedule_id, query.at)
-    return answers.ExplanationAnswer.model_validate(explanation)
+    return responses.ExplanationAnswer.model_validate(explanation)
 
 
 @router.post("/schedules/{schedule_id}/trigger")
-async def trigger(desk: Starter, schedule_id: ScheduleId) -> answers.TriggeredAnswer:
+async def trigger(desk: Starter, schedule_id: ScheduleId) -> responses.TriggeredAnswer:
     """Run a schedule now, beside its ticks, whether it is paused or not."""
     await desk.schedule(schedule_id)
     triggered = await desk.service.registrar.trigger(schedule_id)
     desk.record("trigger", schedule_id=schedule_id, idempotency_key=triggered.idempotency_key)
-    return answers.TriggeredAnswer.model_validate(triggered)
+    return responses.TriggeredAnswer.model_validate(triggered)
 
 
 @router.post("/schedules/{schedule_id}/backfill")
 async def backfill(
-    desk: Starter, schedule_id: ScheduleId, wanted: given.BackfillGiven
-) -> answers.BackfilledAnswer:
+    desk: Starter, schedule_id: ScheduleId, wanted: requests.BackfillGiven
+) -> responses.BackfilledAnswer:
     """Run the past ticks in [start, end) that are not recorded yet, under an overlap policy of their own."""
     await desk.schedule(schedule_id)
     done = await desk.service.registrar.backfill(schedule_id, wanted.start, wanted.end, wanted.overlap_policy)
     desk.record(
         "backfill", schedule_id=schedule_id, given=wanted.model_dump(mode="json"), accepted=done.accepted
     )
-    return answers.BackfilledAnswer.model_validate(done)
+    return responses.BackfilledAnswer.model_validate(done)
 
 
 @router.post("/runs/{idempotency_key}/status")
 async def report_status(
-    desk: Starter, idempotency_key: Annotated[str, Path(max_length=256)], report: given.ReportGiven
-) -> answers.RunAnswer:
+    desk: Starter, idempotency_key: Annotated[str, Path(max_length=256)], report: requests.ReportGiven
+) -> responses.RunAnswer:
     """Take what an executor says of a run, and return the run as it now stands; the first end wins."""
     await desk.demand_run(idempotency_key)
     run = await desk.service.registrar.report(
         idempotency_key, report.status, report.attempt, report.run_id, report.error
     )
-    return answers.RunAnswer.model_validate(run)
+    return responses.RunAnswer.model_validate(run)
 
 
 @router.post("/run-launcher/start")
-async def start_run(desk: Starter, start: given.StartGiven) -> answers.StartedAnswer:
+async def start_run(desk: Starter, start: requests.StartGiven) -> responses.StartedAnswer:
     """Hand one run to the executor; false if there is no such workflow, or the executor did not take it."""
     desk.demand_user(start.user_id)
     started = await desk.service.launcher.start(
         start.workflow_id, start.version, start.user_id, start.scheduled_for, start.idempotency_key
     )
     desk.record("start", **start.model_dump(mode="json"), started=started)
-    return answers.StartedAnswer(started=started)
+    return responses.StartedAnswer(started=started)

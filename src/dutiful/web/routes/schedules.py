@@ -8,46 +8,46 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from dutiful.web import answers, given
-from dutiful.web.desk import Reader, Writer
-from dutiful.web.problems import DamagedScheduleError, InvalidRequestError
-from dutiful.web.strict_route import StrictRoute
+from dutiful.httpd.problems import DamagedScheduleError, InvalidRequestError
+from dutiful.httpd.strict_route import StrictRoute
+from dutiful.web import requests, responses
+from dutiful.web.authorized_service import Reader, Writer
 
 router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=StrictRoute)
 
-ScheduleId = Annotated[str, Path(pattern=given.ID_PATTERN)]
+ScheduleId = Annotated[str, Path(pattern=requests.ID_PATTERN)]
 
 
 @router.post("/upsert")
-async def upsert_schedule(desk: Writer, schedule: given.ScheduleGiven) -> answers.UpsertedAnswer:
+async def upsert_schedule(desk: Writer, schedule: requests.ScheduleGiven) -> responses.UpsertedAnswer:
     """Store a schedule, new or edited. Without `schedule_id` it is a new one."""
     [stored] = await desk.upsert([schedule.as_input()])
     desk.record("upsert", schedule_id=stored.schedule_id, given=schedule.as_json())
-    return answers.UpsertedAnswer.model_validate(stored)
+    return responses.UpsertedAnswer.model_validate(stored)
 
 
 @router.post("/bulk")
-async def upsert_many_schedules(desk: Writer, schedules: given.BulkGiven) -> answers.BulkAnswer:
+async def upsert_many_schedules(desk: Writer, schedules: requests.BulkGiven) -> responses.BulkAnswer:
     """Store up to 10,000 schedules, all or none; the body is a list, bare or under `schedules`."""
     stored = await desk.upsert([schedule.as_input() for schedule in schedules])
     given_by_id = {
         one.schedule_id: schedule.as_json() for one, schedule in zip(stored, schedules, strict=True)
     }
     desk.record_all("upsert", given_by_id)
-    return answers.BulkAnswer(schedules=[answers.UpsertedAnswer.model_validate(one) for one in stored])
+    return responses.BulkAnswer(schedules=[responses.UpsertedAnswer.model_validate(one) for one in stored])
 
 
 @router.post("/pause")
-async def pause_schedule(desk: Writer, pause: given.PauseGiven) -> answers.PausedAnswer:
+async def pause_schedule(desk: Writer, pause: requests.PauseGiven) -> responses.PausedAnswer:
     """Pause or resume one schedule; the note is shown to whoever wonders why."""
     await desk.schedule(pause.schedule_id)
     await desk.service.registrar.pause_schedule(pause.schedule_id, pause.paused, pause.note)
     desk.record("pause" if pause.paused else "resume", schedule_id=pause.schedule_id, note=pause.note)
-    return answers.PausedAnswer(schedule_id=pause.schedule_id, paused=pause.paused)
+    return responses.PausedAnswer(schedule_id=pause.schedule_id, paused=pause.paused)
 
 
 @router.post("/pause-many")
-async def pause_many_schedules(desk: Writer, pause: given.PauseManyGiven) -> answers.PausedManyAnswer:
+async def pause_many_schedules(desk: Writer, pause: requests.PauseManyGiven) -> responses.PausedManyAnswer:
     """Pause or resume every schedule that matches all given filters."""
     filters = {"workflow_id": pause.workflow_id, "user_id": pause.user_id, "label": pause.label}
     if all(value is None for value in filters.values()):
@@ -58,14 +58,16 @@ async def pause_many_schedules(desk: Writer, pause: given.PauseManyGiven) -> ans
     filters["user_id"] = pause.user_id or desk.tenant
     changed = await desk.service.registrar.pause_where(pause.paused, pause.note, **filters)
     desk.record("pause" if pause.paused else "resume", **filters, note=pause.note, changed=changed)
-    return answers.PausedManyAnswer(changed=changed)
+    return responses.PausedManyAnswer(changed=changed)
 
 
 @router.get("")
-async def list_schedules(desk: Reader, query: Annotated[given.ListQuery, Query()]) -> answers.SchedulesAnswer:
+async def list_schedules(
+    desk: Reader, query: Annotated[requests.ListQuery, Query()]
+) -> responses.SchedulesAnswer:
     """Return one page of the schedules that match all given filters."""
     if query.user_id is not None and desk.tenant not in (None, query.user_id):
-        return answers.SchedulesAnswer(schedules=[], next_cursor=None, damaged=[])
+        return responses.SchedulesAnswer(schedules=[], next_cursor=None, damaged=[])
     page = await desk.service.registrar.list_schedules(
         workflow_id=query.workflow_id,
         user_id=query.user_id or desk.tenant,
@@ -74,16 +76,16 @@ async def list_schedules(desk: Reader, query: Annotated[given.ListQuery, Query()
         limit=query.limit,
         cursor=query.cursor,
     )
-    listed = [answers.ScheduleAnswer.model_validate(view) for view in page.items]
+    listed = [responses.ScheduleAnswer.model_validate(view) for view in page.items]
     unreadable = await desk.damaged() if query.cursor is None else []
-    damaged = [answers.DamagedAnswer.model_validate(each) for each in unreadable]
-    return answers.SchedulesAnswer(schedules=listed, next_cursor=page.next_cursor, damaged=damaged)
+    damaged = [responses.DamagedAnswer.model_validate(each) for each in unreadable]
+    return responses.SchedulesAnswer(schedules=listed, next_cursor=page.next_cursor, damaged=damaged)
 
 
 @router.get("/{schedule_id}")
-async def get_schedule(desk: Reader, schedule_id: ScheduleId) -> answers.ScheduleAnswer:
+async def get_schedule(desk: Reader, schedule_id: ScheduleId) -> responses.ScheduleAnswer:
     """Return a schedule with its next five fire times."""
-    return answers.ScheduleAnswer.model_validate(await desk.schedule(schedule_id))
+    return responses.ScheduleAnswer.model_validate(await desk.schedule(schedule_id))
 
 
 @router.delete("/{schedule_id}", status_code=204, response_class=Response)
@@ -97,9 +99,9 @@ async def delete_schedule(desk: Writer, schedule_id: ScheduleId) -> None:
 
 @router.get("/{schedule_id}/next")
 async def next_fire_times(
-    desk: Reader, schedule_id: ScheduleId, query: Annotated[given.NextQuery, Query()]
-) -> answers.PreviewAnswer:
+    desk: Reader, schedule_id: ScheduleId, query: Annotated[requests.NextQuery, Query()]
+) -> responses.PreviewAnswer:
     """Return the next fire times, in the schedule's own zone."""
     await desk.schedule(schedule_id)
     preview = await desk.service.registrar.next_fires(schedule_id, query.count)
-    return answers.PreviewAnswer(schedule_id=schedule_id, preview=preview)
+    return responses.PreviewAnswer(schedule_id=schedule_id, preview=preview)

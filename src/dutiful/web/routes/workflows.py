@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Query
 
-from dutiful.web import answers, given
-from dutiful.web.desk import Desk, Reader, Writer
-from dutiful.web.problems import UnknownWorkflowError, WorkflowExistsError
-from dutiful.web.strict_route import StrictRoute
+from dutiful.httpd.problems import UnknownWorkflowError, WorkflowExistsError
+from dutiful.httpd.strict_route import StrictRoute
+from dutiful.web import requests, responses
+from dutiful.web.authorized_service import Desk, Reader, Writer
 from dutiful.web.triggers import schedules_of
 
 router = APIRouter(prefix="/workflows", tags=["workflows"], route_class=StrictRoute)
 
-WorkflowId = Annotated[str, Path(pattern=given.ID_PATTERN)]
-Version = Annotated[int, Path(ge=0, le=given.INTEGER_MAX)]
+WorkflowId = Annotated[str, Path(pattern=requests.ID_PATTERN)]
+Version = Annotated[int, Path(ge=0, le=requests.INTEGER_MAX)]
 
 
 @router.put("/{workflow_id}/{version}")
@@ -25,8 +25,8 @@ async def save_workflow(
     workflow_id: WorkflowId,
     version: Version,
     dag: Annotated[dict[str, Any], Body()],
-    query: Annotated[given.RegisterQuery, Query()],
-) -> answers.WorkflowAnswer:
+    query: Annotated[requests.RegisterQuery, Query()],
+) -> responses.WorkflowAnswer:
     """Store a DAG; with `register=true` also a schedule for each of its `schedule_based` triggers."""
     await _demand_new(desk, workflow_id, version, dag)
     owner = desk.caller.user_id
@@ -37,8 +37,8 @@ async def save_workflow(
     stored = await desk.upsert(inputs) if inputs else []
     ids = [one.schedule_id for one in stored]
     desk.record("save_workflow", workflow_id=workflow_id, version=version, schedules=ids)
-    schedules = [answers.UpsertedAnswer.model_validate(one) for one in stored]
-    return answers.WorkflowAnswer(workflow_id=workflow_id, version=version, schedules=schedules)
+    schedules = [responses.UpsertedAnswer.model_validate(one) for one in stored]
+    return responses.WorkflowAnswer(workflow_id=workflow_id, version=version, schedules=schedules)
 
 
 async def _demand_new(desk: Desk, workflow_id: str, version: int, dag: dict[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""Cron texts and the instants they mean."""

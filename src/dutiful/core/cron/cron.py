@@ -1,0 +1,198 @@
+"""`Cron`: a cron text in one dialect, zone and DST rule, compiled once and asked pure questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, tzinfo
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from dutiful.core.cron.dialect import DIALECTS, Fields, parse_fields
+from dutiful.core.cron.explain import describe
+from dutiful.core.cron.occurrence import Occurrences, OutOfYearsError
+from dutiful.core.cron.zone import DAY_SECONDS, EPOCH, Fold, Gap, Zone, timeline
+from dutiful.core.errors import CronCalculationError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CHOICES = {
+    "dialect": tuple(DIALECTS),
+    "gap": ("skip", "run_after", None),
+    "fold": ("both", "first", "last", None),
+    "dst": ("vixie", None),
+}
+_DIALECTS, _GAPS, _FOLDS, _DSTS = _CHOICES.values()
+_fromtimestamp = datetime.fromtimestamp
+_CACHE_SIZE = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """When something is due. Equal texts with equal settings are equal, hashable and shared."""
+
+    text: str
+    dialect: str
+    zone: Zone
+    gap: Gap
+    fold: Fold
+    fields: Fields = field(repr=False, compare=False)
+    _occurrences: Occurrences = field(repr=False, compare=False)
+
+    @staticmethod
+    def parse(
+        text: str,
+        dialect: str = "posix",
+        timezone: str | tzinfo = "UTC",
+        gap: Gap | None = None,
+        fold: Fold | None = None,
+        dst: Literal["vixie"] | None = None,
+    ) -> Cron:
+        """Return the Cron that `text` means, or raise InvalidCronExpressionError.
+
+        `gap` defaults to "skip" and `fold` to "both": a tick at every instant whose wall time
+        matches. `dst="vixie"` decides both: jobs at fixed times run once a day through a change,
+        jobs with a wildcard hour or minute follow real time.
+        """
+        try:
+            return _parse(text, dialect, timezone, gap, fold, dst)
+        except TypeError:
+            # Only an argument that cannot be hashed gets here; without the cache it is named.
+            return _parse.__wrapped__(text, dialect, timezone, gap, fold, dst)
+
+    def next(self, after: datetime) -> datetime:
+        """Return the first occurrence strictly after `after`, in this cron's zone."""
+        # Written out, as it is to keep up with compiled peers (`make bench`, item 1b); whatever goes
+        # wrong is named by the functions below.
+        try:
+            since = after - EPOCH
+            instant = self._occurrences.next(since.days * DAY_SECONDS + since.seconds)
+        except (TypeError, OutOfYearsError):
+            instant = self.next_epoch(_epoch(after))
+        return _fromtimestamp(instant, self.zone.tzinfo)
+
+    def previous(self, at: datetime) -> datetime:
+        """Return the last occurrence at or before `at`, in this cron's zone."""
+        return _fromtimestamp(self.previous_epoch(_epoch(at)), self.zone.tzinfo)
+
+    def matches(self, at: datetime) -> bool:
+        """Return whether an occurrence falls in the minute that contains `at`.
+
+        In the `seconds` dialect: in the second that contains it.
+        """
+        instant = _epoch(at)
+        unit = 1 if DIALECTS[self.dialect].seconds else 60
+        begin = instant - (instant + self.zone.offset(instant)) % unit
+        try:
+            return self._occurrences.previous(instant) >= begin
+        except OutOfYearsError:
+            return False
+
+    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """Yield the occurrences in [start, end) in order."""
+        instant, stop = _ceiling(start) - 1, _ceiling(end)
+        while True:
+            try:
+                instant = self._occurrences.next(instant)
+            except OutOfYearsError:
+                return
+            if instant >= stop:
+                return
+            yield _fromtimestamp(instant, self.zone.tzinfo)
+
+    def next_epoch(self, seconds: int) -> int:
+        """Return the first occurrence strictly after `seconds`, both in whole epoch seconds."""
+        try:
+            return self._occurrences.next(seconds)
+        except OutOfYearsError as error:
+            raise CronCalculationError(self.text, _iso(seconds), error) from error
+
+    def upcoming_epoch(self, seconds: int) -> int:
+        """Return `next_epoch`, at the price of a look for all but the first who ask about a stretch."""
+        try:
+            return self._occurrences.shared_next(seconds)
+        except OutOfYearsError as error:
+            raise CronCalculationError(self.text, _iso(seconds), error) from error
+
+    def latest_epoch(self, seconds: int) -> int:
+        """Return `previous_epoch`, at the price of a look where `upcoming_epoch` knows the stretch."""
+        try:
+            return self._occurrences.shared_previous(seconds)
+        except OutOfYearsError as error:
+            raise CronCalculationError(self.text, _iso(seconds), error) from error
+
+    def previous_epoch(self, seconds: int) -> int:
+        """Return the last occurrence at or before `seconds`, both in whole epoch seconds."""
+        try:
+            return self._occurrences.previous(seconds)
+        except OutOfYearsError as error:
+            raise CronCalculationError(self.text, _iso(seconds), error) from error
+
+    def count_epoch(self, since: int, until: int) -> int:
+        """Return how many occurrences lie in (since, until], without visiting them."""
+        try:
+            return self._occurrences.count(since, until)
+        except OutOfYearsError as error:
+            raise CronCalculationError(self.text, _iso(since), error) from error
+
+    def describe(self) -> str:
+        """Return the schedule in English, such as "At 02:30, Monday to Friday"."""
+        return describe(self.fields)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The compiled tables stay behind; the other side parses, and shares what it already has.
+        return Cron.parse, (self.text, self.dialect, self.zone.tzinfo, self.gap, self.fold)
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _parse(
+    text: str,
+    dialect: str,
+    timezone: str | tzinfo,
+    gap: Gap | None,
+    fold: Fold | None,
+    dst: Literal["vixie"] | None,
+) -> Cron:
+    if not (dialect in _DIALECTS and gap in _GAPS and fold in _FOLDS and dst in _DSTS):
+        _refuse_choice(dialect=dialect, gap=gap, fold=fold, dst=dst)
+    fields = parse_fields(text, DIALECTS[dialect])
+    if dst is not None:
+        if gap or fold:
+            raise InvalidArgumentError("dst", dst, "already decides gap and fold; leave those out")
+        gap, fold = ("skip", "both") if fields.wildcard else ("run_after", "first")
+    gap, fold = gap or "skip", fold or "both"
+    line = timeline(timezone, gap, fold)
+    return Cron(text, dialect, line.zone, gap, fold, fields, Occurrences(fields, line))
+
+
+def _refuse_choice(**given: object) -> None:
+    for argument, value in given.items():
+        allowed = _CHOICES[argument]
+        if value not in allowed:
+            names = ", ".join(repr(choice) for choice in allowed if choice)
+            raise InvalidArgumentError(argument, value, f"choose from {names}")
+
+
+def _epoch(at: datetime) -> int:
+    """Return the whole epoch second at or before `at`."""
+    try:
+        since: timedelta = at - EPOCH
+    except TypeError:
+        raise InvalidArgumentError("datetime", at, "must be a datetime with a time zone") from None
+    return since.days * DAY_SECONDS + since.seconds
+
+
+def _ceiling(at: datetime) -> int:
+    """Return the whole epoch second at or after `at`."""
+    return _epoch(at) + ((at - EPOCH).microseconds > 0)
+
+
+def _iso(seconds: int) -> str:
+    """Return an epoch second as ISO 8601, or as it is where a datetime cannot hold it."""
+    try:
+        return (EPOCH + timedelta(seconds=seconds)).isoformat()
+    except OverflowError:
+        return str(seconds)

@@ -1,0 +1,200 @@
+"""Occurrences of cron fields: one search with a direction, first over walls, then over instants.
+
+Nothing here gives up: `dialect` refuses dates that cannot exist, and the longest wait, for
+29 February, is eight years.
+
+These functions carry every next-run computation of every schedule, so they work on plain ints and
+shared tables (`make bench`, section "cron"): the times of a day are listed and the distances between
+days tabled once per distinct spelling, and a step is one look-up and at most one bisection.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from datetime import date
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from dutiful.core.cron.days import BLOCK_BITS, BLOCK_MASK, FIRST_DAY, LAST_DAY, matching_days
+from dutiful.core.cron.dialect import values
+from dutiful.core.cron.zone import DAY_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dutiful.core.cron.dialect import Fields
+    from dutiful.core.cron.zone import Timeline
+
+    Find = Callable[[int, bool], int]
+
+_INSTANT_MIN = FIRST_DAY * DAY_SECONDS
+_INSTANT_MAX = (LAST_DAY + 1) * DAY_SECONDS - 1
+_MINUTE_STARTS = tuple(range(0, DAY_SECONDS, 60))
+_ON_THE_MINUTE = [0]
+
+
+class OutOfYearsError(Exception):
+    """The search ran past the years that a datetime can hold."""
+
+    def __str__(self) -> str:
+        return f"no occurrence within the years {date.min.year} to {date.max.year}"
+
+
+class Occurrences:
+    """The instants at which fields match on a timeline."""
+
+    __slots__ = ("_calendar", "_find", "_fixed_offset", "_known", "_timeline")
+
+    def __init__(self, fields: Fields, timeline: Timeline) -> None:
+        self._calendar = _calendar(fields)
+        self._find = self._calendar.find
+        self._timeline = timeline
+        self._fixed_offset = timeline.zone.fixed_offset
+        # An instant, the next occurrence after it, and the one after that, or the same again if unknown.
+        self._known = (0, 0, 0)
+
+    def next(self, instant: int) -> int:
+        """Return the first occurrence strictly after `instant`."""
+        return self._find(instant, True) if self._fixed_offset == 0 else self._search(instant, True)
+
+    def shared_next(self, instant: int) -> int:
+        """Return the same; the schedules with this cadence ask the same question, so it is remembered."""
+        since, first, second = self._known
+        if since <= instant < first:
+            return first
+        if first <= instant < second:
+            return second
+        found = self.next(instant)
+        # One tuple, so that threads never see half of it.
+        self._known = (since, first, found) if instant == first else (instant, found, found)
+        return found
+
+    def shared_previous(self, instant: int) -> int:
+        """Return `previous`, for nothing where `shared_next` was asked about this stretch."""
+        _, first, second = self._known
+        return first if first <= instant < second else self.previous(instant)
+
+    def previous(self, instant: int) -> int:
+        """Return the last occurrence at or before `instant`."""
+        return self._find(instant, False) if self._fixed_offset == 0 else self._search(instant, False)
+
+    def count(self, since: int, until: int) -> int:
+        """Return how many occurrences lie in (since, until], in steps of years, not of occurrences."""
+        total, begin = 0, since + 1
+        while begin <= until:
+            start, end, offset, low, high = self._timeline.at(begin)
+            if begin == start and low < start + offset:
+                # A gap with anything in it is one tick, at `start`, unless that matches by itself.
+                moved = self._calendar.count(low, start + offset) > 0
+                total += moved and self._find(start + offset, False) != start + offset
+            low, high = max(low, begin + offset), min(high, until + 1 + offset)
+            total += self._calendar.count(low, high) if low < high else 0
+            begin = end
+        return total
+
+    def _search(self, instant: int, forward: bool) -> int:
+        if self._fixed_offset is not None:
+            return _held(self._find(instant + self._fixed_offset, forward) - self._fixed_offset)
+        start, end, offset, low, high = self._timeline.at(instant)
+        wall = instant + offset
+        if wall < low if forward else wall >= high:
+            wall = (low if forward else high) - 1
+        while not low <= (found := self._find(wall, forward)) < high:
+            start, end, offset, low, high = self._timeline.at(_onwards(start, end, wall, found, forward))
+            wall = (low if forward else high) - 1
+        if found < start + offset:
+            # A wall inside the gap before this stretch: `run_after`.
+            return _held(start)
+        return _held(found - offset)
+
+
+def _onwards(start: int, end: int, wall: int, found: int, forward: bool) -> int:
+    """Return an instant of the next stretch that may hold an occurrence; `found` is the next wall.
+
+    A year of changes is passed over in one step where no wall on the way can be one that was
+    already behind `wall`: offsets are below a day, so a day's distance from the edge proves it.
+    """
+    if forward:
+        near = found - 2 * DAY_SECONDS
+        return near if wall < end - DAY_SECONDS and near > end else end
+    near = found + 2 * DAY_SECONDS
+    return near if wall > start + DAY_SECONDS and near < start else start - 1
+
+
+class Calendar:
+    """The walls that match the fields: the first after a wall, or the last at or before it."""
+
+    __slots__ = ("_ahead", "_back", "_days", "_earliest", "_latest", "_seconds", "_times", "find")
+
+    def __init__(self, fields: Fields) -> None:
+        self._days = days = matching_days(fields.day, fields.month, fields.weekday, fields.either_day)
+        self._ahead, self._back = days.ahead, days.back
+        self._times = times = _times(fields.minute, fields.hour)
+        self._earliest, self._latest = times[0], times[-1]
+        self._seconds = _ON_THE_MINUTE if fields.second == 1 else values(fields.second)
+        self.find: Find = self._find_minute if fields.second == 1 else self._find_second
+
+    def count(self, low: int, high: int) -> int:
+        """Return how many walls in [low, high) match."""
+        days = self._days.count(low // DAY_SECONDS, high // DAY_SECONDS)
+        return days * len(self._times) * len(self._seconds) + self._rank(high) - self._rank(low)
+
+    def _rank(self, wall: int) -> int:
+        """Return how many walls of its day before `wall` match."""
+        day = wall // DAY_SECONDS
+        if not self._days.count(day, day + 1):
+            return 0
+        minute = wall % DAY_SECONDS // 60 * 60
+        before, second = bisect_left(self._times, minute), 0
+        if before < len(self._times) and self._times[before] == minute:
+            second = bisect_left(self._seconds, wall % 60)
+        return before * len(self._seconds) + second
+
+    def _find_second(self, wall: int, forward: bool) -> int:
+        minute, second = wall - wall % 60, wall % 60
+        index = bisect_right(self._seconds, second) - (not forward)
+        if 0 <= index < len(self._seconds) and self._find_minute(minute - forward, forward) == minute:
+            return minute + self._seconds[index]
+        if forward:
+            return self._find_minute(minute, True) + self._seconds[0]
+        return self._find_minute(minute - 1, False) + self._seconds[-1]
+
+    def _find_minute(self, wall: int, forward: bool) -> int:
+        day = wall // DAY_SECONDS
+        second = wall - day * DAY_SECONDS
+        if forward:
+            if second >= self._latest:
+                day, second = day + 1, -1
+            distance = self._ahead[day >> BLOCK_BITS][day & BLOCK_MASK]
+            if distance == 0:
+                return day * DAY_SECONDS + self._times[bisect_right(self._times, second)]
+            second = self._earliest
+        else:
+            if second < self._earliest:
+                day, second = day - 1, DAY_SECONDS
+            distance = self._back[day >> BLOCK_BITS][day & BLOCK_MASK]
+            if distance == 0:
+                return day * DAY_SECONDS + self._times[bisect_right(self._times, second) - 1]
+            second = self._latest
+        if distance is None:
+            raise OutOfYearsError
+        return (day + distance) * DAY_SECONDS + second
+
+
+def _held(instant: int) -> int:
+    """Return an instant that a datetime in UTC can hold, or raise OutOfYearsError."""
+    if _INSTANT_MIN <= instant <= _INSTANT_MAX:
+        return instant
+    raise OutOfYearsError
+
+
+@lru_cache(maxsize=4096)
+def _calendar(fields: Fields) -> Calendar:
+    return Calendar(fields)
+
+
+@lru_cache(maxsize=4096)
+def _times(minute: int, hour: int) -> list[int]:
+    """Return the matching minutes of a day as seconds since midnight."""
+    minutes = values(minute)
+    return [_MINUTE_STARTS[h * 60 + m] for h in values(hour) for m in minutes]

@@ -1,0 +1,108 @@
+"""Past ticks that somebody asks for: which of them run, and what becomes of the rows that say otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dutiful.core.cadence import count_ticks, last_tick, next_tick
+from dutiful.core.errors import OversizedBackfillError
+from dutiful.core.plan.reconcile import Changes, Put
+from dutiful.core.policy import Overlap
+from dutiful.core.run import Phase, Run, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.snapshot import Due
+
+# They are all open runs of one schedule, looked at together in every pass.
+TICKS_MAX = 1000
+
+
+class Backfill(NamedTuple):
+    """The changes that make past ticks run, how many those are, and how many had run or will anyway."""
+
+    changes: Changes
+    accepted: int
+    already_recorded: int
+
+
+def past_ticks(due: Due, start: Instant, end: Instant) -> list[Instant]:
+    """Return the decided ticks in [start, end) of the schedule as it is now, oldest first.
+
+    Those after the cursor are left to the engine. Raises OversizedBackfillError before it lists them.
+    """
+    window, cadence = due.schedule.window, due.schedule.cadence
+    after = max(start, window.start if window.start is not None else start) - 1
+    until = min(end - 1, due.state.cursor, window.end if window.end is not None else end)
+    if until <= after:
+        return []
+    count = count_ticks(cadence, after, until)
+    if count > TICKS_MAX:
+        raise OversizedBackfillError(count, TICKS_MAX)
+    ticks: list[Instant] = []
+    while len(ticks) < count and (tick := next_tick(cadence, ticks[-1] if ticks else after)) is not None:
+        ticks.append(tick)
+    return ticks
+
+
+def backfill(
+    due: Due, ticks: Sequence[Instant], rows: Sequence[Run], overlap: Overlap | None, now: Instant
+) -> Backfill:
+    """Return what to write so that the ticks run; `rows` are those of the ledger around them, in any order.
+
+    Without an `overlap` every tick gets its turn: all at once where the schedule allows that, else one
+    after the other.
+    """
+    allowed = due.schedule.policy.overlap is Overlap.ALLOW
+    judged_by = overlap or (Overlap.ALLOW if allowed else Overlap.QUEUE)
+    recorded = {row.run_at for row in rows if row.kind == "schedule" and not _is_skip(row)}
+    wanted = [tick for tick in ticks if tick > due.pruned_until and tick not in recorded]
+    if not wanted:
+        return Backfill(Changes(), 0, len(ticks))
+    touched = [row for row in rows if _is_skip(row) and _within(row, wanted)]
+    pieces = [piece for row in touched for piece in _split(due, row, wanted)]
+    runs = [_run(due, tick, judged_by, now) for tick in wanted]
+    growing = due.state.skipped
+    grows = growing is not None and any(row.run_at == growing.run_at for row in touched)
+    state = due.state._replace(skipped=None) if grows else due.state
+    put = Put(due.schedule, state, now, due.version)
+    return Backfill(Changes([put], (), [*runs, *pieces], touched), len(wanted), len(ticks) - len(wanted))
+
+
+def _run(due: Due, tick: Instant, overlap: Overlap, now: Instant) -> Run:
+    return Run(
+        due.schedule.id, tick, "schedule", Status.ENQUEUED, Phase.DELAYED, now,
+        backfill=overlap, created_at=now, updated_at=now,
+    )  # fmt: skip
+
+
+def _is_skip(row: Run) -> bool:
+    """Return whether the row only says that its ticks did not run."""
+    return row.kind == "schedule" and row.status is Status.SKIPPED and row.attempt == 0
+
+
+def _within(row: Run, ticks: Sequence[Instant]) -> list[Instant]:
+    return [tick for tick in ticks if row.run_at <= tick <= (row.run_until or row.run_at)]
+
+
+def _split(due: Due, row: Run, wanted: Sequence[Instant]) -> Iterator[Run]:
+    """Yield what is left of a stretch without the ticks that run after all.
+
+    A stretch of a cadence that was edited since has other ticks, which this one cannot find: it stays
+    whole, and only begins later where a tick takes its place.
+    """
+    inside, until = _within(row, wanted), row.run_until or row.run_at
+    if count_ticks(due.schedule.cadence, row.run_at - 1, until) != row.ticks:
+        begins = row.run_at + (row.run_at in inside)
+        if begins <= until:
+            yield row._replace(run_at=begins, fire_at=begins)
+        return
+    for before, after in zip([row.run_at - 1, *inside], [*inside, until + 1], strict=True):
+        first = next_tick(due.schedule.cadence, before)
+        last = last_tick(due.schedule.cadence, before, after - 1)
+        if first is not None and last is not None:
+            ticks = count_ticks(due.schedule.cadence, before, after - 1)
+            run_until = last if last > first else None
+            yield row._replace(run_at=first, fire_at=first, run_until=run_until, ticks=ticks)

@@ -1,0 +1,63 @@
+"""The usual move, made in one go: one cron tick is due, it may run, and nothing else is going on.
+
+Nearly every move of a busy scheduler is of this kind, so it is written out (`make bench`, items 3a and
+4a). The planner's steps come to the same, which a property in tests/core/test_usual.py shows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dutiful.core.cron.cron import Cron
+from dutiful.core.errors import CronCalculationError
+from dutiful.core.policy import CatchUp, Policy
+from dutiful.core.run import Phase, Run
+from dutiful.core.schedule import State
+from dutiful.core.snapshot import Due, Limits, Move
+
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Instant
+
+_LAUNCHED = Phase.LAUNCHED
+# A named tuple's own constructor takes twice as long.
+_new = tuple.__new__
+# Under these a single tick is run, however late it is.
+_RUNS_LATE = frozenset({CatchUp.LATEST, CatchUp.FIRE_IMMEDIATELY})
+
+
+def usual_move(due: Due, now: Instant, limits: Limits) -> Move | None:
+    """Return the move that launches the only tick that is due; None where there is more to consider."""
+    schedule, state, runs, *_ = due
+    cadence, policy, window = schedule.cadence, schedule.policy, schedule.window
+    if runs or schedule.paused or type(cadence) is not Cron or limits.room is not None:
+        return None
+    if (
+        policy.jitter
+        or policy.capacity
+        or policy.max_runs is not None
+        or not window.start is window.end is None
+    ):
+        return None
+    cursor, started, _, succeeded, failed, ended, _, _, decided = state
+    try:
+        tick = cadence.upcoming_epoch(cursor // 1000) * 1000
+        following = cadence.upcoming_epoch(tick // 1000) * 1000
+    except CronCalculationError:
+        return None
+    if not tick <= now < following or (tick < now - policy.grace and policy.catch_up not in _RUNS_LATE):
+        return None
+    noted = now if policy.ledger else None
+    run = _new(Run, (
+        schedule.id, tick, "schedule", limits.launch_status, _LAUNCHED, tick, None, 1, limits.epoch, now,
+        None, None, 1, None, None, noted, None, None, noted,
+    ))  # fmt: skip
+    after = _new(State, (tick, started + 1, now, succeeded, failed, ended, None, None, decided))
+    wake_at, rest_at = _wakes(policy, now, following)
+    return _new(Move, (due, after, wake_at, rest_at, False, [run], (), ()))
+
+
+def _wakes(policy: Policy, now: Instant, following: Instant) -> tuple[Instant, Instant | None]:
+    """Return when to look again: at the next tick, or before it at the timeout of the run."""
+    if policy.run_timeout is None or now + policy.run_timeout >= following:
+        return following, None
+    return now + policy.run_timeout, following

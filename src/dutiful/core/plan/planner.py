@@ -1,0 +1,322 @@
+"""The planner: (schedules, their state, now) -> a plan. No clock, no store, no surprises.
+
+For each schedule of a batch, `plan` returns one Move: which runs to launch, hold, skip or end, up to
+which tick the schedule is then decided, and when to look at it again. The engine commits the moves
+as they are. Read `decide_in_steps` first; the order of its steps is the meaning of the policies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, assert_never
+
+from dutiful.core.errors import DutifulError
+from dutiful.core.plan.draft import Draft
+from dutiful.core.plan.fast_path import usual_move
+from dutiful.core.plan.jitter import fire_time
+from dutiful.core.plan.opening import first_wake
+from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Reason
+from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+from dutiful.core.snapshot import Due, Limits, Move
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dutiful.core.cadence import Instant
+
+
+class Batch(NamedTuple):
+    """Everything a plan is made from: the due schedules, and the runs in flight per capacity group."""
+
+    due: Sequence[Due]
+    used: Mapping[str, int]
+
+
+def plan(batch: Batch, now: Instant, limits: Limits) -> list[Move]:
+    """Return one move per schedule; one that cannot be computed is quarantined, alone."""
+    used, limits = dict(batch.used), limits._replace(stored=batch.used)
+    return [_decide_or_quarantine(due, now, limits, used) for due in in_turn(batch.due)]
+
+
+def in_turn(due: Sequence[Due]) -> Sequence[Due]:
+    """Return the schedules in the order in which they get places: who has waited longest comes first.
+
+    A store wakes all that wait for a place at once, so the wakes do not tell. What a person has asked
+    for comes before what the clock did.
+    """
+    if len(due) == 1 or not any(each.blocked or each.runs for each in due):
+        return due
+    return sorted(due, key=_waits_since)
+
+
+def _waits_since(due: Due) -> float:
+    waiting = [run.fire_at for run in due.runs if run.phase not in IN_FLIGHT]
+    if not (waiting or due.blocked):
+        return float("inf")
+    if any(run.kind == "manual" and run.phase is Phase.DELAYED for run in due.runs):
+        return -1
+    try:
+        tick = first_wake(due.schedule, due.state)
+    except (DutifulError, ArithmeticError, LookupError, TypeError, ValueError):
+        # Its own decision will find that out, and quarantine it.
+        return 0
+    return min(waiting if tick is None else [*waiting, tick], default=0)
+
+
+def _decide_or_quarantine(due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
+    if due.state.quarantine is not None:
+        return Move(due, due.state)
+    try:
+        return decide(due, now, limits, used)
+    except (DutifulError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        return Move(due, due.state._replace(quarantine=f"{type(error).__name__}: {error}"))
+
+
+def decide(due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
+    """Return the move of one schedule; `used` is brought up to date for the next one."""
+    return usual_move(due, now, limits) or decide_in_steps(due, now, limits, used)
+
+
+def decide_in_steps(due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
+    """Return the move of one schedule, whatever is going on."""
+    draft = Draft(due, now, limits, used)
+    if due.runs:
+        adopt_orphans(draft)
+        expire_lost_runs(draft)
+        resume_waiting_runs(draft)
+    take_ticks(draft)
+    if due.runs:
+        resume_backfill(draft)
+        retry_failed_runs(draft)
+    return draft.move()
+
+
+def adopt_orphans(draft: Draft) -> None:
+    """Settle the runs that were in flight under an instance that is gone."""
+    for run in draft.runs(*IN_FLIGHT):
+        if run.epoch < draft.limits.epoch:
+            _adopt(draft, run)
+
+
+def _adopt(draft: Draft, run: Run) -> None:
+    accepted = run.phase is Phase.ACCEPTED
+    match draft.policy.on_orphan:
+        case OnOrphan.RESTART:
+            draft.launch_waiting(run)
+            _serve_what_was_missed(draft)
+        case OnOrphan.WAIT:
+            # The schedule goes on as if the run had ended when it began.
+            draft.end(run, Status.FAILED, Reason.INTERRUPTED, ended_at=run.started_at)
+        case OnOrphan.RELAUNCH if not accepted:
+            draft.launch_waiting(run)
+        case OnOrphan.GIVE_UP if not accepted:
+            draft.end(run, Status.FAILED, Reason.OUTCOME_UNKNOWN)
+        case OnOrphan.RELAUNCH | OnOrphan.GIVE_UP:
+            pass  # What accepted the run will report how it ended, or the timeout will.
+        case _:
+            assert_never(draft.policy.on_orphan)
+
+
+def _serve_what_was_missed(draft: Draft) -> None:
+    """Let a restart stand for all that fell due while nobody was there, and until it comes."""
+    last = draft.last_due(draft.now)
+    if draft.launched and last is not None:
+        draft.skip_through(last, Reason.COALESCED)
+
+
+def expire_lost_runs(draft: Draft) -> None:
+    """End the runs in flight that outlived the timeout, or `skip` could block for ever."""
+    for run in draft.runs(*IN_FLIGHT):
+        expires_at = draft.expires_at(run)
+        if expires_at is not None and expires_at <= draft.now:
+            draft.cancels.append(run)
+            draft.end(run, Status.FAILED, Reason.LOST_RUN)
+
+
+def resume_waiting_runs(draft: Draft) -> None:
+    """Let waiting runs go whose time or turn has come; overlap is judged now, not when they began."""
+    for run in draft.runs(Phase.QUEUED):
+        if not draft.busy() and not draft.schedule.paused:
+            draft.launch_waiting(run)
+    for run in draft.runs(Phase.DELAYED):
+        may_go = run.kind == "manual" or not draft.schedule.paused
+        if run.fire_at <= draft.now and run.backfill is None and may_go:
+            _resume_delayed(draft, run, draft.policy.overlap)
+
+
+def resume_backfill(draft: Draft) -> None:
+    """Let past ticks go that somebody asked for, also while paused; the ticks of today went first."""
+    for run in draft.runs(Phase.DELAYED):
+        if run.fire_at <= draft.now and run.backfill is not None:
+            _resume_delayed(draft, run, run.backfill)
+
+
+def _resume_delayed(draft: Draft, run: Run, overlap: Overlap) -> None:
+    queue = len(draft.runs(Phase.QUEUED))
+    if run.kind == "manual" or overlap is Overlap.ALLOW or not (draft.busy() or queue):
+        draft.launch_waiting(run)
+    elif overlap is Overlap.SKIP:
+        draft.end(run, Status.SKIPPED, Reason.OVERLAP)
+    elif overlap is Overlap.CANCEL_OTHER:
+        _cancel_other_runs(draft)
+        draft.launch_waiting(run)
+    elif run.backfill is not None:
+        pass  # It stays where it is, so that ticks of today pass it in the queue.
+    elif overlap is Overlap.QUEUE and queue >= draft.policy.queue_limit:
+        draft.end(run, Status.SKIPPED, Reason.QUEUE_FULL)
+    else:
+        draft.change(run.to(Phase.QUEUED, updated_at=run.noted(draft.now)))
+
+
+def take_ticks(draft: Draft) -> None:
+    """Decide every tick that has fallen due since the cursor."""
+    last = draft.last_due(draft.now)
+    if last is None:
+        return
+    if draft.schedule.paused and draft.from_completion:
+        # One tick at a time: it is late when the schedule goes on, and is run then, once.
+        return
+    if draft.schedule.paused:
+        draft.skip_through(last, Reason.PAUSED)
+    elif draft.waits_for_run():
+        draft.blocked = True
+    else:
+        _take_buffered(draft)
+        _take_kept(draft, last)
+        _catch_up(draft, last)
+        _take_live(draft, last)
+
+
+def _take_buffered(draft: Draft) -> None:
+    """Collapse what fell due during the run that just ended into its newest tick (`buffer_one`)."""
+    if draft.policy.catch_up is CatchUp.LATEST and draft.policy.grace == 0:
+        # All that is due becomes one run anyway, also what fell due after the run had ended.
+        return
+    if draft.policy.overlap is Overlap.BUFFER_ONE and draft.ended_at is not None:
+        newest = draft.last_due(min(draft.ended_at, draft.now))
+        if newest is not None:
+            draft.skip_before(newest, Reason.REPLACED)
+            offer(draft, newest)
+
+
+def _take_kept(draft: Draft, last: Instant) -> None:
+    """Keep a tick due that waited for room, until the next one overtakes it."""
+    waited = draft.was_blocked and draft.policy.capacity is not None
+    if waited and not draft.blocked and draft.cursor < last:
+        draft.skip_before(last, Reason.AT_CAPACITY)
+        offer(draft, last)
+
+
+def _catch_up(draft: Draft, last: Instant) -> None:
+    """Settle the ticks that are older than the grace; the ones within it are on time."""
+    # A period counted from completion has one tick at a time: late, it is run now, once.
+    if draft.blocked or draft.from_completion:
+        return
+    missed = draft.last_due(draft.now - draft.policy.grace - 1)
+    if missed is None:
+        return
+    match draft.policy.catch_up:
+        case CatchUp.NONE:
+            draft.skip_through(missed, Reason.MISSED)
+        case CatchUp.LATEST if missed < last:
+            draft.skip_through(missed, Reason.COALESCED)
+        case CatchUp.LATEST:
+            draft.skip_before(last, Reason.COALESCED)
+        case CatchUp.FIRE_IMMEDIATELY if draft.policy.overlap is Overlap.CANCEL_OTHER:
+            draft.skip_before(last, Reason.REPLACED)
+        case CatchUp.FIRE_IMMEDIATELY | CatchUp.SPREAD:
+            ticks = draft.newest(missed)
+            draft.skip_before(ticks[0], Reason.CATCHUP_CAP)
+            if draft.policy.catch_up is CatchUp.SPREAD:
+                _spread(draft, ticks)
+            else:
+                _offer_in_turn(draft, ticks)
+        case _:
+            assert_never(draft.policy.catch_up)
+
+
+def _spread(draft: Draft, ticks: list[Instant]) -> None:
+    allowed = ticks[: draft.runs_left()]
+    pace = draft.limits.lookahead // (len(allowed) + 1)
+    for n, tick in enumerate(allowed, 1):
+        draft.hold(tick, Phase.DELAYED, draft.now + n * pace)
+    if len(allowed) < len(ticks):
+        draft.skip_through(ticks[-1], Reason.LIMIT_REACHED)
+
+
+def _offer_in_turn(draft: Draft, ticks: list[Instant]) -> None:
+    for tick in ticks:
+        if not (draft.blocked or draft.unfinished):
+            offer(draft, tick)
+
+
+def _take_live(draft: Draft, last: Instant) -> None:
+    """Offer the ticks on time, oldest first; beyond the cap the rest waits for the next pass."""
+    if draft.policy.overlap is Overlap.CANCEL_OTHER and draft.cursor < last:
+        # Each would only cancel the one before.
+        draft.skip_before(last, Reason.REPLACED)
+    for _ in range(draft.policy.catch_up_cap):
+        if draft.blocked or draft.unfinished or draft.cursor >= last:
+            return
+        tick = draft.next_tick()
+        assert tick is not None
+        offer(draft, tick)
+    draft.unfinished = draft.cursor < last and not draft.blocked
+
+
+def offer(draft: Draft, tick: Instant) -> None:
+    """Let one tick meet the limit, the runs in flight and the capacity, at its fire time."""
+    overlap, busy = draft.policy.overlap, draft.busy()
+    if draft.limit_reached():
+        draft.skip_through(tick, Reason.LIMIT_REACHED)
+    elif busy and overlap is Overlap.SKIP:
+        draft.skip_through(tick, Reason.OVERLAP)
+    elif overlap is Overlap.QUEUE and (busy or draft.runs(Phase.QUEUED)):
+        _enqueue(draft, tick)
+    elif busy and overlap is Overlap.BUFFER_ONE:
+        draft.blocked = True
+    else:
+        if busy and overlap is Overlap.CANCEL_OTHER:
+            _cancel_other_runs(draft)
+        _launch_where_room(draft, tick)
+
+
+def _launch_where_room(draft: Draft, tick: Instant) -> None:
+    if draft.engine_is_full():
+        draft.unfinished = True
+    elif draft.at_capacity():
+        _wait_for_room(draft)
+    else:
+        draft.launch(tick)
+
+
+def _enqueue(draft: Draft, tick: Instant) -> None:
+    if len(draft.runs(Phase.QUEUED)) < draft.policy.queue_limit:
+        draft.hold(tick, Phase.QUEUED, fire_time(draft.schedule, tick))
+    else:
+        draft.skip_through(tick, Reason.QUEUE_FULL)
+
+
+def _wait_for_room(draft: Draft) -> None:
+    """Keep the newest due tick for when its group has room; the ones it overtook are skipped."""
+    newest = draft.last_due(draft.now)
+    if newest is not None:
+        draft.skip_before(newest, Reason.AT_CAPACITY)
+    draft.wait_for_room()
+
+
+def _cancel_other_runs(draft: Draft) -> None:
+    for run in draft.runs(*IN_FLIGHT, Phase.RETRY):
+        if run.phase is not Phase.RETRY:
+            draft.cancels.append(run)
+        draft.end(run, Status.FAILED, Reason.INTERRUPTED)
+
+
+def retry_failed_runs(draft: Draft) -> None:
+    """Try failed runs again; a tick that was launched in this move pre-empts a task's retry."""
+    for run in draft.runs(Phase.RETRY):
+        if draft.retries_task() and draft.launched:
+            draft.end(run, Status.FAILED, run.reason or Reason.TASK_FAILED)
+        elif run.fire_at <= draft.now and draft.retries_task() and draft.busy():
+            draft.blocked = True
+        elif run.fire_at <= draft.now:
+            draft.launch_waiting(run)

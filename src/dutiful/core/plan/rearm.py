@@ -1,0 +1,66 @@
+"""After a clock that was far ahead has been set right: what was written by it is brought back to now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dutiful.core.run import IN_FLIGHT, Phase, Run
+
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Instant
+    from dutiful.core.schedule import State
+    from dutiful.core.snapshot import Due
+
+
+class Rearmed(NamedTuple):
+    """A schedule's state and its open runs, brought back; the runs in the order they were in."""
+
+    state: State
+    runs: list[Run]
+
+
+def rearmed(due: Due, now: Instant, beyond: int) -> Rearmed | None:
+    """Return the schedule as it goes on from `now`; None unless it was more than `beyond` ms ahead.
+
+    Its rows stay, so what has run does not run again. Only what a clock has said counts as ahead: a retry
+    may well be planned for the day after tomorrow.
+    """
+    said = [due.state.cursor, due.state.ended_at or 0, *map(_said_at, due.runs)]
+    if max(said) <= now + beyond:
+        return None
+    return Rearmed(_state(due, now, beyond), [_run(run, now) for run in due.runs])
+
+
+def _said_at(run: Run) -> Instant:
+    """Return the latest instant at which something is known to have happened to an open run."""
+    if run.phase is Phase.RETRY:
+        return run.ended_at or 0
+    # What waits otherwise waits for a moment that is near, or has passed.
+    return (run.started_at or 0) if run.phase in IN_FLIGHT else run.fire_at
+
+
+def _state(due: Due, now: Instant, beyond: int) -> State:
+    state = due.state
+    if state.cursor > now + beyond:
+        # What is pruned is decided for good: its rows cannot say so any more.
+        cursor, decided = max(now, due.pruned_until), max(state.cursor, state.decided_until)
+        state = state._replace(cursor=cursor, skipped=None, decided_until=decided)
+    return state._replace(
+        attempted_at=_not_after(now, state.attempted_at),
+        succeeded_at=_not_after(now, state.succeeded_at),
+        failed_at=_not_after(now, state.failed_at),
+        ended_at=_not_after(now, state.ended_at),
+    )
+
+
+def _run(run: Run, now: Instant) -> Run:
+    ahead = max(0, _said_at(run) - now)
+    return run._replace(
+        fire_at=run.fire_at - ahead,
+        started_at=None if run.started_at is None else run.started_at - ahead,
+        ended_at=None if run.ended_at is None else run.ended_at - ahead,
+    )
+
+
+def _not_after(now: Instant, instant: Instant | None) -> Instant | None:
+    return None if instant is None else min(instant, now)

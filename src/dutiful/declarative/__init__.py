@@ -1,0 +1,1 @@
+"""Door 1: the declarative scheduler, `initialize` and `stop`."""

@@ -1,0 +1,124 @@
+"""What the outside is told: named events, as structured log records and to an observer."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from dutiful.core import event as happened
+from dutiful.core.cron.cron import Cron
+from dutiful.core.policy import Policy, Reason
+from dutiful.core.run import Phase, Status
+
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Instant
+    from dutiful.core.event import Event
+
+logger = logging.getLogger("dutiful")
+# A library is silent until its host configures logging.
+logger.addHandler(logging.NullHandler())
+
+_WARNINGS = {
+    *("TaskRunFailed", "TaskStartLate", "SchedulerInitializationFailed", "ClockStepped"),
+    *("ScheduleQuarantined", "PassFailed", "LoopBlocked"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerEvent:
+    """Something that happened, under the name the documentation gives it."""
+
+    name: str
+    at: datetime
+    task: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    # What the callback raised, of a TaskRunFailed; its trace is logged.
+    exception: BaseException | None = field(default=None, compare=False, repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as plain values."""
+        return {"name": self.name, "at": self.at.isoformat(), "task": self.task, **self.details}
+
+
+class EventCounts:
+    """An observer that counts: how often each event was told, and how late late starts were."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.late_seconds_sum = self.late_seconds_max = 0.0
+        # A watchdog tells of a blocked loop from a thread of its own.
+        self._lock = threading.Lock()
+
+    def __call__(self, event: SchedulerEvent) -> None:
+        """Count one event."""
+        late = event.details["lateMs"] / 1000 if event.name == "TaskStartLate" else 0.0
+        with self._lock:
+            self.counts[event.name] += 1
+            self.late_seconds_sum += late
+            self.late_seconds_max = max(self.late_seconds_max, late)
+
+    def text(self) -> str:
+        """Return everything in the text format that Prometheus reads."""
+        with self._lock:
+            events = [
+                f'dutiful_events_total{{event="{name}"}} {n}' for name, n in sorted(self.counts.items())
+            ]
+            late = f"dutiful_start_late_seconds_sum {self.late_seconds_sum:g}"
+            most = f"dutiful_start_late_seconds_max {self.late_seconds_max:g}"
+        types = [f"# TYPE {line.split()[0]} {kind}" for line, kind in ((late, "counter"), (most, "gauge"))]
+        lines = ["# TYPE dutiful_events_total counter", *events, types[0], late, types[1], most]
+        return "\n".join(lines) + "\n"
+
+
+def log(event: SchedulerEvent) -> None:
+    """Write the event as one structured log record."""
+    level = logging.WARNING if event.name in _WARNINGS else logging.INFO
+    if logger.isEnabledFor(level):
+        task = f" {event.task}" if event.task is not None else ""
+        details = "".join(f" {key}={value}" for key, value in event.details.items())
+        extra = {"event": event.as_dict()}
+        logger.log(level, "%s%s%s", event.name, task, details, exc_info=event.exception, extra=extra)
+
+
+def translate(event: Event) -> SchedulerEvent | None:
+    """Return the event under the names of the declarative scheduler; None for what it does not tell."""
+    match event:
+        case happened.RunLaunched(run=run):
+            name = "TaskRetryStarted" if event.before is Phase.RETRY else "TaskRunStarted"
+            return _of(name, event.at, run.schedule_id)
+        case happened.RunSettled(run=run, error=error):
+            name = "TaskRunCompleted" if run.status is Status.SUCCESS else "TaskRunFailed"
+            details = {} if run.detail is None else {"error": run.detail}
+            told = _of(name, event.at, run.schedule_id, **details)
+            return told if error is None else replace(told, exception=error)
+        case happened.RunEndedByPlan(run=run) if run.reason is Reason.TASK_FAILED:
+            return _of("TaskRetryPreempted", event.at, run.schedule_id)
+        case happened.ClockStepped():
+            return _of("ClockStepped", event.at, byMs=event.by)
+        case happened.ScheduleQuarantined():
+            return _of("ScheduleQuarantined", event.at, event.schedule_id, error=event.error)
+        case happened.PassFailed():
+            return _of("PassFailed", event.at, error=event.error)
+        case happened.LoopBlocked():
+            return _of("LoopBlocked", event.at, event.task, seconds=event.seconds)
+        case _:
+            return None
+
+
+def change_in_words(field: str, old: object, new: object) -> tuple[str, str]:
+    """Return which part of a registration changed, under its documented name, and from what to what."""
+    if isinstance(old, Policy) and isinstance(new, Policy):
+        field, old, new = "retryDelayMs", old.retry and old.retry.delay, new.retry and new.retry.delay
+    elif isinstance(old, Cron) and isinstance(new, Cron):
+        field = "cronExpression"
+        if old.zone != new.zone:
+            old, new = f"{old} ({old.zone.tzinfo})", f"{new} ({new.zone.tzinfo})"
+    return field, f"{old} -> {new}"
+
+
+def _of(name: str, at: Instant, task: str | None = None, **details: Any) -> SchedulerEvent:
+    return SchedulerEvent(name, datetime.fromtimestamp(at / 1000, UTC), task, details)

@@ -1,0 +1,266 @@
+"""Door 1: the declarative scheduler. Two methods, `initialize` and `stop`; everything else is data."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from dutiful.core.cron.zone import epoch_ms, zone
+from dutiful.core.errors import (
+    DutifulError,
+    SchedulerAlreadyActiveError,
+    ScheduleTaskError,
+    StopSchedulerError,
+)
+from dutiful.core.event import RunLaunched, RunSettled
+from dutiful.core.plan.reconcile import reconcile
+from dutiful.core.run import Status
+from dutiful.core.schedule import State
+from dutiful.declarative.observe import SchedulerEvent, change_in_words, log, logger, translate
+from dutiful.declarative.registration import Registered, check
+from dutiful.declarative.stored_task import check_stored, unreadable
+from dutiful.launchers.callback import CallbackLauncher
+from dutiful.runtime.clock import SystemClock
+from dutiful.runtime.engine import Engine, running_engine
+from dutiful.runtime.gc_pause import Collector
+from dutiful.runtime.watchdog import Watchdog
+from dutiful.stores.url import store_for
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from datetime import tzinfo
+
+    from dutiful.core.event import Event
+    from dutiful.core.plan.reconcile import Difference
+    from dutiful.declarative.registration import Registration
+    from dutiful.runtime.ports import Clock
+
+Lifecycle: TypeAlias = Literal["uninitialized", "initializing", "running", "stopping", "stopped"]
+
+# A start is late beyond one minute, and 6 ms more for each task (R1: 100,000 tasks, ten minutes).
+_LATE, _LATE_PER_TASK = 60_000, 6
+
+
+class Scheduler:
+    """Runs the registered tasks when they are due, through crashes, restarts and clock changes."""
+
+    def __init__(
+        self,
+        store: str = "sqlite:dutiful.db",
+        *,
+        namespace: str = "default",
+        clock: Clock | None = None,
+        timezone: str | tzinfo | None = None,
+        observer: Callable[[SchedulerEvent], None] | None = None,
+    ) -> None:
+        self._store = store_for(store, namespace)
+        self._clock = clock or SystemClock()
+        self._zone = zone(timezone or self._clock.timezone)
+        self._observer = observer
+        self._state: Lifecycle = "uninitialized"
+        self._registered = Registered([], {})
+        self._initializing: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._engine: Engine | None = None
+        self._watchdog: Watchdog | None = None
+        self._declared_under: int | None = None
+        self._polling = False
+
+    # The two public methods
+
+    def initialize(self, registrations: Sequence[Registration]) -> Awaitable[None]:
+        """Declare all tasks and begin to run them; await it to know that they are durable.
+
+        What is wrong with the registrations is raised by the call itself, before anything is written.
+        """
+        if self._state not in ("uninitialized", "stopped"):
+            raise SchedulerAlreadyActiveError(self._state)
+        self._tell("SchedulerInitializationStarted")
+        try:
+            with Collector():
+                registered = check(registrations, self._zone.tzinfo)
+            loop = asyncio.get_running_loop()
+        except Exception:
+            self._tell("SchedulerInitializationFailed")
+            raise
+        self._registered = registered
+        self._state, self._stopping = "initializing", None
+        self._initializing = loop.create_task(self._initialize(), name="dutiful-initialize")
+        return self._initializing
+
+    async def stop(self) -> None:
+        """Start nothing more, and return when what runs has ended.
+
+        A poll that is under way is completed; what it has recorded still starts. May be called at any
+        time and by many; all return together. A task that stops its own scheduler is not waited for:
+        for it the call returns at once, and the stop ends after the task.
+        """
+        if self._state in ("uninitialized", "stopped"):
+            return
+        if self._stopping is None:
+            if self._state == "running":
+                self._state = "stopping"
+            else:
+                self._tell("SchedulerStopRequested")
+            self._stopping = asyncio.create_task(self._stop(), name="dutiful-stop")
+        if running_engine.get() is None or running_engine.get() is not self._engine:
+            await asyncio.shield(self._stopping)
+
+    # Initializing
+
+    async def _initialize(self) -> None:
+        try:
+            await self._open()
+        except BaseException as error:
+            await self._give_up()
+            if isinstance(error, DutifulError) or not isinstance(error, Exception):
+                raise
+            first = self._registered.schedules[0] if self._registered.schedules else None
+            name, text = (first.id, str(first.cadence)) if first is not None else ("", "")
+            raise ScheduleTaskError(name, text, error) from error
+
+    async def _give_up(self) -> None:
+        try:
+            with suppress(Exception), self._clock.hold():
+                await self._store.close()
+        finally:
+            # With a stop under way it is the stop that ends this life.
+            self._state = "uninitialized" if self._stopping is None else "stopping"
+            self._tell("SchedulerInitializationFailed")
+
+    async def _open(self) -> None:
+        # A stop that is called in the same breath comes during this initialize, whatever the store.
+        await asyncio.sleep(0)
+        owner = uuid.uuid4().hex
+        self._declared_under = None
+        with self._clock.hold(), Collector():
+            await self._store.open()
+            epoch = await self._store.lead(owner)
+            if epoch is not None:
+                await self._declare(epoch)
+        if self._state == "initializing" and self._stopping is None:
+            self._start_engine(owner)
+            self._state = "running"
+        if epoch is None:
+            self._tell("SchedulerStandby")
+
+    async def _declare(self, epoch: int) -> None:
+        """Make the store hold exactly the registered tasks; at once, or when a standby takes over."""
+        if self._declared_under == epoch:
+            return
+        survey = await self._store.survey(self._registered.schedules)
+        for name, problem in await self._store.damaged():
+            if name in self._registered.callbacks:
+                raise unreadable(name, problem)
+        for _, known in survey.differing:
+            if known is not None:
+                check_stored(known)
+        opening = self._opening_state()
+        differences, changes = reconcile(survey, lambda _: opening)
+        await self._store.apply(changes)
+        begins, self._declared_under = self._declared_under is None, epoch
+        if self._is_heard():
+            for difference in differences:
+                self._tell_difference(difference)
+        if begins:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._tell("SchedulerInitializationCompleted", tasks=len(self._registered.schedules))
+        if self._registered.schedules and self._stopping is None:
+            self._polling = True
+            self._tell("PollingStarted")
+
+    def _opening_state(self) -> State:
+        """Return the state of a new task: it owes nothing before this minute, and this minute in full."""
+        now = epoch_ms(self._clock.now())
+        wall = now + self._zone.offset(now // 1000) * 1000
+        return State(cursor=now - wall % 60_000 - 1)
+
+    def _start_engine(self, owner: str) -> None:
+        launcher = CallbackLauncher(self._registered.callbacks)
+        self._engine = Engine(self._store, launcher, self._clock, self._hear, owner, on_lead=self._declare)
+        self._engine.start()
+        if isinstance(self._clock, SystemClock):
+            self._watchdog = Watchdog(self._clock, self._hear)
+            self._watchdog.start()
+
+    # Stopping
+
+    async def _stop(self) -> None:
+        if self._initializing is not None:
+            await asyncio.wait([self._initializing])
+        self._state = "stopping"
+        try:
+            await self._close()
+        except Exception as error:
+            raise StopSchedulerError(error) from error
+        finally:
+            self._state = "stopped"
+            self._tell("SchedulerStopped")
+
+    async def _close(self) -> None:
+        try:
+            if self._engine is not None:
+                await self._stop_engine(self._engine)
+        finally:
+            self._engine = None
+            if self._watchdog is not None:
+                self._watchdog.stop()
+                self._watchdog = None
+            try:
+                with self._clock.hold():
+                    await self._store.close()
+            finally:
+                if self._polling:
+                    self._polling = False
+                    self._tell("PollingStopped")
+
+    async def _stop_engine(self, engine: Engine) -> None:
+        # Not told before the poll under way is completed: after it nothing starts.
+        await engine.stop(within=0)
+        self._tell("SchedulerStopRequested")
+        if self._polling:
+            self._tell("PollingStopRequested")
+        await engine.stop()
+
+    # Telling
+
+    def _hear(self, event: Event) -> None:
+        told = None if _is_routine(event) and not self._is_heard() else translate(event)
+        if told is not None:
+            self._pass_on(replace(told, at=told.at.astimezone(self._zone.tzinfo)))
+        if isinstance(event, RunLaunched) and event.late > _LATE + _LATE_PER_TASK * len(
+            self._registered.schedules
+        ):
+            self._tell("TaskStartLate", event.run.schedule_id, lateMs=event.late)
+
+    def _tell_difference(self, difference: Difference) -> None:
+        changes = dict(change_in_words(*change) for change in difference.changed)
+        self._tell("TaskDifference", difference.id, kind=difference.kind, **changes)
+
+    def _tell(self, name: str, task: str | None = None, **details: Any) -> None:
+        now = self._clock.now().astimezone(self._zone.tzinfo)
+        # To the millisecond, like the engine's own events, so that a trace never steps back.
+        at = now.replace(microsecond=now.microsecond // 1000 * 1000)
+        self._pass_on(SchedulerEvent(name, at, task, details))
+
+    def _is_heard(self) -> bool:
+        # With a million tasks, words that nobody hears cost more than the work they are about.
+        return self._observer is not None or logger.isEnabledFor(logging.INFO)
+
+    def _pass_on(self, event: SchedulerEvent) -> None:
+        log(event)
+        if self._observer is not None:
+            with suppress(Exception):
+                self._observer(event)
+
+
+def _is_routine(event: Event) -> bool:
+    return isinstance(event, RunLaunched) or (
+        isinstance(event, RunSettled) and event.run.status is Status.SUCCESS
+    )

@@ -1,0 +1,1 @@
+"""A running fleet as a program, and the commands that reach it."""

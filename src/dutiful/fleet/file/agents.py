@@ -1,0 +1,238 @@
+"""An agent document, from YAML or from Python, read into an Agent; what is wrong with it is told key by key.
+
+A schedule that cannot be read does not stop its agent from being one: it carries its problems, for whoever
+runs the agent to leave it out, and for `load_fleet` to refuse the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, get_args
+
+from dutiful.core.cron.duration import parse_duration
+from dutiful.core.errors import DutifulError
+from dutiful.fleet.cron import parse_cron_expression
+from dutiful.fleet.errors import ConfigProblem, FleetConfigError, near_name
+from dutiful.fleet.file.document import dotted
+from dutiful.fleet.file.settings import Key, flag, text, whole_number
+from dutiful.fleet.interval import JITTER_PERCENT_MAX
+from dutiful.fleet.run.jobs import problems_of_job
+from dutiful.fleet.run.work_sources import problems_of_work_source
+from dutiful.fleet.types import Agent, AgentSchedule, Problem, ScheduleType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from dutiful.fleet.file.settings import Keys
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_TYPES = get_args(ScheduleType)
+_CONCURRENT_MAX = 10_000
+# Finding out what somebody may have meant costs time; nobody reads so many suggestions.
+_TOLD_MAX = 100
+_EXAMPLES = {"interval": "5m", "expression": '"0 9 * * 1-5"'}
+_NAMING = "must be 1 to 128 of the characters A-Z a-z 0-9 . _ -"
+
+
+def agent_from(document: Agent | Mapping[str, Any]) -> Agent:
+    """Return the Agent that a document describes.
+
+    Raises FleetConfigError if there is no telling whose schedules those are, or how many may run. A bad
+    schedule has its problems in `AgentSchedule.problems` instead.
+    """
+    if isinstance(document, Agent):
+        return document
+    agent, problems = read_agent(document, _schedules_in(document))
+    if agent is None:
+        found = [ConfigProblem(None, None, dotted(p.path), p.message, p.value) for p in problems]
+        raise FleetConfigError(f"The agent {_name_in(document)}", found)
+    return agent
+
+
+def agents_from(documents: Iterable[Agent | Mapping[str, Any]]) -> list[Agent]:
+    """Return the agents that documents describe. Raises FleetConfigError, also for a name used twice."""
+    agents = [agent_from(document) for document in documents]
+    twice = [name for name, count in Counter(agent.name for agent in agents).items() if count > 1]
+    if twice:
+        said = "is the name of several agents; give each its own"
+        found = [ConfigProblem(None, None, "name", said, name) for name in twice]
+        raise FleetConfigError("The agents", found)
+    return agents
+
+
+def _schedules_in(document: object) -> dict[str, AgentSchedule]:
+    entries = document.get("schedules") if isinstance(document, Mapping) else None
+    known = entries.items() if isinstance(entries, Mapping) else ()
+    return {name: read_schedule(entry) for name, entry in known if entry is not None}
+
+
+def _name_in(document: object) -> str:
+    return repr(document.get("name") if isinstance(document, Mapping) else document)
+
+
+def read_agent(
+    document: object, schedules: Mapping[str, AgentSchedule]
+) -> tuple[Agent | None, list[Problem]]:
+    """Return the agent with these schedules, which are its own, or None and what else is wrong with it."""
+    if not isinstance(document, Mapping):
+        return None, [Problem((), "must be a mapping with a `name` and `schedules`", document)]
+    values, problems = _taken(document, AGENT_KEYS)
+    instances, more = _taken(values["instances"], INSTANCES_KEYS)
+    problems += _below("instances", more)
+    problems += islice(_problems_of_configs(values["work_source"], values["job"]), _TOLD_MAX)
+    names = [str(name) for name in values["schedules"]]
+    problems += [Problem(("schedules", n), _NAMING, n) for n in names if not _NAME.fullmatch(n)]
+    if problems:
+        return None, problems
+    values |= {"schedules": schedules, **instances}
+    del values["instances"]
+    return Agent(**values), []
+
+
+def read_schedule(document: object) -> AgentSchedule:
+    """Return a schedule as it was written; what could not be read is in its `problems`."""
+    if not isinstance(document, Mapping):
+        return AgentSchedule("", problems=(Problem((), "must be a mapping with a `type`", document),))
+    values, problems = _taken(document, SCHEDULE_KEYS)
+    alias = values.pop("cron")
+    if values["expression"] is None:
+        values["expression"] = alias
+    elif alias is not None:
+        said = "is the same as `expression`, which is there too; keep one"
+        problems.append(Problem(("cron",), said, alias))
+    return AgentSchedule(**values, problems=tuple(problems))
+
+
+def problems_of_schedule(schedule: AgentSchedule) -> Iterator[Problem]:
+    """Yield everything for which this schedule cannot be used."""
+    yield from schedule.problems
+    if any(problem.path == () for problem in schedule.problems):
+        return
+    if schedule.type not in _TYPES:
+        verdict = f"is unknown{near_name(schedule.type, _TYPES)}" if schedule.type else "is missing"
+        yield Problem(("type",), f"{verdict}; write one of {_listed(_TYPES)}", schedule.type or None)
+        return
+    yield from _problems_of_cadence(schedule)
+    jitter = schedule.jitter_percent
+    if not 0 <= jitter <= JITTER_PERCENT_MAX:
+        yield Problem(("jitter_percent",), f"must be from 0 to {JITTER_PERCENT_MAX}", jitter)
+    yield from _problems_of_configs(schedule.work_source, schedule.job)
+
+
+def _problems_of_cadence(schedule: AgentSchedule) -> Iterator[Problem]:
+    parsers: list[tuple[str, str | None, str, Callable[[str], object]]] = [
+        ("interval", schedule.interval, "interval", parse_duration),
+        ("expression", schedule.expression, "cron", parse_cron_expression),
+    ]
+    for key, written, kind, parse in parsers:
+        if schedule.type != kind:
+            if written is not None:
+                yield Problem(
+                    (key,), f"means nothing with `type: {schedule.type}`; remove it, or the type", written
+                )
+        elif written is None:
+            yield Problem((key,), f"is missing; `type: {kind}` needs it, such as {_EXAMPLES[key]}")
+        else:
+            try:
+                parse(written)
+            except DutifulError as error:
+                yield Problem((key,), f"{error}; write it such as {_EXAMPLES[key]}", written)
+
+
+def _problems_of_configs(work_source: object, job: object) -> Iterator[Problem]:
+    if work_source is not None:
+        yield from _below("work_source", problems_of_work_source(work_source))
+    if job is not None:
+        yield from _below("job", problems_of_job(job))
+
+
+def _below(key: str, problems: Iterable[Problem]) -> Iterator[Problem]:
+    return (problem._replace(path=(key, *problem.path)) for problem in problems)
+
+
+def _taken(document: Mapping[Any, Any], keys: Keys) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the value of every key, and what is wrong. None is as good as nothing, so it ends a default."""
+    unknown = (name for name in document if name not in keys)
+    problems = [unknown_key(name, keys) for name in islice(unknown, _TOLD_MAX)]
+    values = {name: key.default for name, key in keys.items()}
+    for name, key in keys.items():
+        given = document.get(name)
+        try:
+            if given is not None:
+                values[name] = key.read(given)
+            elif key.required:
+                problems.append(Problem((name,), f"is missing; write `{name}: …`"))
+        except ValueError as error:
+            problems.append(Problem((name,), str(error), given))
+    return values, problems
+
+
+def unknown_key(name: object, known: Collection[str]) -> Problem:
+    """Return the problem of a key that is none of the known ones."""
+    said = f"is unknown{near_name(str(name), known)}; write one of {_listed(known)}"
+    return Problem((str(name),), said)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise ValueError(_NAMING)
+    return value
+
+
+def _mapping(advice: str) -> Callable[[object], Mapping[str, Any]]:
+    def read(value: object) -> Mapping[str, Any]:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"must be a mapping, such as {advice}")  # noqa: TRY004 - problems are ValueErrors
+        return value
+
+    return read
+
+
+def _percent(value: object) -> float:
+    written = "" if isinstance(value, bool) else str(value)
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", written):
+        raise ValueError(f"must be a number from 0 to {JITTER_PERCENT_MAX}")
+    return float(written) if "." in written else int(written)
+
+
+# Texts are judged when they are used; what is no text is refused in the words of whoever parses texts.
+def _interval(value: Any) -> str:
+    return value if isinstance(value, str) else str(parse_duration(value))
+
+
+def _expression(value: Any) -> str:
+    return value if isinstance(value, str) else str(parse_cron_expression(value))
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+AGENT_KEYS: Keys = {
+    "name": Key(_name, required=True),
+    "default_prompt": Key(text),
+    "work_source": Key(_as_it_is),
+    "job": Key(_as_it_is),
+    "instances": Key(_mapping("{max_concurrent: 2}"), {}),
+    "schedules": Key(_mapping("{NAME: {type: interval, interval: 5m}}"), {}),
+}
+INSTANCES_KEYS: Keys = {"max_concurrent": Key(whole_number(1, _CONCURRENT_MAX), 1)}
+SCHEDULE_KEYS: Keys = {
+    "type": Key(text, ""),
+    "interval": Key(_interval),
+    "expression": Key(_expression),
+    "cron": Key(_expression),
+    "prompt": Key(text),
+    "enabled": Key(flag, default=True),
+    "jitter_percent": Key(_percent, 0),
+    "work_source": Key(_as_it_is),
+    "run_without_work": Key(flag, default=False),
+    "job": Key(_as_it_is),
+}

@@ -1,0 +1,246 @@
+"""The fleet file: agents, inline or in files of their own, under common defaults; checked as a whole."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dutiful.core.cron.duration import parse_duration
+from dutiful.fleet.errors import FleetConfigError
+from dutiful.fleet.file.agents import problems_of_schedule, read_agent, read_schedule, unknown_key
+from dutiful.fleet.file.document import Part, part_of, read_document
+from dutiful.fleet.file.yaml_tree import Node
+from dutiful.fleet.types import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import timedelta
+
+    from dutiful.fleet.errors import ConfigProblem
+    from dutiful.fleet.file.yaml_tree import Path as KeyPath
+    from dutiful.fleet.types import Agent, AgentSchedule
+
+_VALUES_MAX = 150_000
+_PROBLEMS_MAX = 100
+FLEET_KEYS = ("version", "agents", "defaults", "state_dir", "check_interval")
+INCLUDE_KEYS = ("path", "overrides")
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What a fleet file says; `state_dir` and `check_interval` are None where it says nothing."""
+
+    agents: tuple[Agent, ...]
+    state_dir: Path | None = None
+    check_interval: timedelta | None = None
+
+
+def load_fleet(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Fleet:
+    """Return the fleet that a file describes, or raise FleetConfigError with everything that is wrong.
+
+    Variables are taken from `environ`, by default the environment of this process.
+    """
+    fleet, _ = read_fleet(path, environ)
+    if isinstance(fleet, FleetConfigError):
+        raise fleet
+    return fleet
+
+
+def read_fleet(
+    path: str | os.PathLike[str], environ: Mapping[str, str] | None = None
+) -> tuple[Fleet | FleetConfigError, list[Path]]:
+    """Return the fleet that a file describes, or what is wrong with it, and all files that were read."""
+    file = Path(path)
+    reader = _FleetReader(file, os.environ if environ is None else environ)
+    fleet = Fleet(())
+    try:
+        with suppress(_Enough):
+            fleet = reader.read(read_document(file))
+    except FleetConfigError as error:
+        return error, [file]
+    files = [file, *reader.files]
+    return (FleetConfigError(str(file), reader.sorted_problems()) if reader.problems else fleet), files
+
+
+class _Enough(Exception):  # noqa: N818
+    """So much is wrong that looking for more would only cost time."""
+
+
+class _FleetReader:
+    """Reads one fleet and collects what is wrong with it."""
+
+    def __init__(self, file: Path, environ: Mapping[str, str]) -> None:
+        # One for each place: the first mistake there explains the others, and a default is used many times.
+        self.problems: dict[tuple[str | None, str], ConfigProblem] = {}
+        self._file, self._environ = file, environ
+        self._left = _VALUES_MAX
+        # A file that many agents share is read once, or refused once.
+        self.files: dict[Path, Part | FleetConfigError] = {}
+        # The name of an agent -> its number.
+        self._names: dict[str, int] = {}
+
+    def read(self, root: Node) -> Fleet:
+        if not isinstance(root.value, dict):
+            said = "must be a mapping; write `version: 1` and `agents`"
+            self._tell(self._part(Node(None, root.line, plain=True), self._file), Problem((), said))
+            return Fleet(())
+        top = self._part(Node({key: _hollow(key, node) for key, node in root.value.items()}), self._file)
+        for problem in _problems_at_the_top(top.value):
+            self._tell(top, problem)
+        defaults = self._defaults(root)
+        agents = [self._agent(node, n, defaults) for n, node in self._agent_nodes(root)]
+        state_dir, interval = (top.value.get(key) for key in ("state_dir", "check_interval"))
+        if self.problems:
+            return Fleet(())
+        return Fleet(
+            tuple(agent for agent in agents if agent is not None),
+            None if state_dir is None else self._file.parent / state_dir,
+            None if interval is None else parse_duration(interval),
+        )
+
+    def _agent_nodes(self, root: Node) -> Iterator[tuple[int, Node]]:
+        listed = root.value.get("agents", Node([])).value
+        return enumerate(listed if isinstance(listed, list) else ())
+
+    def _defaults(self, root: Node) -> Part:
+        node = root.value.get("defaults")
+        if node is None or not isinstance(node.value, dict):
+            return Part({}, {})
+        defaults = self._part(node, self._file, ("defaults",))
+        if "name" in defaults.value:
+            said = "cannot be common; give each agent its own"
+            self._tell(defaults, Problem(("name",), said, defaults.value["name"]))
+        return defaults
+
+    def _agent(self, node: Node, number: int, defaults: Part) -> Agent | None:
+        part = self._inline_or_included(node, ("agents", number))
+        if part is None:
+            return None
+        if not isinstance(part.value, dict):
+            self._tell(part, Problem((), "must be a mapping: an agent with a `name`", part.value))
+            return None
+        part = defaults.under(part)
+        self._spend(part)
+        agent, problems = read_agent(part.value, self._schedules(part))
+        for problem in problems:
+            self._tell(part, problem)
+        first = self._names.setdefault(str(part.value.get("name")), number)
+        if first != number and "name" in part.value:
+            said = f"is the name of agents[{first}] too; give each agent its own"
+            self._tell(part, Problem(("name",), said, part.value["name"]))
+        return agent
+
+    def _schedules(self, part: Part) -> dict[str, AgentSchedule]:
+        documents = part.value.get("schedules")
+        read: dict[str, AgentSchedule] = {}
+        for name, document in documents.items() if isinstance(documents, dict) else ():
+            if document is None:
+                continue
+            read[name] = read_schedule(document)
+            for problem in problems_of_schedule(read[name]):
+                path = problem.path
+                if path == ("expression",) and isinstance(document, dict) and "expression" not in document:
+                    path = ("cron",) if "cron" in document else path
+                self._tell(part, problem._replace(path=("schedules", name, *path)))
+        return read
+
+    def _inline_or_included(self, node: Node, at: KeyPath) -> Part | None:
+        part = self._part(node, self._file, at)
+        if not isinstance(part.value, dict):
+            self._tell(part, Problem((), "must be a mapping: an agent, or {path: FILE}", part.value))
+            return None
+        return self._included(node, part, at) if "path" in part.value else part
+
+    def _included(self, node: Node, entry: Part, at: KeyPath) -> Part | None:
+        for problem in _problems_of_inclusion(entry.value):
+            self._tell(entry, problem)
+        if not isinstance(entry.value["path"], str):
+            return None
+        file = self._file.parent / entry.value["path"]
+        included = self._file_of_its_own(file)
+        if isinstance(included, FleetConfigError):
+            for found in included.problems:
+                if found.line is None:
+                    said = f"{found.file} {found.message}"
+                    self._tell(entry, Problem(("path",), said, entry.value["path"]))
+                else:
+                    self._note(found)
+            return None
+        overrides = node.value.get("overrides")
+        if overrides is None or not isinstance(overrides.value, dict):
+            return included
+        return included.under(self._part(overrides, self._file, (*at, "overrides")))
+
+    def _file_of_its_own(self, file: Path) -> Part | FleetConfigError:
+        if file not in self.files:
+            try:
+                self.files[file] = self._part(read_document(file), file)
+            except FleetConfigError as error:
+                self.files[file] = error
+        return self.files[file]
+
+    def _part(self, node: Node, file: Path, at: KeyPath = ()) -> Part:
+        part, problems = part_of(node, str(file), self._environ, at)
+        for problem in problems:
+            self._note(problem)
+        return part
+
+    def _spend(self, part: Part) -> None:
+        """Refuse defaults and shared files that are small when written and huge when they are filled in."""
+        self._left -= len(part.spots)
+        if self._left < 0:
+            said = f"the fleet has more than {_VALUES_MAX:,} values with its defaults; make it smaller"
+            self._tell(part, Problem((), said))
+            raise _Enough
+
+    def _tell(self, part: Part, problem: Problem) -> None:
+        self._note(part.located(problem))
+
+    def _note(self, problem: ConfigProblem) -> None:
+        self.problems.setdefault((problem.file, problem.path), problem)
+        if len(self.problems) >= _PROBLEMS_MAX:
+            raise _Enough
+
+    def sorted_problems(self) -> list[ConfigProblem]:
+        """Return what is wrong from top to bottom, the fleet file first."""
+        return sorted(
+            self.problems.values(), key=lambda p: (p.file != str(self._file), p.file or "", p.line or 0)
+        )
+
+
+def _hollow(key: str, node: Node) -> Node:
+    """Return the agents and the defaults without what is in them, which is read part by part."""
+    kind = type(node.value)
+    return Node(kind(), node.line) if key in {"agents", "defaults"} and kind in {dict, list} else node
+
+
+def _problems_at_the_top(top: dict[str, Any]) -> Iterator[Problem]:
+    yield from (unknown_key(key, FLEET_KEYS) for key in top if key not in FLEET_KEYS)
+    version = top.get("version")
+    if version != "1":
+        verdict = "is missing" if version is None else "must be 1"
+        yield Problem(("version",), f"{verdict}; write `version: 1`", version)
+    if not isinstance(top.get("agents"), list):
+        yield Problem(("agents",), "must be a list of agents, each with a dash", top.get("agents"))
+    if not isinstance(top.get("defaults"), dict | None):
+        yield Problem(("defaults",), "must be a mapping of what agents have in common", top["defaults"])
+    if not isinstance(top.get("state_dir", ""), str | None):
+        yield Problem(("state_dir",), "must be the path of a directory", top["state_dir"])
+    if top.get("check_interval") is not None:
+        try:
+            parse_duration(top["check_interval"])
+        except ValueError as error:
+            yield Problem(("check_interval",), f"{error}; write it such as 5s", top["check_interval"])
+
+
+def _problems_of_inclusion(entry: dict[str, Any]) -> Iterator[Problem]:
+    for key in entry:
+        if key not in INCLUDE_KEYS:
+            yield Problem((key,), "cannot stand beside `path`; write it under `overrides`, or in that file")
+    if not isinstance(entry["path"], str):
+        yield Problem(("path",), "must be the path of a file with one agent", entry["path"])
+    if not isinstance(entry.get("overrides", {}), dict):
+        yield Problem(("overrides",), "must be a mapping of keys of the agent", entry["overrides"])

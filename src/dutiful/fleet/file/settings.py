@@ -1,0 +1,194 @@
+"""What a fleet file says about a job or a work source, read into values; every problem with its place.
+
+A kind has a table of keys. A key has a reader, which returns the value, or raises ValueError with what is
+wrong and what to write. Numbers and flags may come as texts, because that is how YAML is read here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from dutiful.core.cron.duration import parse_duration
+from dutiful.core.errors import InvalidArgumentError, quoted
+from dutiful.fleet.types import Problem
+from dutiful.outbound import Allowed, ForbiddenTargetError, parse_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dutiful.fleet.types import Config
+
+Reader: TypeAlias = Callable[[Any], Any]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+# Set by what is sent; a second one of these would mean something else to somebody on the way.
+_OWN_HEADERS = {
+    "host",
+    "content-length",
+    "content-type",
+    "transfer-encoding",
+    "connection",
+    "accept-encoding",
+}
+_TRUTH = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
+
+
+class Key(NamedTuple):
+    """How one key is read; a secret one is never shown in a problem."""
+
+    read: Reader
+    default: object = None
+    required: bool = False
+    secret: bool = False
+
+
+Keys: TypeAlias = Mapping[str, Key]
+
+
+def problems_of(config: object, kinds: Mapping[str, Keys]) -> Iterator[Problem]:
+    """Yield everything that is wrong with `config`, whose `type` says which table of keys it is read by."""
+    if not isinstance(config, Mapping):
+        yield Problem((), f"must be a mapping with a `type`: one of {_listed(kinds)}", config)
+        return
+    kind = config.get("type")
+    if not isinstance(kind, str) or kind not in kinds:
+        problem = "is missing" if kind is None else "is unknown" + _guess(kind, kinds)
+        yield Problem(("type",), f"{problem}; write one of {_listed(kinds)}", kind)
+        return
+    keys = kinds[kind]
+    for name in config:
+        if name != "type" and name not in keys:
+            known = _listed(["type", *keys])
+            yield Problem((str(name),), f"is unknown{_guess(name, keys)}; {kind!r} takes {known}")
+    for name, key in keys.items():
+        yield from _problem_of(config, name, key)
+
+
+def settings_of(config: Config, kinds: Mapping[str, Keys], argument: str) -> dict[str, Any]:
+    """Return the values of `config`, defaults filled in, or raise InvalidArgumentError with its problems."""
+    problems = [
+        f"{'.'.join(map(str, problem.path)) or argument} {problem.message}"
+        for problem in problems_of(config, kinds)
+    ]
+    if problems:
+        raise InvalidArgumentError(argument, config.get("type"), "; ".join(problems))
+    keys = kinds[config["type"]]
+    return {name: key.read(config[name]) if name in config else key.default for name, key in keys.items()}
+
+
+def _problem_of(config: Config, name: str, key: Key) -> Iterator[Problem]:
+    if name not in config:
+        if key.required:
+            yield Problem((name,), "is missing")
+        return
+    try:
+        key.read(config[name])
+    except ValueError as error:
+        yield Problem((name,), str(error), None if key.secret else config[name])
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _guess(name: object, known: Any) -> str:
+    close = get_close_matches(str(name), [*known], n=1)
+    return f" (did you mean `{close[0]}`?)" if close else ""
+
+
+def text(value: object) -> str:
+    """Read a text that is not blank."""
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise ValueError("must be a text that is not blank")
+    return value
+
+
+def texts(value: object) -> list[str]:
+    """Read a list of texts."""
+    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        raise ValueError("must be a list of texts")
+    return [text(entry) for entry in value]
+
+
+def argv(value: object) -> list[str]:
+    """Read a program and its arguments."""
+    advice = "must be a list, the program first, e.g. [python3, report.py]; no shell reads it"
+    if not isinstance(value, list) or not value:
+        raise ValueError(advice)
+    words = [str(word) if isinstance(word, int | float) else word for word in value]
+    if not all(isinstance(word, str) and "\0" not in word for word in words) or not words[0]:
+        raise ValueError(advice)
+    return words
+
+
+def flag(value: object) -> bool:
+    """Read true or false."""
+    found = _TRUTH.get(str(value).lower()) if isinstance(value, bool | str) else None
+    if found is None:
+        raise ValueError("must be true or false")
+    return found
+
+
+def whole_number(lowest: int, highest: int) -> Reader:
+    """Return a reader of whole numbers in this range."""
+
+    def read(value: object) -> int:
+        shown = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+        if not re.fullmatch(r"[0-9]{1,12}", shown) or not lowest <= int(shown) <= highest:
+            raise ValueError(f"must be a whole number from {lowest} to {highest}")
+        return int(shown)
+
+    return read
+
+
+def seconds(value: object) -> float:
+    """Read a duration such as 10m."""
+    return parse_duration(value).total_seconds()  # type: ignore[arg-type]  # it refuses what is no text
+
+
+def names(value: object) -> list[str]:
+    """Read a list of names of environment variables."""
+    found = texts(value)
+    bad = [name for name in found if not _NAME.fullmatch(name)]
+    if bad:
+        raise ValueError(f"{quoted(bad[0])!r} cannot be the name of an environment variable")
+    return found
+
+
+def name(value: object) -> str:
+    """Read the name of an environment variable or of a table."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > 63:
+        raise ValueError("must be a name: letters, digits and `_`, at most 63, no digit first")
+    return value
+
+
+def url(value: object) -> str:
+    """Read an http or https URL."""
+    try:
+        parse_target(text(value))
+    except ForbiddenTargetError as error:
+        raise ValueError(str(error)) from None
+    return str(value)
+
+
+def headers(value: object) -> dict[str, str]:
+    """Read a mapping of header names to values; no value is ever quoted."""
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a mapping of header names to texts")  # noqa: TRY004 - problems are ValueErrors
+    for name, content in value.items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise ValueError("has a header whose name cannot be sent")
+        if name.lower() in _OWN_HEADERS:
+            raise ValueError(f"must leave {name} to the request itself")
+        if not isinstance(content, str) or not re.fullmatch(r"[ -~]*", content):
+            raise ValueError(f"has a value for {name} that is no plain line of ASCII text")
+    return {**value}
+
+
+def allowed(value: object) -> Allowed:
+    """Read the hosts, addresses and networks that may be reached although they are not public."""
+    return Allowed.parse(texts(value))

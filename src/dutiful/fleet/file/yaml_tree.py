@@ -1,0 +1,268 @@
+"""YAML as a tree of texts: nothing is guessed from how a text looks, nothing is shared, no code is run.
+
+`12:30`, `no` and `010` stay what was written. The tree is built from libyaml's events without recursion, so
+that a document of brackets or aliases is refused as soon as it shows itself.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import yaml
+from yaml import events
+from yaml.resolver import Resolver
+
+from dutiful.core.errors import quoted
+from dutiful.fleet.file.yaml_hints import QUOTE_STAR, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Path: TypeAlias = tuple[str | int, ...]
+
+DEPTH_MAX = 32
+# Reading stops there: whoever mends so many mistakes will run it again anyway.
+_FLAWS_MAX = 100
+_NULLS = frozenset(("null", "Null", "NULL", "~"))
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+# Only the resolver of plain scalars is used of it.
+_RESOLVER: Any = Resolver()
+_UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Node(NamedTuple):
+    """One value and its line, which is that of its key where it has one.
+
+    `value` is a text, None, a dict or a list of Nodes. Plain is what was written without quotes; a None that
+    is not plain was not written at all.
+    """
+
+    value: Any
+    line: int = 0
+    plain: bool = False
+
+
+class BareKey(str):
+    """A key such as `on` or `5`, written without quotes, for which other readers do not see a text."""
+
+    __slots__ = ()
+
+
+class Flaw(NamedTuple):
+    """Why a text is no tree: where, and what to write instead."""
+
+    line: int
+    path: Path
+    message: str
+
+
+class Composed(NamedTuple):
+    """A tree, or the flaws for which there is none. An empty document has neither."""
+
+    root: Node | None
+    flaws: tuple[Flaw, ...] = ()
+
+
+def compose(text: str, values_max: int) -> Composed:
+    """Return the tree of the only document in `text`, or everything that speaks against it."""
+    composer = _Composer(values_max)
+    odd = _UNPRINTABLE.search(text)
+    if odd is not None:
+        flaw = f"has the control character U+{ord(odd[0]):04X}; remove it, or write it as an escape in quotes"
+        return Composed(None, (Flaw(text.count("\n", 0, odd.start()) + 1, (), flaw),))
+    try:
+        composer.read(yaml.parse(text, Loader=_LOADER))
+    except yaml.MarkedYAMLError as error:
+        composer.refuse(*refusal(error, text))
+    except _Hopeless:
+        pass
+    flaws = tuple(composer.flaws)
+    return Composed(None if flaws else composer.root, flaws)
+
+
+class _Hopeless(Exception):  # noqa: N818
+    """Reading on would only cost time."""
+
+
+class _Composer:
+    """Turns events into a tree; what is being filled is on a stack of its own."""
+
+    def __init__(self, values_max: int) -> None:
+        self.root: Node | None = None
+        self.flaws: list[Flaw] = []
+        self._left = values_max
+        # Each open mapping or list with its key in the one above, and its key that awaits a value.
+        self._open: list[_Collection] = []
+        self._documents = 0
+
+    def read(self, parsed: Iterator[Any]) -> None:
+        acts: dict[type, Callable[[Any], None]] = {
+            events.ScalarEvent: self._scalar,
+            events.MappingStartEvent: self._begin,
+            events.SequenceStartEvent: self._begin,
+            events.MappingEndEvent: self._end,
+            events.SequenceEndEvent: self._end,
+            events.AliasEvent: self._alias,
+            events.DocumentStartEvent: self._document,
+        }
+        for event in parsed:
+            act = acts.get(type(event))
+            if act is not None:
+                act(event)
+
+    def refuse(self, line: int, message: str, *path: str | int) -> None:
+        """Note a flaw on a line counted from 0, at the place being read."""
+        self.flaws.append(Flaw(line + 1, (*self._path(), *path), message))
+        if len(self.flaws) >= _FLAWS_MAX:
+            raise _Hopeless
+
+    def _path(self) -> Path:
+        return tuple(key for c in self._open if (key := c.place()) is not None)
+
+    def _document(self, event: Any) -> None:
+        self._documents += 1
+        if self._documents > 1:
+            self.refuse(event.start_mark.line, "a second document begins; write one document in a file")
+            raise _Hopeless
+
+    def _scalar(self, event: Any) -> None:
+        if event.anchor is not None or event.tag is not None:
+            self._refuse_extras(event)
+        line, plain = event.start_mark.line, event.style is None or event.style == ""
+        text = event.value
+        parent = self._open[-1] if self._open else None
+        if parent is not None and parent.awaits_key:
+            self._key(parent, text, line, plain)
+        elif plain and (text == "" or text in _NULLS):
+            self._put(Node(None, line + 1, plain=text != ""))
+        else:
+            self._put(Node(text, line + 1, plain))
+
+    def _key(self, parent: _Collection, text: str, line: int, plain: bool) -> None:
+        if plain and text == "<<":
+            self.refuse(line, "is a merge key; write the keys out, or use `defaults`", text)
+        elif plain and text == "":
+            self.refuse(line, "a key is empty; write its name before the colon")
+        elif text in parent.items:
+            first = parent.items[text].line
+            self.refuse(line, f"is there twice, first on line {first}; keep one", text)
+        key = BareKey(text) if plain and not _reads_as_text(text) else text
+        parent.key, parent.key_line, parent.awaits_key = key, line + 1, False
+
+    def _put(self, node: Node) -> None:
+        self._left -= 1
+        if self._left < 0:
+            self.refuse(node.line - 1, "has too many values; split the file")
+            raise _Hopeless
+        if self._open:
+            self._open[-1].add(node)
+        elif node.value is not None:
+            self.root = node
+
+    def _begin(self, event: Any) -> None:
+        if event.anchor is not None or event.tag is not None:
+            self._refuse_extras(event)
+        line = event.start_mark.line
+        if self._open and self._open[-1].awaits_key:
+            self.refuse(
+                line, "a key is a list or a mapping; write a text, in quotes if it begins with [ or {"
+            )
+            raise _Hopeless
+        if len(self._open) >= DEPTH_MAX:
+            self.refuse(line, f"is nested more than {DEPTH_MAX} deep; flatten it")
+            raise _Hopeless
+        self._open.append(_Collection(type(event) is events.MappingStartEvent, line + 1))
+
+    def _end(self, _event: Any) -> None:
+        done = self._open.pop()
+        self._put(Node(done.items if done.is_mapping else done.values, done.line))
+
+    def _alias(self, event: Any) -> None:
+        line = event.start_mark.line
+        message = f"*{quoted(event.anchor)} refers to an anchor; write the value out, or {QUOTE_STAR}"
+        if self._open and self._open[-1].awaits_key:
+            self.refuse(line, message)
+            raise _Hopeless
+        self.refuse(line, message)
+        self._put(Node(None, line + 1))
+
+    def _refuse_extras(self, event: Any) -> None:
+        line = event.start_mark.line
+        if event.anchor is not None:
+            self.refuse(
+                line, f"has the anchor &{quoted(event.anchor)}; remove it, or quote a text that begins with &"
+            )
+        if event.tag is not None:
+            self.refuse(
+                line, f"has the tag {quoted(event.tag)}; remove it, or quote a text that begins with !"
+            )
+
+
+class _Collection:
+    """A mapping or a list that is being read."""
+
+    __slots__ = ("awaits_key", "is_mapping", "items", "key", "key_line", "line", "values")
+
+    def __init__(self, is_mapping: bool, line: int) -> None:
+        self.is_mapping, self.line = is_mapping, line
+        self.items: dict[str, Node] = {}
+        self.values: list[Node] = []
+        self.key, self.key_line, self.awaits_key = "", line, is_mapping
+
+    def place(self) -> str | int | None:
+        """Return the key or position that is being filled, or None between two keys."""
+        if not self.is_mapping:
+            return len(self.values)
+        return None if self.awaits_key else self.key
+
+    def add(self, node: Node) -> None:
+        if self.is_mapping:
+            # The first of two is kept; the second has been refused.
+            self.items.setdefault(self.key, node._replace(line=self.key_line))
+            self.awaits_key = True
+        else:
+            self.values.append(node)
+
+
+def to_yaml(root: Node) -> str:
+    """Return the text of a tree; `compose` gives the same tree back, line numbers apart."""
+    written: str = yaml.emit(_events(root), Dumper=_DUMPER, allow_unicode=True, width=2**16)
+    return written
+
+
+def _events(root: Node) -> Iterator[Any]:
+    yield events.StreamStartEvent(encoding=None)
+    yield events.DocumentStartEvent(explicit=False)
+    yield from _events_of(root)
+    yield events.DocumentEndEvent(explicit=False)
+    yield events.StreamEndEvent()
+
+
+def _events_of(node: Node) -> Iterator[Any]:
+    value = node.value
+    if isinstance(value, dict):
+        yield events.MappingStartEvent(None, None, implicit=True, flow_style=not value)
+        for key, below in value.items():
+            bare = isinstance(key, BareKey) or _reads_as_text(key)
+            # The emitter takes no subclass of a text.
+            yield events.ScalarEvent(None, None, (bare, True), str(key))
+            yield from _events_of(below)
+        yield events.MappingEndEvent()
+    elif isinstance(value, list):
+        yield events.SequenceStartEvent(None, None, implicit=True, flow_style=not value)
+        for item in value:
+            yield from _events_of(item)
+        yield events.SequenceEndEvent()
+    elif value is None:
+        yield events.ScalarEvent(None, None, (True, False), "null")
+    else:
+        yield events.ScalarEvent(None, None, (node.plain or _reads_as_text(value), True), value)
+
+
+@lru_cache(maxsize=65_536)
+def _reads_as_text(text: str) -> bool:
+    """Return whether any reader of YAML takes it for a text when it stands there without quotes."""
+    return bool(_RESOLVER.resolve(yaml.ScalarNode, text, (True, False)) == "tag:yaml.org,2002:str")

@@ -1,0 +1,1 @@
+"""One run of a fleet schedule: prompt, work item, job, outcome."""

@@ -1,0 +1,36 @@
+"""The jobs a fleet file can describe: a command, a request to a URL, a Python function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dutiful.fleet.file.settings import problems_of, settings_of
+from dutiful.fleet.run.jobs import command, http, python
+from dutiful.fleet.run.jobs.errors import JobNotStartedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dutiful.fleet.run.jobs.command import OnOutput
+    from dutiful.fleet.types import Config, JobExecutor, Problem
+
+__all__ = ["JobNotStartedError", "executor_for", "problems_of_job"]
+
+_KINDS = {"command": command.KEYS, "http": http.KEYS, "python": python.KEYS}
+
+
+def problems_of_job(config: object) -> Iterator[Problem]:
+    """Yield everything that is wrong with a `job`; paths begin inside it. Nothing is imported or started."""
+    return problems_of(config, _KINDS)
+
+
+def executor_for(config: Config, on_output: OnOutput | None = None) -> JobExecutor:
+    """Return what does the jobs that `config` describes.
+
+    `on_output(request, line)` is told the latest line of a command that is running. Raises
+    InvalidArgumentError with all problems, or if a Python function cannot be found.
+    """
+    settings = settings_of(config, _KINDS, "job")
+    if config["type"] == "command":
+        return command.CommandJob(settings, on_output)
+    return http.HttpJob(settings) if config["type"] == "http" else python.PythonJob(settings)

@@ -1,0 +1,89 @@
+"""The work sources a fleet file can describe, and the one who hands out their items."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from dutiful.core.errors import SchedulerError
+from dutiful.fleet.file.settings import problems_of, settings_of
+from dutiful.fleet.run.work_sources import directory, github, http, table
+from dutiful.fleet.run.work_sources.claim import Claim, WorkSource, WorkSourceError
+from dutiful.fleet.types import NextWorkItem
+from dutiful.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from dutiful.fleet.types import Agent, Config, JobResult, Problem
+    from dutiful.runtime.ports import Clock
+
+__all__ = ["Claim", "WorkSource", "WorkSourceError", "WorkSources", "problems_of_work_source"]
+
+_KINDS = {"directory": directory.KEYS, "github": github.KEYS, "http": http.KEYS, "table": table.KEYS}
+_SOURCES: Mapping[str, Callable[[Mapping[str, Any], Clock], WorkSource]] = {
+    "directory": directory.DirectorySource,
+    "github": github.GithubSource,
+    "http": http.HttpSource,
+    "table": table.TableSource,
+}
+
+
+def problems_of_work_source(config: object) -> Iterator[Problem]:
+    """Yield everything that is wrong with a `work_source`; paths begin inside it. Nothing is opened."""
+    return problems_of(config, _KINDS)
+
+
+class WorkSources:
+    """Hands out the items of all work sources, and remembers from which one each of them is."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._sources: dict[str, WorkSource] = {}
+        self._claims: dict[str, tuple[WorkSource, Claim]] = {}
+        self._numbers = count(1)
+
+    async def get_next_work_item(self, agent: Agent, work_source: Config) -> NextWorkItem:
+        """Claim the next item of this source; raises WorkSourceError if that cannot be known."""
+        source = self._source(work_source)
+        found = await _claimed(source, agent.name)
+        if isinstance(found, str):
+            return NextWorkItem(None, claimed=False, reason=found)
+        item = found.item._replace(id=f"{work_source['type']}-{next(self._numbers)}:{found.item.external_id}")
+        self._claims[item.id] = (source, found._replace(item=item))
+        return NextWorkItem(item, claimed=True)
+
+    async def report_outcome(self, item_id: str, result: JobResult) -> None:
+        """Tell the source how the work on a claimed item went; raises KeyError if it is not claimed."""
+        source, claim = self._claims[item_id]
+        await source.report(claim, result)
+        del self._claims[item_id]
+
+    async def release_work_item(self, item_id: str, reason: str) -> None:
+        """Give a claimed item back; raises KeyError if it is not claimed."""
+        source, claim = self._claims[item_id]
+        await source.release(claim, reason)
+        del self._claims[item_id]
+
+    def _source(self, config: Config) -> WorkSource:
+        key = json.dumps(config, sort_keys=True, default=str)
+        if key not in self._sources:
+            settings = settings_of(config, _KINDS, "work_source")
+            self._sources[key] = _SOURCES[config["type"]](settings, self._clock)
+        return self._sources[key]
+
+
+async def _claimed(source: WorkSource, agent_name: str) -> Claim | str:
+    claiming = asyncio.ensure_future(source.claim(agent_name))
+    try:
+        return await asyncio.shield(claiming)
+    except asyncio.CancelledError:
+        # A claim that is under way cannot be called off; left alone, its item would be nobody's.
+        with suppress(SchedulerError):
+            found = await claiming
+            if isinstance(found, Claim):
+                await source.release(found, "cancelled before it began")
+        raise

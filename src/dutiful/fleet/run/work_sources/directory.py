@@ -1,0 +1,193 @@
+"""A directory as work source: every file in it is an item, and moving it is claiming it.
+
+    inbox/fix-login.md                       waits
+    inbox/.claimed/CLAIMER/fix-login.md      is being worked on
+    inbox/done/fix-login.md, inbox/failed/…  is over
+
+A claimer is one process. It holds a lock on `.claimed/CLAIMER.lock` as long as it lives, so whoever gets that
+lock knows that the claimer is dead, and puts its items back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import re
+import threading
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dutiful.fleet.file.settings import Key, text
+from dutiful.fleet.run.work_sources.claim import Claim, WorkSourceError
+from dutiful.fleet.types import WorkItem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dutiful.fleet.types import JobResult
+    from dutiful.runtime.ports import Clock
+
+KEYS = {"path": Key(text, required=True)}
+_BYTES_MAX = 262_144
+
+
+class DirectorySource:
+    """Hands out the files of a directory in the order of their names."""
+
+    def __init__(self, settings: Mapping[str, Any], clock: Clock) -> None:
+        self._clock = clock
+        self._path = Path(settings["path"]).absolute()
+        self._claims = _Claimer(self._path / ".claimed")
+        self._one_at_a_time = threading.Lock()
+
+    async def claim(self, agent_name: str) -> Claim | str:  # noqa: ARG002 - files know no agents
+        """Move the first file that waits to this process, and return it."""
+        with self._clock.hold():
+            return await asyncio.to_thread(self._claim)
+
+    async def report(self, claim: Claim, result: JobResult) -> None:
+        """Move the file to `done` or `failed`."""
+        await self._move(claim, self._path / ("done" if result.success else "failed"))
+
+    async def release(self, claim: Claim, reason: str) -> None:  # noqa: ARG002 - a file has no place for it
+        """Move the file back."""
+        await self._move(claim, self._path)
+
+    async def _move(self, claim: Claim, place: Path) -> None:
+        with self._clock.hold():
+            await asyncio.to_thread(_settle, claim.token, place)
+
+    def _claim(self) -> Claim | str:
+        if not self._path.is_dir():
+            raise WorkSourceError("work source `directory`", f"{self._path} is no directory; create it")
+        with self._one_at_a_time:
+            mine = self._claims.open()
+            for left in self._claims.left_by_the_dead():
+                _settle(left, self._path)
+            for name in sorted(_waiting(self._path)):
+                if _moved(self._path / name, mine / name) and (item := self._read(mine / name)):
+                    return Claim(item, mine / name)
+        return f"no file in {self._path}"
+
+    def _read(self, path: Path) -> WorkItem | None:
+        try:
+            return _item(path)
+        except OSError:
+            # Left where it is, it would keep everything behind it waiting.
+            _settle(path, self._path / "failed")
+            return None
+
+
+def _waiting(path: Path) -> Iterator[str]:
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False) and not entry.name.startswith("."):
+                yield entry.name
+
+
+def _moved(source: Path, target: Path) -> bool:
+    # A namesake may have been put there while the first is worked on: it has to wait, not to replace it.
+    if target.exists():
+        return False
+    try:
+        source.rename(target)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _settle(source: Path, place: Path) -> None:
+    """Move a file to a place, under another name if there is one like it."""
+    place.mkdir(exist_ok=True)
+    for target in _names(place, source):
+        if _moved_anew(source, target):
+            return
+
+
+def _moved_anew(source: Path, target: Path) -> bool:
+    """Move a file and return True, or leave it where something has the name already."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return False
+    except OSError:
+        # No links on this file system, or none to a file of somebody else: looking first must do.
+        return _moved(source, target)
+    source.unlink()
+    return True
+
+
+def _names(place: Path, source: Path) -> Iterator[Path]:
+    yield place / source.name
+    number = 2
+    while True:
+        yield place / f"{source.stem}-{number}{source.suffix}"
+        number += 1
+
+
+def _item(path: Path) -> WorkItem:
+    with path.open("rb") as file:
+        content = file.read(_BYTES_MAX).decode("utf-8", "replace").strip()
+    first, _, rest = content.partition("\n")
+    number = re.match(r"([0-9]+)[-_. ]", path.name)
+    return WorkItem(
+        id=path.name,
+        source="directory",
+        external_id=path.name,
+        title=first.lstrip("#").strip() or path.name,
+        description=rest.strip(),
+        priority=number[1] if number else None,
+    )
+
+
+class _Claimer:
+    """This process among those that claim files here."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._name = ""
+        self._lock: int | None = None
+
+    def open(self) -> Path:
+        """Return the directory of this process's claims, ready for use."""
+        self._path.mkdir(exist_ok=True)
+        while self._lock is None:
+            self._name = uuid.uuid4().hex
+            # Between its creation and its locking somebody may take the file for a dead claimer's.
+            self._lock = _locked(self._path / f"{self._name}.lock", os.O_CREAT | os.O_EXCL)
+        mine = self._path / self._name
+        mine.mkdir(exist_ok=True)
+        return mine
+
+    def left_by_the_dead(self) -> Iterator[Path]:
+        """Yield the files that dead claimers had; each must have been moved when the next is asked for."""
+        for path in sorted(self._path.glob("*.lock")):
+            held = _locked(path, 0) if path.stem != self._name else None
+            if held is None:
+                continue
+            theirs = path.with_suffix("")
+            with contextlib.suppress(FileNotFoundError):
+                yield from sorted(theirs.iterdir())
+                theirs.rmdir()
+            path.unlink()
+            os.close(held)
+
+
+def _locked(path: Path, how: int) -> int | None:
+    """Return the descriptor of a file that is locked now, or None if it is not to be had."""
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | how, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_same = os.path.samestat(os.fstat(lock), path.stat())
+    except OSError:
+        is_same = False
+    if not is_same:
+        os.close(lock)
+        return None
+    return lock

@@ -1,0 +1,1 @@
+"""`state.yaml`: what the schedules of a fleet did last."""

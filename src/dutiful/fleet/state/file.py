@@ -1,0 +1,239 @@
+"""`state.yaml`: what the schedules of a fleet did last, in a file that people read and other programs edit.
+
+Whoever writes holds an advisory lock on a file beside it and puts a complete new file in its place, so that
+readers need no lock and see either the old or the new. What is not ours in the file stays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from dutiful.fleet.errors import StateFileError
+from dutiful.fleet.file.yaml_tree import Node, compose, to_yaml
+from dutiful.fleet.state.record import read_changes, read_record
+from dutiful.fleet.types import Problem, ScheduleState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import TypeAlias
+
+    StateDir: TypeAlias = str | os.PathLike[str]
+    Change: TypeAlias = Mapping[str, object] | Callable[[ScheduleState], Mapping[str, object]]
+
+FILE_NAME = "state.yaml"
+# No bound that an honest file would meet: a hundred thousand schedules.
+_VALUES_MAX = 1_000_000
+_MEND = "mend it, or move it away to start afresh"
+
+
+class States(NamedTuple):
+    """What a state file says of each (agent, schedule), and which of its records cannot be read."""
+
+    records: dict[tuple[str, str], ScheduleState]
+    # An agent whose schedules cannot be read at all is there under (agent, "").
+    problems: dict[tuple[str, str], Problem]
+
+    def of(self, agent: str, schedule: str) -> ScheduleState | Problem:
+        """Return the state of a schedule, a fresh one if it has none, or what is wrong with its record."""
+        damaged = self.problems.get((agent, schedule)) or self.problems.get((agent, ""))
+        return damaged or self.records.get((agent, schedule), ScheduleState())
+
+
+def signature(state_dir: StateDir) -> tuple[int, ...] | None:
+    """Return a value that is another one once the file has changed; None while there is no file."""
+    try:
+        found = os.stat(Path(state_dir, FILE_NAME))
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def read_states(state_dir: StateDir) -> States:
+    """Return all records of a state file; none if there is no file. Raises StateFileError."""
+    return _states(_read(_file(state_dir)))
+
+
+def write_states(state_dir: StateDir, changes: Mapping[tuple[str, str], Change]) -> States:
+    """Merge changes into the records of many schedules in one write, and return what the file says now.
+
+    A change is a mapping, or a function that gives one for what the record says at that moment. Records and
+    agents that cannot be read are left as they are; they are among the `problems`. Raises StateFileError if
+    the file cannot be read or written, InvalidArgumentError for changes that cannot be.
+    """
+    read = {key: change if callable(change) else read_changes(change) for key, change in changes.items()}
+    file = _file(state_dir)
+    with _locked(file):
+        root = _read(file)
+        before = _states(root)
+        for (agent, schedule), change in read.items():
+            known = before.of(agent, schedule)
+            if isinstance(known, ScheduleState):
+                values = read_changes(change(known)) if callable(change) else change
+                _record(root, agent, schedule).update(values)
+        _replace(file, to_yaml(root))
+    return _states(root)
+
+
+def unless_disabled(changes: Mapping[str, object]) -> Change:
+    """Return a change that leaves the status alone where somebody has disabled the schedule."""
+    others = {key: value for key, value in changes.items() if key != "status"}
+    return lambda known: others if known.status == "disabled" else changes
+
+
+def get_schedule_state(state_dir: StateDir, agent: str, schedule: str) -> ScheduleState:
+    """Return what the file says of one schedule, or a fresh state. Raises StateFileError."""
+    return _intact(state_dir, read_states(state_dir), agent, schedule)
+
+
+def update_schedule_state(state_dir: StateDir, agent: str, schedule: str, changes: Change) -> ScheduleState:
+    """Merge changes into the record of one schedule and return its new state.
+
+    Times are aware datetimes or ISO 8601 texts. Raises as `write_states`, and StateFileError if the record
+    cannot be read.
+    """
+    states = write_states(state_dir, {(agent, schedule): changes})
+    return _intact(state_dir, states, agent, schedule)
+
+
+def get_agent_schedule_states(state_dir: StateDir, agent: str) -> dict[str, ScheduleState]:
+    """Return the states of the schedules of an agent by name. Raises StateFileError."""
+    states = read_states(state_dir)
+    names = [schedule for owner, schedule in (*states.records, *states.problems) if owner == agent]
+    return {schedule: _intact(state_dir, states, agent, schedule) for schedule in names}
+
+
+def _intact(state_dir: StateDir, states: States, agent: str, schedule: str) -> ScheduleState:
+    found = states.of(agent, schedule)
+    if isinstance(found, Problem):
+        place = ".".join(map(str, found.path))
+        raise StateFileError(str(_file(state_dir)), f"{place}: {found.message}", _MEND)
+    return found
+
+
+def _file(state_dir: StateDir) -> Path:
+    # Of a symlink, the file is replaced and not the link.
+    return Path(os.path.realpath(Path(state_dir, FILE_NAME)))
+
+
+def _read(file: Path) -> Node:
+    """Return the tree in the file, whose top has the right shape."""
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        return Node({"agents": Node({})})
+    except OSError as error:
+        raise StateFileError(
+            str(file), f"cannot be read ({error.strerror})", "check its permissions"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise StateFileError(str(file), f"is not UTF-8 at byte {error.start}", _MEND) from error
+    composed = compose(text, _VALUES_MAX)
+    for line, _, said in composed.flaws:
+        raise StateFileError(f"{file}:{line}", said, _MEND)
+    root = composed.root
+    if root is None or not isinstance(root.value, dict):
+        raise StateFileError(str(file), "is not a mapping with `agents`", _MEND)
+    if not isinstance(root.value.setdefault("agents", Node({})).value, dict | None):
+        raise StateFileError(str(file), "`agents` is not a mapping", _MEND)
+    return root
+
+
+def _states(root: Node) -> States:
+    states = States({}, {})
+    for agent, node in (root.value["agents"].value or {}).items():
+        path = ("agents", agent)
+        schedules = _below(node, "schedules")
+        if schedules is None:
+            states.problems[agent, ""] = Problem(path, "is not a mapping with `schedules`")
+            continue
+        for schedule, record in schedules.items():
+            try:
+                states.records[agent, schedule] = read_record(record)
+            except ValueError as error:
+                at = (*path, "schedules", schedule)
+                states.problems[agent, schedule] = Problem(at, str(error))
+    return states
+
+
+def _below(node: Node, key: str) -> dict[str, Node] | None:
+    """Return the mapping under a key, empty if there is none, or None where there is something else."""
+    if not isinstance(node.value, dict):
+        return {} if node.value is None else None
+    found = node.value.get(key, Node({})).value
+    return found if isinstance(found, dict) else {} if found is None else None
+
+
+def _record(root: Node, agent: str, schedule: str) -> dict[str, Node]:
+    """Return the mapping of a record, made where there is none; nothing else is in the way."""
+    level = root.value
+    for key in ("agents", agent, "schedules", schedule):
+        if level.get(key, Node(None)).value is None:
+            level[key] = Node({})
+        level = level[key].value
+    found: dict[str, Node] = level
+    return found
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Hold the lock of the file: nobody else who asks for it writes meanwhile."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unwritable(file, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _replace(file: Path, text: str) -> None:
+    """Put a complete new file in the place of the old one, or leave that as it is."""
+    # Always the same name: what a crash leaves behind is overwritten by the next writer, who has the lock.
+    fresh = f"{file}.new"
+    try:
+        try:
+            _write(fresh, text.encode(), _mode(file))
+            os.replace(fresh, file)
+        except BaseException:
+            Path(fresh).unlink(missing_ok=True)
+            raise
+        _sync_directory(file.parent)
+    except OSError as error:
+        raise _unwritable(file, error) from error
+
+
+def _write(path: str, content: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    with open(descriptor, "wb") as opened:
+        os.fchmod(descriptor, mode)
+        opened.write(content)
+        opened.flush()
+        os.fsync(descriptor)
+
+
+def _mode(file: Path) -> int:
+    """Return the permissions of the file; those of a new one keep error messages to its owner."""
+    try:
+        return file.stat().st_mode & 0o777
+    except FileNotFoundError:
+        return 0o600
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unwritable(file: Path, error: OSError) -> StateFileError:
+    advice = "nothing was changed; make room or check the permissions"
+    return StateFileError(str(file), f"cannot be written ({error.strerror})", advice)

@@ -1,0 +1,134 @@
+"""The keys that tokens are signed with: a file that may change while the service runs.
+
+{"keys": {"2026-11": {"alg": "EdDSA", "key": "-----BEGIN PUBLIC KEY-----…"},
+          "dev":     {"alg": "HS256", "key": "base64url of at least 32 bytes"}}}
+
+A key has one algorithm for good, so a token cannot choose how it is checked.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dutiful.core.errors import DutifulError, quoted
+from dutiful.httpd.errors import InvalidJsonError
+from dutiful.httpd.strict_json import decode
+from dutiful.outbound.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_KID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+ALGORITHMS = ("EdDSA", "ES256", "RS256", "HS256")
+HMAC_BYTES_MIN = 32
+_RSA_BITS_MIN = 2048
+_FILE_MAX = 1_048_576
+
+
+class KeyFileError(DutifulError):
+    """A key file cannot be used; no key is ever part of this error."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{quoted(path, 4096)} cannot be used: {reason}", path=path, reason=reason)
+
+
+class Key(NamedTuple):
+    """One key; `material` is what the algorithm checks with, and is never shown."""
+
+    alg: str
+    material: Any
+
+    def __repr__(self) -> str:
+        return f"Key(alg={self.alg!r}, material=***)"
+
+
+def read_keys(path: str) -> Mapping[str, Key]:
+    """Return the keys of a file by their names, or raise KeyFileError."""
+    content = _content(path)
+    if not isinstance(content, dict) or {*content} != {"keys"} or not isinstance(content["keys"], dict):
+        raise KeyFileError(path, 'write {"keys": {"NAME": {"alg": …, "key": …}}}')
+    if not content["keys"]:
+        raise KeyFileError(path, "it has no key")
+    return {kid: _key(path, kid, entry) for kid, entry in content["keys"].items()}
+
+
+def new_key_file(path: str, kid: str) -> None:
+    """Write a file with one new HS256 key, readable by its owner only; raises KeyFileError if it exists."""
+    key = base64.urlsafe_b64encode(os.urandom(HMAC_BYTES_MIN)).rstrip(b"=").decode()
+    text = json.dumps({"keys": {kid: {"alg": "HS256", "key": key}}}, indent=2) + "\n"
+    try:
+        with open(path, "x", encoding="utf-8", opener=_private) as file:
+            file.write(text)
+    except OSError as error:
+        raise KeyFileError(path, f"it cannot be made: {error.strerror}") from None
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _content(path: str) -> Any:
+    try:
+        with open(path, "rb") as file:
+            return decode(file.read(_FILE_MAX))
+    except OSError as error:
+        raise KeyFileError(path, str(error.strerror)) from None
+    except InvalidJsonError as error:
+        raise KeyFileError(path, error.details["reason"]) from None
+
+
+def _key(path: str, kid: str, entry: Any) -> Key:
+    place = f"key {quoted(kid)!r}"
+    if not _KID.fullmatch(kid):
+        raise KeyFileError(path, f"{place}: a name has 1 to 64 letters, digits, dots, underlines and dashes")
+    if not isinstance(entry, dict) or {*entry} != {"alg", "key"} or not isinstance(entry["key"], str):
+        raise KeyFileError(path, f'{place}: write {{"alg": …, "key": …}} and nothing else')
+    if entry["alg"] not in ALGORITHMS:
+        raise KeyFileError(path, f"{place}: alg must be one of {', '.join(ALGORITHMS)}")
+    try:
+        material = _shared(entry["key"]) if entry["alg"] == "HS256" else _public(entry["alg"], entry["key"])
+    except ValueError as error:
+        raise KeyFileError(path, f"{place}: {error}") from None
+    return Key(entry["alg"], material)
+
+
+def _shared(text: str) -> Secret:
+    """Return the base64url text of a shared key, after a look at its length."""
+    if hmac_bytes(text) is None:
+        raise ValueError(f"an HS256 key is base64url of at least {HMAC_BYTES_MIN} bytes")
+    return Secret(text)
+
+
+def hmac_bytes(text: str) -> bytes | None:
+    """Return the bytes of a shared key, None if it is none or too short."""
+    try:
+        key = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return key if len(key) >= HMAC_BYTES_MIN else None
+
+
+def _public(alg: str, pem: str) -> Any:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        key = load_pem_public_key(pem.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        raise ValueError("the key is not a public key in PEM") from None
+    match alg, key:
+        case "EdDSA", ed25519.Ed25519PublicKey():
+            return key
+        case "ES256", ec.EllipticCurvePublicKey() if isinstance(key.curve, ec.SECP256R1):
+            return key
+        case "RS256", rsa.RSAPublicKey() if key.key_size >= _RSA_BITS_MIN:
+            return key
+    raise ValueError(
+        f"the key is not one for {alg} (Ed25519, P-256, or RSA of at least {_RSA_BITS_MIN} bits)"
+    )

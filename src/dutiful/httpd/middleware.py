@@ -1,0 +1,142 @@
+"""The edge: every request passes here before the app sees it, and every answer on its way out."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dutiful.core.errors import quoted
+from dutiful.httpd.auth import NOBODY, Auth
+from dutiful.httpd.errors import RequestRefusedError, UnforeseenError
+from dutiful.httpd.limits import Limits, check_host, check_origin, check_sizes, read_body
+from dutiful.httpd.rates import network_of
+
+if TYPE_CHECKING:
+    from dutiful.httpd.limits import App, Message, Receive, Scope, Send
+    from dutiful.httpd.rates import Rates
+
+_LOGGER = logging.getLogger("dutiful.web")
+_NOT_LET_IN = frozenset({401, 403, 421})
+# Told to anybody, so that probes need no credentials.
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+_CSP = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
+SECURITY_HEADERS = (
+    (b"content-security-policy", _CSP.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class EdgeSettings(NamedTuple):
+    """What the edge asks of a request. `rates` is None where nobody is limited."""
+
+    host: str
+    auth: Auth = Auth()
+    limits: Limits = Limits()
+    rates: Rates | None = None
+    open_paths: frozenset[str] = OPEN_PATHS
+
+
+class Edge:
+    """ASGI middleware. The app finds the caller in `scope["state"]["caller"]`, and the whole body at once."""
+
+    def __init__(self, app: App, settings: EdgeSettings) -> None:
+        self._app, self._settings = app, settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what is refused, and pass on the rest."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        answer = _Answering(send)
+        try:
+            await self._handle(scope, receive, answer)
+        except Exception as error:
+            _LOGGER.exception("a request failed", exc_info=error)
+            if answer.has_begun:
+                # The peer must not take half of it for the whole: the server cuts the connection.
+                raise
+            await _answer(answer, UnforeseenError())
+
+    async def _handle(self, scope: Scope, receive: Receive, answer: Send) -> None:
+        try:
+            self._admit(scope)
+            body = await read_body(scope, receive, self._settings.limits)
+        except RequestRefusedError as error:
+            _log(scope, error)
+            await _answer(answer, error)
+        except ConnectionResetError:
+            return
+        else:
+            await self._app(scope, _replay(body, receive), answer)
+
+    def _admit(self, scope: Scope) -> None:
+        """Find out who asks, before anything that they send is read; raises RequestRefusedError."""
+        settings = self._settings
+        check_sizes(scope, settings.limits)
+        if not settings.auth.is_on:
+            check_host(scope, settings.host)
+        if not settings.auth.is_on or settings.auth.clients is not None:
+            # Here a browser vouches for its user without being asked.
+            check_origin(scope)
+        if settings.rates is not None:
+            settings.rates.take(f"address {network_of((scope.get('client') or ('', 0))[0])}")
+        caller = NOBODY if scope["path"] in settings.open_paths else settings.auth.caller(scope)
+        if settings.rates is not None and caller is not NOBODY:
+            settings.rates.take(f"caller {caller.user_id}")
+        scope["state"] = {**scope.get("state", {}), "caller": caller}
+
+
+def _log(scope: Scope, error: RequestRefusedError) -> None:
+    """Tell the operator who was not let in; neither headers nor the query, which hold secrets."""
+    level = logging.WARNING if error.status in _NOT_LET_IN else logging.DEBUG
+    asked = f"{scope['method']} {quoted(scope['path'])}"
+    _LOGGER.log(level, "refused %s from %s: %s", asked, (scope.get("client") or ("?",))[0], error.code)
+
+
+class _Answering:
+    """Sends an answer, with the security headers, and knows whether it has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.has_begun = send, False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            given = [*message.get("headers", ())]
+            names = {name.lower() for name, _ in given}
+            added = [header for header in SECURITY_HEADERS if header[0] not in names]
+            message = {**message, "headers": [*given, *added]}
+        await self._send(message)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    given = False
+
+    async def receive_again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
+
+
+async def _answer(send: Send, error: RequestRefusedError) -> None:
+    body = json.dumps(error.body()).encode()
+    headers: dict[str, Any] = {
+        "content-type": "application/json",
+        "content-length": len(body),
+        "cache-control": "no-store",
+        **error.headers,
+    }
+    encoded = [(name.encode(), str(value).encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": error.status, "headers": encoded})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,160 @@
+"""Every error in one shape: `{"error": {"code", "message", "details"}}`, without traces, SQL or paths."""
+
+from __future__ import annotations
+
+import logging
+import re
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from dutiful.core.errors import CodecError, DutifulError, OvertakenError, StoreError, quoted
+from dutiful.httpd.errors import RequestRefusedError, error_body
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fastapi import FastAPI, Request
+
+
+logger = logging.getLogger("dutiful.web")
+
+# A bulk can be wrong ten thousand times; so many are enough to mend the first ones.
+_PROBLEMS_MAX = 20
+
+
+class InvalidRequestError(RequestRefusedError):
+    """A request is well-formed and cannot be meant; `problems` says where and why."""
+
+    status = 422
+    code = "invalid_request"
+
+    def __init__(self, problems: list[dict[str, str]]) -> None:
+        first = "; ".join(f"{item['at']}: {item['problem']}" for item in problems[:3])
+        super().__init__(f"Invalid request: {first}", problems=problems)
+
+
+class OtherUserError(RequestRefusedError):
+    """A caller who is bound to one user asks for another."""
+
+    status = 403
+    code = "other_user"
+
+    def __init__(self, user_id: str) -> None:
+        super().__init__(f"You may act for the user {quoted(user_id)!r} only, without the scope 'admin'")
+
+
+class UnknownWorkflowError(RequestRefusedError):
+    """There is no such version of a workflow."""
+
+    status = 404
+    code = "unknown_workflow"
+
+    def __init__(self, workflow_id: str, version: int) -> None:
+        message = f"There is no version {version} of the workflow {quoted(workflow_id)!r}"
+        super().__init__(message, workflow_id=workflow_id, version=version)
+
+
+class WorkflowExistsError(RequestRefusedError):
+    """A version of a workflow would be replaced by somebody who is bound to one user."""
+
+    status = 409
+    code = "workflow_exists"
+
+    def __init__(self, workflow_id: str, version: int) -> None:
+        message = f"Version {version} of {quoted(workflow_id)!r} is there already; store the next version"
+        super().__init__(message, workflow_id=workflow_id, version=version)
+
+
+class DamagedScheduleError(RequestRefusedError):
+    """The row of a schedule cannot be read."""
+
+    status = 409
+    code = "damaged_schedule"
+
+    def __init__(self, schedule_id: str, problem: str) -> None:
+        message = f"The row of the schedule {quoted(schedule_id)!r} cannot be read: {problem}"
+        advice = "store it again, or delete it"
+        super().__init__(f"{message}; {advice}", schedule_id=schedule_id, problem=problem)
+
+
+class NotJsonError(RequestRefusedError):
+    """A body is said to be something else than JSON."""
+
+    status = 415
+    code = "unsupported_media_type"
+
+    def __init__(self) -> None:
+        super().__init__("Send the body as JSON, with the header Content-Type: application/json")
+
+
+def install_problems(app: FastAPI) -> None:
+    """Make the app answer every error in the one shape."""
+    app.add_exception_handler(HTTPException, _of_framework)
+    app.add_exception_handler(RequestValidationError, _of_model)
+    app.add_exception_handler(DutifulError, _of_dutiful)
+
+
+def _answer(status: int, code: str, message: str, details: Mapping[str, Any]) -> JSONResponse:
+    shown = {key: _plain(value) for key, value in details.items()}
+    return JSONResponse(error_body(code, message, shown), status)
+
+
+def _plain(value: Any) -> Any:
+    """Return a fact of an error as JSON can hold it, and short."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value[:_PROBLEMS_MAX]]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return quoted(str(value), limit=300)
+
+
+async def _of_framework(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    answer = _answer(status, status.phrase.lower().replace(" ", "_"), status.phrase, {})
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+async def _of_model(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    problems = [problem_of(item, prefix=item["loc"][1:]) for item in error.errors()]
+    return await _of_dutiful(request, InvalidRequestError(problems))
+
+
+def problem_of(item: Any, prefix: tuple[int | str, ...]) -> dict[str, str]:
+    """Return where and why a model refused a value."""
+    at = ".".join(map(str, prefix)) or str(item["loc"][0])
+    return {
+        "at": quoted(at, limit=200),
+        "problem": quoted(item["msg"].removeprefix("Value error, "), limit=300),
+    }
+
+
+async def _of_dutiful(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, DutifulError)
+    if isinstance(error, RequestRefusedError):
+        answer = _answer(error.status, error.code, str(error), error.details)
+        answer.headers.update(error.headers)
+        return answer
+    if isinstance(error, LookupError):
+        return _answer(404, _code(error), str(error), error.details)
+    if isinstance(error, OvertakenError):
+        return _answer(409, _code(error), str(error), error.details)
+    if isinstance(error, StoreError | CodecError):
+        # What a store says may hold paths and SQL: it is for the log.
+        logger.warning("the store failed: %s", error)
+        message = "The store cannot be used at the moment; nothing was changed. Try again."
+        return _answer(503, "store_unavailable", message, {})
+    return _answer(422, _code(error), str(error), error.details)
+
+
+def _code(error: DutifulError) -> str:
+    name = type(error).__name__.removesuffix("Error")
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

@@ -1,0 +1,100 @@
+"""The HTTP server: listens, says so, and stops when it is told to."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from dutiful.core.errors import DutifulError
+from dutiful.httpd.limits import Limits
+from dutiful.httpd.protocol import protocol_for
+from dutiful.httpd.tls import server_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fastapi import FastAPI
+
+    from dutiful.httpd.tls import TlsFiles
+
+# So long a request that is being answered may go on after the signal to stop.
+_GRACE_SECONDS = 5
+
+
+class CannotListenError(DutifulError):
+    """The address cannot be listened at."""
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        message = f"Cannot listen at {host} port {port}: {reason}; set DUTIFUL_HOST or DUTIFUL_PORT"
+        super().__init__(message, host=host, port=port, reason=reason)
+
+
+class HttpServer(uvicorn.Server):
+    """The server of one app. `on_listening(url)` is called as soon as requests are answered."""
+
+    def __init__(
+        self,
+        app: FastAPI,
+        listener: socket.socket,
+        tls: TlsFiles | None,
+        on_listening: Callable[[str], None],
+        limits: Limits = Limits(),  # noqa: B008 - a value, never changed
+    ) -> None:
+        self._listener, self._on_listening = listener, on_listening
+        self._scheme = "http" if tls is None else "https"
+        config = uvicorn.Config(
+            app,
+            http=protocol_for(limits),
+            # Nobody talks to us over these.
+            ws="none",
+            lifespan="off",
+            server_header=False,
+            proxy_headers=False,
+            access_log=False,
+            log_config=None,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            ssl_context_factory=None if tls is None else lambda *_: server_context(tls),
+        )
+        super().__init__(config)
+
+    async def answer(self) -> None:
+        """Answer requests until `stop` is called."""
+        await self.serve(sockets=[self._listener])
+
+    def stop(self) -> None:
+        """Take no more requests, and let `answer` return when those under way are answered."""
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, and say so."""
+        await super().startup(sockets)
+        self._on_listening(url_of(self._scheme, self._listener))
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to whoever runs the server: they end the worker too."""
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound to the address; raises CannotListenError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise CannotListenError(
+            host, port, os.strerror(error.errno) if error.errno else str(error)
+        ) from error
+    # Head and body of an answer are two packets: the second must not wait for an acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
+
+def url_of(scheme: str, listener: socket.socket) -> str:
+    """Return the URL under which the socket is reached."""
+    host, port, *_ = listener.getsockname()
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"

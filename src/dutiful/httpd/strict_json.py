@@ -1,0 +1,73 @@
+"""JSON that everybody reads alike: UTF-8, no NaN, no duplicate keys, no half characters, not too deep."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from typing import Any, NoReturn
+
+from dutiful.core.errors import quoted
+from dutiful.httpd.errors import InvalidJsonError
+
+DEPTH_MAX = 32
+
+
+def decode(body: bytes) -> Any:
+    """Return the value of one JSON document, or raise InvalidJsonError."""
+    try:
+        text = body.decode("utf-8")
+        value = _DECODER.decode(text)
+        # Half a pair, written as an escape, becomes a text that nothing can store or send on.
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise InvalidJsonError("it is not UTF-8", at=error.start) from None
+    except UnicodeEncodeError:
+        raise InvalidJsonError("it has half of a surrogate pair") from None
+    except json.JSONDecodeError as error:
+        raise InvalidJsonError(f"at character {error.pos} it is no JSON", at=error.pos) from None
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError:
+        # The interpreter reads no whole number of more than some thousand digits.
+        raise InvalidJsonError("it has a number that is too long") from None
+    if _is_deeper(value, DEPTH_MAX):
+        raise _too_deep()
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise InvalidJsonError(f"the key {quoted(twice)!r} is there twice", key=twice[:80])
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise InvalidJsonError(f"the number {quoted(text)} is too large")
+    return number
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise InvalidJsonError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
+
+
+def _is_deeper(value: Any, limit: int) -> bool:
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(limit):
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [child for children in inside for child in children if isinstance(child, (dict, list))]
+        if not level:
+            return False
+    return True
+
+
+def _too_deep() -> InvalidJsonError:
+    return InvalidJsonError(f"it is nested deeper than {DEPTH_MAX} levels", limit=DEPTH_MAX)

@@ -1,0 +1,148 @@
+"""Tokens that say who asks: signed, short-lived, and read so strictly that nothing in them is a choice."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dutiful.httpd.caller import Caller, granted
+from dutiful.httpd.errors import InvalidJsonError, UnauthenticatedError
+from dutiful.httpd.keys import hmac_bytes
+from dutiful.httpd.revoked import JTI_MAX
+from dutiful.httpd.strict_json import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jwt import PyJWS
+
+    from dutiful.httpd.keys import Key
+    from dutiful.httpd.reloading_file import Watched
+    from dutiful.runtime.ports import Clock
+
+# Bytes of a whole token, seconds between two clocks, seconds from iat to exp.
+SIZE_MAX = 8192
+LEEWAY = 30
+LIFETIME_MAX = 3600
+_FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+_KID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_SUBJECT = re.compile(r"[!-~]{1,128}")
+# Everything else in a header (crit, jku, jwk, x5u, x5c, b64, zip …) asks to be checked in another way.
+_HEADER = {"alg", "kid", "typ"}
+_CLAIMS = ("iss", "aud", "sub", "exp", "nbf", "iat")
+
+
+class TokenCheck(NamedTuple):
+    """What a token must be: signed with one of the keys, by this issuer, for this audience, and valid now."""
+
+    keys: Watched[Mapping[str, Key]]
+    issuer: str
+    audience: str
+    clock: Clock
+    # Where there is such a list, a token without a `jti`, which could not be on it, is refused.
+    revoked: Watched[frozenset[str]] | None = None
+
+    def caller(self, token: str) -> Caller:
+        """Return whom the token names, or raise UnauthenticatedError with the code of what is wrong."""
+        if len(token) > SIZE_MAX:
+            raise UnauthenticatedError("token_too_large", f"A token has at most {SIZE_MAX} bytes")
+        if not _FORM.fullmatch(token):
+            raise _malformed("it is not three base64url parts with dots between them")
+        head, payload, _ = token.split(".")
+        key = self._key(_part(head))
+        _verify(token, key)
+        claims = _part(payload)
+        self._check(claims)
+        return Caller(claims["sub"], granted(claims.get("scope", "")), "token")
+
+    def _key(self, header: dict[str, Any]) -> Key:
+        if not {*header} <= _HEADER:
+            raise UnauthenticatedError(
+                "token_header_refused", "The header of a token has alg, kid and typ, and nothing else"
+            )
+        kid = header.get("kid")
+        key = self.keys.current().get(kid) if isinstance(kid, str) and _KID.fullmatch(kid) else None
+        if key is None:
+            raise UnauthenticatedError("token_key_unknown", "There is no key of the name in `kid`")
+        if header.get("alg") != key.alg or header.get("typ", "JWT") != "JWT":
+            raise UnauthenticatedError("token_algorithm", "This key is not used with that alg or typ")
+        return key
+
+    def _check(self, claims: dict[str, Any]) -> None:
+        needed = _CLAIMS if self.revoked is None else (*_CLAIMS, "jti")
+        missing = [name for name in needed if name not in claims]
+        if missing:
+            message = f"The token lacks {', '.join(missing)}"
+            raise UnauthenticatedError("token_claim_missing", message, missing=missing)
+        if not isinstance(claims["sub"], str) or not _SUBJECT.fullmatch(claims["sub"]):
+            raise _malformed("`sub` must have 1 to 128 visible ASCII characters")
+        if claims["iss"] != self.issuer:
+            raise UnauthenticatedError("token_issuer", "The token is from another issuer")
+        audiences = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
+        if self.audience not in audiences:
+            raise UnauthenticatedError("token_audience", "The token is for another audience")
+        self._check_times(*(_seconds(claims, name) for name in ("iat", "nbf", "exp")))
+        if self.revoked is not None and _id_of(claims) in self.revoked.current():
+            raise UnauthenticatedError("token_revoked", "The token was revoked")
+
+    def _check_times(self, issued: float, begins: float, ends: float) -> None:
+        now = self.clock.now().timestamp()
+        if ends <= now - LEEWAY:
+            raise UnauthenticatedError("token_expired", "The token has expired")
+        if max(issued, begins) > now + LEEWAY:
+            raise UnauthenticatedError("token_not_yet_valid", "The token is not valid yet")
+        if not 0 < ends - issued <= LIFETIME_MAX:
+            message = f"A token lives at most {LIFETIME_MAX} s from iat to exp"
+            raise UnauthenticatedError("token_lifetime", message)
+
+
+def _verify(token: str, key: Key) -> None:
+    # Heavy, and of no use without tokens.
+    import jwt
+
+    material: Any = hmac_bytes(key.material.reveal()) if key.alg == "HS256" else key.material
+    try:
+        _signatures(key.alg).decode_complete(token, material, algorithms=[key.alg])
+    except jwt.PyJWTError:
+        raise UnauthenticatedError("token_signature", "The signature is not by this key") from None
+
+
+@cache
+def _signatures(alg: str) -> PyJWS:
+    """Return what knows this algorithm and no other."""
+    import jwt
+
+    return jwt.PyJWS(algorithms=[alg])
+
+
+def _part(segment: str) -> dict[str, Any]:
+    try:
+        raw = base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
+        value = decode(raw)
+    except (binascii.Error, InvalidJsonError):
+        raise _malformed("its header or payload is not JSON in base64url") from None
+    # The last character of base64 has bits that nobody reads: one text for one value.
+    if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != segment or not isinstance(value, dict):
+        raise _malformed("its header or payload is not an object in base64url")
+    return value
+
+
+def _seconds(claims: dict[str, Any], name: str) -> float:
+    value = claims[name]
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 2**40:
+        raise _malformed(f"`{name}` must be seconds since 1970")
+    return value
+
+
+def _id_of(claims: dict[str, Any]) -> str:
+    value = claims["jti"]
+    if not isinstance(value, str) or not 0 < len(value) <= JTI_MAX:
+        raise _malformed(f"`jti` must have 1 to {JTI_MAX} characters")
+    return value
+
+
+def _malformed(reason: str) -> UnauthenticatedError:
+    return UnauthenticatedError("token_malformed", f"The token cannot be read: {reason}")

@@ -1,0 +1,1 @@
+"""What runs the core: engine, registrar, clock and the interfaces they ask for."""

@@ -1,0 +1,398 @@
+"""The engine: lead, settle, load, plan, commit, launch, sleep. It decides nothing itself.
+
+`pass_once` is the same code in production, in tests, in the simulator and in `simulate`. One
+coroutine does all the writing, in this order: what is durable is launched, never the other way
+round, and a pass that fails has launched nothing it did not record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from contextvars import ContextVar
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from dutiful.core import event as happened
+from dutiful.core.errors import DutifulError, LostLeadershipError
+from dutiful.core.plan.outcome import Failed, Outcome, raised, settlement
+from dutiful.core.plan.planner import plan
+from dutiful.core.run import Phase, Status
+from dutiful.core.snapshot import Limits
+from dutiful.runtime.clock_watch import ClockWatch
+from dutiful.runtime.gc_pause import Collector
+from dutiful.runtime.in_flight import Flight, Flights, key_of
+from dutiful.runtime.ledger_lookup import recalled
+from dutiful.runtime.ports import Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.event import Event
+    from dutiful.core.plan.planner import Batch
+    from dutiful.core.run import Run
+    from dutiful.core.snapshot import Move
+    from dutiful.runtime.in_flight import Key
+    from dutiful.runtime.ports import Clock, Committed, Launcher, Loaded, Observer, Store
+
+# Beyond this a step back re-arms the schedules; nothing that has run runs again.
+_REARM_BEYOND = 86_400_000
+# With nothing planned the engine waits to be woken, and does not pass on its own.
+_FOREVER = float("inf")
+# Asking the class for it each time is slow, and nearly all runs are.
+_LAUNCHED = Phase.LAUNCHED
+# A named tuple's own constructor takes twice as long.
+_new = tuple.__new__
+
+running_engine: ContextVar[Engine | None] = ContextVar("running_engine", default=None)
+"""The engine that runs the current task, also in what the task started."""
+
+
+class Settings(NamedTuple):
+    """How the engine paces itself; durations in milliseconds."""
+
+    # Schedules looked at in one pass: small enough that the event loop keeps turning.
+    batch: int = 2000
+    # After a failed pass, and while another instance leads.
+    retry_after: int = 1000
+    lookahead: int = 60_000
+    in_flight_max: int | None = None
+    # Passes are never further apart than this, where another process may write to the store.
+    tick: int | None = None
+
+
+DEFAULTS = Settings()
+
+
+async def nothing_to_do(epoch: int) -> None:
+    """Do nothing when leadership begins."""
+
+
+def no_checkpoint(label: str) -> None:
+    """Do nothing: labelled steps only matter to tests that crash there."""
+
+
+class Engine:
+    """One loop over one store. `start` it, `wake` it after an edit, `stop` it."""
+
+    def __init__(
+        self,
+        store: Store,
+        launcher: Launcher,
+        clock: Clock,
+        observer: Observer,
+        owner: str,
+        settings: Settings = DEFAULTS,
+        on_lead: Callable[[int], Awaitable[None]] = nothing_to_do,
+        checkpoint: Callable[[str], None] = no_checkpoint,
+    ) -> None:
+        self._store, self._launcher, self._clock, self._observer = store, launcher, clock, observer
+        self._now, self._owner, self._settings = clock.epoch_ms, owner, settings
+        # Runs when leadership begins, before anything is decided: a standby declares its schedules then.
+        self._on_lead, self._checkpoint = on_lead, checkpoint
+        self._epoch: int | None = None
+        # Done when the loop has a reason to pass before the planned time; replaced at each pass.
+        self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Whether the event loop has turned since the last pass, which is to be so before the next one plans.
+        self._waited = False
+        self._stopping = False
+        self._loop: asyncio.Task[None] | None = None
+        self._running = Flights()
+        self._finished: list[tuple[Launch, Outcome, Instant]] = []
+        # Moves of a commit whose answer was lost: they may be written or not.
+        self._unsure: list[Move] = []
+        self._watch = ClockWatch()
+        self._rearm = True
+        self._led_at = 0
+        self._collector = Collector()
+        self.counts: Counter[str] = Counter()
+        # When a pass last came to its end, leading or not.
+        self.passed_at: Instant | None = None
+
+    # Life
+
+    def start(self) -> None:
+        """Begin to pass, in a task of the running event loop."""
+        self._loop = asyncio.create_task(self._run(), name="dutiful-engine")
+
+    def wake(self) -> None:
+        """Pass again now: something was edited, or a run has ended."""
+        if not self._woken.done():
+            self._woken.set_result(None)
+
+    async def stop(self, within: float | None = None) -> int:
+        """Launch nothing more, wait for the runs in flight (`within` seconds); return how many are left."""
+        self._stopping = True
+        self.wake()
+        if self._loop is not None:
+            await self._loop
+        deadline = _FOREVER if within is None else self._clock.monotonic() + within
+        while self._running and (left := deadline - self._clock.monotonic()) > 0:
+            await self.rest(left)
+        await self._settle_quietly()
+        return len(self._running)
+
+    async def rest(self, seconds: float) -> None:
+        """Settle what has ended, then wait so long, or until a run ends or somebody calls `wake`."""
+        self._woken = asyncio.get_running_loop().create_future()
+        await self._settle_quietly()
+        await self._clock.wait(self._woken, seconds)
+
+    def abandon(self) -> None:
+        """Drop everything at once, as a crash would: nothing more is launched or written."""
+        self._stopping = True
+        self._collector.hold(False)
+        if self._loop is not None:
+            self._loop.cancel()
+        self._drop_runs()
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            self._woken = asyncio.get_running_loop().create_future()
+            try:
+                wake_at = await self.pass_once()
+                self.passed_at = self._now()
+            except Exception as error:  # noqa: BLE001 - whatever it was, the next pass may succeed
+                self._emit(happened.PassFailed(self._now(), f"{type(error).__name__}: {error}"))
+                wake_at = self._now() + self._settings.retry_after
+            await self._sleep(wake_at)
+        self._collector.hold(False)
+
+    async def _sleep(self, wake_at: Instant | None) -> None:
+        if self._settings.tick is not None:
+            tick_at = self._now() + self._settings.tick
+            wake_at = tick_at if wake_at is None else min(wake_at, tick_at)
+        # The clock returns from a wait early and often, so that a step of the wall clock is noticed.
+        while not self._woken.done():
+            now = self._now()
+            left = _FOREVER if wake_at is None else wake_at - now
+            if left <= 0 or self._note_step(now):
+                break
+            await self._clock.wait(self._woken, left / 1000)
+            self._waited = True
+
+    # One pass
+
+    async def pass_once(self) -> Instant | None:
+        """Settle what has ended, decide what is due, launch it; return when to pass again."""
+        # Every task that is created in here takes this along.
+        token = running_engine.set(self)
+        try:
+            with self._clock.hold():
+                return await self._pass()
+        finally:
+            running_engine.reset(token)
+
+    async def _pass(self) -> Instant | None:
+        now = self._now()
+        self._note_step(now)
+        epoch = await self._lead(now)
+        if epoch is None:
+            return now + self._settings.retry_after
+        await self._resolve_unsure()
+        # What the last pass has launched begins now, while a store with a thread of its own is at work.
+        await self._settle_finished(epoch, now)
+        if not self._waited:
+            await asyncio.sleep(0)
+        self._waited = False
+        return await self._plan_and_launch(self._now(), epoch)
+
+    async def _lead(self, now: Instant) -> int | None:
+        epoch = await self._store.lead(self._owner)
+        if epoch != self._epoch:
+            # Whoever leads now adopts what was in flight; two must not carry the same run.
+            self._drop_runs()
+            self._epoch, self._rearm, self._led_at = epoch, True, now
+            self._emit(happened.LeadershipChanged(now, epoch))
+        if epoch is not None and self._rearm:
+            await self._on_lead(epoch)
+            await self._store.rearm(now, _REARM_BEYOND)
+            self._rearm = False
+            self._checkpoint("led")
+        return epoch
+
+    async def _plan_and_launch(self, now: Instant, epoch: int) -> Instant | None:
+        loaded = await self._load(now)
+        self._collector.hold(len(loaded.batch.due) >= self._settings.batch)
+        self._checkpoint("loaded")
+        self.counts["schedules_due"] += len(loaded.batch.due)
+        if not loaded.batch.due:
+            return loaded.next_wake
+        moves = plan(loaded.batch, now, self._limits(epoch, loaded.batch, now))
+        self._checkpoint("planned")
+        made, launches = await self._commit(moves, epoch)
+        self._watch.shown_before = 0
+        self._checkpoint("committed")
+        for move in made:
+            self._running.cancel(move.cancels)
+        self._report(made, now)
+        before = {key_of(run): run.phase for move in made if move.changes for run in move.due.runs}
+        free_at = {move.due.schedule.id: ended for move in made if (ended := move.due.state.ended_at)}
+        for launch in launches:
+            could = max(launch.run.fire_at, free_at.get(launch.schedule.id, 0), self._led_at)
+            self._start(launch, now, max(0, now - could), before.get(key_of(launch.run)) if before else None)
+        return await self._when_next(made, loaded, now)
+
+    async def _load(self, now: Instant) -> Loaded:
+        """Return what is due; after a step of the clock also what has a timeout, which has moved with it."""
+        before, batch = self._watch.shown_before, self._settings.batch
+        loaded = await self._store.load(max(now, before), batch, self._running.timed() if before else ())
+        due = loaded.batch.due
+        if not any(each.state.decided_until for each in due):
+            return loaded
+        due = [await recalled(self._store, each, now) for each in due]
+        return loaded._replace(batch=loaded.batch._replace(due=due))
+
+    async def _when_next(self, made: Sequence[Move], loaded: Loaded, now: Instant) -> Instant | None:
+        if self._room() == 0:
+            # What is still due waits for a run to end; timeouts are looked at meanwhile.
+            await self._cancel_outlived()
+            return now + self._settings.retry_after
+        ended = any(run.phase is Phase.ENDED for move in made for run in move.changes)
+        due = len(loaded.batch.due)
+        if ended or len(made) < due or due >= self._settings.batch:
+            # A run that the planner ended may have woken others; what an edit has overtaken may still be
+            # due; and there may be more that is.
+            return now
+        wakes = [move.wake_at for move in made if move.wake_at is not None]
+        return min([*wakes, *([] if loaded.next_wake is None else [loaded.next_wake])], default=None)
+
+    async def _commit(self, moves: Sequence[Move], epoch: int) -> Committed:
+        try:
+            return await self._store.commit(moves, epoch)
+        except LostLeadershipError:
+            raise
+        except BaseException:
+            # It may have been written before the answer was lost: ask before doing anything else.
+            self._unsure += moves
+            raise
+
+    async def _resolve_unsure(self) -> None:
+        """Do what a commit whose answer was lost asked for, as far as it is in the store after all."""
+        while self._unsure:
+            move = self._unsure[-1]
+            due = await self._store.get(move.due.schedule.id)
+            self._unsure.pop()
+            if due is None:
+                # It was removed, which leaves its runs; nothing tells whether they were ended before that.
+                continue
+            present = {key_of(run): run for run in due.runs}
+            for run in (*move.inserts, *move.changes):
+                found = present.get(key_of(run))
+                if run.phase is Phase.LAUNCHED and found is not None and _standing(found) == _standing(run):
+                    self._start(Launch(move.due.schedule, found, due.number), self._now(), 0)
+            self._running.cancel(run for run in move.cancels if key_of(run) not in present)
+
+    def _limits(self, epoch: int, batch: Batch, now: Instant) -> Limits:
+        status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
+        began = self._running.began(batch.due, now, self._clock.monotonic()) if self._watch.stepped else None
+        return Limits(epoch, self._settings.lookahead, status, self._room(), began)
+
+    def _room(self) -> int | None:
+        most = self._settings.in_flight_max
+        # What has ended and is not settled is in flight to the planner, which may end it and use its place.
+        return None if most is None else max(0, most - len(self._running) - len(self._finished))
+
+    # Runs
+
+    def _start(self, launch: Launch, now: Instant, late: int, before: Phase | None = None) -> None:
+        run = launch.run
+        key = key_of(run)
+        # Not asyncio.create_task, which makes up a name before it takes this one.
+        task = asyncio.get_running_loop().create_task(self._carry(launch, key), name=run.schedule_id)
+        self._running[key] = _new(Flight, (task, launch, self._clock.monotonic()))
+        self._emit(_new(happened.RunLaunched, (now, run, late, before)))
+
+    async def _carry(self, launch: Launch, key: Key) -> None:
+        self._checkpoint("launching")
+        try:
+            answer: object = await self._launcher.launch(launch)
+            outcome = answer if isinstance(answer, Outcome) else Failed(f"the answer was {answer!r:.80}")
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises is that task's failure
+            outcome = raised(error)
+        flight = self._running.pop(key, None)
+        if flight is not None and flight.launch is not launch:
+            # Another flight of this key has begun since this one was given up.
+            self._running[key] = flight
+        self._finished.append((launch, outcome, self._now()))
+        self.wake()
+
+    async def _settle_finished(self, epoch: int, now: Instant) -> None:
+        finished, self._finished = self._finished, []
+        if not finished:
+            return
+        settlements = [
+            settlement(run, outcome, policy, ended_at, number)
+            for ((_, _, _, policy, _, _), run, number), outcome, ended_at in finished
+        ]
+        self._checkpoint("settling")
+        try:
+            applied = await self._store.settle(settlements, epoch)
+        except BaseException:
+            self._finished = finished + self._finished
+            raise
+        self._checkpoint("settled")
+        for (run, *_), written, (_, outcome, _) in zip(settlements, applied, finished, strict=True):
+            if written:
+                error = outcome.error if type(outcome) is Failed else None
+                self._emit(_new(happened.RunSettled, (now, run, error)))
+
+    async def _settle_quietly(self) -> None:
+        with contextlib.suppress(DutifulError, OSError), self._clock.hold():
+            if self._epoch is not None:
+                await self._settle_finished(self._epoch, self._now())
+
+    async def _cancel_outlived(self) -> None:
+        """Cancel what outlived its timeout and no plan will give up: its schedule has been removed."""
+        outlived = self._running.outlived(self._clock.monotonic())
+        if outlived:
+            known = await self._store.some({run.schedule_id for run in outlived})
+            # The place of a run that is still open is made free by the plan that ends it, and only once.
+            still_open = {key_of(run) for due in known for run in due.runs}
+            self._running.cancel(run for run in outlived if key_of(run) not in still_open)
+
+    def _drop_runs(self) -> None:
+        """Let go of every run; nothing of them is written any more."""
+        for flight in self._running.values():
+            flight.task.cancel()
+        self._running.clear()
+        self._finished.clear()
+        self._unsure.clear()
+
+    # Telling
+
+    def _report(self, moves: Sequence[Move], now: Instant) -> None:
+        for move in moves:
+            for run in chain(move.inserts, move.changes):
+                if run.phase is _LAUNCHED:
+                    continue
+                if run.status is Status.SKIPPED:
+                    self._emit(happened.TicksSkipped(now, run))
+                elif run.phase is Phase.ENDED:
+                    self._emit(happened.RunEndedByPlan(now, run))
+                else:
+                    self._emit(happened.RunHeld(now, run))
+            if move.state.quarantine is not None and move.due.state.quarantine is None:
+                self._emit(happened.ScheduleQuarantined(now, move.due.schedule.id, move.state.quarantine))
+
+    def _emit(self, event: Event) -> None:
+        try:
+            self._observer(event)
+        except Exception:  # noqa: BLE001 - a broken observer must not stop the clock
+            self.counts["observer_errors"] += 1
+
+    # Time
+
+    def _note_step(self, now: Instant) -> bool:
+        """Return whether the wall clock moved otherwise than time passed since the last look."""
+        step = self._watch.step(now, self._clock.monotonic())
+        if step:
+            self._emit(happened.ClockStepped(now, step))
+            self._rearm = self._rearm or step < -_REARM_BEYOND
+        return step != 0
+
+
+def _standing(run: Run) -> tuple[Phase, int, int]:
+    return run.phase, run.attempt, run.epoch

@@ -1,0 +1,67 @@
+"""The runs in flight, as the engine that carries them sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from dutiful.runtime.clock_watch import STEP_MIN
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.run import Run
+    from dutiful.core.snapshot import Due
+    from dutiful.runtime.ports import Launch
+
+Key: TypeAlias = "tuple[str, Instant, str]"
+"""What no two runs have in common."""
+
+
+class Flight(NamedTuple):
+    """The task that carries a run."""
+
+    task: asyncio.Task[None]
+    launch: Launch
+    # On the clock that nobody sets.
+    began: float
+
+    def age(self, now: float) -> int:
+        """Return for how many milliseconds it has been in the air."""
+        return round((now - self.began) * 1000)
+
+    def outlived(self, now: float) -> bool:
+        """Return whether it has been in the air for longer than its timeout."""
+        timeout = self.launch.schedule.policy.run_timeout
+        return timeout is not None and timeout + STEP_MIN < self.age(now)
+
+
+class Flights(dict[Key, Flight]):
+    """Everything that is in the air."""
+
+    def timed(self) -> set[str]:
+        """Return the schedules whose runs have a timeout."""
+        schedules = [flight.launch.schedule for flight in self.values()]
+        return {schedule.id for schedule in schedules if schedule.policy.run_timeout is not None}
+
+    def began(self, schedules: Iterable[Due], wall: Instant, now: float) -> dict[Key, Instant]:
+        """Return when the runs of these schedules that are in the air began, by a clock that shows `wall`."""
+        keys = [key for due in schedules for key in map(key_of, due.runs) if key in self]
+        return {key: wall - self[key].age(now) for key in keys}
+
+    def outlived(self, now: float) -> list[Run]:
+        """Return what has been in the air for longer than its timeout."""
+        return [flight.launch.run for flight in self.values() if flight.outlived(now)]
+
+    def cancel(self, runs: Iterable[Run]) -> None:
+        """Cancel those of these runs that are in the air, and let go of them."""
+        for run in runs:
+            flight = self.pop(key_of(run), None)
+            if flight is not None:
+                flight.task.cancel()
+
+
+def key_of(run: Run) -> Key:
+    """Return the key of a run."""
+    return run.schedule_id, run.run_at, run.kind

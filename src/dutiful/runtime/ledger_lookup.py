@@ -1,0 +1,38 @@
+"""Reads from the ledger what decisions need beside a schedule, its state and its open runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dutiful.core.plan.repeated import may_repeat
+
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Instant
+    from dutiful.core.run import Run
+    from dutiful.core.snapshot import Due
+    from dutiful.runtime.ports import Store
+
+# Rows of a ledger that are read at a time.
+_PAGE = 1000
+
+
+async def rows_between(store: Store, schedule_id: str, first: Instant, last: Instant) -> list[Run]:
+    """Return the rows from the tick `last` back to the one that may reach into the tick `first`."""
+    rows: list[Run] = []
+    until = last
+    while True:
+        page = await store.ledger(schedule_id, until, _PAGE)
+        rows += [row for row in page if row not in rows[-2:]]
+        before = any(row.run_at < first and row.kind == "schedule" for row in page)
+        if before or len(page) < _PAGE:
+            return rows
+        until = page[-1].run_at
+
+
+async def recalled(store: Store, due: Due, now: Instant) -> Due:
+    """Return a schedule with the rows of ticks up to `now` that come again, if there may be any."""
+    if not may_repeat(due.schedule, due.state):
+        return due
+    # A tick may fire before its time.
+    last = now + due.schedule.policy.jitter
+    return due._replace(repeated=await rows_between(store, due.schedule.id, due.state.cursor + 1, last))

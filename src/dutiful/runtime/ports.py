@@ -1,0 +1,210 @@
+"""What the engine needs from the world: a store, a launcher, a clock, an observer.
+
+The contracts are in the docstrings; `tests/stores/contract.py` holds every store to its one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from contextlib import AbstractContextManager
+    from datetime import datetime, tzinfo
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.event import Event
+    from dutiful.core.plan.outcome import Outcome, Settlement
+    from dutiful.core.plan.planner import Batch
+    from dutiful.core.plan.reconcile import Changes, Note, Survey
+    from dutiful.core.run import Run
+    from dutiful.core.schedule import Schedule
+    from dutiful.core.snapshot import Due, Move
+
+Observer: TypeAlias = "Callable[[Event], None]"
+"""Is told what happened, after it is durable. What it raises is swallowed and counted."""
+
+
+class Loaded(NamedTuple):
+    """What is due, and when the earliest schedule that is not wants to be looked at."""
+
+    batch: Batch
+    next_wake: Instant | None
+
+
+class Launch(NamedTuple):
+    """A run whose record is durable, to be carried to its task."""
+
+    schedule: Schedule
+    run: Run
+    # That of the schedule in the store.
+    number: int = 0
+
+
+class Committed(NamedTuple):
+    """The moves that were recorded, and the runs that are now this engine's to launch, in their order."""
+
+    made: Sequence[Move]
+    launches: Sequence[Launch]
+
+
+class Retention(NamedTuple):
+    """How long ended rows are kept: at most `age` ms and `rows` of them a schedule."""
+
+    age: int = 30 * 86_400_000
+    rows: int = 1000
+
+
+class Clock(Protocol):
+    """The time, and the waiting for it."""
+
+    timezone: tzinfo
+    """The zone of schedules that name none."""
+
+    def now(self) -> datetime:
+        """Return the present instant, aware."""
+
+    def epoch_ms(self) -> Instant:
+        """Return the present instant as epoch milliseconds; asked several times a run, so it is cheap."""
+
+    def monotonic(self) -> float:
+        """Return seconds that only ever move forward with time that really passes."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after so many seconds of this clock."""
+
+    async def wait(self, woken: asyncio.Future[None], seconds: float) -> None:
+        """Return when `woken` is done, or after so many seconds of this clock, or earlier.
+
+        A clock that can be set returns early and often, so that its reader notices. It may end the wait by
+        setting `woken`, for which nobody else waits. `seconds` may be infinite.
+        """
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep virtual time from moving while work is under way outside the event loop."""
+
+
+class Launcher(Protocol):
+    """Carries a run to its task."""
+
+    in_process: bool
+    """Whether a launched run has started, or is only enqueued until somebody reports."""
+
+    async def launch(self, launch: Launch) -> Outcome:
+        """Invoke the task and return how it went; what it raises counts as a failed task."""
+
+
+class WorkflowTexts(Protocol):
+    """Durable memory of what the service runs."""
+
+    async def save_workflow(self, workflow_id: str, version: int, dag: str, now: Instant, /) -> None:
+        """Keep the text of a DAG, in place of one of the same version."""
+
+    async def load_workflow(self, workflow_id: str, version: int) -> str | None:
+        """Return the text of a DAG, or None."""
+
+
+class Store(WorkflowTexts, Protocol):
+    """Durable memory. Every method is one transaction: all of it happened, or none."""
+
+    async def open(self) -> None:
+        """Make ready; refuse what cannot be read, and change nothing then."""
+
+    async def close(self) -> None:
+        """Let go of everything; a closed store may be opened again."""
+
+    async def lead(self, owner: str) -> int | None:
+        """Return the epoch under which `owner` leads, or None while another instance does.
+
+        A new leadership has a higher epoch than any before, and makes every schedule with runs in
+        flight due, so that they are adopted. Asking again while leading returns the same epoch.
+        """
+
+    async def apply(self, changes: Changes) -> None:
+        """Write and delete schedules, all together. A put replaces declaration, state and wake.
+
+        Raises OvertakenError, and writes nothing, when a put was made from a version that has passed, or
+        a row to be dropped is no longer as it was.
+        """
+
+    async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
+        """Return at most `limit` schedules whose wake is at or before `now`, the most overdue first.
+
+        Those of the same wake come in the order in which they were first stored. After them come those
+        with the ids `also`, ordered by id, whatever their wake.
+        """
+
+    async def commit(self, moves: Sequence[Move], epoch: int) -> Committed:
+        """Record the moves; return which were made, and the runs that are now this engine's to launch.
+
+        A move whose schedule was edited or moved since it was loaded is left out whole. An insert
+        whose (schedule, run_at, kind) exists is left out alone: that tick was decided before. A
+        stretch of skipped ticks that begins at such a tick begins just after it instead.
+        A change applies only to a row still in an earlier attempt or phase. A run that its own move
+        has ended again is not launched; what waits in a group for a place that a move has freed
+        becomes due. Raises LostLeadershipError, and writes nothing, when `epoch` is no longer the
+        current one.
+        """
+
+    async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
+        """Record how attempts went and return for each whether it applied.
+
+        It applies to a row still launched in the same attempt, of the schedule with that number. The
+        schedule's timestamps follow, and its wake becomes the one that its last move named for this; a
+        schedule that waited for this run, or for room in its group, becomes due.
+        """
+
+    async def report(self, found: Run, became: Settlement) -> bool:
+        """Record what somebody else says of a run that was `found`, and return whether it applied.
+
+        Needs no leadership. It applies to a row still in the same attempt, phase and status; what
+        follows for the schedule is what follows when a launcher says it.
+        """
+
+    async def get(self, schedule_id: str) -> Due | None:
+        """Return one schedule with its state and open runs."""
+
+    async def some(self, ids: Iterable[str]) -> list[Due]:
+        """Return those of these schedules that are there, ordered by id."""
+
+    async def page(self, after: str, limit: int) -> list[Due]:
+        """Return at most `limit` schedules whose ids come after this one, ordered by id."""
+
+    async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
+        """Return what is noted of these schedules; nothing for those without a note."""
+
+    async def every(self) -> list[Due]:
+        """Return all schedules that can be read, in the order in which they were first stored."""
+
+    async def survey(self, declared: Sequence[Schedule]) -> Survey:
+        """Return how what is stored differs from a declaration, which has each id once.
+
+        Differing is what is not stored, what is stored otherwise, and what has open runs; where people
+        can edit what is stored, also what has times that no engine writes. Whether a schedule is paused
+        is no part of its declaration.
+        """
+
+    async def damaged(self) -> list[tuple[str, str]]:
+        """Return (id, problem) of schedules that were found unreadable by whatever read them.
+
+        They are kept and left alone.
+        """
+
+    async def ledger(self, schedule_id: str, until: Instant | None, limit: int) -> list[Run]:
+        """Return rows with run_at <= until, newest first."""
+
+    async def recent(self, limit: int) -> list[Run]:
+        """Return rows of all schedules that keep a ledger, newest first."""
+
+    async def find(self, key: str) -> Run | None:
+        """Return the row of a key, of a schedule that keeps a ledger."""
+
+    async def rearm(self, now: Instant, beyond: int) -> int:
+        """Bring back what a clock more than `beyond` ms ahead has written; return of how many schedules.
+
+        What that means is said by `core.rearm`; they become due.
+        """
+
+    async def prune(self, now: Instant, retention: Retention) -> int:
+        """Delete ended rows beyond the retention, never one whose tick is after the cursor."""

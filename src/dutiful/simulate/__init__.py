@@ -1,0 +1,1 @@
+"""The real engine on virtual time, over a schedule file."""

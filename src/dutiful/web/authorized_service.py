@@ -1,0 +1,98 @@
+"""One caller at the service: who asks, what they may do, and whose schedules they may see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends, Request
+
+from dutiful.core.errors import UnknownRunError, UnknownScheduleError
+from dutiful.httpd.problems import DamagedScheduleError, OtherUserError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from dutiful.httpd.audit import AuditLog
+    from dutiful.httpd.caller import Caller, Scope
+    from dutiful.service.types import Damaged, ScheduleInput, ScheduleView, Upserted
+    from dutiful.service.wiring import Service
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """The service as one caller sees it. Without the scope `admin` that is its own schedules."""
+
+    service: Service
+    caller: Caller
+    audit: AuditLog
+
+    @property
+    def tenant(self) -> str | None:
+        """Return the only user whose schedules the caller may see, None for all."""
+        return None if self.caller.may("admin") else self.caller.user_id
+
+    async def schedule(self, schedule_id: str) -> ScheduleView:
+        """Return a schedule; one of somebody else is as unknown as one that does not exist.
+
+        Raises UnknownScheduleError or DamagedScheduleError.
+        """
+        try:
+            view = await self.service.registrar.get_schedule(schedule_id)
+        except UnknownScheduleError:
+            for damaged in await self.damaged():
+                if damaged.schedule_id == schedule_id:
+                    raise DamagedScheduleError(*damaged) from None
+            raise
+        if self.tenant not in (None, view.user_id):
+            raise UnknownScheduleError(schedule_id)
+        return view
+
+    async def damaged(self) -> list[Damaged]:
+        """Return the schedules that cannot be read, to those who may see all: whose they are is not known."""
+        return await self.service.registrar.damaged() if self.tenant is None else []
+
+    def demand_user(self, user_id: str) -> None:
+        """Refuse to act for another user than the caller's own."""
+        if self.tenant not in (None, user_id):
+            raise OtherUserError(self.caller.user_id)
+
+    async def upsert(self, inputs: Sequence[ScheduleInput]) -> list[Upserted]:
+        """Store schedules, all or none, for no other user than the caller may act for."""
+        for wanted in inputs:
+            self.demand_user(wanted.user_id)
+        return await self.service.registrar.upsert_many(inputs, owner=self.tenant)
+
+    def record(self, action: str, **what: Any) -> None:
+        """Write down that the caller changed something."""
+        self.audit.record(self.caller.user_id, action, **what)
+
+    def record_all(self, action: str, schedules: Mapping[str, Any]) -> None:
+        """Write down that the caller changed many schedules, with what was given of each."""
+        self.audit.record_all(self.caller.user_id, action, schedules)
+
+    async def demand_run(self, idempotency_key: str) -> None:
+        """Raise UnknownRunError for a run of somebody else, as for one that does not exist."""
+        if self.tenant is None:
+            return
+        run = await self.service.registrar.get_run(idempotency_key)
+        try:
+            await self.schedule(run.schedule_id)
+        except UnknownScheduleError:
+            raise UnknownRunError(idempotency_key) from None
+
+
+def _desk_for(scope: Scope) -> Callable[[Request], Awaitable[Desk]]:
+    # A coroutine although it awaits nothing: the framework calls a plain function in a thread.
+    async def desk(request: Request) -> Desk:
+        state = request.app.state
+        caller: Caller = request.state.caller
+        caller.require(scope)
+        return Desk(state.service, caller, state.audit)
+
+    return desk
+
+
+Reader = Annotated[Desk, Depends(_desk_for("read"))]
+Writer = Annotated[Desk, Depends(_desk_for("write"))]
+Starter = Annotated[Desk, Depends(_desk_for("trigger"))]

@@ -1,0 +1,176 @@
+"""What callers may send: strict models, so that nothing is guessed and a typing error is told."""
+
+# ruff: noqa: TC001 - the framework reads annotations at run time
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from dutiful.httpd.instants import Instant
+from dutiful.service.types import ScheduleInput
+
+ID_PATTERN = r"^[A-Za-z0-9._-]{1,128}$"
+BULK_MAX = 10_000
+# JSON numbers beyond this are rounded by some clients.
+INTEGER_MAX = 2**53 - 1
+_SECONDS_MAX = 366 * 86_400
+
+Id = Annotated[str, Field(pattern=ID_PATTERN)]
+Version = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
+# No control characters: they would forge lines of logs and tables.
+Text = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00-\x1f\x7f\x85\u2028\u2029]*$")]
+Seconds = Annotated[float, Field(ge=0, le=_SECONDS_MAX, allow_inf_nan=False)]
+OverlapPolicy = Literal["allow", "skip", "queue", "buffer_one", "cancel_other"]
+CatchupPolicy = Literal["none", "latest", "fire_immediately", "spread"]
+
+
+class Given(BaseModel):
+    """Strict: no conversion, no unknown key."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class ScheduleGiven(Given):
+    """A schedule as a deploy declares it. What is left out takes the default of the settings."""
+
+    workflow_id: Id
+    version: Version
+    user_id: Id
+    cron_expr: Annotated[str, Field(max_length=256)]
+    schedule_id: Id | None = None
+    timezone: Annotated[str, Field(max_length=64)] = "UTC"
+    start_at: Instant | None = None
+    end_at: Instant | None = None
+    jitter_ms: Annotated[int, Field(ge=0, le=86_400_000)] | None = None
+    overlap_policy: OverlapPolicy | None = None
+    catchup_policy: CatchupPolicy | None = None
+    paused: bool | None = None
+    dialect: Literal["posix", "standard", "seconds"] | None = None
+    gap: Literal["skip", "run_after"] | None = None
+    fold: Literal["both", "first", "last"] | None = None
+    dst: Literal["vixie"] | None = None
+    grace_s: Seconds | None = None
+    delivery: Literal["at_least_once", "at_most_once"] | None = None
+    run_timeout_s: Annotated[float, Field(gt=0, le=_SECONDS_MAX, allow_inf_nan=False)] | None = None
+    queue_limit: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    labels: Annotated[dict[Id, Text], Field(max_length=64)] | None = None
+
+    def as_input(self) -> ScheduleInput:
+        """Return the same as the service takes it."""
+        return ScheduleInput(**self.__dict__)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what was said, and nothing of what was left out."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+def _unwrapped(given: Any) -> Any:
+    """Return the list of a bulk, which may come under the key `schedules`."""
+    return given["schedules"] if isinstance(given, dict) and [*given] == ["schedules"] else given
+
+
+BulkGiven = Annotated[
+    list[ScheduleGiven],
+    Field(min_length=1, max_length=BULK_MAX),
+    BeforeValidator(_unwrapped),
+]
+
+
+class PauseGiven(Given):
+    """Pause or resume one schedule."""
+
+    schedule_id: Id
+    paused: bool
+    note: Text | None = None
+
+
+class PauseManyGiven(Given):
+    """Pause or resume every schedule that all given filters match; at least one filter."""
+
+    paused: bool
+    note: Text | None = None
+    workflow_id: Id | None = None
+    user_id: Id | None = None
+    label: Text | None = None
+
+
+class BackfillGiven(Given):
+    """The past ticks in [start, end)."""
+
+    start: Instant
+    end: Instant
+    overlap_policy: OverlapPolicy | None = None
+
+
+class StartGiven(Given):
+    """One run, as the worker asks the launcher for it."""
+
+    workflow_id: Id
+    version: Version
+    user_id: Id
+    scheduled_for: Instant
+    idempotency_key: Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
+
+
+class ReportGiven(Given):
+    """What an executor says of a run."""
+
+    status: Literal["STARTED", "SUCCESS", "FAILED"]
+    attempt: Annotated[int, Field(ge=1, le=INTEGER_MAX)] | None = None
+    run_id: Text | None = None
+    error: Annotated[str, Field(max_length=10_000)] | None = None
+
+
+class ListQuery(BaseModel):
+    """Filters and paging of the list of schedules."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    workflow_id: Id | None = None
+    user_id: Id | None = None
+    paused: bool | None = None
+    label: Text | None = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    cursor: Annotated[str, Field(max_length=1000)] | None = None
+
+
+class OverviewQuery(BaseModel):
+    """Which schedules the overview looks at."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cursor: Annotated[str, Field(max_length=1000)] | None = None
+
+
+class PageQuery(BaseModel):
+    """Paging of the runs of one schedule."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    cursor: Annotated[str, Field(max_length=1000)] | None = None
+
+
+class NextQuery(BaseModel):
+    """How many fire times to show."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    count: Annotated[int, Field(ge=1, le=1000)] = 5
+
+
+class ExplainQuery(BaseModel):
+    """The instant that somebody wonders about."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    at: Instant
+
+
+class RegisterQuery(BaseModel):
+    """Whether to register the schedules that a DAG declares."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    register_: Annotated[bool, Field(alias="register")] = False

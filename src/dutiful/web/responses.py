@@ -1,0 +1,187 @@
+"""What callers are answered; the models are also the schemas of the OpenAPI document."""
+
+# ruff: noqa: TC001 - the framework reads annotations at run time
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from dutiful.httpd.instants import Instant
+
+
+class Answer(BaseModel):
+    """Read off the values of the service."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Problem(Answer):
+    """What went wrong: a stable code, a sentence for people, the facts for programs."""
+
+    code: str
+    message: str
+    details: dict[str, Any]
+
+
+class ErrorAnswer(Answer):
+    """The one shape of every error."""
+
+    error: Problem
+
+
+class UpsertedAnswer(Answer):
+    """A stored schedule, and its next tick; null if there is none."""
+
+    schedule_id: str
+    next_run_at: Instant | None
+
+
+class BulkAnswer(Answer):
+    """All schedules of a bulk, in the order in which they were given."""
+
+    schedules: list[UpsertedAnswer]
+
+
+class PausedAnswer(Answer):
+    """A schedule that was paused or resumed."""
+
+    schedule_id: str
+    paused: bool
+
+
+class PausedManyAnswer(Answer):
+    """How many schedules changed."""
+
+    changed: int
+
+
+class ScheduleAnswer(Answer):
+    """A schedule as it stands, with its next five fire times in its own zone."""
+
+    schedule_id: str
+    workflow_id: str
+    version: int
+    user_id: str
+    cron_expr: str
+    timezone: str
+    start_at: Instant | None
+    end_at: Instant | None
+    next_run_at: Instant | None
+    paused: bool
+    jitter_ms: int
+    overlap_policy: str
+    catchup_policy: str
+    updated_at: Instant
+    pause_note: str | None
+    labels: dict[str, str]
+    delivery: str
+    dialect: str
+    gap: str
+    fold: str
+    grace_s: float
+    run_timeout_s: float | None
+    queue_limit: int
+    quarantine: str | None
+    preview: list[Instant]
+
+
+class DamagedAnswer(Answer):
+    """A schedule whose row cannot be read, and why."""
+
+    schedule_id: str
+    problem: str
+
+
+class SchedulesAnswer(Answer):
+    """One page of schedules; the first one also has those that cannot be read, whatever the filters."""
+
+    schedules: list[ScheduleAnswer]
+    next_cursor: str | None
+    damaged: list[DamagedAnswer]
+
+
+class PreviewAnswer(Answer):
+    """The next fire times of a schedule, in its own zone."""
+
+    schedule_id: str
+    preview: list[Instant]
+
+
+class RunAnswer(Answer):
+    """A run, or a stretch of skipped ticks from `run_at` to `run_until`."""
+
+    idempotency_key: str
+    schedule_id: str
+    run_at: Instant
+    fire_at: Instant
+    status: Literal["ENQUEUED", "STARTED", "SUCCESS", "FAILED", "SKIPPED"]
+    reason: str | None
+    attempt: int
+    run_id: str | None
+    trigger: Literal["schedule", "manual", "backfill"]
+    run_until: Instant | None
+    ticks: int
+    created_at: Instant
+    updated_at: Instant
+    detail: str | None
+
+
+class RunsAnswer(Answer):
+    """One page of runs, the newest first."""
+
+    runs: list[RunAnswer]
+    next_cursor: str | None
+
+
+class ExplanationAnswer(Answer):
+    """Why the tick at that instant ran, did not run, or will run."""
+
+    schedule_id: str
+    at: Instant
+    due: bool
+    run: RunAnswer | None
+    text: str
+
+
+class TriggeredAnswer(Answer):
+    """The run that was asked for."""
+
+    idempotency_key: str
+    run_at: Instant
+
+
+class BackfilledAnswer(Answer):
+    """How many past ticks will run, and how many were decided before."""
+
+    accepted: int
+    already_recorded: int
+
+
+class WorkflowAnswer(Answer):
+    """A stored workflow, and the schedules that were registered with it."""
+
+    workflow_id: str
+    version: int
+    schedules: list[UpsertedAnswer]
+
+
+class StartedAnswer(Answer):
+    """Whether the executor took the run."""
+
+    started: bool
+
+
+class HealthAnswer(Answer):
+    """Whether this process does its work; `reason` says why not."""
+
+    ok: bool
+    leading: bool
+    last_pass_at: Instant | None
+    reason: str | None
+
+
+class AliveAnswer(Answer):
+    """This process answers."""
+
+    ok: bool

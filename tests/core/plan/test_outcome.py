@@ -1,0 +1,166 @@
+"""What a run becomes when an attempt comes back."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+from tests.core.plan.planner_notation import MINUTE, at, run
+
+from dutiful.core.plan.outcome import (
+    Accepted,
+    Failed,
+    NoWork,
+    Refused,
+    Succeeded,
+    Unanswered,
+    Unreached,
+    raised,
+    settle,
+)
+from dutiful.core.policy import OnOrphan, Policy, Reason, Retry
+from dutiful.core.run import NEXT_PHASES, Phase, Status
+
+LATER = at("10:07")
+TASK, LAUNCH = Retry(MINUTE, limit=1), Retry(MINUTE, limit=1, of="launch")
+
+ENDS = [
+    (Succeeded("fine"), Status.SUCCESS, None, "fine"),
+    (Succeeded(), Status.SUCCESS, None, None),
+    (Failed("boom"), Status.FAILED, Reason.TASK_FAILED, "boom"),
+    (NoWork("empty"), Status.SKIPPED, Reason.NO_WORK, "empty"),
+    (Refused(Reason.LAUNCH_REFUSED, "no"), Status.FAILED, Reason.LAUNCH_REFUSED, "no"),
+    (Refused(Reason.UNKNOWN_WORKFLOW), Status.FAILED, Reason.UNKNOWN_WORKFLOW, None),
+    (Unreached("down"), Status.FAILED, Reason.LAUNCH_FAILED, "down"),
+    (Unanswered("late"), Status.FAILED, Reason.LAUNCH_FAILED, "late"),
+]
+
+
+@pytest.mark.parametrize(("outcome", "status", "reason", "detail"), ENDS)
+def test_without_retries_every_answer_ends_the_run(outcome, status, reason, detail):
+    ended = run("10:00", Phase.ENDED, status=status, reason=reason, detail=detail, ended_at=LATER)
+    expected = ended._replace(attempt=1, started_at=at("10:00"))
+    assert settle(run("10:00"), outcome, Policy(), LATER) == expected
+
+
+LONG = "x" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "outcome", [Failed(LONG), Unreached(LONG), Unanswered(LONG), Refused(Reason.LAUNCH_REFUSED, LONG)]
+)
+@pytest.mark.parametrize("policy", [Policy(), Policy(retry=TASK), Policy(on_orphan=OnOrphan.GIVE_UP)])
+def test_a_failure_is_kept_in_short(outcome, policy):
+    assert settle(run("10:00"), outcome, policy, LATER).detail == "x" * 1999 + "…"
+
+
+def test_a_failure_of_2000_characters_is_kept_whole():
+    assert settle(run("10:00"), Failed("x" * 2000), Policy(), LATER).detail == "x" * 2000
+
+
+class UnspeakableError(Exception):
+    def __str__(self):
+        raise ValueError("not even this")
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (ValueError("boom"), "ValueError: boom"),
+        (SystemExit(3), "SystemExit: 3"),
+        (UnspeakableError(), "UnspeakableError, which cannot be shown"),
+    ],
+)
+def test_what_a_task_raised_is_its_failure_and_is_handed_on(error, detail):
+    assert raised(error) == Failed(detail, error)
+
+
+def test_the_trace_of_what_was_raised_begins_where_it_was_called():
+    def task():
+        raise ValueError("boom")
+
+    try:
+        task()
+    except ValueError as error:
+        failed = raised(error)
+    assert [frame.name for frame in traceback.extract_tb(failed.error.__traceback__)] == ["task"]
+
+
+def test_what_somebody_else_took_is_still_in_flight():
+    accepted = settle(run("10:00"), Accepted("r-1"), Policy(), LATER)
+    assert accepted == run("10:00", Phase.ACCEPTED, status=Status.ENQUEUED, run_id="r-1")
+
+
+def test_a_report_ends_what_was_accepted():
+    accepted = run("10:00", Phase.ACCEPTED)
+    assert settle(accepted, Succeeded(), Policy(), LATER).phase is Phase.ENDED
+
+
+# Outcome, retry setting, whether it is tried again.
+AGAIN = [
+    (Failed(), TASK, True),
+    (Failed(), LAUNCH, False),
+    (Unreached(), TASK, False),
+    (Unreached(), LAUNCH, True),
+    (Unanswered(), TASK, False),
+    (Unanswered(), LAUNCH, True),
+    (Refused(Reason.LAUNCH_REFUSED), LAUNCH, False),
+    (NoWork(), TASK, False),
+    (Succeeded(), TASK, False),
+]
+
+
+@pytest.mark.parametrize(("outcome", "retry", "again"), AGAIN)
+def test_only_its_own_kind_of_failure_is_tried_again(outcome, retry, again):
+    became = settle(run("10:00"), outcome, Policy(retry=retry), LATER)
+    assert (became.phase is Phase.RETRY) is again
+    assert became.fire_at == (LATER + MINUTE if again else at("10:00"))
+
+
+@pytest.mark.parametrize(
+    ("limit", "attempt", "phase"),
+    [
+        (None, 99, Phase.RETRY),
+        (0, 1, Phase.ENDED),
+        (1, 1, Phase.RETRY),
+        (1, 2, Phase.ENDED),
+        (3, 3, Phase.RETRY),
+        (3, 4, Phase.ENDED),
+    ],
+)
+def test_a_failure_is_tried_again_up_to_the_limit(limit, attempt, phase):
+    policy = Policy(retry=Retry(MINUTE, limit))
+    assert settle(run("10:00", attempt=attempt), Failed(), policy, LATER).phase is phase
+
+
+@pytest.mark.parametrize(("attempt", "minutes"), [(1, 1), (2, 3), (3, 9), (4, 27)])
+def test_each_delay_is_longer_by_the_backoff(attempt, minutes):
+    policy = Policy(retry=Retry(MINUTE, backoff=3))
+    became = settle(run("10:00", attempt=attempt), Failed("boom"), policy, LATER)
+    assert became == run(
+        "10:00",
+        Phase.RETRY,
+        attempt=attempt,
+        reason=Reason.TASK_FAILED,
+        detail="boom",
+        fire_at=LATER + minutes * MINUTE,
+        ended_at=LATER,
+    )
+
+
+def test_a_launch_at_most_once_is_not_sent_again_when_it_may_have_arrived():
+    careful = Policy(on_orphan=OnOrphan.GIVE_UP, retry=LAUNCH)
+    unknown = settle(run("10:00"), Unanswered(), careful, LATER)
+    assert (unknown.phase, unknown.reason) == (Phase.ENDED, Reason.OUTCOME_UNKNOWN)
+    assert settle(run("10:00"), Unreached(), careful, LATER).phase is Phase.RETRY
+
+
+def test_a_success_after_a_retry_has_no_reason_left():
+    again = run("10:00", reason=Reason.TASK_FAILED, attempt=2)
+    assert settle(again, Succeeded(), Policy(retry=TASK), LATER).reason is None
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in NEXT_PHASES[Phase.ENDED]])
+def test_what_has_ended_stays_so(phase):
+    with pytest.raises(AssertionError):
+        run("10:00", Phase.ENDED).to(phase)

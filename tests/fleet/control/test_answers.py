@@ -1,0 +1,79 @@
+"""What a fleet can be asked: requests in the right shape reach it, others are refused."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from dutiful.errors import DutifulError
+from dutiful.fleet.control.answers import answer
+
+NAMED = {"agent": "a", "schedule": "s"}
+
+
+class Listener:
+    """Answers with what it was asked."""
+
+    async def status(self):
+        return ["status"]
+
+    async def schedules(self):
+        return ["schedules"]
+
+    async def switch(self, agent, schedule, *, enabled):
+        return ["switch", agent, schedule, enabled]
+
+    async def run(self, agent, schedule, prompt):
+        return ["run", agent, schedule, prompt]
+
+    async def history(self, agent, schedule, limit):
+        return ["history", agent, schedule, limit]
+
+    async def explain(self, agent, schedule, at):
+        return ["explain", agent, schedule, at]
+
+
+@pytest.mark.parametrize(
+    ("request_", "heard"),
+    [
+        ({"ask": "status"}, ["status"]),
+        ({"ask": "schedules", "more": 1}, ["schedules"]),
+        ({"ask": "enable", **NAMED}, ["switch", "a", "s", True]),
+        ({"ask": "disable", **NAMED}, ["switch", "a", "s", False]),
+        ({"ask": "run", **NAMED, "prompt": None}, ["run", "a", "s", None]),
+        ({"ask": "run", **NAMED, "prompt": "Go."}, ["run", "a", "s", "Go."]),
+        ({"ask": "history", **NAMED, "limit": 1000}, ["history", "a", "s", 1000]),
+        (
+            {"ask": "explain", **NAMED, "at": "2026-03-08T06:30:00Z"},
+            ["explain", "a", "s", datetime(2026, 3, 8, 6, 30, tzinfo=UTC)],
+        ),
+    ],
+)
+def test_a_request_reaches_the_fleet(request_, heard):
+    assert asyncio.run(answer(Listener(), request_)) == heard
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        None,
+        [],
+        {},
+        {"ask": "stop"},
+        {"ask": "enable"},
+        {"ask": "enable", "agent": "a", "schedule": 1},
+        {"ask": "dance", **NAMED},
+        {"ask": "run", **NAMED},
+        {"ask": "run", **NAMED, "prompt": 1},
+        {"ask": "history", **NAMED, "limit": 0},
+        {"ask": "history", **NAMED, "limit": 1001},
+        {"ask": "history", **NAMED, "limit": "5"},
+        {"ask": "explain", **NAMED, "at": "yesterday"},
+        {"ask": "explain", **NAMED, "at": "2026-03-08T06:30:00"},
+    ],
+)
+def test_what_is_no_request_is_refused(request_):
+    with pytest.raises(DutifulError):
+        asyncio.run(answer(Listener(), request_))

@@ -1,0 +1,109 @@
+"""Key files: what is taken, and what is refused before it can do harm."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
+from tests.httpd.mint import EC, ED, KEYS, RSA, SHARED, b64, pem
+
+from dutiful.httpd.keys import KeyFileError, hmac_bytes, new_key_file, read_keys
+
+
+def read(tmp_path, content):
+    path = tmp_path / "keys.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return read_keys(str(path))
+
+
+def test_keys_have_one_algorithm_and_are_never_shown(tmp_path):
+    keys = read(tmp_path, {"keys": KEYS})
+    assert {kid: key.alg for kid, key in keys.items()} == {
+        "ed": "EdDSA",
+        "ec": "ES256",
+        "rsa": "RS256",
+        "hmac": "HS256",
+    }
+    assert b64(SHARED) not in f"{keys} {keys['hmac'].material}"
+    assert hmac_bytes(keys["hmac"].material.reveal()) == SHARED
+
+
+def private_pem(key) -> str:
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+
+
+NO_KEY = "the key is not one for {} (Ed25519, P-256, or RSA of at least 2048 bits)"
+CANARY = b64(b"canary" * 4)
+REFUSED = [
+    ("EdDSA", pem(EC), NO_KEY.format("EdDSA")),
+    ("EdDSA", pem(ed448.Ed448PrivateKey.generate()), NO_KEY.format("EdDSA")),
+    ("ES256", pem(ED), NO_KEY.format("ES256")),
+    ("ES256", pem(ec.generate_private_key(ec.SECP384R1())), NO_KEY.format("ES256")),
+    ("RS256", pem(EC), NO_KEY.format("RS256")),
+    ("RS256", pem(rsa.generate_private_key(65537, 1024)), NO_KEY.format("RS256")),
+    ("RS256", private_pem(ED), "the key is not a public key in PEM"),
+    ("EdDSA", "", "the key is not a public key in PEM"),
+    ("HS256", pem(RSA), "an HS256 key is base64url of at least 32 bytes"),
+    ("HS256", CANARY, "an HS256 key is base64url of at least 32 bytes"),
+    ("HS256", "", "an HS256 key is base64url of at least 32 bytes"),
+    ("HS256", "not base64!", "an HS256 key is base64url of at least 32 bytes"),
+    ("none", "", "alg must be one of EdDSA, ES256, RS256, HS256"),
+    ("HS512", CANARY * 3, "alg must be one of EdDSA, ES256, RS256, HS256"),
+    (["HS256"], CANARY * 3, "alg must be one of EdDSA, ES256, RS256, HS256"),
+]
+
+
+@pytest.mark.parametrize(("alg", "key", "reason"), REFUSED, ids=range(len(REFUSED)))
+def test_a_key_that_does_not_fit_its_algorithm_is_refused(tmp_path, alg, key, reason):
+    with pytest.raises(KeyFileError) as caught:
+        read(tmp_path, {"keys": {"k": {"alg": alg, "key": key}}})
+    assert str(caught.value) == f"{tmp_path / 'keys.json'} cannot be used: key 'k': {reason}"
+    assert CANARY not in str(caught.value.details)
+
+
+FORM = 'write {"keys": {"NAME": {"alg": …, "key": …}}}'
+ENTRY = 'key \'k\': write {"alg": …, "key": …} and nothing else'
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", "at character 0 it is no JSON"),
+        ([], FORM),
+        ({}, FORM),
+        ({"keys": []}, FORM),
+        ({"keys": {}, "more": 1}, FORM),
+        ({"keys": {}}, "it has no key"),
+        ({"keys": {"k": 1}}, ENTRY),
+        ({"keys": {"k": {"alg": "HS256"}}}, ENTRY),
+        ({"keys": {"k": {"alg": "HS256", "key": 1}}}, ENTRY),
+        ({"keys": {"k": {"alg": "HS256", "key": "", "kty": "oct"}}}, ENTRY),
+        (
+            {"keys": {"../k": {}}},
+            "key '../k': a name has 1 to 64 letters, digits, dots, underlines and dashes",
+        ),
+        ('{"keys": {"k": {}, "k": {}}}', "the key 'k' is there twice"),
+    ],
+)
+def test_a_file_of_another_form_is_refused(tmp_path, content, reason):
+    with pytest.raises(KeyFileError) as caught:
+        read(tmp_path, content)
+    assert caught.value.details["reason"] == reason
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(KeyFileError, match="No such file or directory"):
+        read_keys(str(tmp_path / "absent"))
+
+
+def test_a_new_file_is_for_its_owner_only_and_never_replaces_another(tmp_path):
+    path = str(tmp_path / "dev.json")
+    new_key_file(path, "dev")
+    assert {kid: key.alg for kid, key in read_keys(path).items()} == {"dev": "HS256"}
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    with pytest.raises(KeyFileError, match="it cannot be made: File exists"):
+        new_key_file(path, "dev")

@@ -1,0 +1,111 @@
+"""Heads that never end, on a real server."""
+
+from __future__ import annotations
+
+import select
+import socket
+
+from tests.httpd.edge_server import answered_late, edge_server, parsed, request, talk
+
+from dutiful.httpd.auth import Auth
+from dutiful.httpd.limits import Limits
+from dutiful.httpd.middleware import SECURITY_HEADERS, EdgeSettings
+from dutiful.httpd.reloading_file import Watched
+
+QUICK = Limits(head_seconds=0.5)
+
+
+def test_a_connection_without_a_request_is_closed():
+    with edge_server(limits=QUICK) as port:
+        assert talk(port, b"") == b""
+
+
+def test_a_head_that_drips_is_given_up():
+    assert answered_late(QUICK, b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ") == b""
+
+
+def test_a_second_request_that_drips_is_given_up_too():
+    first = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    received = answered_late(QUICK, first + b"GET /y HTTP/1.1\r\nHost: ")
+    assert received.count(b"HTTP/1.1 200 OK") == 1
+
+
+def test_a_header_without_end_is_not_kept():
+    with edge_server() as port, socket.create_connection(("127.0.0.1", port), timeout=60) as peer:
+        peer.sendall(b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 30_000)
+        received = b""
+        while chunk := peer.recv(65536):
+            received += chunk
+    assert told(received) == (431, "headers_too_large")
+
+
+def told(received: bytes) -> tuple[int, str]:
+    """Return the status and the code of an error that has the shape and the headers of all others."""
+    status, headers, content = parsed(received)
+    assert {*content["error"]} == {"code", "message", "details"}
+    for name, value in SECURITY_HEADERS:
+        assert headers[name.decode()] == value.decode().lower()
+    return status, content["error"]["code"]
+
+
+def test_what_is_no_http_is_refused_in_the_shape_of_all_errors():
+    with edge_server() as port:
+        assert told(talk(port, b"SSH-2.0-x\r\n\r\n")) == (400, "invalid_http")
+
+
+def test_an_address_has_only_so_many_connections():
+    with edge_server(limits=Limits(connections=2)) as port:
+        open_ones = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(2)]
+        assert told(talk(port, b"")) == (429, "too_many_connections")
+        for peer in open_ones:
+            peer.sendall(b"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert peer.recv(65536).startswith(b"HTTP/1.1 200 OK")
+            while peer.recv(65536):
+                pass
+            peer.close()
+        assert request(port)[0] == 200
+
+
+def test_what_one_server_has_open_does_not_count_for_another():
+    few = Limits(connections=1)
+    with edge_server(limits=few) as one, edge_server(limits=few) as other:
+        peer = socket.create_connection(("127.0.0.1", one), timeout=60)
+        assert request(other)[0] == 200
+        peer.close()
+
+
+def test_a_large_body_is_no_large_head():
+    with edge_server() as port:
+        assert request(port, "POST", body=b"x" * 60_000)[2]["body"] == 60_000
+
+
+def test_many_requests_on_one_connection_are_counted_apart():
+    with edge_server() as port:
+        one = f"GET /x HTTP/1.1\r\nHost: localhost:{port}\r\nX-Long: {'x' * 9000}\r\n"
+        received = talk(port, (f"{one}\r\n" * 5 + f"{one}Connection: close\r\n\r\n").encode())
+    assert received.count(b"HTTP/1.1 200 OK") == 6
+
+
+def test_what_drips_in_after_an_answer_is_not_read_for_ever():
+    refusing = EdgeSettings("127.0.0.1", Auth(clients=Watched((), dict)), Limits(body_seconds=0.3))
+    with (
+        edge_server(refusing) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=60) as peer,
+    ):
+        peer.sendall(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n")
+        assert peer.recv(65536).startswith(b"HTTP/1.1 401 ")
+        assert drips_until_closed(peer, 1200)
+
+
+def drips_until_closed(peer: socket.socket, times: int) -> bool:
+    """Send a byte every now and then; return whether the server closes the connection meanwhile."""
+    for _ in range(times):
+        readable, _, _ = select.select([peer], [], [], 0.05)
+        try:
+            if readable:
+                return peer.recv(65536) == b""
+            peer.sendall(b"x")
+        except (ConnectionResetError, BrokenPipeError):
+            # The byte and the end of the connection have crossed.
+            return True
+    return False

@@ -1,0 +1,277 @@
+"""The engine and a store that fails: nothing is launched twice, nothing is forgotten, and it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+from tests.core.plan.planner_notation import MINUTE, at, schedule
+from tests.sim.gate import Gate
+from tests.sim.rig import Rig
+
+from dutiful.core.cadence import Once
+from dutiful.core.event import PassFailed, RunSettled
+from dutiful.core.plan.opening import first_wake
+from dutiful.core.plan.outcome import Accepted, Failed, Succeeded
+from dutiful.core.plan.reconcile import Changes, Put
+from dutiful.core.policy import Capacity, Overlap
+from dutiful.core.schedule import State
+
+
+def nth(method, when, which=1):
+    """Return a gate whose `which`th call of one method goes wrong."""
+    calls = Counter()
+
+    def verdict(name):
+        calls[name] += 1
+        return when if (name, calls[name]) == (method, which) else None
+
+    return lambda store: Gate(store, verdict)
+
+
+METHODS = ["lead", "rearm", "load", "commit", "settle"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("which", [1, 2, 3])
+def test_an_error_of_the_store_costs_a_second_and_no_tick(method, when, which):
+    async def story():
+        async with Rig(schedule(), through=nth(method, when, which)) as rig:
+            await rig.time.advance(200)
+            return rig.told(PassFailed), rig.calls.noted, await rig.rows()
+
+    failed, noted, rows = asyncio.run(story())
+    assert len(failed) == (method != "rearm" or which == 1)
+    assert [(tick, attempt) for _, _, tick, attempt in noted] == [("10:01", 1), ("10:02", 1), ("10:03", 1)]
+    assert all(instant[:5] == tick and instant <= f"{tick}:01" for instant, _, tick, _ in noted)
+    assert rows == ["10:01 SUCCESS", "10:02 SUCCESS", "10:03 SUCCESS"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_failed_pass_is_told_and_made_again(when):
+    async def story():
+        async with Rig(schedule(), through=nth("commit", when)) as rig:
+            await rig.time.advance(61)
+            return [(event.at, event.error.split(":")[0]) for event in rig.told(PassFailed)], rig.calls.noted
+
+    failed, noted = asyncio.run(story())
+    assert failed == [(at("10:01"), "StoreError")]
+    assert noted == [("10:01:01", "s", "10:01", 1)]
+
+
+def test_a_commit_whose_answer_was_lost_is_looked_up_until_it_is_known():
+    answers = iter([None] * 3 + ["after", "before", "before", None])
+
+    def verdict(name):
+        return next(answers, None) if name in ("commit", "get", "load") else None
+
+    async def story():
+        async with Rig(schedule(Once(at("10:01"))), through=lambda store: Gate(store, verdict)) as rig:
+            await rig.time.advance(70)
+            return rig.calls.noted, await rig.rows()
+
+    noted, rows = asyncio.run(story())
+    assert (len(noted), rows) == (1, ["10:01 SUCCESS"])
+
+
+def test_a_store_that_is_down_for_long_is_tried_every_second():
+    down = set()
+
+    def verdict(_):
+        return "before" if down else None
+
+    async def story():
+        async with Rig(schedule(), through=lambda store: Gate(store, verdict)) as rig:
+            await rig.time.advance(1)
+            down.add("disk full")
+            await rig.time.advance(600)
+            down.clear()
+            await rig.time.advance(2)
+            return len(rig.told(PassFailed)), await rig.rows()
+
+    failures, rows = asyncio.run(story())
+    assert failures == 542
+    assert rows == ["10:01-10:09 SKIPPED missed", "10:10 SUCCESS"]
+
+
+def test_what_a_task_answered_is_not_lost_with_the_store():
+    async def fail(_):
+        return Failed("no")
+
+    async def story():
+        gate = nth("settle", "before")
+        async with Rig(schedule(Once(at("10:01"))), behave=fail, through=gate) as rig:
+            await rig.time.advance(70)
+            return rig.calls.noted, await rig.rows(), len(rig.told(RunSettled))
+
+    noted, rows, told = asyncio.run(story())
+    assert (len(noted), rows, told) == (1, ["10:01 FAILED task_failed"], 1)
+
+
+def test_answers_are_settled_at_stop_even_when_a_pass_is_never_made_again():
+    async def story():
+        async with Rig(schedule(Once(at("10:01"))), through=nth("settle", "before")) as rig:
+            await rig.time.advance(60)
+            await rig.engine.stop()
+            return await rig.rows()
+
+    assert asyncio.run(story()) == ["10:01 SUCCESS"]
+
+
+def test_a_removed_schedule_ends_with_its_run_and_disturbs_nobody():
+    async def story():
+        async def slow(_):
+            await rig.time.sleep(90)
+            return Succeeded()
+
+        rig = Rig(schedule(id_="gone"), schedule(id_="kept"), behave=slow)
+        async with rig:
+            await rig.time.advance(70)
+            await rig.store.apply(Changes(removes=["gone"]))
+            rig.engine.wake()
+            await rig.time.advance(120)
+            return await rig.rows("gone"), [id_ for _, id_, *_ in rig.calls.noted]
+
+    gone, noted = asyncio.run(story())
+    assert gone == []
+    assert noted == ["gone", "kept", "kept"]
+
+
+def test_an_edit_between_load_and_commit_leaves_the_stale_move_out():
+    async def story():
+        rig = Rig(schedule())
+
+        class Meddler(Gate):
+            async def _call(self, name, *args):
+                if name == "commit" and not rig.calls.noted and not edited:
+                    edited.append(name)
+                    state = State(at("10:01"))
+                    later = schedule(Once(at("10:05")))
+                    await rig.store.apply(Changes([Put(later, state, first_wake(later, state))]))
+                    rig.engine.wake()
+                return await super()._call(name, *args)
+
+        edited = []
+        rig.through = Meddler(rig.store)
+        async with rig:
+            await rig.time.advance(600)
+            return rig.calls.noted, await rig.rows()
+
+    assert asyncio.run(story()) == ([("10:05", "s", "10:05", 1)], ["10:05 SUCCESS"])
+
+
+def test_room_that_a_finished_run_leaves_is_taken_at_once():
+    async def story():
+        async def slow(_):
+            await rig.time.sleep(30)
+            return Succeeded()
+
+        group = [schedule(Once(at("10:01")), id_=name, capacity=Capacity("g", 1)) for name in "abc"]
+        async with Rig(*group, behave=slow) as rig:
+            await rig.time.advance(200)
+            return [instant for instant, *_ in rig.calls.noted]
+
+    assert asyncio.run(story()) == ["10:01", "10:01:30", "10:02"]
+
+
+def test_room_that_a_lost_run_leaves_is_taken_at_once():
+    async def accept(_):
+        return Accepted()
+
+    async def story():
+        room = Capacity("g", 1)
+        lost = schedule(Once(at("10:01")), id_="a", capacity=room, run_timeout=MINUTE)
+        waits = schedule(Once(at("10:01")), id_="b", capacity=room)
+        async with Rig(lost, waits, behave=accept) as rig:
+            await rig.time.advance(300)
+            return [instant for instant, *_ in rig.calls.noted]
+
+    assert asyncio.run(story()) == ["10:01", "10:02"]
+
+
+def test_room_that_a_removed_schedule_leaves_is_taken_at_once():
+    async def accept(_):
+        return Accepted()
+
+    async def story():
+        group = [schedule(Once(at("10:01")), id_=name, capacity=Capacity("g", 1)) for name in "ab"]
+        async with Rig(*group, behave=accept) as rig:
+            await rig.time.advance(70)
+            await rig.store.apply(Changes(removes=["a"]))
+            rig.engine.wake()
+            await rig.time.advance(10)
+            return [id_ for _, id_, *_ in rig.calls.noted]
+
+    assert asyncio.run(story()) == ["a", "b"]
+
+
+def test_room_is_shared_by_all_who_name_the_group_whatever_limit_they_see():
+    async def story():
+        async def slow(_):
+            await rig.time.sleep(30)
+            return Succeeded()
+
+        limits = {"a": 2, "b": 1}
+        group = [schedule(Once(at("10:01")), id_=id_, capacity=Capacity("g", limits[id_])) for id_ in limits]
+        async with Rig(*group, behave=slow) as rig:
+            await rig.time.advance(300)
+            return [instant for instant, *_ in rig.calls.noted]
+
+    assert asyncio.run(story()) == ["10:01", "10:01:30"]
+
+
+def test_a_commit_whose_answer_was_lost_still_cancels():
+    ended = []
+
+    async def story():
+        async def work(launch):
+            try:
+                await rig.time.sleep(1000)
+            except asyncio.CancelledError:
+                ended.append(launch.run.run_at)
+                raise
+            return Succeeded()
+
+        rig = Rig(schedule(overlap=Overlap.CANCEL_OTHER), behave=work, through=nth("commit", "after", 2))
+        async with rig:
+            await rig.time.advance(130)
+            return list(ended)
+
+    assert asyncio.run(story()) == [at("10:01")]
+
+
+def test_stop_records_each_run_as_it_ends():
+    async def story():
+        async def work(launch):
+            await rig.time.sleep(10 if launch.run.schedule_id == "a" else 1000)
+            return Succeeded()
+
+        rig = Rig(schedule(id_="a"), schedule(id_="b"), behave=work)
+        async with rig:
+            await rig.time.advance(60)
+            stopping = asyncio.create_task(rig.engine.stop())
+            await rig.time.advance(60)
+            rows = await rig.rows("a")
+            stopping.cancel()
+            return rows
+
+    assert asyncio.run(story()) == ["10:01 SUCCESS"]
+
+
+def test_a_pass_that_fails_unexpectedly_is_made_again():
+    class Broken(Gate):
+        async def _call(self, name, *args):
+            if name == "load" and not failed:
+                failed.append(name)
+                raise RuntimeError(name)
+            return await super()._call(name, *args)
+
+    async def story():
+        async with Rig(schedule(), through=Broken) as rig:
+            await rig.time.advance(120)
+            return await rig.rows()
+
+    failed = []
+    assert asyncio.run(story()) == ["10:01 SUCCESS", "10:02 SUCCESS"]
