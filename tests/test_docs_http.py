@@ -96,7 +96,7 @@ def test_every_request_is_documented_with_its_scope():
 
 def test_every_key_of_a_schedule_and_every_column_of_a_run_is_documented():
     keys = {*re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|(.+?)\|", API, re.MULTILINE)))}
-    assert {*requests.ScheduleGiven.model_fields, *responses.RunAnswer.model_fields} - keys == set()
+    assert {*requests.ScheduleRequest.model_fields, *responses.RunAnswer.model_fields} - keys == set()
 
 
 def test_every_metric_is_documented():

@@ -1,4 +1,4 @@
-"""One caller at the service: who asks, what they may do, and whose schedules they may see."""
+"""The service as one caller may use it: what the caller may do, and whose schedules it may see."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AuthorizedService:
     """The service as one caller sees it. Without the scope `admin` that is its own schedules."""
 
     service: Service
@@ -82,17 +82,17 @@ class Desk:
             raise UnknownRunError(idempotency_key) from None
 
 
-def _desk_for(scope: Scope) -> Callable[[Request], Awaitable[Desk]]:
+def _authorized_for(scope: Scope) -> Callable[[Request], Awaitable[AuthorizedService]]:
     # A coroutine although it awaits nothing: the framework calls a plain function in a thread.
-    async def desk(request: Request) -> Desk:
+    async def authorized(request: Request) -> AuthorizedService:
         state = request.app.state
         caller: Caller = request.state.caller
         caller.require(scope)
-        return Desk(state.service, caller, state.audit)
+        return AuthorizedService(state.service, caller, state.audit)
 
-    return desk
+    return authorized
 
 
-Reader = Annotated[Desk, Depends(_desk_for("read"))]
-Writer = Annotated[Desk, Depends(_desk_for("write"))]
-Starter = Annotated[Desk, Depends(_desk_for("trigger"))]
+Reader = Annotated[AuthorizedService, Depends(_authorized_for("read"))]
+Writer = Annotated[AuthorizedService, Depends(_authorized_for("write"))]
+Starter = Annotated[AuthorizedService, Depends(_authorized_for("trigger"))]

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from dutiful.httpd.instants import rfc_3339
 from dutiful.httpd.strict_route import StrictRoute
 from dutiful.web import requests
-from dutiful.web.authorized_service import Desk, Reader
+from dutiful.web.authorized_service import AuthorizedService, Reader
 
 if TYPE_CHECKING:
     from dutiful.service.types import Damaged, RunView, ScheduleView
@@ -46,27 +46,27 @@ class Overview(NamedTuple):
 
 
 @router.get("/", response_class=Response, responses={200: {"content": {"text/html": {}}}})
-async def overview(desk: Reader, query: Annotated[requests.OverviewQuery, Query()]) -> HTMLResponse:
+async def overview(authorized: Reader, query: Annotated[requests.OverviewQuery, Query()]) -> HTMLResponse:
     """Show what failed, what is next and what fired."""
-    return HTMLResponse(_PAGE.render((await _overview(desk, query.cursor))._asdict()))
+    return HTMLResponse(_PAGE.render((await _overview(authorized, query.cursor))._asdict()))
 
 
-async def _overview(desk: Desk, cursor: str | None) -> Overview:
-    registrar = desk.service.registrar
-    page = await registrar.list_schedules(user_id=desk.tenant, limit=_SCHEDULES_READ, cursor=cursor)
-    runs = await registrar.recent(_RUNS_READ, user_id=desk.tenant)
+async def _overview(authorized: AuthorizedService, cursor: str | None) -> Overview:
+    registrar = authorized.service.registrar
+    page = await registrar.list_schedules(user_id=authorized.tenant, limit=_SCHEDULES_READ, cursor=cursor)
+    runs = await registrar.recent(_RUNS_READ, user_id=authorized.tenant)
     failed = [run for run in runs if run.status == "FAILED"]
     waiting = [view for view in page.items if view.next_run_at is not None and not view.paused]
     return Overview(
-        now=desk.service.clock.now().astimezone(UTC),
-        health=desk.service.health(),
+        now=authorized.service.clock.now().astimezone(UTC),
+        health=authorized.service.health(),
         failed=failed[:_RUNS_SHOWN],
         failed_count=len(failed),
         recent=runs[:_RUNS_SHOWN],
         runs_read=_RUNS_READ,
         next=sorted(waiting, key=lambda view: (view.next_run_at, view.schedule_id))[:_NEXT_SHOWN],
         troubled=[view for view in page.items if view.quarantine is not None],
-        damaged=await desk.damaged(),
+        damaged=await authorized.damaged(),
         paused=sum(view.paused for view in page.items),
         schedules=len(page.items),
         cursor=cursor,

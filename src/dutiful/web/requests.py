@@ -25,13 +25,13 @@ OverlapPolicy = Literal["allow", "skip", "queue", "buffer_one", "cancel_other"]
 CatchupPolicy = Literal["none", "latest", "fire_immediately", "spread"]
 
 
-class Given(BaseModel):
+class StrictModel(BaseModel):
     """Strict: no conversion, no unknown key."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-class ScheduleGiven(Given):
+class ScheduleRequest(StrictModel):
     """A schedule as a deploy declares it. What is left out takes the default of the settings."""
 
     workflow_id: Id
@@ -70,14 +70,14 @@ def _unwrapped(given: Any) -> Any:
     return given["schedules"] if isinstance(given, dict) and [*given] == ["schedules"] else given
 
 
-BulkGiven = Annotated[
-    list[ScheduleGiven],
+BulkRequest = Annotated[
+    list[ScheduleRequest],
     Field(min_length=1, max_length=BULK_MAX),
     BeforeValidator(_unwrapped),
 ]
 
 
-class PauseGiven(Given):
+class PauseRequest(StrictModel):
     """Pause or resume one schedule."""
 
     schedule_id: Id
@@ -85,7 +85,7 @@ class PauseGiven(Given):
     note: Text | None = None
 
 
-class PauseManyGiven(Given):
+class PauseManyRequest(StrictModel):
     """Pause or resume every schedule that all given filters match; at least one filter."""
 
     paused: bool
@@ -95,7 +95,7 @@ class PauseManyGiven(Given):
     label: Text | None = None
 
 
-class BackfillGiven(Given):
+class BackfillRequest(StrictModel):
     """The past ticks in [start, end)."""
 
     start: Instant
@@ -103,7 +103,7 @@ class BackfillGiven(Given):
     overlap_policy: OverlapPolicy | None = None
 
 
-class StartGiven(Given):
+class StartRequest(StrictModel):
     """One run, as the worker asks the launcher for it."""
 
     workflow_id: Id
@@ -113,7 +113,7 @@ class StartGiven(Given):
     idempotency_key: Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
 
 
-class ReportGiven(Given):
+class ReportRequest(StrictModel):
     """What an executor says of a run."""
 
     status: Literal["STARTED", "SUCCESS", "FAILED"]

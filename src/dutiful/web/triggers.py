@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from dutiful.httpd.problems import InvalidRequestError, problem_of
 from dutiful.service.declaration import Defaults, declared
-from dutiful.web.requests import ID_PATTERN, ScheduleGiven
+from dutiful.web.requests import ID_PATTERN, ScheduleRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Where compilers put the settings of a trigger, beside the trigger itself.
 _NESTED = ("config", "configuration", "schedule", "parameters")
 _CRON_NAMES = ("cron_expr", "cron", "cron_expression", "expression")
-_TAKEN = frozenset(ScheduleGiven.model_fields) - {"workflow_id", "version", "schedule_id"}
+_TAKEN = frozenset(ScheduleRequest.model_fields) - {"workflow_id", "version", "schedule_id"}
 
 
 def schedules_of(workflow_id: str, version: int, dag: Mapping[str, Any], owner: str) -> list[ScheduleInput]:
@@ -40,7 +40,7 @@ def schedules_of(workflow_id: str, version: int, dag: Mapping[str, Any], owner: 
         ids.add(schedule_id)
         fixed = {"workflow_id": workflow_id, "version": version, "schedule_id": schedule_id}
         try:
-            given = ScheduleGiven.model_validate(settings | fixed).as_input()
+            given = ScheduleRequest.model_validate(settings | fixed).as_input()
             # What the registrar would refuse is refused before the DAG is stored.
             declared(given, schedule_id, paused=False, defaults=Defaults())
             inputs.append(given)

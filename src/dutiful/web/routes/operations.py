@@ -33,7 +33,7 @@ async def readyz(request: Request, response: Response) -> responses.HealthAnswer
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-async def metrics(desk: Reader) -> Response:
+async def metrics(authorized: Reader) -> Response:
     """Return counters and histograms in the text format that Prometheus reads."""
-    await desk.service.count_damaged()
-    return Response(desk.service.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    await authorized.service.count_damaged()
+    return Response(authorized.service.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -17,42 +17,44 @@ router = APIRouter(tags=["runs"], route_class=StrictRoute)
 
 @router.get("/schedules/{schedule_id}/runs")
 async def list_runs(
-    desk: Reader, schedule_id: ScheduleId, query: Annotated[requests.PageQuery, Query()]
+    authorized: Reader, schedule_id: ScheduleId, query: Annotated[requests.PageQuery, Query()]
 ) -> responses.RunsAnswer:
     """Return one page of the runs of a schedule, the newest first."""
-    await desk.schedule(schedule_id)
-    page = await desk.service.registrar.runs(schedule_id, query.limit, query.cursor)
+    await authorized.schedule(schedule_id)
+    page = await authorized.service.registrar.runs(schedule_id, query.limit, query.cursor)
     runs = [responses.RunAnswer.model_validate(run) for run in page.items]
     return responses.RunsAnswer(runs=runs, next_cursor=page.next_cursor)
 
 
 @router.get("/schedules/{schedule_id}/explain")
 async def explain(
-    desk: Reader, schedule_id: ScheduleId, query: Annotated[requests.ExplainQuery, Query()]
+    authorized: Reader, schedule_id: ScheduleId, query: Annotated[requests.ExplainQuery, Query()]
 ) -> responses.ExplanationAnswer:
     """Say why the tick at that instant ran, did not run, or will run."""
-    await desk.schedule(schedule_id)
-    explanation = await desk.service.registrar.explain(schedule_id, query.at)
+    await authorized.schedule(schedule_id)
+    explanation = await authorized.service.registrar.explain(schedule_id, query.at)
     return responses.ExplanationAnswer.model_validate(explanation)
 
 
 @router.post("/schedules/{schedule_id}/trigger")
-async def trigger(desk: Starter, schedule_id: ScheduleId) -> responses.TriggeredAnswer:
+async def trigger(authorized: Starter, schedule_id: ScheduleId) -> responses.TriggeredAnswer:
     """Run a schedule now, beside its ticks, whether it is paused or not."""
-    await desk.schedule(schedule_id)
-    triggered = await desk.service.registrar.trigger(schedule_id)
-    desk.record("trigger", schedule_id=schedule_id, idempotency_key=triggered.idempotency_key)
+    await authorized.schedule(schedule_id)
+    triggered = await authorized.service.registrar.trigger(schedule_id)
+    authorized.record("trigger", schedule_id=schedule_id, idempotency_key=triggered.idempotency_key)
     return responses.TriggeredAnswer.model_validate(triggered)
 
 
 @router.post("/schedules/{schedule_id}/backfill")
 async def backfill(
-    desk: Starter, schedule_id: ScheduleId, wanted: requests.BackfillGiven
+    authorized: Starter, schedule_id: ScheduleId, wanted: requests.BackfillRequest
 ) -> responses.BackfilledAnswer:
     """Run the past ticks in [start, end) that are not recorded yet, under an overlap policy of their own."""
-    await desk.schedule(schedule_id)
-    done = await desk.service.registrar.backfill(schedule_id, wanted.start, wanted.end, wanted.overlap_policy)
-    desk.record(
+    await authorized.schedule(schedule_id)
+    done = await authorized.service.registrar.backfill(
+        schedule_id, wanted.start, wanted.end, wanted.overlap_policy
+    )
+    authorized.record(
         "backfill", schedule_id=schedule_id, given=wanted.model_dump(mode="json"), accepted=done.accepted
     )
     return responses.BackfilledAnswer.model_validate(done)
@@ -60,22 +62,22 @@ async def backfill(
 
 @router.post("/runs/{idempotency_key}/status")
 async def report_status(
-    desk: Starter, idempotency_key: Annotated[str, Path(max_length=256)], report: requests.ReportGiven
+    authorized: Starter, idempotency_key: Annotated[str, Path(max_length=256)], report: requests.ReportRequest
 ) -> responses.RunAnswer:
     """Take what an executor says of a run, and return the run as it now stands; the first end wins."""
-    await desk.demand_run(idempotency_key)
-    run = await desk.service.registrar.report(
+    await authorized.demand_run(idempotency_key)
+    run = await authorized.service.registrar.report(
         idempotency_key, report.status, report.attempt, report.run_id, report.error
     )
     return responses.RunAnswer.model_validate(run)
 
 
 @router.post("/run-launcher/start")
-async def start_run(desk: Starter, start: requests.StartGiven) -> responses.StartedAnswer:
+async def start_run(authorized: Starter, start: requests.StartRequest) -> responses.StartedAnswer:
     """Hand one run to the executor; false if there is no such workflow, or the executor did not take it."""
-    desk.demand_user(start.user_id)
-    started = await desk.service.launcher.start(
+    authorized.demand_user(start.user_id)
+    started = await authorized.service.launcher.start(
         start.workflow_id, start.version, start.user_id, start.scheduled_for, start.idempotency_key
     )
-    desk.record("start", **start.model_dump(mode="json"), started=started)
+    authorized.record("start", **start.model_dump(mode="json"), started=started)
     return responses.StartedAnswer(started=started)

@@ -19,89 +19,91 @@ ScheduleId = Annotated[str, Path(pattern=requests.ID_PATTERN)]
 
 
 @router.post("/upsert")
-async def upsert_schedule(desk: Writer, schedule: requests.ScheduleGiven) -> responses.UpsertedAnswer:
+async def upsert_schedule(authorized: Writer, schedule: requests.ScheduleRequest) -> responses.UpsertedAnswer:
     """Store a schedule, new or edited. Without `schedule_id` it is a new one."""
-    [stored] = await desk.upsert([schedule.as_input()])
-    desk.record("upsert", schedule_id=stored.schedule_id, given=schedule.as_json())
+    [stored] = await authorized.upsert([schedule.as_input()])
+    authorized.record("upsert", schedule_id=stored.schedule_id, given=schedule.as_json())
     return responses.UpsertedAnswer.model_validate(stored)
 
 
 @router.post("/bulk")
-async def upsert_many_schedules(desk: Writer, schedules: requests.BulkGiven) -> responses.BulkAnswer:
+async def upsert_many_schedules(authorized: Writer, schedules: requests.BulkRequest) -> responses.BulkAnswer:
     """Store up to 10,000 schedules, all or none; the body is a list, bare or under `schedules`."""
-    stored = await desk.upsert([schedule.as_input() for schedule in schedules])
+    stored = await authorized.upsert([schedule.as_input() for schedule in schedules])
     given_by_id = {
         one.schedule_id: schedule.as_json() for one, schedule in zip(stored, schedules, strict=True)
     }
-    desk.record_all("upsert", given_by_id)
+    authorized.record_all("upsert", given_by_id)
     return responses.BulkAnswer(schedules=[responses.UpsertedAnswer.model_validate(one) for one in stored])
 
 
 @router.post("/pause")
-async def pause_schedule(desk: Writer, pause: requests.PauseGiven) -> responses.PausedAnswer:
+async def pause_schedule(authorized: Writer, pause: requests.PauseRequest) -> responses.PausedAnswer:
     """Pause or resume one schedule; the note is shown to whoever wonders why."""
-    await desk.schedule(pause.schedule_id)
-    await desk.service.registrar.pause_schedule(pause.schedule_id, pause.paused, pause.note)
-    desk.record("pause" if pause.paused else "resume", schedule_id=pause.schedule_id, note=pause.note)
+    await authorized.schedule(pause.schedule_id)
+    await authorized.service.registrar.pause_schedule(pause.schedule_id, pause.paused, pause.note)
+    authorized.record("pause" if pause.paused else "resume", schedule_id=pause.schedule_id, note=pause.note)
     return responses.PausedAnswer(schedule_id=pause.schedule_id, paused=pause.paused)
 
 
 @router.post("/pause-many")
-async def pause_many_schedules(desk: Writer, pause: requests.PauseManyGiven) -> responses.PausedManyAnswer:
+async def pause_many_schedules(
+    authorized: Writer, pause: requests.PauseManyRequest
+) -> responses.PausedManyAnswer:
     """Pause or resume every schedule that matches all given filters."""
     filters = {"workflow_id": pause.workflow_id, "user_id": pause.user_id, "label": pause.label}
     if all(value is None for value in filters.values()):
         problem = "name at least one of workflow_id, user_id and label, or every schedule would change"
         raise InvalidRequestError([{"at": "body", "problem": problem}])
     if pause.user_id is not None:
-        desk.demand_user(pause.user_id)
-    filters["user_id"] = pause.user_id or desk.tenant
-    changed = await desk.service.registrar.pause_where(pause.paused, pause.note, **filters)
-    desk.record("pause" if pause.paused else "resume", **filters, note=pause.note, changed=changed)
+        authorized.demand_user(pause.user_id)
+    filters["user_id"] = pause.user_id or authorized.tenant
+    changed = await authorized.service.registrar.pause_where(pause.paused, pause.note, **filters)
+    authorized.record("pause" if pause.paused else "resume", **filters, note=pause.note, changed=changed)
     return responses.PausedManyAnswer(changed=changed)
 
 
 @router.get("")
 async def list_schedules(
-    desk: Reader, query: Annotated[requests.ListQuery, Query()]
+    authorized: Reader, query: Annotated[requests.ListQuery, Query()]
 ) -> responses.SchedulesAnswer:
     """Return one page of the schedules that match all given filters."""
-    if query.user_id is not None and desk.tenant not in (None, query.user_id):
+    if query.user_id is not None and authorized.tenant not in (None, query.user_id):
         return responses.SchedulesAnswer(schedules=[], next_cursor=None, damaged=[])
-    page = await desk.service.registrar.list_schedules(
+    page = await authorized.service.registrar.list_schedules(
         workflow_id=query.workflow_id,
-        user_id=query.user_id or desk.tenant,
+        user_id=query.user_id or authorized.tenant,
         paused=query.paused,
         label=query.label,
         limit=query.limit,
         cursor=query.cursor,
     )
     listed = [responses.ScheduleAnswer.model_validate(view) for view in page.items]
-    unreadable = await desk.damaged() if query.cursor is None else []
+    unreadable = await authorized.damaged() if query.cursor is None else []
     damaged = [responses.DamagedAnswer.model_validate(each) for each in unreadable]
     return responses.SchedulesAnswer(schedules=listed, next_cursor=page.next_cursor, damaged=damaged)
 
 
 @router.get("/{schedule_id}")
-async def get_schedule(desk: Reader, schedule_id: ScheduleId) -> responses.ScheduleAnswer:
+async def get_schedule(authorized: Reader, schedule_id: ScheduleId) -> responses.ScheduleAnswer:
     """Return a schedule with its next five fire times."""
-    return responses.ScheduleAnswer.model_validate(await desk.schedule(schedule_id))
+    return responses.ScheduleAnswer.model_validate(await authorized.schedule(schedule_id))
 
 
 @router.delete("/{schedule_id}", status_code=204, response_class=Response)
-async def delete_schedule(desk: Writer, schedule_id: ScheduleId) -> None:
+async def delete_schedule(authorized: Writer, schedule_id: ScheduleId) -> None:
     """Delete a schedule; what it has started already goes on."""
     with suppress(DamagedScheduleError):
-        await desk.schedule(schedule_id)
-    await desk.service.registrar.delete_schedule(schedule_id)
-    desk.record("delete", schedule_id=schedule_id)
+        await authorized.schedule(schedule_id)
+    await authorized.service.registrar.delete_schedule(schedule_id)
+    authorized.record("delete", schedule_id=schedule_id)
 
 
 @router.get("/{schedule_id}/next")
 async def next_fire_times(
-    desk: Reader, schedule_id: ScheduleId, query: Annotated[requests.NextQuery, Query()]
+    authorized: Reader, schedule_id: ScheduleId, query: Annotated[requests.NextQuery, Query()]
 ) -> responses.PreviewAnswer:
     """Return the next fire times, in the schedule's own zone."""
-    await desk.schedule(schedule_id)
-    preview = await desk.service.registrar.next_fires(schedule_id, query.count)
+    await authorized.schedule(schedule_id)
+    preview = await authorized.service.registrar.next_fires(schedule_id, query.count)
     return responses.PreviewAnswer(schedule_id=schedule_id, preview=preview)
