@@ -1,0 +1,69 @@
+"""Fixtures for the shared servers: each gives an address, and a name of the test's own on that server."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.servers.program import POSTGRES_VERSIONS
+from tests.servers.shared import shared_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["nats_url", "own_name", "postgres_port", "postgres_url", "valkey_url"]
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def nats_url() -> Iterator[str]:
+    """The URL of the shared NATS server with JetStream; name streams and subjects by `own_name`."""
+    with shared_server("nats") as port:
+        yield f"nats://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="session")
+def valkey_url() -> Iterator[str]:
+    """The URL of the shared Valkey server; begin every key with `own_name`."""
+    with shared_server("valkey") as port:
+        yield f"redis://127.0.0.1:{port}/0"
+
+
+@pytest.fixture
+def own_name() -> str:
+    """A name that no other test of any worker uses: letters, digits and underscores."""
+    return f"t{os.getpid()}_{next(_numbers)}_{uuid.uuid4().hex[:6]}"
+
+
+@pytest.fixture(scope="session", params=sorted(POSTGRES_VERSIONS))
+def postgres_port(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The port of the shared PostgreSQL server, once for each version at hand.
+
+    For one version only: `@pytest.mark.parametrize("postgres_port", ["18"], indirect=True)`.
+    """
+    with shared_server(f"postgres{request.param}") as port:
+        yield port
+
+
+@pytest.fixture
+def postgres_url(postgres_port: int, own_name: str) -> Iterator[str]:
+    """The URL of the shared PostgreSQL server with an empty schema of the test's own as search path."""
+    address = f"postgresql://postgres@127.0.0.1:{postgres_port}/postgres"
+    asyncio.run(_execute(address, f'CREATE SCHEMA "{own_name}"'))
+    yield f"{address}?options=-c%20search_path%3D{own_name}"
+    asyncio.run(_execute(address, f'DROP SCHEMA "{own_name}" CASCADE'))
+
+
+async def _execute(address: str, statement: str) -> None:
+    import asyncpg
+
+    connection = await asyncpg.connect(address)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()

