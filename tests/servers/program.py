@@ -34,6 +34,7 @@ class Program:
         folder: Path,
         argv: Callable[[int], Sequence[str]],
         *,
+        ready: Callable[[int], bool],
         user: int | None = None,
         stop: int = signal.SIGTERM,
     ) -> None:
@@ -41,17 +42,18 @@ class Program:
         self._held = _reserved_port()
         self.port: int = self._held.getsockname()[1]
         self._argv, self._user, self._stop_signal = [*argv(self.port)], user, stop
+        self._ready = ready
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the server and return once it accepts connections."""
+        """Start the server and return once it answers."""
         as_user = {} if self._user is None else {"user": self._user, "group": self._user, "extra_groups": []}
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 cwd=self.folder, **as_user,
             )  # fmt: skip
-        self._wait_until_it_listens(self.process)
+        self._wait_until_ready(self.process)
 
     def stop(self) -> None:
         """End the server as its operator would, and return once it is gone."""
@@ -81,15 +83,16 @@ class Program:
             process.kill()
             process.wait()
 
-    def _wait_until_it_listens(self, process: subprocess.Popen[bytes]) -> None:
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + _READY_WITHIN_S
         while time.monotonic() < deadline:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
+            with contextlib.suppress(OSError):
+                if self._ready(self.port):
+                    return
             if process.poll() is not None:
                 raise RuntimeError(f"{self._argv[0]} ended with {process.returncode}:\n{self.log()[-2000:]}")
             time.sleep(0.01)
-        raise RuntimeError(f"{self._argv[0]} did not listen in time:\n{self.log()[-2000:]}")
+        raise RuntimeError(f"{self._argv[0]} did not answer in time:\n{self.log()[-2000:]}")
 
 
 def nats(folder: Path, *options: str) -> Program:
@@ -101,7 +104,7 @@ def nats(folder: Path, *options: str) -> Program:
     def argv(port: int) -> list[str]:
         return [str(binary), "-a", "127.0.0.1", "-p", str(port), "-c", str(config), *options]
 
-    return Program(folder, argv)
+    return Program(folder, argv, ready=lambda port: _greets(port, b"", b"INFO {"))
 
 
 def valkey(folder: Path, *options: str) -> Program:
@@ -112,7 +115,8 @@ def valkey(folder: Path, *options: str) -> Program:
     def argv(port: int) -> list[str]:
         return [str(binary), "--bind", "127.0.0.1", "--port", str(port), *durable, *options]
 
-    return Program(folder, argv)
+    # While a server still reads its files it answers an error instead.
+    return Program(folder, argv, ready=lambda port: _greets(port, b"PING\r\n", b"+PONG"))
 
 
 POSTGRES_VERSIONS = {"16": "pginstall", "18": "pginstall18"}
@@ -143,8 +147,12 @@ def postgres(folder: Path, version: str = "18", *, durable: bool = False) -> Pro
         options = [part for setting in settings for part in ("-c", setting)]
         return [str(binaries / "postgres"), "-D", str(data), "-p", str(port), *options]
 
+    def ready(port: int) -> bool:
+        asked = [str(binaries / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
+        return subprocess.run(asked, check=False).returncode == 0
+
     # SIGINT is the fast shutdown: it ends open sessions instead of waiting for them.
-    return Program(folder, argv, user=user, stop=signal.SIGINT)
+    return Program(folder, argv, ready=ready, user=user, stop=signal.SIGINT)
 
 
 def _postgres_binaries(folder: Path, install: str, *, copied: bool) -> Path:
@@ -176,6 +184,12 @@ def _package(name: str) -> Path:
     assert spec is not None, f"{name} is not installed; run scripts/bootstrap.sh"
     assert spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0])
+
+
+def _greets(port: int, said: bytes, answer: bytes) -> bool:
+    with socket.create_connection(("127.0.0.1", port), 1) as connection:
+        connection.sendall(said)
+        return connection.recv(64).startswith(answer)
 
 
 def _reserved_port() -> socket.socket:
