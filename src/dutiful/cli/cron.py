@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dutiful.cli.group import Group
 from dutiful.cli.output import print_json, print_table
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.dialect import DIALECTS
@@ -67,7 +68,7 @@ def _cron_options(command: Callable[..., None]) -> Callable[..., None]:
 _count = click.option("--count", "-n", type=click.IntRange(1, _COUNT_MAX), default=5, show_default=True)
 
 
-@click.group()
+@click.group(cls=Group)
 def cron() -> None:
     """Ask a cron text when it fires, what it means and what is odd about it."""
 

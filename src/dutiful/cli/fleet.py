@@ -13,6 +13,7 @@ import click
 from dutiful.cli.fleet_ask import asked, instant, named
 from dutiful.cli.fleet_example import FLEET
 from dutiful.cli.fleet_tables import Tables, terminal_width
+from dutiful.cli.group import Group
 from dutiful.cli.output import print_json
 from dutiful.runtime.clock import SystemClock
 
@@ -36,7 +37,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _name = click.argument("name", metavar="AGENT/SCHEDULE")
 
 
-@click.group()
+@click.group(cls=Group)
 def fleet() -> None:
     """Run a fleet of agents from a YAML file, ask it and tell it.
 

@@ -1,44 +1,100 @@
-"""The root of the command line. Groups are imported when they are used, so that it starts fast."""
+"""The root of the command line. A command's module is imported when the command is used."""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from dutiful.cli.group import Group
 from dutiful.core.errors import DutifulError
 
-# Command group -> module and attribute that hold it.
-_GROUPS = {
-    "audit": "dutiful.cli.audit:audit",
-    "config": "dutiful.cli.config:config",
-    "cron": "dutiful.cli.cron:cron",
-    "fleet": "dutiful.cli.fleet:fleet",
-    "monitor": "dutiful.cli.monitor:monitor",
-    "run": "dutiful.cli.run:run",
-    "schedules": "dutiful.cli.schedules:schedules",
-    "serve": "dutiful.cli.serve:serve",
-    "simulate": "dutiful.cli.simulate:simulate",
-    "worker": "dutiful.cli.serve:worker",
-    "token": "dutiful.cli.token:token",
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class Entry(NamedTuple):
+    """One command: where it is, which extra installs what it imports, and its line in the help."""
+
+    home: str
+    extra: str
+    summary: str
+
+
+# The summaries are repeated here, and a test compares them, so that the help imports no command: a
+# command's module may need packages that are not installed.
+COMMANDS = {
+    "audit": Entry(
+        "dutiful.cli.audit:audit",
+        "service",
+        "Verify an audit log: each line has the hash of the one before.",
+    ),
+    "config": Entry(
+        "dutiful.cli.config:config",
+        "service",
+        "Print the settings of the service; exit 2 if it could not start with them.",
+    ),
+    "cron": Entry(
+        "dutiful.cli.cron:cron",
+        "cli",
+        "Ask a cron text when it fires, what it means and what is odd about it.",
+    ),
+    "fleet": Entry(
+        "dutiful.cli.fleet:fleet", "fleet", "Run a fleet of agents from a YAML file, ask it and tell it."
+    ),
+    "monitor": Entry(
+        "dutiful.cli.monitor:monitor", "cli", "Check a recorded trace; exit 1 if it breaks an axiom."
+    ),
+    "run": Entry(
+        "dutiful.cli.run:run", "cli", "Run the tasks that a Python module registers, until SIGINT or SIGTERM."
+    ),
+    "schedules": Entry(
+        "dutiful.cli.schedules:schedules",
+        "service",
+        "Look at and change the schedules of a running service.",
+    ),
+    "serve": Entry(
+        "dutiful.cli.serve:serve",
+        "service",
+        "Run the service: HTTP, worker and launcher in one process, until SIGINT or SIGTERM.",
+    ),
+    "simulate": Entry(
+        "dutiful.cli.simulate:simulate",
+        "cli",
+        "Run the real engine over a schedule file on a virtual clock.",
+    ),
+    "token": Entry("dutiful.cli.token:token", "service", "Print a token for development."),
+    "worker": Entry(
+        "dutiful.cli.serve:worker",
+        "service",
+        "Run a worker without HTTP, in the same environment as the service, until SIGINT or SIGTERM.",
+    ),
 }
 
 
-class LazyGroup(click.Group):
-    """A group whose members are imported on first use; errors of dutiful become exit code 2."""
+class LazyGroup(Group):
+    """The group of all commands, each imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the names of all groups."""
-        return sorted(_GROUPS)
+        """Return the names of all commands."""
+        return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import and return one group."""
-        if cmd_name not in _GROUPS:
+        """Import and return one command."""
+        if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = _GROUPS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        module, _, attribute = COMMANDS[cmd_name].home.partition(":")
+        try:
+            command: click.Command = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            _refuse_without_extra(cmd_name, error)
+            raise
         return command
+
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:  # noqa: ARG002
+        """Return names and summaries from the table, without importing a command."""
+        return [(name, COMMANDS[name].summary) for name in sorted(COMMANDS)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the chosen command; what dutiful refuses is the user's to mend, without a traceback."""
@@ -46,6 +102,26 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except DutifulError as error:
             raise click.UsageError(str(error), ctx=None) from error
+        except ModuleNotFoundError as error:
+            _refuse_without_extra(ctx.invoked_subcommand or "", error)
+            raise
+
+
+def _refuse_without_extra(command: str, error: ModuleNotFoundError) -> None:
+    """Raise a ClickException that names the extra to install, if dutiful's own import failed."""
+    if command in COMMANDS and _is_import_of_dutiful(error.__traceback__):
+        advice = f'pip install "dutiful[{COMMANDS[command].extra}]"'
+        message = f"dutiful {command} needs {error.name}, which is not installed: {advice}"
+        raise click.ClickException(message) from error
+
+
+def _is_import_of_dutiful(traceback: TracebackType | None) -> bool:
+    """Return whether the import that failed is written in dutiful, not in a user's module."""
+    name = ""
+    while traceback is not None:
+        name = traceback.tb_frame.f_globals.get("__name__", "")
+        traceback = traceback.tb_next
+    return name.startswith("dutiful.")
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 import click
 
 from dutiful.cli.api import Refused, ask, ask_about, with_near_names
+from dutiful.cli.group import Group
 from dutiful.cli.output import print_json, print_table
 from dutiful.cli.schedule_text import (
     iso,
@@ -23,7 +24,7 @@ _id = click.argument("schedule_id", metavar="ID")
 _limit = click.option("--limit", "-n", type=click.IntRange(1, 1000), default=100, show_default=True)
 
 
-@click.group()
+@click.group(cls=Group)
 def schedules() -> None:
     """Look at and change the schedules of a running service.
 
