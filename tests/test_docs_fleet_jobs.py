@@ -15,7 +15,6 @@ HEADINGS = {
     ("job", "http"): "Requests to a URL",
     ("job", "python"): "Python functions",
     ("work source", "directory"): "A directory",
-    ("work source", "github"): "GitHub issues",
     ("work source", "http"): "A web service",
     ("work source", "table"): "A table",
 }

@@ -19,11 +19,13 @@ from dutiful.fleet.errors import (
     FleetManagerError,
     FleetNotRunningError,
     IntervalParseError,
+    JobNotStartedError,
     ScheduleNotFoundError,
     SchedulerError,
     SchedulerShutdownError,
     ScheduleTriggerError,
     StateFileError,
+    WorkSourceError,
 )
 
 PROBLEM = ConfigProblem("fleet.yaml", 7, "agents[0].schedules.check.interval", "write a unit", "5")
@@ -36,6 +38,8 @@ EXAMPLES = [
     StateFileError("state.yaml", "is not UTF-8", "mend it"),
     FleetNotRunningError(".dutiful"),
     FleetControlError("There is none", "AgentNotFoundError"),
+    JobNotStartedError("there is no such program"),
+    WorkSourceError("work source `table`", "the file is no database"),
     AgentNotFoundError("writr", ["writer"]),
     ScheduleNotFoundError("writer", "chek", ["check"]),
     ConcurrencyLimitError("writer", 2, 2),

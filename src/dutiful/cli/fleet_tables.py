@@ -14,7 +14,7 @@ from dutiful.core.errors import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dutiful.fleet.control.documents import Document
+    from dutiful.fleet.control.answers import Document
 
 _DETAIL_MAX = 500
 _NAME_SHARE = 0.4

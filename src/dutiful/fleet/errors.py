@@ -9,6 +9,8 @@ DutifulError
     ├── StateFileError              state.yaml cannot be read or written
     ├── FleetNotRunningError        no process runs the fleet that was asked
     ├── FleetControlError           the running fleet refuses, or does not answer
+    ├── JobNotStartedError          a job certainly did not begin
+    ├── WorkSourceError             a work source cannot be used
     └── FleetManagerError           what the fleet was asked for cannot be
         ├── CronParseError          "0 25 * * *" is not a cron expression (also a ValueError)
         ├── AgentNotFoundError      there is no such agent (also a LookupError)
@@ -35,11 +37,13 @@ __all__ = [
     "FleetManagerError",
     "FleetNotRunningError",
     "IntervalParseError",
+    "JobNotStartedError",
     "ScheduleNotFoundError",
     "ScheduleTriggerError",
     "SchedulerError",
     "SchedulerShutdownError",
     "StateFileError",
+    "WorkSourceError",
 ]
 
 # A message lists at most so many names or problems; the error itself has them all.
@@ -138,6 +142,20 @@ class FleetControlError(SchedulerError):
     def __init__(self, message: str, kind: str = "FleetControlError") -> None:
         super().__init__(message, kind=kind)
         self.kind = kind
+
+
+class JobNotStartedError(SchedulerError):
+    """The job certainly did not begin: its work item is given back instead of being reported as failed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the job could not be started: {reason}", reason=reason)
+
+
+class WorkSourceError(SchedulerError):
+    """A work source cannot be used; the message says why and what to do."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        super().__init__(f"{source}: {problem}", source=source, problem=problem)
 
 
 class FleetManagerError(SchedulerError):

@@ -192,4 +192,24 @@ class WorkSourceManager(Protocol):
         """Give a claimed item back."""
 
 
+class Claim(NamedTuple):
+    """A claimed work item; `token` is what its source needs to find the claim again."""
+
+    item: WorkItem
+    token: Any = None
+
+
+class WorkSource(Protocol):
+    """One place that work items come from."""
+
+    async def claim(self, agent_name: str) -> Claim | str:
+        """Return an item that no other process has claimed, or why there is none."""
+
+    async def report(self, claim: Claim, result: JobResult) -> None:
+        """Record how the work on a claimed item went; the item is never handed out again."""
+
+    async def release(self, claim: Claim, reason: str) -> None:
+        """Give a claimed item back, so that it is handed out again."""
+
+
 SchedulerTriggerCallback: TypeAlias = "Callable[[TriggerInfo], Awaitable[ScheduleRunResult | None]]"

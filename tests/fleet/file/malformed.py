@@ -68,7 +68,7 @@ SPOILED = [
     ("default_prompt: Carry on.", "default_prompt: ${A B}"),
     ("default_prompt: Carry on.", "default_prompt: ${OPEN"),
     ("default_prompt: Carry on.", "default_prompt: ${X-default}"),
-    ("default_prompt: Carry on.", "work_source: github"),
+    ("default_prompt: Carry on.", "work_source: table"),
     ("default_prompt: Carry on.", "work_source: {type: nowhere}"),
     ("default_prompt: Carry on.", "work_source: {}"),
     ("default_prompt: Carry on.", "job: make"),

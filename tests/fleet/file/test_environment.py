@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dutiful.fleet.file.environment import fill_in
+from dutiful.fleet.file.document import fill_in
 
 ENVIRON = {"HOST": "example.org", "EMPTY": "", "NESTED": "${HOST}", "A_1": "one"}
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.fleet.runs import ITEM, SOURCE, START, Executor, Sources, World
 
-from dutiful.fleet.run.jobs import JobNotStartedError
+from dutiful.fleet.errors import JobNotStartedError
 from dutiful.fleet.run.runner import run_schedule
 from dutiful.fleet.state.file import update_schedule_state
 from dutiful.fleet.types import (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dutiful.errors import InvalidArgumentError
 from dutiful.fleet.file.yaml_tree import Node, compose, to_yaml
-from dutiful.fleet.state.record import read_changes, read_record
+from dutiful.fleet.state.file import read_changes, read_record
 from dutiful.fleet.types import ScheduleState
 
 NOON = datetime(2025, 1, 19, 12, 0, tzinfo=UTC)

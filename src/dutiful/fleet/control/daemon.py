@@ -8,12 +8,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.errors import DutifulError, quoted
-from dutiful.fleet.control.answers import answer
-from dutiful.fleet.control.documents import iso, of_job, of_run, of_schedule, of_verdict
+from dutiful.fleet.control.answers import answer, iso, of_job, of_run, of_schedule, of_verdict
 from dutiful.fleet.control.socket import ControlSocket
 from dutiful.fleet.errors import FleetControlError, SchedulerShutdownError
 from dutiful.fleet.file.watch import WatchedFleet
-from dutiful.fleet.run.performer import Performer
+from dutiful.fleet.run.runner import JobRunner
 from dutiful.fleet.scheduler import FleetScheduler
 from dutiful.fleet.state.file import unless_disabled, update_schedule_state
 from dutiful.runtime.clock import SystemClock
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from logging import Logger
 
-    from dutiful.fleet.control.documents import Document
+    from dutiful.fleet.control.answers import Document
     from dutiful.fleet.types import Agent
     from dutiful.runtime.ports import Clock
 
@@ -45,12 +44,12 @@ class Daemon:
         self.state_dir = self.watched.state_dir
         interval = self.watched.fleet.check_interval
         self._interval = _CHECK_INTERVAL if interval is None else interval.total_seconds()
-        self._performer = Performer(self._logger, self._clock)
+        self._runner = JobRunner(self._logger, self._clock)
         self._scheduler = FleetScheduler(
             state_dir=self.state_dir,
             check_interval=self._interval,
             logger=self._logger,
-            on_trigger=self._performer,
+            on_trigger=self._runner,
             clock=self._clock,
             reload=self._reload,
         )
@@ -59,7 +58,7 @@ class Daemon:
     def _reload(self) -> Sequence[Agent] | None:
         agents = self.watched.reload()
         if agents is not None:
-            self._performer.forget_executors()
+            self._runner.forget_executors()
         return agents
 
     # Life
@@ -117,7 +116,7 @@ class Daemon:
 
     async def status(self) -> Document:
         """Return what the fleet does, and its jobs with their latest lines."""
-        state, latest = self._scheduler.get_state(), self._performer.latest
+        state, latest = self._scheduler.get_state(), self._runner.latest
         return {
             "status": state.status,
             "pid": os.getpid(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from dutiful.fleet.control.documents import of_run, of_schedule, of_verdict
+from dutiful.fleet.control.answers import of_run, of_schedule, of_verdict
 from dutiful.fleet.errors import AgentNotFoundError, FleetNotRunningError, ScheduleNotFoundError
 from dutiful.fleet.scheduler import HISTORY_FILE
 from dutiful.fleet.state.file import read_states, update_schedule_state
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from dutiful.fleet.control.documents import Document
+    from dutiful.fleet.control.answers import Document
     from dutiful.fleet.file.config import Fleet
     from dutiful.fleet.state.file import States
     from dutiful.fleet.types import Agent

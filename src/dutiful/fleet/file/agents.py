@@ -1,7 +1,7 @@
-"""An agent document, from YAML or from Python, read into an Agent; what is wrong with it is told key by key.
+"""Agent documents, from YAML or from Python, read into `Agent`s with a problem for every bad key.
 
-A schedule that cannot be read does not stop its agent from being one: it carries its problems, for whoever
-runs the agent to leave it out, and for `load_fleet` to refuse the file.
+A schedule that cannot be read does not make its agent unusable: the schedule carries its problems. A running
+scheduler quarantines such a schedule; `load_fleet` refuses the file.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from dutiful.core.errors import DutifulError
 from dutiful.fleet.cron import parse_cron_expression
 from dutiful.fleet.errors import ConfigProblem, FleetConfigError, near_name
 from dutiful.fleet.file.document import dotted
-from dutiful.fleet.file.settings import Key, flag, text, whole_number
+from dutiful.fleet.file.settings import Key, flag, read_keys, text, whole_number
 from dutiful.fleet.interval import JITTER_PERCENT_MAX
 from dutiful.fleet.run.jobs import problems_of_job
 from dutiful.fleet.run.work_sources import problems_of_work_source
 from dutiful.fleet.types import Agent, AgentSchedule, Problem, ScheduleType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from dutiful.fleet.file.settings import Keys
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _TYPES = get_args(ScheduleType)
 _CONCURRENT_MAX = 10_000
-# Finding out what somebody may have meant costs time; nobody reads so many suggestions.
-_TOLD_MAX = 100
+# A message lists at most so many problems of a work source and a job.
+_LISTED_MAX = 100
 _EXAMPLES = {"interval": "5m", "expression": '"0 9 * * 1-5"'}
 _NAMING = "must be 1 to 128 of the characters A-Z a-z 0-9 . _ -"
 
@@ -79,10 +79,10 @@ def read_agent(
     """Return the agent with these schedules, which are its own, or None and what else is wrong with it."""
     if not isinstance(document, Mapping):
         return None, [Problem((), "must be a mapping with a `name` and `schedules`", document)]
-    values, problems = _taken(document, AGENT_KEYS)
-    instances, more = _taken(values["instances"], INSTANCES_KEYS)
+    values, problems = read_keys(document, AGENT_KEYS)
+    instances, more = read_keys(values["instances"], INSTANCES_KEYS)
     problems += _below("instances", more)
-    problems += islice(_problems_of_configs(values["work_source"], values["job"]), _TOLD_MAX)
+    problems += islice(_problems_of_configs(values["work_source"], values["job"]), _LISTED_MAX)
     names = [str(name) for name in values["schedules"]]
     problems += [Problem(("schedules", n), _NAMING, n) for n in names if not _NAME.fullmatch(n)]
     if problems:
@@ -96,7 +96,7 @@ def read_schedule(document: object) -> AgentSchedule:
     """Return a schedule as it was written; what could not be read is in its `problems`."""
     if not isinstance(document, Mapping):
         return AgentSchedule("", problems=(Problem((), "must be a mapping with a `type`", document),))
-    values, problems = _taken(document, SCHEDULE_KEYS)
+    values, problems = read_keys(document, SCHEDULE_KEYS)
     alias = values.pop("cron")
     if values["expression"] is None:
         values["expression"] = alias
@@ -113,7 +113,7 @@ def problems_of_schedule(schedule: AgentSchedule) -> Iterator[Problem]:
         return
     if schedule.type not in _TYPES:
         verdict = f"is unknown{near_name(schedule.type, _TYPES)}" if schedule.type else "is missing"
-        yield Problem(("type",), f"{verdict}; write one of {_listed(_TYPES)}", schedule.type or None)
+        yield Problem(("type",), f"{verdict}; write one of {', '.join(_TYPES)}", schedule.type or None)
         return
     yield from _problems_of_cadence(schedule)
     jitter = schedule.jitter_percent
@@ -153,33 +153,6 @@ def _below(key: str, problems: Iterable[Problem]) -> Iterator[Problem]:
     return (problem._replace(path=(key, *problem.path)) for problem in problems)
 
 
-def _taken(document: Mapping[Any, Any], keys: Keys) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the value of every key, and what is wrong. None is as good as nothing, so it ends a default."""
-    unknown = (name for name in document if name not in keys)
-    problems = [unknown_key(name, keys) for name in islice(unknown, _TOLD_MAX)]
-    values = {name: key.default for name, key in keys.items()}
-    for name, key in keys.items():
-        given = document.get(name)
-        try:
-            if given is not None:
-                values[name] = key.read(given)
-            elif key.required:
-                problems.append(Problem((name,), f"is missing; write `{name}: …`"))
-        except ValueError as error:
-            problems.append(Problem((name,), str(error), given))
-    return values, problems
-
-
-def unknown_key(name: object, known: Collection[str]) -> Problem:
-    """Return the problem of a key that is none of the known ones."""
-    said = f"is unknown{near_name(str(name), known)}; write one of {_listed(known)}"
-    return Problem((str(name),), said)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
-
-
 def _name(value: object) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise ValueError(_NAMING)
@@ -202,7 +175,7 @@ def _percent(value: object) -> float:
     return float(written) if "." in written else int(written)
 
 
-# Texts are judged when they are used; what is no text is refused in the words of whoever parses texts.
+# Texts are checked where they are used; the parsers refuse other types in their own words.
 def _interval(value: Any) -> str:
     return value if isinstance(value, str) else str(parse_duration(value))
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.duration import parse_duration
 from dutiful.fleet.errors import FleetConfigError
-from dutiful.fleet.file.agents import problems_of_schedule, read_agent, read_schedule, unknown_key
+from dutiful.fleet.file.agents import problems_of_schedule, read_agent, read_schedule
 from dutiful.fleet.file.document import Part, part_of, read_document
+from dutiful.fleet.file.settings import unknown_key
 from dutiful.fleet.file.yaml_tree import Node
 from dutiful.fleet.types import Problem
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from functools import reduce
 from types import MappingProxyType
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dutiful.core.errors import quoted
 from dutiful.fleet.errors import ConfigProblem, FleetConfigError
-from dutiful.fleet.file.environment import fill_in
 from dutiful.fleet.file.yaml_tree import Path, compose
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 SIZE_MAX = 1_000_000
 # More than a file of that size has in earnest, which has fifteen bytes for each; the rest is to cost time.
 _VALUES_MAX = 65_000
+# A dollar that is not followed by a brace is a dollar; `$${` is the way to write `${` itself.
+_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
+_INSIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 # Shorter ones could not be told from the words of the message around them.
 _SECRET_LENGTH = 4
 
@@ -169,3 +172,36 @@ def _merged(under: Any, over: Any) -> Any:
         return over
     both = {key: _merged(under[key], over[key]) for key in under if key in over}
     return {**under, **over, **both}
+
+
+class Filled(NamedTuple):
+    """A text with its variables filled in, and for what came out of the environment, the reference to it."""
+
+    text: str
+    references: dict[str, str]
+
+
+def fill_in(text: str, environ: Mapping[str, str]) -> Filled:
+    """Return `text` with its variables filled in; what is filled in is never looked at again.
+
+    A default is used where the variable is not set or empty. Raises ValueError that says what to do.
+    """
+    references: dict[str, str] = {}
+
+    def value_of(reference: re.Match[str]) -> str:
+        if reference[0] == "$${":
+            return "${"
+        inside = _INSIDE.fullmatch(reference[1]) if reference[2] else None
+        if inside is None:
+            shown = quoted(reference[0])
+            raise ValueError(
+                f"has the reference {shown}; write ${{NAME}} or ${{NAME:-default}}, or $${{ for ${{ itself"
+            )
+        name, default = inside.groups()
+        if default is None and name not in environ:
+            raise ValueError(f"the variable {name} is not set; set it, or write ${{{name}:-default}}")
+        value = environ.get(name) or default or ""
+        references[value] = reference[0]
+        return value
+
+    return Filled(_REFERENCE.sub(value_of, text), references)

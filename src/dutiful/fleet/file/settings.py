@@ -1,23 +1,24 @@
-"""What a fleet file says about a job or a work source, read into values; every problem with its place.
+"""The reader of settings: a mapping from a fleet file, read by a table of keys into values and problems.
 
-A kind has a table of keys. A key has a reader, which returns the value, or raises ValueError with what is
-wrong and what to write. Numbers and flags may come as texts, because that is how YAML is read here.
+Each key has a reader, which returns the value or raises ValueError with what is wrong and what to write.
+Numbers and flags may be texts, because a fleet file is read as texts.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import InvalidArgumentError, quoted
+from dutiful.fleet.errors import near_name
 from dutiful.fleet.types import Problem
 from dutiful.outbound import Allowed, ForbiddenTargetError, parse_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from dutiful.fleet.types import Config
 
@@ -25,7 +26,7 @@ Reader: TypeAlias = Callable[[Any], Any]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-# Set by what is sent; a second one of these would mean something else to somebody on the way.
+# The request sets these headers itself; a second one could be read differently by a proxy.
 _OWN_HEADERS = {
     "host",
     "content-length",
@@ -34,6 +35,8 @@ _OWN_HEADERS = {
     "connection",
     "accept-encoding",
 }
+# Suggestions cost time to find, and nobody reads more of them than this.
+_UNKNOWN_MAX = 100
 _TRUTH = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 
 
@@ -49,23 +52,41 @@ class Key(NamedTuple):
 Keys: TypeAlias = Mapping[str, Key]
 
 
+def read_keys(document: Mapping[Any, Any], keys: Keys) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the value of every key, and every problem. A value of None counts as left out."""
+    unknown = (name for name in document if name not in keys)
+    problems = [unknown_key(name, keys) for name in islice(unknown, _UNKNOWN_MAX)]
+    values = {name: key.default for name, key in keys.items()}
+    for name, key in keys.items():
+        given = document.get(name)
+        try:
+            if given is not None:
+                values[name] = key.read(given)
+            elif key.required:
+                problems.append(Problem((name,), f"is missing; write `{name}: …`"))
+        except ValueError as error:
+            problems.append(Problem((name,), str(error), None if key.secret else given))
+    return values, problems
+
+
+def unknown_key(name: object, known: Collection[str]) -> Problem:
+    """Return the problem of a key that is not among the known ones."""
+    said = f"is unknown{near_name(str(name), known)}; write one of {', '.join(known)}"
+    return Problem((str(name),), said)
+
+
 def problems_of(config: object, kinds: Mapping[str, Keys]) -> Iterator[Problem]:
-    """Yield everything that is wrong with `config`, whose `type` says which table of keys it is read by."""
+    """Yield every problem of `config`, whose `type` says which table of keys it is read by."""
+    known = ", ".join(kinds)
     if not isinstance(config, Mapping):
-        yield Problem((), f"must be a mapping with a `type`: one of {_listed(kinds)}", config)
+        yield Problem((), f"must be a mapping with a `type`: one of {known}", config)
         return
     kind = config.get("type")
     if not isinstance(kind, str) or kind not in kinds:
-        problem = "is missing" if kind is None else "is unknown" + _guess(kind, kinds)
-        yield Problem(("type",), f"{problem}; write one of {_listed(kinds)}", kind)
+        problem = "is missing" if kind is None else "is unknown" + near_name(str(kind), kinds)
+        yield Problem(("type",), f"{problem}; write one of {known}", kind)
         return
-    keys = kinds[kind]
-    for name in config:
-        if name != "type" and name not in keys:
-            known = _listed(["type", *keys])
-            yield Problem((str(name),), f"is unknown{_guess(name, keys)}; {kind!r} takes {known}")
-    for name, key in keys.items():
-        yield from _problem_of(config, name, key)
+    yield from _read(config, kinds[kind])[1]
 
 
 def settings_of(config: Config, kinds: Mapping[str, Keys], argument: str) -> dict[str, Any]:
@@ -76,28 +97,11 @@ def settings_of(config: Config, kinds: Mapping[str, Keys], argument: str) -> dic
     ]
     if problems:
         raise InvalidArgumentError(argument, config.get("type"), "; ".join(problems))
-    keys = kinds[config["type"]]
-    return {name: key.read(config[name]) if name in config else key.default for name, key in keys.items()}
+    return _read(config, kinds[config["type"]])[0]
 
 
-def _problem_of(config: Config, name: str, key: Key) -> Iterator[Problem]:
-    if name not in config:
-        if key.required:
-            yield Problem((name,), "is missing")
-        return
-    try:
-        key.read(config[name])
-    except ValueError as error:
-        yield Problem((name,), str(error), None if key.secret else config[name])
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(f"`{name}`" for name in names)
-
-
-def _guess(name: object, known: Any) -> str:
-    close = get_close_matches(str(name), [*known], n=1)
-    return f" (did you mean `{close[0]}`?)" if close else ""
+def _read(config: Config, keys: Keys) -> tuple[dict[str, Any], list[Problem]]:
+    return read_keys({name: value for name, value in config.items() if name != "type"}, keys)
 
 
 def text(value: object) -> str:

@@ -15,10 +15,11 @@ from yaml import events
 from yaml.resolver import Resolver
 
 from dutiful.core.errors import quoted
-from dutiful.fleet.file.yaml_hints import QUOTE_STAR, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from yaml import MarkedYAMLError
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -76,7 +77,7 @@ def compose(text: str, values_max: int) -> Composed:
     try:
         composer.read(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
-        composer.refuse(*refusal(error, text))
+        composer.refuse(*_refusal(error, text))
     except _Hopeless:
         pass
     flaws = tuple(composer.flaws)
@@ -182,7 +183,7 @@ class _Composer:
 
     def _alias(self, event: Any) -> None:
         line = event.start_mark.line
-        message = f"*{quoted(event.anchor)} refers to an anchor; write the value out, or {QUOTE_STAR}"
+        message = f"*{quoted(event.anchor)} refers to an anchor; write the value out, or {_QUOTE_STAR}"
         if self._open and self._open[-1].awaits_key:
             self.refuse(line, message)
             raise _Hopeless
@@ -266,3 +267,58 @@ def _events_of(node: Node) -> Iterator[Any]:
 def _reads_as_text(text: str) -> bool:
     """Return whether any reader of YAML takes it for a text when it stands there without quotes."""
     return bool(_RESOLVER.resolve(yaml.ScalarNode, text, (True, False)) == "tag:yaml.org,2002:str")
+
+
+_QUOTE_STAR = 'put a text that begins with * in quotes, such as "*/5 * * * *"'
+
+
+class _Hint(NamedTuple):
+    # Found in what the parser says.
+    said: str
+    advice: str
+    # The mistake is where the construct begins, not where the parser gave up.
+    at_begin: bool = False
+
+
+_HINTS = [
+    _Hint("scanning an alias", _QUOTE_STAR),
+    _Hint("scanning an anchor", "put a text that begins with & in quotes"),
+    _Hint("a tag|a %TAG|tag handle", "put a text that begins with ! in quotes"),
+    _Hint("directive|%YAML", "put a text that begins with % in quotes"),
+    _Hint("escape", "write \\\\ for a backslash, or use single quotes"),
+    _Hint("quoted scalar", "close the quotes, and write nothing behind them", at_begin=True),
+    _Hint("flow ", "close the bracket, or put a text with brackets or commas in quotes", at_begin=True),
+    _Hint(
+        "mapping values are not allowed", 'put a text with ": " in quotes; line up keys that belong together'
+    ),
+    _Hint("expected ':'", "write a colon and a blank after each key", at_begin=True),
+    _Hint("block mapping", "line up keys that belong together; put quotes around all of a text"),
+    _Hint("block collection|block sequence", "line up the items of a list, each with its dash"),
+    _Hint("block scalar", "write nothing behind | or >, and indent the text with blanks"),
+]
+# By the character at which the parser gave up.
+_STARTS = {
+    "\t": "indent with blanks, not with tabs",
+    "@": 'put a text that begins with @ in quotes, such as "@daily"',
+    "*": _QUOTE_STAR,
+}
+_OTHERWISE = "check the quotes and the indentation; put a text with special characters in quotes"
+
+
+def _refusal(error: MarkedYAMLError, text: str) -> tuple[int, str]:
+    """Return the line, from 0, on which to look, and what is wrong there with what to do."""
+    said = f"{error.context or ''} {error.problem or ''}".strip()
+    hint = next((hint for hint in _HINTS if re.search(hint.said, said)), None)
+    mark = error.problem_mark or error.context_mark
+    if hint is not None and hint.at_begin and error.context_mark is not None:
+        mark = error.context_mark
+    line, column = (0, 0) if mark is None else (mark.line, mark.column)
+    if hint is not None:
+        return line, f"is not YAML ({said}); {hint.advice}"
+    advice = _STARTS.get(_character(text, line, column), _OTHERWISE)
+    return line, f"is not YAML ({said}); {advice}"
+
+
+def _character(text: str, line: int, column: int) -> str:
+    lines = text.split("\n", line + 1)
+    return lines[line][column : column + 1] if line < len(lines) else ""

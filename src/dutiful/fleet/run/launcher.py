@@ -9,7 +9,8 @@ from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import DutifulError
 from dutiful.core.plan.outcome import Failed, NoWork, Succeeded
 from dutiful.fleet.run.prompt import build_schedule_prompt
-from dutiful.fleet.state.file import unless_disabled
+from dutiful.fleet.run.runner import INTERRUPTED
+from dutiful.fleet.state.file import begun, ended
 from dutiful.fleet.types import ScheduleRunResult, TriggerInfo
 from dutiful.fleet.view import Job
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from dutiful.fleet.state.cache import StateBook
     from dutiful.fleet.view import View
     from dutiful.runtime.ports import Clock, Launch
-
-_CUT_SHORT = "interrupted: the run was cancelled"
 
 
 class JobLauncher:
@@ -51,7 +50,7 @@ class JobLauncher:
         job = Job(entry, run.run_at, run.kind, started_at, prompt)
         self._view.begin(job)
         self.triggered += 1
-        error: str | None = _CUT_SHORT
+        error: str | None = INTERRUPTED
         try:
             outcome = await self._carry(job)
             error = outcome.detail if isinstance(outcome, Failed) else None
@@ -63,8 +62,7 @@ class JobLauncher:
 
     async def _carry(self, job: Job) -> Outcome:
         entry = job.entry
-        began = {"status": "running", "last_run_at": self._view.told(job.started_at)}
-        self._book.note(entry.agent.name, entry.name, unless_disabled(began))
+        self._book.note(entry.agent.name, entry.name, begun(self._view.told(job.started_at)))
         problem = await self._flush(entry)
         if problem is not None:
             # It would be due again at once, and nobody would know that it runs.
@@ -87,13 +85,8 @@ class JobLauncher:
 
     def _note_end(self, entry: Entry, error: str | None) -> None:
         now = self._clock.now()
-        ended = {
-            "status": "idle",
-            "last_run_at": now,
-            "next_run_at": self._view.next_run(entry, epoch_ms(now)),
-            "last_error": error,
-        }
-        self._book.note(entry.agent.name, entry.name, unless_disabled(ended))
+        change = ended(now, self._view.next_run(entry, epoch_ms(now)), error)
+        self._book.note(entry.agent.name, entry.name, change)
 
     async def _flush(self, entry: Entry) -> str | None:
         """Write down what was noted; return what kept it from being written. The next pass tries again."""

@@ -1,20 +1,28 @@
-"""One run of a schedule: from `running` to its completion and the time of the next, with its work item."""
+"""One run of a schedule: claim a work item, build the prompt, do the job, report how it went.
+
+`run_job` is the one place where a job is done. `run_schedule` wraps it in a record in the state file, and
+`JobRunner` is what a fleet file's scheduler calls for every trigger.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import DutifulError
 from dutiful.fleet.cron import calculate_next_cron_trigger
+from dutiful.fleet.errors import JobNotStartedError
 from dutiful.fleet.interval import calculate_next_trigger
-from dutiful.fleet.run.jobs.errors import JobNotStartedError
+from dutiful.fleet.run.jobs import executor_for
 from dutiful.fleet.run.prompt import build_schedule_prompt
-from dutiful.fleet.state.file import unless_disabled, update_schedule_state
-from dutiful.fleet.types import JobRequest, JobResult, NextWorkItem, ScheduleRunResult
+from dutiful.fleet.run.work_sources import WorkSources
+from dutiful.fleet.state.file import begun, ended, update_schedule_state
+from dutiful.fleet.types import JobRequest, JobResult, NextWorkItem, ScheduleRunResult, TriggerInfo
+from dutiful.process.output import one_line
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -23,17 +31,13 @@ if TYPE_CHECKING:
     from logging import Logger
     from pathlib import Path
 
-    from dutiful.fleet.types import (
-        Agent,
-        AgentSchedule,
-        JobExecutor,
-        TriggerInfo,
-        WorkItem,
-        WorkSourceManager,
-    )
+    from dutiful.fleet.state.file import Change
+    from dutiful.fleet.types import Agent, AgentSchedule, JobExecutor, WorkItem, WorkSourceManager
     from dutiful.runtime.ports import Clock
 
-_INTERRUPTED = "interrupted: the run was cancelled"
+INTERRUPTED = "interrupted: the run was cancelled"
+_NO_JOB = "neither it nor its agent has a `job`; write one, such as job: {type: command, command: [echo, hi]}"
+_LOGGER = logging.getLogger("dutiful.fleet")
 
 
 async def run_schedule(
@@ -47,67 +51,61 @@ async def run_schedule(
     logger: Logger | None = None,
     clock: Clock | None = None,
 ) -> ScheduleRunResult:
-    """Do one job of a schedule and return how it went; nothing but a cancellation is raised.
+    """Do one job of a schedule and return how it went; only a cancellation is raised.
 
     The state is `running` meanwhile, and afterwards has the time of completion, the next run and the last
-    error; a schedule that is disabled stays so. A claimed work item is reported, or released if the job did
-    not begin or was cancelled. Where the work source has nothing to do there is no job, unless the schedule
-    says `run_without_work`. Where the state cannot be written at the start there is none either: it would be
-    due again at once.
+    error; a disabled schedule stays disabled. A claimed work item is reported, or released if the job did
+    not begin or was cancelled. A work source without work means no job, unless the schedule says
+    `run_without_work`. A state that cannot be written at the start means no job either: the schedule would
+    be due again at once.
     """
-    run = _Run(agent, schedule, schedule_name, logger or logging.getLogger("dutiful.fleet"))
-    record = _Record(run, str(state_dir), clock or SystemClock())
-    if (problem := record.mark_running()) is not None:
+    prompt = build_schedule_prompt(schedule, default_prompt=agent.default_prompt)
+    # A webhook or chat schedule is only ever run by hand.
+    kind: Any = schedule.type if schedule.type in ("interval", "cron") else "manual"
+    trigger = TriggerInfo(agent, schedule_name, schedule, prompt, kind)
+    record = _Record(trigger, str(state_dir), clock or SystemClock(), logger or _LOGGER)
+    if (problem := record.begin()) is not None:
         return ScheduleRunResult(False, error=problem, ran=False)
-    work = _Work(work_source_manager, run)
+    work = _Work(work_source_manager, trigger, logger or _LOGGER)
     try:
-        result = await _done(run, work, job_executor)
-    except asyncio.CancelledError:
-        record.mark_ended(_INTERRUPTED)
-        raise
-    try:
-        await work.report(result)
+        return await _run(trigger, job_executor, work)
     finally:
-        record.mark_ended(result.error)
-    return result
+        record.end(work.error)
 
 
-async def perform(
+async def run_job(
     trigger: TriggerInfo,
-    job_executor: JobExecutor,
-    work_source_manager: WorkSourceManager | None = None,
+    executor: JobExecutor,
+    sources: WorkSourceManager | None = None,
     logger: Logger | None = None,
 ) -> ScheduleRunResult:
-    """Do what `run_schedule` does for a schedule whose state somebody else keeps.
+    """Do the job of a trigger, with its work item if there is a work source, and return how it went."""
+    return await _run(trigger, executor, _Work(sources, trigger, logger or _LOGGER))
 
-    The prompt is that of the trigger, whatever the schedule says, and the work item with it.
-    """
-    schedule = replace(trigger.schedule, prompt=trigger.prompt)
-    run = _Run(trigger.agent, schedule, trigger.schedule_name, logger or logging.getLogger("dutiful.fleet"))
-    work = _Work(work_source_manager, run)
-    result = await _done(run, work, job_executor)
+
+async def _run(trigger: TriggerInfo, executor: JobExecutor, work: _Work) -> ScheduleRunResult:
+    try:
+        result = await _with_item(trigger, executor, work)
+    except asyncio.CancelledError:
+        await work.release(INTERRUPTED)
+        raise
+    work.error = result.error
     await work.report(result)
     return result
 
 
-async def _done(run: _Run, work: _Work, executor: JobExecutor) -> ScheduleRunResult:
-    try:
-        return await _job(run, work, executor)
-    except asyncio.CancelledError:
-        await work.release(_INTERRUPTED)
-        raise
-
-
-async def _job(run: _Run, work: _Work, executor: JobExecutor) -> ScheduleRunResult:
+async def _with_item(trigger: TriggerInfo, executor: JobExecutor, work: _Work) -> ScheduleRunResult:
+    schedule = replace(trigger.schedule, prompt=trigger.prompt)
     try:
         found = await work.claim()
-        if found is not None and work.item is None and not run.schedule.run_without_work:
+        if found is not None and work.item is None and not schedule.run_without_work:
             return ScheduleRunResult(True, summary=found.reason or "no work", ran=False)
-        prompt = build_schedule_prompt(run.schedule, work.item, default_prompt=run.agent.default_prompt)
-    except Exception as error:  # noqa: BLE001 - whatever a source raises, the next run is due as ever
-        await work.release(_told(error))
-        return ScheduleRunResult(False, error=_told(error), ran=False)
-    return await _execute(JobRequest(run.agent, run.name, run.schedule, prompt, work.item), work, executor)
+        prompt = build_schedule_prompt(schedule, work.item, default_prompt=trigger.agent.default_prompt)
+    except Exception as error:  # noqa: BLE001 - any error of a source fails this run only
+        await work.release(_text(error))
+        return ScheduleRunResult(False, error=_text(error), ran=False)
+    request = JobRequest(trigger.agent, trigger.schedule_name, schedule, prompt, work.item)
+    return await _execute(request, work, executor)
 
 
 async def _execute(request: JobRequest, work: _Work, executor: JobExecutor) -> ScheduleRunResult:
@@ -117,126 +115,164 @@ async def _execute(request: JobRequest, work: _Work, executor: JobExecutor) -> S
         error = None if done.success else done.error or "the job failed and did not say why"
         return ScheduleRunResult(bool(done.success), done.summary, error, item)
     except JobNotStartedError as raised:
-        await work.release(_told(raised))
-        return ScheduleRunResult(False, error=_told(raised), work_item=item, ran=False)
+        await work.release(_text(raised))
+        return ScheduleRunResult(False, error=_text(raised), work_item=item, ran=False)
     except BaseException as raised:
-        if _is_meant_for_us(raised):
+        if _comes_from_outside(raised):
             raise
-        return ScheduleRunResult(False, error=_told(raised), work_item=item)
+        return ScheduleRunResult(False, error=_text(raised), work_item=item)
 
 
-def _is_meant_for_us(error: BaseException) -> bool:
-    """Return whether this ends the run from outside; an executor may raise the same classes by itself."""
+def _comes_from_outside(error: BaseException) -> bool:
+    """Return whether this error ends the run itself; an executor may raise the same classes by mistake."""
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
     return isinstance(error, KeyboardInterrupt | GeneratorExit)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """What is run, and for whom."""
+class _Record(NamedTuple):
+    """The record of a run in the state file."""
 
-    agent: Agent
-    schedule: AgentSchedule
-    name: str
-    log: Logger
-
-    def warn(self, message: str, error: BaseException) -> None:
-        self.log.warning("%s/%s: %s: %s", self.agent.name, self.name, message, _told(error))
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """The life of a run, as the state file tells it."""
-
-    run: _Run
+    trigger: TriggerInfo
     state_dir: str
     clock: Clock
+    logger: Logger
 
-    def mark_running(self) -> str | None:
-        """Write that the run has begun; return what kept that from being written."""
-        # An interval run that is interrupted counts from its start.
-        return self._write({"status": "running", "last_run_at": self.clock.now()})
+    def begin(self) -> str | None:
+        """Write that the run has begun; return the problem if that cannot be written."""
+        return self._write(begun(self.clock.now()))
 
-    def mark_ended(self, error: str | None) -> None:
+    def end(self, error: str | None) -> None:
         now = self.clock.now()
-        ended = {"last_run_at": now, "next_run_at": self._next(now), "last_error": error}
-        self._write({"status": "idle", **ended})
+        self._write(ended(now, self._next(now), error))
 
     def _next(self, now: datetime) -> datetime | None:
-        run, schedule = self.run, self.run.schedule
+        name, schedule = _name(self.trigger), self.trigger.schedule
         try:
             if schedule.type == "cron":
                 return calculate_next_cron_trigger(schedule.expression or "", now, self.clock.timezone)
             if schedule.type == "interval":
-                key, interval = f"{run.agent.name}/{run.name}", schedule.interval or ""
-                return calculate_next_trigger(now, interval, schedule.jitter_percent, now, key)
+                interval = schedule.interval or ""
+                return calculate_next_trigger(now, interval, schedule.jitter_percent, now, name)
         except DutifulError as error:
-            run.warn("the next run cannot be calculated", error)
+            self.logger.warning("%s: the next run cannot be calculated: %s", name, _text(error))
         return None
 
-    def _write(self, changes: dict[str, Any]) -> str | None:
+    def _write(self, change: Change) -> str | None:
         try:
-            agent, name = self.run.agent.name, self.run.name
-            update_schedule_state(self.state_dir, agent, name, unless_disabled(changes))
+            agent, name = self.trigger.agent.name, self.trigger.schedule_name
+            update_schedule_state(self.state_dir, agent, name, change)
         except (OSError, DutifulError) as error:
-            self.run.warn("the state cannot be written", error)
-            return _told(error)
+            self.logger.warning("%s: the state cannot be written: %s", _name(self.trigger), _text(error))
+            return _text(error)
         return None
 
 
 class _Work:
     """The work item of a run, if its work source had one."""
 
-    def __init__(self, manager: WorkSourceManager | None, run: _Run) -> None:
-        self._manager, self._run = manager, run
+    def __init__(self, sources: WorkSourceManager | None, trigger: TriggerInfo, logger: Logger) -> None:
+        self._sources, self._trigger, self._logger = sources, trigger, logger
         self.item: WorkItem | None = None
+        # How the job failed; a run that is cancelled before its job has ended was interrupted.
+        self.error: str | None = INTERRUPTED
 
     async def claim(self) -> NextWorkItem | None:
-        """Return what the work source answered, or None if there is none to ask."""
-        source = self._run.schedule.work_source or self._run.agent.work_source
-        if source is None or self._manager is None:
+        """Return the answer of the work source, or None if the schedule has no work source."""
+        agent = self._trigger.agent
+        source = self._trigger.schedule.work_source or agent.work_source
+        if source is None or self._sources is None:
             return None
-        found: NextWorkItem = await _awaited(self._manager.get_next_work_item(self._run.agent, source))
-        # What is not claimed is somebody else's, or will be.
+        found: NextWorkItem = await _awaited(self._sources.get_next_work_item(agent, source))
+        # An item that could not be claimed belongs to another process.
         self.item = found.item if found.claimed else None
         return found
 
     async def report(self, result: ScheduleRunResult) -> None:
-        """Tell the source how it went, if an item is held."""
-        if self._manager is not None and self.item is not None:
-            told = JobResult(result.success, result.summary, result.error)
-            await self._end(self._manager.report_outcome, told, "reported")
+        """Tell the source how the work went, if an item is held."""
+        if self._sources is not None and self.item is not None:
+            outcome = JobResult(result.success, result.summary, result.error)
+            await self._end(self._sources.report_outcome, outcome, "reported")
 
     async def release(self, reason: str) -> None:
         """Give the item back, if one is held."""
-        if self._manager is not None and self.item is not None:
-            await self._end(self._manager.release_work_item, reason, "released")
+        if self._sources is not None and self.item is not None:
+            await self._end(self._sources.release_work_item, reason, "released")
 
-    async def _end(self, how: Callable[..., Any], told: object, word: str) -> None:
-        """Let go of the item; a source that cannot be told changes nothing about the job's result."""
+    async def _end(self, method: Callable[..., Any], argument: object, word: str) -> None:
+        """Let go of the item; an error of the source does not change the result of the job."""
         item, self.item = self.item, None
         assert item is not None
 
         async def end() -> None:
             try:
-                await _awaited(how(item.id, told))
-            except Exception as error:  # noqa: BLE001 - see above
-                self._run.warn(f"work item {item.id} cannot be {word}", error)
+                await _awaited(method(item.id, argument))
+            except Exception as error:  # noqa: BLE001 - see the docstring
+                name = _name(self._trigger)
+                self._logger.warning("%s: work item %s cannot be %s: %s", name, item.id, word, _text(error))
 
         ending = asyncio.ensure_future(end())
         try:
             await asyncio.shield(ending)
         except asyncio.CancelledError:
-            # What the source is being told is true all the same.
+            # A report that has begun is finished also when the run is cancelled: its content stays true.
             await ending
             raise
+
+
+class JobRunner:
+    """Does the jobs that a fleet file describes; call it with a `TriggerInfo`."""
+
+    def __init__(self, logger: Logger, clock: Clock) -> None:
+        self._logger, self._clock = logger, clock
+        self._sources = WorkSources(clock)
+        self._executors: dict[str, JobExecutor] = {}
+        # "agent/schedule" -> the latest line that its running job has printed.
+        self.latest: dict[str, str] = {}
+
+    async def __call__(self, trigger: TriggerInfo) -> ScheduleRunResult:
+        """Do one job and return how it went. Raises JobNotStartedError if no job is configured."""
+        name = _name(trigger)
+        began = self._clock.monotonic()
+        self.latest.pop(name, None)
+        try:
+            result = await run_job(trigger, self._executor(trigger), self._sources, self._logger)
+        finally:
+            self.latest.pop(name, None)
+        how = "done" if result.success and result.ran else "no work" if result.success else "failed"
+        took = self._clock.monotonic() - began
+        said = (result.summary if result.success else result.error) or ""
+        level = self._logger.info if result.success else self._logger.warning
+        level("%s: %s after %.1f s%s", name, how, took, f": {said}" if said else "")
+        return result
+
+    def forget_executors(self) -> None:
+        """Make new executors for the next jobs; running jobs are not disturbed."""
+        self._executors.clear()
+
+    def _executor(self, trigger: TriggerInfo) -> JobExecutor:
+        config = trigger.schedule.job or trigger.agent.job
+        if config is None:
+            raise JobNotStartedError(_NO_JOB)
+        key = json.dumps(config, sort_keys=True, default=str)
+        if key not in self._executors:
+            self._executors[key] = executor_for(config, self._hear)
+        return self._executors[key]
+
+    def _hear(self, request: JobRequest, line: str) -> None:
+        shown = one_line(line)
+        if shown is not None:
+            self.latest[f"{request.agent.name}/{request.schedule_name}"] = shown
 
 
 async def _awaited(answer: Any) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def _told(error: BaseException) -> str:
+def _name(trigger: TriggerInfo) -> str:
+    return f"{trigger.agent.name}/{trigger.schedule_name}"
+
+
+def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__

@@ -9,13 +9,14 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
+from dutiful.core.errors import InvalidArgumentError, quoted
 from dutiful.fleet.errors import StateFileError
 from dutiful.fleet.file.yaml_tree import Node, compose, to_yaml
-from dutiful.fleet.state.record import read_changes, read_record
-from dutiful.fleet.types import Problem, ScheduleState
+from dutiful.fleet.types import Problem, ScheduleState, ScheduleStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 FILE_NAME = "state.yaml"
 # No bound that an honest file would meet: a hundred thousand schedules.
 _VALUES_MAX = 1_000_000
+_STATUSES = get_args(ScheduleStatus)
+_TIMES = ("last_run_at", "next_run_at")
 _MEND = "mend it, or move it away to start afresh"
 
 
@@ -78,8 +81,23 @@ def write_states(state_dir: StateDir, changes: Mapping[tuple[str, str], Change])
     return _states(root)
 
 
+def begun(at: datetime) -> Change:
+    """Return the change that records the beginning of a run.
+
+    `last_run_at` is the beginning for now, so that an interrupted interval run counts from its start.
+    """
+    return unless_disabled({"status": "running", "last_run_at": at})
+
+
+def ended(at: datetime, next_run_at: datetime | None, error: str | None) -> Change:
+    """Return the change that records the end of a run."""
+    return unless_disabled(
+        {"status": "idle", "last_run_at": at, "next_run_at": next_run_at, "last_error": error}
+    )
+
+
 def unless_disabled(changes: Mapping[str, object]) -> Change:
-    """Return a change that leaves the status alone where somebody has disabled the schedule."""
+    """Return a change that leaves the status of a disabled schedule alone."""
     others = {key: value for key, value in changes.items() if key != "status"}
     return lambda known: others if known.status == "disabled" else changes
 
@@ -237,3 +255,59 @@ def _sync_directory(directory: Path) -> None:
 def _unwritable(file: Path, error: OSError) -> StateFileError:
     advice = "nothing was changed; make room or check the permissions"
     return StateFileError(str(file), f"cannot be written ({error.strerror})", advice)
+
+
+def read_record(record: Node) -> ScheduleState:
+    """Return the state that a record describes; keys of others are passed over. Raises ValueError."""
+    entries = record.value
+    if entries is None:
+        return ScheduleState()
+    if not isinstance(entries, dict):
+        raise ValueError("is not a mapping with `status`")  # noqa: TRY004 - problems are ValueErrors
+    found = {key: entries[key].value for key in ScheduleState._fields if key in entries}
+    status, error = found.get("status", "idle"), found.get("last_error")
+    if status not in _STATUSES:
+        raise ValueError(f"status is {quoted(status)}; write one of {', '.join(_STATUSES)}")
+    if not isinstance(error, str | None):
+        raise ValueError("last_error is no text")  # noqa: TRY004 - problems are ValueErrors
+    times = {key: _instant(key, found[key]) for key in _TIMES if found.get(key) is not None}
+    return ScheduleState(status, last_error=error, **times)
+
+
+def read_changes(changes: Mapping[str, object]) -> dict[str, Node]:
+    """Return changes as they are to stand in the file, or raise InvalidArgumentError."""
+    return {key: _written_value(key, value) for key, value in changes.items()}
+
+
+def _written_value(key: str, value: object) -> Node:
+    if key not in ScheduleState._fields:
+        raise InvalidArgumentError("changes", key, f"change one of {', '.join(ScheduleState._fields)}")
+    if key == "status" and value not in _STATUSES:
+        raise InvalidArgumentError("status", value, f"choose from {', '.join(_STATUSES)}")
+    if value is None:
+        return Node(None)
+    if key in _TIMES:
+        return Node(_iso(key, value))
+    if not isinstance(value, str):
+        raise InvalidArgumentError(key, value, "must be a text or None")
+    # A message may hold what no file can.
+    return Node(value.encode("utf-8", "backslashreplace").decode())
+
+
+def _iso(key: str, value: object) -> str:
+    try:
+        instant = _instant(key, value.isoformat() if isinstance(value, datetime) else value)
+    except ValueError as error:
+        raise InvalidArgumentError(key, value, "must be a time with its zone") from error
+    return instant.isoformat().replace("+00:00", "Z")
+
+
+def _instant(key: str, value: object) -> datetime:
+    advice = "write a time with its zone, such as 2026-03-08T02:30:00Z"
+    try:
+        instant = datetime.fromisoformat(value) if isinstance(value, str) else None
+        if instant is not None and instant.tzinfo is not None:
+            return instant.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(f"{key} is {quoted(value)}; {advice}")

@@ -13,7 +13,8 @@ from tests.fleet.requests import ITEM, request
 from tests.process.living import ends, numbers
 from tests.still_loop import let_pass, run_still
 
-from dutiful.fleet.run.jobs import JobNotStartedError, executor_for
+from dutiful.fleet.errors import JobNotStartedError
+from dutiful.fleet.run.jobs import executor_for
 from dutiful.fleet.types import JobResult
 
 

@@ -10,7 +10,8 @@ from tests.ports import port_without_listener
 from tests.still_loop import run_still, silent_server
 from tests.web_server import Reply, serving
 
-from dutiful.fleet.run.jobs import JobNotStartedError, executor_for
+from dutiful.fleet.errors import JobNotStartedError
+from dutiful.fleet.run.jobs import executor_for
 from dutiful.fleet.types import JobResult
 
 

@@ -9,7 +9,7 @@ from dutiful.fleet.run.jobs import executor_for, problems_of_job
 from dutiful.fleet.types import Problem
 
 ARGV = "must be a list, the program first, e.g. [python3, report.py]; no shell reads it"
-KINDS = "`command`, `http`, `python`"
+KINDS = "command, http, python"
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,10 @@ def test_a_job_that_can_be(config):
         ({}, Problem(("type",), f"is missing; write one of {KINDS}")),
         (
             {"type": "comand"},
-            Problem(("type",), f"is unknown (did you mean `command`?); write one of {KINDS}", "comand"),
+            Problem(("type",), f'is unknown (did you mean "command"?); write one of {KINDS}', "comand"),
         ),
         ({"type": ["x"]}, Problem(("type",), f"is unknown; write one of {KINDS}", ["x"])),
-        ({"type": "command"}, Problem(("command",), "is missing")),
+        ({"type": "command"}, Problem(("command",), "is missing; write `command: …`")),
         ({"type": "command", "command": "ls -l"}, Problem(("command",), ARGV, "ls -l")),
         ({"type": "command", "command": []}, Problem(("command",), ARGV, [])),
         ({"type": "command", "command": [["a"]]}, Problem(("command",), ARGV, [["a"]])),
@@ -62,8 +62,8 @@ def test_a_job_that_can_be(config):
             {"type": "command", "command": ["a"], "timeuot": "5m"},
             Problem(
                 ("timeuot",),
-                "is unknown (did you mean `timeout`?); 'command' takes `type`, `command`, `timeout`,"
-                " `output_limit`, `environment`, `directory`",
+                'is unknown (did you mean "timeout"?); write one of command, timeout, output_limit,'
+                " environment, directory",
             ),
         ),
         (

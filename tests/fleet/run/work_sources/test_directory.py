@@ -9,7 +9,8 @@ from collections import Counter
 import pytest
 from tests.fleet.run.work_sources.story import AGENT, DONE, FAILED, Desk, claimer, play
 
-from dutiful.fleet.run.work_sources import WorkSourceError, WorkSources
+from dutiful.fleet.errors import WorkSourceError
+from dutiful.fleet.run.work_sources import WorkSources
 from dutiful.fleet.types import WorkItem
 
 

@@ -6,7 +6,8 @@ import pytest
 from tests.fleet.run.work_sources.story import DONE, FAILED, Desk, play
 from tests.web_server import Reply, serving
 
-from dutiful.fleet.run.work_sources import WorkSourceError, problems_of_work_source
+from dutiful.fleet.errors import WorkSourceError
+from dutiful.fleet.run.work_sources import problems_of_work_source
 from dutiful.fleet.types import WorkItem
 
 ITEM = {

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 import pytest
 from tests.fleet.run.work_sources.story import DONE, FAILED, Desk, claimer, play
 
-from dutiful.fleet.run.work_sources import WorkSourceError, problems_of_work_source
+from dutiful.fleet.errors import WorkSourceError
+from dutiful.fleet.run.work_sources import problems_of_work_source
 from dutiful.fleet.run.work_sources.table import SCHEMA
 from dutiful.fleet.types import WorkItem
 from dutiful.testing import VirtualClock

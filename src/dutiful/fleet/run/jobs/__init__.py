@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING
 
 from dutiful.fleet.file.settings import problems_of, settings_of
 from dutiful.fleet.run.jobs import command, http, python
-from dutiful.fleet.run.jobs.errors import JobNotStartedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dutiful.fleet.run.jobs.command import OnOutput
     from dutiful.fleet.types import Config, JobExecutor, Problem
-
-__all__ = ["JobNotStartedError", "executor_for", "problems_of_job"]
 
 _KINDS = {"command": command.KEYS, "http": http.KEYS, "python": python.KEYS}
 

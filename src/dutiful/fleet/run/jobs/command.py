@@ -8,8 +8,8 @@ import shutil
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dutiful import process
+from dutiful.fleet.errors import JobNotStartedError
 from dutiful.fleet.file.settings import Key, argv, names, seconds, text, whole_number
-from dutiful.fleet.run.jobs.errors import JobNotStartedError
 from dutiful.fleet.types import JobResult
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dutiful.fleet.errors import JobNotStartedError
 from dutiful.fleet.file.settings import Key, allowed, headers, seconds, url
-from dutiful.fleet.run.jobs.errors import JobNotStartedError
 from dutiful.fleet.types import JobResult
 from dutiful.outbound import Allowed, ForbiddenTargetError, NoAnswerError, Outbound
 from dutiful.process.output import one_line

@@ -10,23 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful.core.errors import SchedulerError
 from dutiful.fleet.file.settings import problems_of, settings_of
-from dutiful.fleet.run.work_sources import directory, github, http, table
-from dutiful.fleet.run.work_sources.claim import Claim, WorkSource, WorkSourceError
-from dutiful.fleet.types import NextWorkItem
+from dutiful.fleet.run.work_sources import directory, http, table
+from dutiful.fleet.types import Claim, NextWorkItem
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from dutiful.fleet.types import Agent, Config, JobResult, Problem
+    from dutiful.fleet.types import Agent, Config, JobResult, Problem, WorkSource
     from dutiful.runtime.ports import Clock
 
-__all__ = ["Claim", "WorkSource", "WorkSourceError", "WorkSources", "problems_of_work_source"]
-
-_KINDS = {"directory": directory.KEYS, "github": github.KEYS, "http": http.KEYS, "table": table.KEYS}
+_KINDS = {"directory": directory.KEYS, "http": http.KEYS, "table": table.KEYS}
 _SOURCES: Mapping[str, Callable[[Mapping[str, Any], Clock], WorkSource]] = {
     "directory": directory.DirectorySource,
-    "github": github.GithubSource,
     "http": http.HttpSource,
     "table": table.TableSource,
 }

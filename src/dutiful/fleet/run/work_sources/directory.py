@@ -20,9 +20,9 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dutiful.fleet.errors import WorkSourceError
 from dutiful.fleet.file.settings import Key, text
-from dutiful.fleet.run.work_sources.claim import Claim, WorkSourceError
-from dutiful.fleet.types import WorkItem
+from dutiful.fleet.types import Claim, WorkItem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

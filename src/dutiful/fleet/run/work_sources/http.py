@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from dutiful.core.errors import DutifulError
+from dutiful.fleet.errors import WorkSourceError
 from dutiful.fleet.file.settings import Key, allowed, headers, seconds, url
-from dutiful.fleet.run.work_sources.claim import Claim, WorkSourceError
-from dutiful.fleet.types import WorkItem
+from dutiful.fleet.types import Claim, WorkItem
 from dutiful.outbound import Allowed, Outbound
 
 if TYPE_CHECKING:

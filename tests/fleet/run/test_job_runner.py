@@ -9,9 +9,8 @@ import pytest
 from tests.fleet.rig import Said
 from tests.fleet.runs import ITEM, SOURCE, Executor, Sources
 
-from dutiful.fleet.run.jobs import JobNotStartedError
-from dutiful.fleet.run.performer import Performer
-from dutiful.fleet.run.runner import perform
+from dutiful.fleet.errors import JobNotStartedError
+from dutiful.fleet.run.runner import JobRunner, run_job
 from dutiful.fleet.types import Agent, AgentSchedule, JobResult, NextWorkItem, ScheduleRunResult, TriggerInfo
 from dutiful.runtime.clock import SystemClock
 
@@ -26,45 +25,45 @@ def trigger(prompt="Look.", agent_job=None, **schedule):
     return TriggerInfo(agent, "look", written, prompt, "manual")
 
 
-def performed(*triggers):
-    """Return the results of the triggers, what was logged, and the performer."""
-    said, logger = Said(), logging.Logger("performer of a test", logging.INFO)
+def done(*triggers):
+    """Return the results of the triggers, what was logged, and the runner."""
+    said, logger = Said(), logging.Logger("runner of a test", logging.INFO)
     logger.addHandler(said)
-    performer = Performer(logger, SystemClock())
+    runner = JobRunner(logger, SystemClock())
 
     async def story():
-        return [await performer(each) for each in triggers]
+        return [await runner(each) for each in triggers]
 
-    return asyncio.run(story()), said.lines, performer
+    return asyncio.run(story()), said.lines, runner
 
 
 def test_the_job_of_the_schedule_wins_over_the_agents():
     both, agents = trigger(agent_job=saying("agent"), job=saying("own")), trigger(agent_job=saying("agent"))
-    results, _, _ = performed(both, agents)
+    results, _, _ = done(both, agents)
     assert [result.summary for result in results] == ["own", "agent"]
 
 
 def test_no_job_at_all_says_what_to_write():
     with pytest.raises(JobNotStartedError, match="neither it nor its agent has a `job`; write one, such as"):
-        performed(trigger())
+        done(trigger())
 
 
 def test_the_prompt_of_the_trigger_reaches_the_job():
     cat = {"type": "command", "command": ["cat"]}
-    ((result,), _, _) = performed(trigger("Only this once.", job=cat))
+    ((result,), _, _) = done(trigger("Only this once.", job=cat))
     assert result.summary == "Only this once."
 
 
 def test_jobs_of_one_kind_share_an_executor_until_the_file_changes():
-    _, _, performer = performed(trigger(job=saying("a")), trigger(job=saying("a")), trigger(job=saying("b")))
-    assert len(performer._executors) == 2
-    performer.forget_executors()
-    assert performer._executors == {}
+    _, _, runner = done(trigger(job=saying("a")), trigger(job=saying("a")), trigger(job=saying("b")))
+    assert len(runner._executors) == 2
+    runner.forget_executors()
+    assert runner._executors == {}
 
 
 def test_how_it_went_is_said(tmp_path):
     empty = {"type": "directory", "path": str(tmp_path)}
-    _, lines, _ = performed(
+    _, lines, _ = done(
         trigger(job=saying("3 reports")),
         trigger(job={"type": "command", "command": ["sh", "-c", "exit 3"]}),
         trigger(job=saying("nothing"), work_source=empty),
@@ -78,7 +77,7 @@ def test_how_it_went_is_said(tmp_path):
 
 
 def test_the_latest_line_is_known_while_the_job_runs_and_forgotten_afterwards():
-    performer = Performer(logging.getLogger("tests.fleet"), SystemClock())
+    runner = JobRunner(logging.getLogger("tests.fleet"), SystemClock())
     heard = []
 
     class Watching(dict):
@@ -86,30 +85,30 @@ def test_the_latest_line_is_known_while_the_job_runs_and_forgotten_afterwards():
             heard.append((key, line))
             super().__setitem__(key, line)
 
-    performer.latest = Watching()
+    runner.latest = Watching()
     job = {"type": "command", "command": ["printf", "one\\n\\033[31mtwo\\n"]}
-    asyncio.run(performer(trigger(job=job)))
+    asyncio.run(runner(trigger(job=job)))
     assert heard[-1] == ("scout/look", "[31mtwo")
-    assert performer.latest == {}
+    assert runner.latest == {}
 
 
-def test_perform_claims_executes_and_reports_with_the_prompt_of_the_trigger():
+def test_run_job_claims_executes_and_reports_with_the_prompt_of_the_trigger():
     executor, sources = Executor(), Sources()
     info = trigger("By hand.", work_source=SOURCE)
-    assert asyncio.run(perform(info, executor, sources)) == ScheduleRunResult(True, "looked", work_item=ITEM)
+    assert asyncio.run(run_job(info, executor, sources)) == ScheduleRunResult(True, "looked", work_item=ITEM)
     (request,) = executor.requests
     assert request.prompt.startswith("By hand.\n\n## Work item: Fix it")
     assert sources.told[1:] == [("report", ITEM.id, JobResult(True, "looked"))]
 
 
-def test_perform_without_work_does_nothing():
+def test_run_job_without_work_does_nothing():
     executor, sources = Executor(), Sources(NextWorkItem(None, claimed=False, reason="empty"))
     info = trigger(work_source=SOURCE)
-    assert asyncio.run(perform(info, executor, sources)) == ScheduleRunResult(True, "empty", ran=False)
+    assert asyncio.run(run_job(info, executor, sources)) == ScheduleRunResult(True, "empty", ran=False)
     assert executor.requests == []
 
 
-def test_a_cancelled_performance_gives_its_item_back():
+def test_a_cancelled_job_gives_its_item_back():
     sources = Sources()
 
     async def story():
@@ -119,7 +118,7 @@ def test_a_cancelled_performance_gives_its_item_back():
             began.set()
             await asyncio.Event().wait()
 
-        task = asyncio.create_task(perform(trigger(work_source=SOURCE), Executor(never), sources))
+        task = asyncio.create_task(run_job(trigger(work_source=SOURCE), Executor(never), sources))
         await began.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
