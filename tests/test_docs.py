@@ -23,6 +23,7 @@ import dutiful.errors
 from dutiful.cli.main import cli
 from dutiful.core.cron import cron, dialect, lint
 from dutiful.fleet import load_fleet
+from dutiful.service.settings import settings_from
 from dutiful.simulate.schedule_file import read_schedule_file
 
 if TYPE_CHECKING:
@@ -113,11 +114,14 @@ def assert_doctest(page: Path, block: Block, names: dict[str, object]) -> None:
 
 
 @page_by_page
-def test_the_schedule_files_are_read(page, tmp_path):
+def test_the_schedule_files_and_settings_files_are_read(page, tmp_path):
     for block in blocks(page, "toml"):
         path = tmp_path / f"line-{block.line}.toml"
         path.write_text(block.text, encoding="utf-8")
-        assert read_schedule_file(path).schedules, f"line {block.line}: show at least one schedule"
+        if page.name == "service-settings.md":
+            assert settings_from({"DUTIFUL_CONFIG": str(path)}).config == str(path)
+        else:
+            assert read_schedule_file(path).schedules, f"line {block.line}: show at least one schedule"
 
 
 @page_by_page

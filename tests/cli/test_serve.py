@@ -40,7 +40,8 @@ def line_with(process, text):
 
 
 def address(process):
-    return line_with(process, "dutiful answers at ").split()[3].rstrip(";")
+    line = line_with(process, "dutiful answers at ")
+    return line.partition("dutiful answers at ")[2].split(";")[0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -114,9 +115,11 @@ def test_a_setting_that_cannot_be_used_is_told_before_anything_starts(tmp_path):
         assert "did you mean DUTIFUL_EXECUTOR?" in error
 
 
-def test_the_log_can_be_json(tmp_path):
+def test_a_log_of_json_has_nothing_but_json(tmp_path):
     with started(tmp_path, "serve", "--log", "json") as process:
-        url = address(process)
+        while "dutiful answers at " not in (said := json.loads(process.stdout.readline())["message"]):
+            pass
+        url = said.split()[3].rstrip(";")
         body = {
             "workflow_id": "w",
             "version": 1,
@@ -126,9 +129,23 @@ def test_the_log_can_be_json(tmp_path):
         }
         httpx2.post(f"{url}/schedules/upsert", json=body, **PATIENT).raise_for_status()
         process.send_signal(signal.SIGTERM)
-        lines = [json.loads(line) for line in process.stdout.read().splitlines() if line.startswith("{")]
+        lines = [json.loads(line) for line in process.stdout.read().splitlines()]
     (audit,) = [line["audit"] for line in lines if line["logger"] == "dutiful.audit"]
     assert (audit["who"], audit["action"], audit["schedule_id"]) == ("local", "upsert", "s")
+    assert lines[-1]["message"] == "stopped"
+
+
+def test_settings_may_be_in_a_file_that_variables_override(tmp_path):
+    (tmp_path / "dutiful.toml").write_text(
+        'store = "sqlite:filed.db"\nlog_level = "error"\nhost = "0.0.0.0"\n'
+    )
+    environ = {"DUTIFUL_HOST": "127.0.0.1"}
+    with started(tmp_path, "serve", "--config", "dutiful.toml", **environ) as process:
+        assert address(process).startswith("http://127.0.0.1:")
+        process.send_signal(signal.SIGTERM)
+        # With the log at `error` nothing of what the worker does is told.
+        assert process.stdout.read() == "stopped\n"
+    assert (tmp_path / "filed.db").exists()
 
 
 def test_clients_are_known_by_their_certificates(tmp_path):

@@ -58,6 +58,8 @@ def test_without_variables_the_defaults_are_in_force():
         "rate_burst": 100,
         "connections_per_peer": 256,
         "audit_log": None,
+        "log_level": "info",
+        "config": None,
     }
 
 
@@ -266,3 +268,53 @@ def test_the_effective_settings_say_where_they_come_from_and_hide_secrets():
     assert found["DUTIFUL_EXECUTOR_ALLOW"].value == "run.internal,10.0.0.0/8"
     assert "canary" not in json.dumps(list(found.values()))
     assert "canary" not in repr(settings_from({**environ, "DUTIFUL_EXECUTOR": ""}))
+
+
+def written(tmp_path, text: str) -> str:
+    path = tmp_path / "dutiful.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_file_has_settings_that_variables_override(tmp_path):
+    path = written(
+        tmp_path,
+        'tick_ms = 500\nlease_s = 2.5\nhost = ""\nexecutor_allow = ["10.0.0.0/8", "run.internal"]\n'
+        'executor_secret = "canary-0123456789"\nport = 1\n',
+    )
+    environ = {"DUTIFUL_CONFIG": path, "DUTIFUL_PORT": "2", "TICK_MS": ""}
+    found = {each.variable: (each.value, each.source) for each in effective(environ)}
+    assert found["TICK_MS"] == ("500", "file")
+    assert found["DUTIFUL_LEASE_S"] == ("2.5", "file")
+    assert found["DUTIFUL_HOST"] == ("127.0.0.1", "default")
+    assert found["DUTIFUL_EXECUTOR_ALLOW"] == ("run.internal,10.0.0.0/8", "file")
+    assert found["DUTIFUL_EXECUTOR_SECRET"] == ("***", "file")
+    assert found["DUTIFUL_PORT"] == ("2", "environment")
+    assert found["DUTIFUL_CONFIG"] == (path, "environment")
+
+
+def test_everything_wrong_with_a_file_is_told_with_its_place(tmp_path):
+    path = written(
+        tmp_path,
+        'tick_ms = "1s"\ntick = 1\nDUTIFUL_STORE = "memory:"\nx-y = 1\nport = { a = 1 }\nconfig = "other"\n'
+        'executor_secret = "canary"\n',
+    )
+    secret_advice = "write at least 16 characters, e.g. what `openssl rand -hex 32` prints"
+    assert problems(DUTIFUL_CONFIG=path) == [
+        (f"{path}: tick", "***", "there is no such setting; did you mean tick_ms?"),
+        (f"{path}: DUTIFUL_STORE", "***", "there is no such setting; did you mean store?"),
+        (f"{path}: x-y", "***", "there is no such setting"),
+        (f"{path}: port", "***", "write a text, a number, true or false, or a list of texts"),
+        (f"{path}: config", "***", "there is no such setting"),
+        (f"{path}: tick_ms", "1s", "write a whole number from 10 to 60000"),
+        (f"{path}: executor_secret", "***", secret_advice),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"), [(None, "cannot be read: No such file or directory"), ("a = ", "is not TOML: ")]
+)
+def test_a_file_that_cannot_be_read_is_told(tmp_path, text, fix):
+    path = str(tmp_path / "missing.toml") if text is None else written(tmp_path, text)
+    [(name, shown, told)] = problems(DUTIFUL_CONFIG=path)
+    assert (name, shown, told[: len(fix)]) == ("DUTIFUL_CONFIG", path, fix)

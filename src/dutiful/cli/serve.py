@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 from contextlib import contextmanager
@@ -14,11 +15,16 @@ import click
 from dutiful.core.errors import DutifulError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from dutiful.service.settings import Settings
 
+logger = logging.getLogger("dutiful.service")
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_config = click.option(
+    "--config", "config_file", metavar="FILE", help="TOML file of settings; variables override it."
+)
 _log = click.option(
     "--log", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the log."
 )
@@ -26,37 +32,51 @@ _log = click.option(
 
 @click.command()
 @click.option("--no-worker", is_flag=True, help="Answer requests, and leave the firing to `dutiful worker`.")
+@_config
 @_log
-def serve(no_worker: bool, log: str) -> None:
+def serve(no_worker: bool, config_file: str | None, log: str) -> None:
     """Run the service: HTTP, worker and launcher in one process, until SIGINT or SIGTERM.
 
-    Everything is set by the environment; `dutiful config` shows what is in force. Without auth it
-    listens on this machine only.
+    Settings come from the environment and from a file; `dutiful config` shows what is in force. Without
+    auth it listens on this machine only.
 
     Example: DUTIFUL_EXECUTOR=command:./run-dag dutiful serve
     """
-    _run(_serve(_prepared(log), worker=not no_worker))
+    settings = _prepared(log, config_file)
+    _run(_serve(settings, worker=not no_worker, say=_sayer(log)))
 
 
 @click.command()
+@_config
 @_log
-def worker(log: str) -> None:
+def worker(config_file: str | None, log: str) -> None:
     """Run a worker without HTTP, in the same environment as the service, until SIGINT or SIGTERM.
 
     Any number may run on one store: one of them leads, the others take over when it dies.
 
     Example: DUTIFUL_EXECUTOR=command:./run-dag dutiful worker
     """
-    _run(_work(_prepared(log)))
+    settings = _prepared(log, config_file)
+    _run(_work(settings, say=_sayer(log)))
 
 
-def _prepared(log: str) -> Settings:
+def environment(config_file: str | None) -> dict[str, str]:
+    """Return the environment, with the file that the option --config names."""
+    return {**os.environ, **({} if config_file is None else {"DUTIFUL_CONFIG": config_file})}
+
+
+def _prepared(log: str, config_file: str | None) -> Settings:
     from dutiful.cli.logs import log_to_stdout
     from dutiful.service.settings import settings_from
 
-    settings = settings_from(os.environ)
-    log_to_stdout(log)
+    settings = settings_from(environment(config_file))
+    log_to_stdout(log, logging.getLevelNamesMapping()[settings.log_level.upper()])
     return settings
+
+
+def _sayer(log: str) -> Callable[[str], None]:
+    """Return how to tell people where the process stands; a log of JSON lines has no plain ones."""
+    return logger.info if log == "json" else click.echo
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
@@ -67,7 +87,7 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
         raise click.ClickException(str(error)) from error
 
 
-async def _serve(settings: Settings, worker: bool) -> None:
+async def _serve(settings: Settings, worker: bool, say: Callable[[str], None]) -> None:
     from dutiful.httpd.server import HttpServer, listen
     from dutiful.service.http_settings import connection_limits, tls_files
     from dutiful.service.wiring import Service
@@ -78,7 +98,11 @@ async def _serve(settings: Settings, worker: bool) -> None:
         await service.start()
         try:
             server = HttpServer(
-                create_app(service), listener, tls_files(settings), _announce, connection_limits(settings)
+                create_app(service),
+                listener,
+                tls_files(settings),
+                lambda url: say(f"dutiful answers at {url}; stop with Ctrl-C"),
+                connection_limits(settings),
             )
             # What there is by now stays: the collector need not look through it again and again.
             gc.freeze()
@@ -90,25 +114,21 @@ async def _serve(settings: Settings, worker: bool) -> None:
             await answering
         finally:
             await service.stop()
-    click.echo("stopped")
+    say("stopped")
 
 
-async def _work(settings: Settings) -> None:
+async def _work(settings: Settings, say: Callable[[str], None]) -> None:
     from dutiful.service.wiring import Service
 
     with _until_signal() as asked:
         service = Service(settings)
         await service.start()
-        click.echo(f"working on {settings.store}; stop with Ctrl-C")
+        say(f"working on {settings.store}; stop with Ctrl-C")
         try:
             await asked.wait()
         finally:
             await service.stop()
-    click.echo("stopped")
-
-
-def _announce(url: str) -> None:
-    click.echo(f"dutiful answers at {url}; stop with Ctrl-C")
+    say("stopped")
 
 
 @contextmanager

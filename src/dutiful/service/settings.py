@@ -1,4 +1,4 @@
-"""The settings of the service, read from the environment, whole or not at all."""
+"""The settings of the service, read from the environment and a file, whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import DutifulError, quoted
 from dutiful.outbound import Allowed
+from dutiful.service.config_file import read_config
 from dutiful.service.variables import VARIABLES, Variable
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.policy import CatchUp, Overlap
     from dutiful.outbound.secret import Secret
+    from dutiful.service.variables import LogLevel
 
 _OWN_PREFIX = "DUTIFUL_"
 # How alike two names are when one is the other with a slip in it.
@@ -23,8 +25,9 @@ _SLIP = 0.8
 
 
 class SettingProblem(NamedTuple):
-    """What is wrong with one variable, and what to write; a secret value reads `***`."""
+    """What is wrong with one setting, and what to write; a secret value reads `***`."""
 
+    # The name of a variable; with the file in front of it where that is where the value stands.
     variable: str
     value: str | None
     fix: str
@@ -35,7 +38,7 @@ class SettingProblem(NamedTuple):
 
 
 class SettingsError(DutifulError):
-    """The environment cannot be used; `problems` has everything that is wrong with it."""
+    """The settings cannot be used; `problems` has everything that is wrong with them."""
 
     def __init__(self, problems: list[SettingProblem]) -> None:
         listed = "".join(f"\n  {problem}" for problem in problems)
@@ -77,6 +80,8 @@ class Settings:
     rate_burst: int
     connections_per_peer: int
     audit_log: str | None
+    log_level: LogLevel
+    config: str | None
 
     @property
     def has_auth(self) -> bool:
@@ -98,32 +103,67 @@ class Effective(NamedTuple):
 
 
 def settings_from(environ: Mapping[str, str]) -> Settings:
-    """Return the settings of this environment; an empty variable counts as one that is not set.
+    """Return the settings of this environment and of the file that its DUTIFUL_CONFIG names.
 
-    Raises SettingsError with everything that is wrong.
+    A variable overrides the file; an empty variable counts as one that is not set. Raises SettingsError
+    with everything that is wrong.
     """
-    values: dict[str, Any] = {}
-    problems = [*_misspelt(environ)]
-    for variable in VARIABLES:
-        given = environ.get(variable.name) or variable.default
-        try:
-            values[variable.field] = None if given is None else variable.read(given)
-        except ValueError as error:
-            shown = "***" if variable.is_secret else _without_secrets(given or "")
-            problems.append(SettingProblem(variable.name, shown, str(error)))
-    problems += _contradictions(values)
-    if problems:
-        raise SettingsError(problems)
-    return Settings(**values)
+    return _read(environ)[0]
 
 
 def effective(environ: Mapping[str, str]) -> list[Effective]:
     """Return all settings in their order, secrets hidden; raises SettingsError as `settings_from` does."""
-    settings = settings_from(environ)
+    settings, given = _read(environ)
     return [
-        Effective(variable.name, _shown(getattr(settings, variable.field)), _source(variable, environ))
+        Effective(variable.name, _shown(getattr(settings, variable.field)), given[variable.name].source)
         for variable in VARIABLES
     ]
+
+
+class _Given(NamedTuple):
+    """The text of one setting; `place` says where a person finds it."""
+
+    text: str | None
+    source: str
+    place: str
+
+
+def _read(environ: Mapping[str, str]) -> tuple[Settings, dict[str, _Given]]:
+    problems = [*_misspelt(environ)]
+    given = {variable.name: _from_environment(variable, environ) for variable in VARIABLES}
+    if (path := given["DUTIFUL_CONFIG"].text) is not None:
+        problems += _add_file(path, given)
+    values: dict[str, Any] = {}
+    for variable in VARIABLES:
+        text, _, place = given[variable.name]
+        try:
+            values[variable.field] = None if text is None else variable.read(text)
+        except ValueError as error:
+            shown = "***" if variable.is_secret else _without_secrets(text or "")
+            problems.append(SettingProblem(place, shown, str(error)))
+    problems += _contradictions(values)
+    if problems:
+        raise SettingsError(problems)
+    return Settings(**values), given
+
+
+def _from_environment(variable: Variable, environ: Mapping[str, str]) -> _Given:
+    if text := environ.get(variable.name):
+        return _Given(text, "environment", variable.name)
+    return _Given(variable.default, "default", variable.name)
+
+
+def _add_file(path: str, given: dict[str, _Given]) -> Iterator[SettingProblem]:
+    """Put the values of the file where the environment has none, and yield what is wrong with the file."""
+    file, shown = read_config(path), quoted(path, 4096)
+    for key, fix in file.problems:
+        yield SettingProblem(
+            f"{shown}: {quoted(key)}" if key else "DUTIFUL_CONFIG", "***" if key else path, fix
+        )
+    for name, text in file.values.items():
+        if given[name].source == "default" and text:
+            place = f"{shown}: {name.removeprefix(_OWN_PREFIX).lower()}"
+            given[name] = _Given(text, "file", place)
 
 
 def is_loopback(host: str) -> bool:
@@ -132,10 +172,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-def _source(variable: Variable, environ: Mapping[str, str]) -> str:
-    return "environment" if environ.get(variable.name) else "default"
 
 
 def _shown(value: Any) -> str | None:

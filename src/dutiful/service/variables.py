@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias
 
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.policy import CatchUp, Overlap
@@ -16,14 +17,20 @@ from dutiful.outbound import Allowed
 from dutiful.outbound.secret import Secret
 from dutiful.stores.url import store_for
 
-if TYPE_CHECKING:
-    from enum import StrEnum
-
 Reader: TypeAlias = Callable[[str], Any]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,253}")
 _SECRET_MIN = 16
+
+
+class LogLevel(StrEnum):
+    """The least of what is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 def number(low: int, high: int) -> Reader:
@@ -174,4 +181,6 @@ VARIABLES = (
     Variable("DUTIFUL_RATE_BURST", number(1, 1_000_000), "100", "requests of one caller or address, at once"),
     Variable("DUTIFUL_CONNECTIONS_PER_PEER", number(1, 100_000), "256", "open connections of one address"),
     Variable("DUTIFUL_AUDIT_LOG", text, None, "file to which who changed what is added, as JSON lines"),
+    Variable("DUTIFUL_LOG_LEVEL", choice(LogLevel), "info", "the least of what is logged"),
+    Variable("DUTIFUL_CONFIG", text, None, "TOML file of settings that no variable names"),
 )
