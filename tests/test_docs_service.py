@@ -11,7 +11,7 @@ import pytest
 
 from dutiful.core.plan import outcome
 from dutiful.httpd import auth, clients, errors, keys, limits, middleware, tokens
-from dutiful.httpd.caller import SCOPES
+from dutiful.httpd.auth import SCOPES
 from dutiful.launchers.executor import Meta
 from dutiful.service.variables import VARIABLES
 

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from tests.httpd.mint import KEYS
 
 from dutiful.cli.main import cli
-from dutiful.httpd.caller import Caller
+from dutiful.httpd.auth import Caller
 from dutiful.httpd.keys import read_keys
-from dutiful.httpd.reloading_file import Watched
+from dutiful.httpd.reloading_file import ReloadingFile
 from dutiful.httpd.tokens import TokenCheck
 from dutiful.runtime.clock import SystemClock
 
@@ -28,7 +28,7 @@ def run(*arguments: str, **environ: str):
 
 
 def caller(path: str, token: str, issuer="dutiful-dev", audience="dutiful") -> Caller:
-    keys = Watched((path,), lambda: read_keys(path))
+    keys = ReloadingFile((path,), lambda: read_keys(path))
     return TokenCheck(keys, issuer, audience, SystemClock()).caller(token.strip())
 
 

@@ -1,4 +1,4 @@
-"""The edge in front of a real server: sizes, hosts, origins, rates, headers."""
+"""The middleware in front of a real server: sizes, hosts, origins, rates, headers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import asyncio
 import json
 
 import pytest
-from tests.httpd.edge_server import LOOPBACK, edge_server, parsed, request, talk, telling
+from tests.httpd.middleware_server import LOOPBACK, middleware_server, parsed, request, talk, telling
 
-from dutiful.httpd.auth import PEER_NAMES, Auth
-from dutiful.httpd.caller import Caller
-from dutiful.httpd.limits import Limits
-from dutiful.httpd.middleware import SECURITY_HEADERS, Edge
-from dutiful.httpd.rates import Rates
-from dutiful.httpd.reloading_file import Watched
+from dutiful.httpd.auth import PEER_NAMES, Auth, Caller
+from dutiful.httpd.limits import Limits, Rates
+from dutiful.httpd.middleware import SECURITY_HEADERS, RequestMiddleware
+from dutiful.httpd.reloading_file import ReloadingFile
 from dutiful.testing import VirtualClock
 
 LOCAL = ["local", ["admin", "read", "trigger", "write"], "loopback"]
@@ -21,7 +19,7 @@ LOCAL = ["local", ["admin", "read", "trigger", "write"], "loopback"]
 
 @pytest.fixture(scope="module")
 def port():
-    with edge_server() as port:
+    with middleware_server() as port:
         yield port
 
 
@@ -67,7 +65,7 @@ def test_a_body_that_hides_its_length_is_counted_as_it_comes(port):
 
 
 def test_a_body_without_end_is_not_read_for_ever():
-    with edge_server(LOOPBACK._replace(limits=Limits(drain_seconds=0.2))) as port:
+    with middleware_server(LOOPBACK._replace(limits=Limits(drain_seconds=0.2))) as port:
         endless = chunked(port, [b"x" * 1024] * 65)
         assert error_of(parsed(talk(port, endless))) == (413, "body_too_large")
 
@@ -82,7 +80,7 @@ def test_who_waits_for_leave_to_send_is_told_at_once(port):
 
 
 def test_a_body_that_drips_is_given_up():
-    with edge_server(LOOPBACK._replace(limits=Limits(body_seconds=0.2))) as port:
+    with middleware_server(LOOPBACK._replace(limits=Limits(body_seconds=0.2))) as port:
         sent = f"POST /x HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Length: 9\r\n\r\nhalf".encode()
         status, headers, content = parsed(talk(port, sent))
     assert (status, headers["connection"]) == (408, "close")
@@ -146,7 +144,7 @@ def test_our_own_page_is_answered(port):
 
 
 def test_who_listens_under_another_name_is_answered_under_it():
-    with edge_server(LOOPBACK._replace(host="Scheduler.internal")) as port:
+    with middleware_server(LOOPBACK._replace(host="Scheduler.internal")) as port:
         assert request(port, headers={"Host": "scheduler.internal:80"})[0] == 200
         assert request(port, headers={"Host": "other.internal"})[0] == 421
 
@@ -154,8 +152,8 @@ def test_who_listens_under_another_name_is_answered_under_it():
 def test_everybody_is_limited_by_address_and_by_name():
     clock = VirtualClock("2026-03-01T00:00:00")
     ada = Caller("ada", frozenset({"read"}), "certificate")
-    clients = Watched((), lambda: {"DNS:ada": ada})
-    with edge_server(LOOPBACK._replace(auth=Auth(clients=clients), rates=Rates(1, 3, clock))) as port:
+    clients = ReloadingFile((), lambda: {"DNS:ada": ada})
+    with middleware_server(LOOPBACK._replace(auth=Auth(clients=clients), rates=Rates(1, 3, clock))) as port:
         codes = [request(port, path="/x")[0] for _ in range(3)]
         status, headers, content = request(port, path="/x")
     assert codes == [401, 401, 401]
@@ -165,7 +163,7 @@ def test_everybody_is_limited_by_address_and_by_name():
 def test_a_caller_at_many_addresses_is_still_one():
     ada = Caller("ada", frozenset({"read"}), "certificate")
     rates = Rates(1, 3, VirtualClock("2026-03-01T00:00:00"))
-    settings = LOOPBACK._replace(auth=Auth(clients=Watched((), lambda: {"DNS:ada": ada})), rates=rates)
+    settings = LOOPBACK._replace(auth=Auth(clients=ReloadingFile((), lambda: {"DNS:ada": ada})), rates=rates)
     statuses = []
 
     async def receive():
@@ -177,13 +175,15 @@ def test_a_caller_at_many_addresses_is_still_one():
     for number in range(4):
         state = {PEER_NAMES: ("DNS:ada",)}
         scope = {"type": "http", "method": "GET", "path": "/x", "headers": [], "state": state}
-        asyncio.run(Edge(telling, settings)({**scope, "client": (f"192.0.2.{number}", 1)}, receive, send))
+        asyncio.run(
+            RequestMiddleware(telling, settings)({**scope, "client": (f"192.0.2.{number}", 1)}, receive, send)
+        )
     assert [status for status in statuses if status] == [200, 200, 200, 429]
 
 
 def test_probes_need_no_credentials():
-    clients = Watched((), dict)
-    with edge_server(LOOPBACK._replace(auth=Auth(clients=clients))) as port:
+    clients = ReloadingFile((), dict)
+    with middleware_server(LOOPBACK._replace(auth=Auth(clients=clients))) as port:
         assert request(port, path="/healthz")[2]["caller"] == ["", [], "nobody"]
         status, headers, content = request(port, path="/healthz/../x")
     assert (status, headers["www-authenticate"]) == (401, "bearer")
@@ -195,8 +195,8 @@ def test_probes_need_no_credentials():
 
 
 def test_nothing_is_read_of_a_caller_who_is_not_known():
-    clients = Watched((), dict)
-    with edge_server(LOOPBACK._replace(auth=Auth(clients=clients))) as port:
+    clients = ReloadingFile((), dict)
+    with middleware_server(LOOPBACK._replace(auth=Auth(clients=clients))) as port:
         sent = (
             b"POST /schedules/bulk HTTP/1.1\r\nHost: x\r\nContent-Length: 80000\r\nConnection: close\r\n\r\n"
         )
@@ -204,7 +204,7 @@ def test_nothing_is_read_of_a_caller_who_is_not_known():
 
 
 def test_who_is_not_let_in_is_logged_without_what_they_sent(caplog):
-    with edge_server(LOOPBACK._replace(auth=Auth(clients=Watched((), dict)))) as port:
+    with middleware_server(LOOPBACK._replace(auth=Auth(clients=ReloadingFile((), dict)))) as port:
         request(port, path="/x%0ay?token=canary", headers={"Authorization": "Bearer canary"}, body=b"canary")
     (message,) = [record.getMessage() for record in caplog.records if record.name == "dutiful.web"]
     assert message == r"refused GET /x\ny from 127.0.0.1: token_missing"
@@ -222,9 +222,9 @@ def test_only_http_goes_through():
     async def receive():
         return {}
 
-    edge = Edge(app, LOOPBACK)
-    asyncio.run(edge({"type": "lifespan"}, receive, send))
-    asyncio.run(edge({"type": "websocket", "headers": []}, receive, send))
+    middleware = RequestMiddleware(app, LOOPBACK)
+    asyncio.run(middleware({"type": "lifespan"}, receive, send))
+    asyncio.run(middleware({"type": "websocket", "headers": []}, receive, send))
     assert (passed, sent) == (["lifespan"], [{"type": "websocket.close", "code": 1008}])
 
 
@@ -237,12 +237,12 @@ def test_a_peer_that_leaves_is_not_passed_on():
 
     scope = {"type": "http", "method": "POST", "path": "/x", "headers": [(b"host", b"localhost")]}
     sent = []
-    asyncio.run(Edge(app, LOOPBACK)(scope, gone, sent.append))
+    asyncio.run(RequestMiddleware(app, LOOPBACK)(scope, gone, sent.append))
     assert sent == []
 
 
 def sent_by(app) -> tuple[list, BaseException | None]:
-    """Return what the edge sends for a request that the app answers in its own way."""
+    """Return what the middleware sends for a request that the app answers in its own way."""
     sent, error = [], None
 
     async def receive():
@@ -253,7 +253,7 @@ def sent_by(app) -> tuple[list, BaseException | None]:
 
     scope = {"type": "http", "method": "GET", "path": "/x", "headers": [(b"host", b"localhost")]}
     try:
-        asyncio.run(Edge(app, LOOPBACK)(scope, receive, send))
+        asyncio.run(RequestMiddleware(app, LOOPBACK)(scope, receive, send))
     except ZeroDivisionError as raised:
         error = raised
     return sent, error

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import select
 import socket
 
-from tests.httpd.edge_server import answered_late, edge_server, parsed, request, talk
+from tests.httpd.middleware_server import answered_late, middleware_server, parsed, request, talk
 
 from dutiful.httpd.auth import Auth
 from dutiful.httpd.limits import Limits
-from dutiful.httpd.middleware import SECURITY_HEADERS, EdgeSettings
-from dutiful.httpd.reloading_file import Watched
+from dutiful.httpd.middleware import SECURITY_HEADERS, MiddlewareSettings
+from dutiful.httpd.protocol import JoinedWrites
+from dutiful.httpd.reloading_file import ReloadingFile
 
 QUICK = Limits(head_seconds=0.5)
 
 
 def test_a_connection_without_a_request_is_closed():
-    with edge_server(limits=QUICK) as port:
+    with middleware_server(limits=QUICK) as port:
         assert talk(port, b"") == b""
 
 
@@ -31,7 +34,7 @@ def test_a_second_request_that_drips_is_given_up_too():
 
 
 def test_a_header_without_end_is_not_kept():
-    with edge_server() as port, socket.create_connection(("127.0.0.1", port), timeout=60) as peer:
+    with middleware_server() as port, socket.create_connection(("127.0.0.1", port), timeout=60) as peer:
         peer.sendall(b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 30_000)
         received = b""
         while chunk := peer.recv(65536):
@@ -49,12 +52,12 @@ def told(received: bytes) -> tuple[int, str]:
 
 
 def test_what_is_no_http_is_refused_in_the_shape_of_all_errors():
-    with edge_server() as port:
+    with middleware_server() as port:
         assert told(talk(port, b"SSH-2.0-x\r\n\r\n")) == (400, "invalid_http")
 
 
 def test_an_address_has_only_so_many_connections():
-    with edge_server(limits=Limits(connections=2)) as port:
+    with middleware_server(limits=Limits(connections=2)) as port:
         open_ones = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(2)]
         assert told(talk(port, b"")) == (429, "too_many_connections")
         for peer in open_ones:
@@ -68,28 +71,30 @@ def test_an_address_has_only_so_many_connections():
 
 def test_what_one_server_has_open_does_not_count_for_another():
     few = Limits(connections=1)
-    with edge_server(limits=few) as one, edge_server(limits=few) as other:
+    with middleware_server(limits=few) as one, middleware_server(limits=few) as other:
         peer = socket.create_connection(("127.0.0.1", one), timeout=60)
         assert request(other)[0] == 200
         peer.close()
 
 
 def test_a_large_body_is_no_large_head():
-    with edge_server() as port:
+    with middleware_server() as port:
         assert request(port, "POST", body=b"x" * 60_000)[2]["body"] == 60_000
 
 
 def test_many_requests_on_one_connection_are_counted_apart():
-    with edge_server() as port:
+    with middleware_server() as port:
         one = f"GET /x HTTP/1.1\r\nHost: localhost:{port}\r\nX-Long: {'x' * 9000}\r\n"
         received = talk(port, (f"{one}\r\n" * 5 + f"{one}Connection: close\r\n\r\n").encode())
     assert received.count(b"HTTP/1.1 200 OK") == 6
 
 
 def test_what_drips_in_after_an_answer_is_not_read_for_ever():
-    refusing = EdgeSettings("127.0.0.1", Auth(clients=Watched((), dict)), Limits(body_seconds=0.3))
+    refusing = MiddlewareSettings(
+        "127.0.0.1", Auth(clients=ReloadingFile((), dict)), Limits(body_seconds=0.3)
+    )
     with (
-        edge_server(refusing) as port,
+        middleware_server(refusing) as port,
         socket.create_connection(("127.0.0.1", port), timeout=60) as peer,
     ):
         peer.sendall(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n")
@@ -109,3 +114,27 @@ def drips_until_closed(peer: socket.socket, times: int) -> bool:
             # The byte and the end of the connection have crossed.
             return True
     return False
+
+
+def test_head_and_body_of_an_answer_arrive_together():
+    with middleware_server() as port, socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
+        peer.sendall(f"GET /x HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
+        head, _, body = peer.recv(65536).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK")
+    assert json.loads(body)["path"] == "/x"
+
+
+def test_what_was_written_before_the_close_is_sent():
+    async def story(near, far):
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_connection(asyncio.Protocol, sock=near)
+        joined = JoinedWrites(transport, loop)
+        joined.write(b"head ")
+        joined.write(b"body")
+        joined.close()
+        far.setblocking(False)
+        return await loop.sock_recv(far, 100), joined.is_closing()
+
+    near, far = socket.socketpair()
+    with near, far:
+        assert asyncio.run(story(near, far)) == (b"head body", True)

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from dutiful.core.errors import DutifulError
-from dutiful.httpd.reloading_file import Watched
+from dutiful.httpd.reloading_file import ReloadingFile
 
 
 class Reading:
@@ -32,13 +32,13 @@ def reading(tmp_path):
 
 
 def test_a_file_is_read_once_while_it_stays(reading):
-    watched = Watched((str(reading.path),), reading)
+    watched = ReloadingFile((str(reading.path),), reading)
     assert [watched.current() for _ in range(3)] == ["one"] * 3
     assert reading.times == 1
 
 
 def test_a_file_that_changes_is_read_again(reading):
-    watched = Watched((str(reading.path),), reading)
+    watched = ReloadingFile((str(reading.path),), reading)
     reading.path.write_text("three", encoding="utf-8")
     assert watched.current() == "three"
     new = reading.path.with_name("new")
@@ -48,7 +48,7 @@ def test_a_file_that_changes_is_read_again(reading):
 
 
 def test_a_change_that_cannot_be_used_is_logged_once_and_mended_later(reading, caplog):
-    watched = Watched((str(reading.path),), reading)
+    watched = ReloadingFile((str(reading.path),), reading)
     reading.path.write_text("bad", encoding="utf-8")
     assert [watched.current(), watched.current()] == ["one", "one"]
     assert caplog.messages == ["bad text; what was read before stays in force"]
@@ -59,4 +59,4 @@ def test_a_change_that_cannot_be_used_is_logged_once_and_mended_later(reading, c
 def test_what_cannot_be_used_at_first_is_refused(reading):
     reading.path.write_text("bad", encoding="utf-8")
     with pytest.raises(DutifulError):
-        Watched((str(reading.path),), reading)
+        ReloadingFile((str(reading.path),), reading)

@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 import pytest
 import trustme
-from tests.httpd.edge_server import LOOPBACK, edge_server, request
+from tests.httpd.middleware_server import LOOPBACK, middleware_server, request
 from tests.httpd.mint import CLAIMS, KEYS, NOW, token
 
-from dutiful.httpd.auth import Auth
-from dutiful.httpd.clients import read_clients
+from dutiful.httpd.auth import Auth, read_clients
 from dutiful.httpd.keys import read_keys
-from dutiful.httpd.reloading_file import Watched
+from dutiful.httpd.reloading_file import ReloadingFile
 from dutiful.httpd.tls import TlsError, TlsFiles, peer_names, server_context
 from dutiful.httpd.tokens import TokenCheck
 from dutiful.testing import VirtualClock
@@ -45,7 +44,7 @@ def folder(tmp_path):
     clients = tmp_path / "clients.json"
     clients.write_text(json.dumps({"clients": names}), encoding="utf-8")
     paths = (str(tmp_path / name) for name in ("cert.pem", "key.pem", "clients.pem"))
-    watched = Watched((str(clients),), lambda: read_clients(str(clients)))
+    watched = ReloadingFile((str(clients),), lambda: read_clients(str(clients)))
     return Folder(TlsFiles(*paths), server_ca, client_ca, Auth(clients=watched))
 
 
@@ -62,13 +61,13 @@ DEPLOYER = ["deployer", ["read", "write"], "certificate"]
 
 
 def test_the_certificate_names_the_caller(folder):
-    with edge_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
+    with middleware_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
         status, _, content = request(port, context=client(folder, "deployer.internal"))
     assert (status, content["caller"]) == (200, DEPLOYER)
 
 
 def test_every_connection_has_its_own_caller(folder):
-    with edge_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
+    with middleware_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
         asked = [
             client(folder, name) for name in ("deployer.internal", "other.internal", "deployer.internal")
         ]
@@ -79,7 +78,7 @@ def test_every_connection_has_its_own_caller(folder):
     "name", ["other.internal", "x.deployer.internal", "*.internal", "deployer.internal.evil.example"]
 )
 def test_a_certificate_with_another_name_is_not_a_client(folder, name):
-    with edge_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
+    with middleware_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
         status, _, content = request(port, context=client(folder, name))
     assert (status, content["error"]["code"]) == (401, "certificate_unknown")
 
@@ -87,7 +86,7 @@ def test_a_certificate_with_another_name_is_not_a_client(folder, name):
 def test_a_common_name_is_no_name(folder):
     context = client(folder)
     folder.client_ca.issue_cert("x.example", common_name="deployer.internal").configure_cert(context)
-    with edge_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
+    with middleware_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
         assert request(port, context=context)[0] == 401
 
 
@@ -101,7 +100,7 @@ def refused(port: int, context: ssl.SSLContext) -> bool:
 
 
 def test_without_a_certificate_of_our_authority_nobody_connects(folder):
-    with edge_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
+    with middleware_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
         assert refused(port, client(folder))
         assert refused(port, client(folder, "deployer.internal", ca=trustme.CA()))
         assert refused(port, client(folder, "deployer.internal", ca=folder.server_ca))
@@ -115,7 +114,7 @@ def test_old_versions_of_tls_are_refused(folder):
         context.minimum_version = ssl.TLSVersion.TLSv1
     with pytest.warns(DeprecationWarning, match="TLSv1_1 is deprecated"):
         context.maximum_version = ssl.TLSVersion.TLSv1_1
-    with edge_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
+    with middleware_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
         assert refused(port, context)
     assert server_context(folder.files).minimum_version is ssl.TLSVersion.TLSv1_2
 
@@ -123,12 +122,12 @@ def test_old_versions_of_tls_are_refused(folder):
 def test_with_tokens_a_certificate_is_optional_and_a_bad_token_never_is(folder, tmp_path):
     path = tmp_path / "keys.json"
     path.write_text(json.dumps({"keys": KEYS}), encoding="utf-8")
-    keys = Watched((str(path),), lambda: read_keys(str(path)))
+    keys = ReloadingFile((str(path),), lambda: read_keys(str(path)))
     clock = VirtualClock(datetime.fromtimestamp(NOW, UTC))
     auth = folder.auth._replace(tokens=TokenCheck(keys, CLAIMS["iss"], CLAIMS["aud"], clock))
     files = folder.files._replace(clients_required=False)
     good, bad = ({"Authorization": f"Bearer {text}"} for text in (token(), token()[:-4]))
-    with edge_server(LOOPBACK._replace(auth=auth), files) as port:
+    with middleware_server(LOOPBACK._replace(auth=auth), files) as port:
         deployer, nobody = client(folder, "deployer.internal"), client(folder)
         assert request(port, context=nobody, headers=good)[2]["caller"] == ["ada", ["read", "write"], "token"]
         assert request(port, context=deployer)[2]["caller"] == DEPLOYER
@@ -141,7 +140,7 @@ def test_with_tokens_a_certificate_is_optional_and_a_bad_token_never_is(folder, 
 
 
 def test_a_browser_with_a_certificate_does_not_act_for_foreign_pages(folder):
-    with edge_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
+    with middleware_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
         answer = request(
             port,
             "POST",
@@ -154,7 +153,7 @@ def test_a_browser_with_a_certificate_does_not_act_for_foreign_pages(folder):
 def test_certificates_and_authorities_are_replaced_without_a_restart(folder, tmp_path, caplog):
     new_server, new_client = trustme.CA(), trustme.CA()
     old = client(folder, "deployer.internal")
-    with edge_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
+    with middleware_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
         assert request(port, context=old)[0] == 200
         (tmp_path / "key.pem").write_text("half", encoding="utf-8")
         assert request(port, context=old)[0] == 200

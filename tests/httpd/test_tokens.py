@@ -13,10 +13,10 @@ from tests.httpd import mint
 from tests.httpd.forgeries import forgeries
 from tests.httpd.mint import CLAIMS, KEYS, NOW, b64, claims, header, token
 
-from dutiful.httpd.caller import Caller
+from dutiful.httpd.auth import Caller
 from dutiful.httpd.errors import UnauthenticatedError
 from dutiful.httpd.keys import read_keys
-from dutiful.httpd.reloading_file import Watched
+from dutiful.httpd.reloading_file import ReloadingFile
 from dutiful.httpd.tokens import TokenCheck
 from dutiful.testing import VirtualClock
 
@@ -31,7 +31,7 @@ def check(tmp_path_factory):
 def check_in(folder) -> TokenCheck:
     path = folder / "keys.json"
     path.write_text(json.dumps({"keys": KEYS}), encoding="utf-8")
-    keys = Watched((str(path),), lambda: read_keys(str(path)))
+    keys = ReloadingFile((str(path),), lambda: read_keys(str(path)))
     clock = VirtualClock(datetime.fromtimestamp(NOW, UTC))
     return TokenCheck(keys, CLAIMS["iss"], CLAIMS["aud"], clock)
 

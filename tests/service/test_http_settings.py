@@ -1,4 +1,4 @@
-"""From the settings to the parts at the edge."""
+"""From the settings to the parts of httpd."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import json
 import pytest
 from tests.httpd.mint import KEYS
 
-from dutiful.httpd.auth import Auth
-from dutiful.httpd.clients import ClientsFileError
+from dutiful.httpd.auth import Auth, ClientsFileError
 from dutiful.httpd.keys import KeyFileError
-from dutiful.httpd.middleware import EdgeSettings
+from dutiful.httpd.middleware import MiddlewareSettings
 from dutiful.httpd.tls import TlsFiles
-from dutiful.service.http_settings import edge_settings, tls_files
+from dutiful.service.http_settings import middleware_settings, tls_files
 from dutiful.service.settings import settings_from
 from dutiful.testing import VirtualClock
 
@@ -37,14 +36,14 @@ def environ(tmp_path):
 
 def test_on_the_loopback_without_auth_nobody_is_limited():
     settings = settings_from({})
-    assert edge_settings(settings, CLOCK) == EdgeSettings("127.0.0.1", Auth())
+    assert middleware_settings(settings, CLOCK) == MiddlewareSettings("127.0.0.1", Auth())
     assert tls_files(settings) is None
 
 
 def test_tokens_and_clients_are_read_and_everybody_is_limited(environ):
-    edge = edge_settings(settings_from(environ), CLOCK)
-    assert edge.rates is not None
-    tokens, clients = edge.auth
+    found = middleware_settings(settings_from(environ), CLOCK)
+    assert found.rates is not None
+    tokens, clients = found.auth
     assert (tokens.issuer, tokens.audience, [*tokens.keys.current()]) == (
         "https://issuer",
         "dutiful",
@@ -65,6 +64,6 @@ def test_with_tokens_a_client_may_come_without_certificate(environ):
 
 def test_files_that_cannot_be_read_stop_the_start(environ):
     with pytest.raises(KeyFileError):
-        edge_settings(settings_from({**environ, "DUTIFUL_JWT_KEYS": "absent.json"}), CLOCK)
+        middleware_settings(settings_from({**environ, "DUTIFUL_JWT_KEYS": "absent.json"}), CLOCK)
     with pytest.raises(ClientsFileError):
-        edge_settings(settings_from({**environ, "DUTIFUL_TLS_CLIENTS": "absent.json"}), CLOCK)
+        middleware_settings(settings_from({**environ, "DUTIFUL_TLS_CLIENTS": "absent.json"}), CLOCK)

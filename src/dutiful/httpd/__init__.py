@@ -1,1 +1,1 @@
-"""HTTP manners that belong to no door: server, TLS, authentication, limits, strict JSON."""
+"""HTTP that belongs to no door: server, TLS, authentication, limits, strict JSON, audit log."""

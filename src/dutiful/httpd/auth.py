@@ -1,40 +1,85 @@
-"""Who asks: found out from the token, the client's certificate, or the loopback."""
+"""Authentication: which caller sent a request, by token, client certificate or loopback, and its scopes.
+
+A file of clients maps the exact names of client certificates to callers:
+
+{"clients": {"DNS:deployer.internal": {"user_id": "deployer", "scope": "read write"},
+             "URI:spiffe://prod/executor": {"user_id": "executor", "scope": "trigger"}}}
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from dutiful.httpd.caller import LOCAL, NOBODY, SCOPES, Caller
-from dutiful.httpd.clients import caller_of
-from dutiful.httpd.errors import UnauthenticatedError
+from dutiful.core.errors import DutifulError, quoted
+from dutiful.httpd.errors import InvalidJsonError, ScopeMissingError, UnauthenticatedError
+from dutiful.httpd.strict_json import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from dutiful.httpd.reloading_file import Watched
-    from dutiful.httpd.tokens import TokenCheck
+    from dutiful.httpd.reloading_file import ReloadingFile
 
-__all__ = ["LOCAL", "NOBODY", "PEER_NAMES", "SCOPES", "Auth", "Caller"]
+Scope: TypeAlias = Literal["read", "write", "trigger", "admin"]
+SCOPES = ("read", "write", "trigger", "admin")
 
-# Where the protocol leaves the names of the client's certificate, in the state of the scope.
+# The key in the state of an ASGI scope under which the protocol leaves the names of the client's certificate.
 PEER_NAMES = "peer_names"
+_NAME = re.compile(r"(DNS|URI):[!-~]{1,512}")
+_USER = re.compile(r"[!-~]{1,128}")
+_FILE_MAX = 1_048_576
+
+
+class Caller(NamedTuple):
+    """The sender of a request; `how` names the proof: a token, a certificate, the loopback or none."""
+
+    user_id: str
+    scopes: frozenset[str]
+    how: Literal["token", "certificate", "loopback", "nobody"]
+
+    def may(self, scope: Scope) -> bool:
+        """Return whether this scope was granted."""
+        return scope in self.scopes
+
+    def require(self, scope: Scope) -> None:
+        """Raise ScopeMissingError unless the scope was granted."""
+        if not self.may(scope):
+            raise ScopeMissingError(scope)
+
+
+NOBODY = Caller("", frozenset(), "nobody")
+# On the loopback without auth every caller is the operator.
+LOCAL = Caller("local", frozenset(SCOPES), "loopback")
+
+
+def granted(words: object) -> frozenset[str]:
+    """Return the scopes among these words; `admin` contains all. Words of other services are ignored."""
+    found = frozenset(words.split() if isinstance(words, str) else ()) & {*SCOPES}
+    return frozenset(SCOPES) if "admin" in found else found
+
+
+class TokenReader(Protocol):
+    """Checks tokens; `tokens.TokenCheck` is the implementation."""
+
+    def caller(self, token: str) -> Caller:
+        """Return the caller that the token names, or raise UnauthenticatedError."""
 
 
 class Auth(NamedTuple):
-    """How callers show who they are. With neither tokens nor clients everybody is the operator."""
+    """The accepted proofs of identity. With neither tokens nor clients every caller is the operator."""
 
-    tokens: TokenCheck | None = None
-    clients: Watched[Mapping[str, Caller]] | None = None
+    tokens: TokenReader | None = None
+    clients: ReloadingFile[Mapping[str, Caller]] | None = None
 
     @property
     def is_on(self) -> bool:
-        """Return whether callers must show who they are."""
+        """Return whether callers must prove who they are."""
         return self.tokens is not None or self.clients is not None
 
     def caller(self, scope: Mapping[str, Any]) -> Caller:
-        """Return who sent the request of this ASGI scope, or raise UnauthenticatedError.
+        """Return the caller of the request of this ASGI scope, or raise UnauthenticatedError.
 
-        A token is looked at first, and a bad one is refused, whatever certificate comes with it.
+        A token is checked first, and a bad token is refused even if a good certificate comes with it.
         """
         if not self.is_on:
             return LOCAL
@@ -60,3 +105,51 @@ def _bearer(scope: Mapping[str, Any]) -> str | None:
     if len(given) > 1 or kind.lower() != "bearer":
         raise UnauthenticatedError("token_malformed", "Send exactly one header `Authorization: Bearer TOKEN`")
     return token.strip(" ")
+
+
+class ClientsFileError(DutifulError):
+    """A file of clients cannot be used."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{quoted(path, 4096)} cannot be used: {reason}", path=path, reason=reason)
+
+
+def read_clients(path: str) -> Mapping[str, Caller]:
+    """Return the callers by the names of their certificates, or raise ClientsFileError."""
+    try:
+        with open(path, "rb") as file:
+            content = decode(file.read(_FILE_MAX))
+    except OSError as error:
+        raise ClientsFileError(path, str(error.strerror)) from None
+    except InvalidJsonError as error:
+        raise ClientsFileError(path, error.details["reason"]) from None
+    clients = content.get("clients") if isinstance(content, dict) and len(content) == 1 else None
+    if not isinstance(clients, dict) or not clients:
+        raise ClientsFileError(path, 'write {"clients": {"DNS:NAME": {"user_id": …, "scope": …}}}')
+    return {name: _client(path, name, entry) for name, entry in clients.items()}
+
+
+def _client(path: str, name: str, entry: Any) -> Caller:
+    place = f"client {quoted(name)!r}"
+    if not _NAME.fullmatch(name) or "*" in name:
+        raise ClientsFileError(path, f"{place}: write DNS:NAME or URI:NAME, exactly as in the certificate")
+    if not isinstance(entry, dict) or {*entry} != {"user_id", "scope"}:
+        raise ClientsFileError(path, f'{place}: write {{"user_id": …, "scope": …}} and nothing else')
+    if not isinstance(entry["user_id"], str) or not _USER.fullmatch(entry["user_id"]):
+        raise ClientsFileError(path, f"{place}: user_id has 1 to 128 visible ASCII characters")
+    words = entry["scope"].split() if isinstance(entry["scope"], str) else [""]
+    if not {*words} <= {*SCOPES}:
+        raise ClientsFileError(path, f"{place}: scope is words of {', '.join(SCOPES)}")
+    return Caller(entry["user_id"], granted(entry["scope"]), "certificate")
+
+
+def caller_of(names: Sequence[str], clients: Mapping[str, Caller]) -> Caller:
+    """Return the caller that a certificate with these names proves, or raise UnauthenticatedError."""
+    found = {clients[name] for name in names if name in clients}
+    if len(found) != 1:
+        code = "certificate_ambiguous" if found else "certificate_unknown"
+        message = (
+            "The certificate has names of several clients" if found else "No client has this certificate"
+        )
+        raise UnauthenticatedError(code, message)
+    return found.pop()

@@ -1,11 +1,11 @@
-"""The errors of the edge: a status, a stable code, an English sentence, and the one shape they are sent in.
+"""Refused requests: each error has a status, a stable code, and a message, and all have one JSON shape.
 
 DutifulError
-└── RequestRefusedError            any of them; `status` and `code` say which
-    ├── InvalidJsonError           400  the body is not the JSON that is taken
-    ├── UnauthenticatedError       401  who asks is not known; the code says why
-    ├── ScopeMissingError          403  who asks may not do this
-    ├── ForeignOriginError         403, 421  a web page elsewhere, or a name that is not ours
+└── RequestRefusedError            any refused request; has `status` and `code`
+    ├── InvalidJsonError           400  the body is not strict JSON
+    ├── UnauthenticatedError       401  the caller is not known; the code says why
+    ├── ScopeMissingError          403  the caller lacks a scope
+    ├── ForeignOriginError         403, 421  a foreign Origin, or a foreign Host
     ├── TooLargeError              413, 414, 431  body, URL or headers
     ├── TooSlowError               408  the body did not come in time
     ├── TooManyRequestsError       429  with `retry_after` in seconds
@@ -35,7 +35,7 @@ class RequestRefusedError(DutifulError):
 
 
 def error_body(code: str, message: str, details: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the shape in which every error of the service is told."""
+    """Return the JSON shape of every error of the service."""
     return {"error": {"code": code, "message": message, "details": details or {}}}
 
 
@@ -49,7 +49,7 @@ class InvalidJsonError(RequestRefusedError):
 
 
 class UnauthenticatedError(RequestRefusedError):
-    """Who asks is not known. The token is never part of this error."""
+    """The caller is not known. The token is never part of this error."""
 
     status = 401
 
@@ -60,7 +60,7 @@ class UnauthenticatedError(RequestRefusedError):
 
 
 class ScopeMissingError(RequestRefusedError):
-    """Who asks is known and may not do this."""
+    """The caller is known and lacks a scope."""
 
     status = 403
     code = "scope_missing"
@@ -79,13 +79,13 @@ class ForeignOriginError(RequestRefusedError):
 
 
 class TooLargeError(RequestRefusedError):
-    """A part of the request is longer than is read."""
+    """A part of the request is longer than its limit."""
 
     def __init__(self, status: int, part: str, limit: int) -> None:
         super().__init__(f"The {part} may have at most {limit} bytes", limit=limit)
         self.status = status
         self.code = f"{part.lower()}_too_large"
-        # What else the peer sends of this request is of no use to anybody.
+        # The rest of this request is not read, so the connection cannot be used again.
         self.headers = {"connection": "close"}
 
 
@@ -101,7 +101,7 @@ class TooSlowError(RequestRefusedError):
 
 
 class TooManyRequestsError(RequestRefusedError):
-    """A caller, or an address, asks more often than it may."""
+    """A caller or an address sends more requests than its rate allows."""
 
     status = 429
     code = "too_many_requests"
@@ -112,7 +112,7 @@ class TooManyRequestsError(RequestRefusedError):
 
 
 class UnforeseenError(RequestRefusedError):
-    """Something failed that should not; what it was is for the log alone."""
+    """A bug. The log has the cause; the answer does not."""
 
     status = 500
     code = "internal_error"

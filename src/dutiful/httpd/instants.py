@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
-# In a query string an unescaped + is a space by the time it arrives.
+# In a query string an unescaped + is decoded as a space.
 _LOST_PLUS = re.compile(r" (?=\d\d:\d\d\Z)", re.ASCII)
-# What every zone can show: the first and last day of the calendar are out of reach of some.
+# Instants that every zone can represent: the first and last day of the calendar overflow in some.
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
 
@@ -32,7 +32,7 @@ def parse_instant(given: Any) -> datetime:
 
 
 def rfc_3339(instant: datetime) -> str:
-    """Return the instant as it is written on the wire: in UTC with Z, else with its offset."""
+    """Return the instant as RFC 3339: in UTC with Z, else with its offset."""
     return instant.isoformat().replace("+00:00", "Z")
 
 

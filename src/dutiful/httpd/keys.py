@@ -1,9 +1,13 @@
-"""The keys that tokens are signed with: a file that may change while the service runs.
+"""The files that tokens are checked against: signing keys, and the ids of revoked tokens.
+
+Both may change while the service runs.
 
 {"keys": {"2026-11": {"alg": "EdDSA", "key": "-----BEGIN PUBLIC KEY-----…"},
           "dev":     {"alg": "HS256", "key": "base64url of at least 32 bytes"}}}
 
-A key has one algorithm for good, so a token cannot choose how it is checked.
+{"revoked": ["0b7e1c52", "…"]}
+
+A key has exactly one algorithm, so a token cannot choose how it is checked.
 """
 
 from __future__ import annotations
@@ -132,3 +136,30 @@ def _public(alg: str, pem: str) -> Any:
     raise ValueError(
         f"the key is not one for {alg} (Ed25519, P-256, or RSA of at least {_RSA_BITS_MIN} bits)"
     )
+
+
+_FILE_MAX = 16 * 1_048_576
+JTI_MAX = 256
+
+
+class RevokedFileError(DutifulError):
+    """A file of revoked tokens cannot be used."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{quoted(path, 4096)} cannot be used: {reason}", path=path, reason=reason)
+
+
+def read_revoked(path: str) -> frozenset[str]:
+    """Return the ids of the tokens that are refused, or raise RevokedFileError."""
+    try:
+        with open(path, "rb") as file:
+            content = decode(file.read(_FILE_MAX))
+    except OSError as error:
+        raise RevokedFileError(path, str(error.strerror)) from None
+    except InvalidJsonError as error:
+        raise RevokedFileError(path, error.details["reason"]) from None
+    ids = content.get("revoked") if isinstance(content, dict) and len(content) == 1 else None
+    if not isinstance(ids, list) or not all(isinstance(id_, str) and 0 < len(id_) <= JTI_MAX for id_ in ids):
+        advice = f'write {{"revoked": ["JTI", …]}}, each of 1 to {JTI_MAX} characters'
+        raise RevokedFileError(path, advice)
+    return frozenset(ids)

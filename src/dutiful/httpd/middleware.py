@@ -1,4 +1,4 @@
-"""The edge: every request passes here before the app sees it, and every answer on its way out."""
+"""ASGI middleware: checks every request before the app sees it, and adds headers to every answer."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dutiful.core.errors import quoted
 from dutiful.httpd.auth import NOBODY, Auth
 from dutiful.httpd.errors import RequestRefusedError, UnforeseenError
-from dutiful.httpd.limits import Limits, check_host, check_origin, check_sizes, read_body
-from dutiful.httpd.rates import network_of
+from dutiful.httpd.limits import Limits, check_host, check_origin, check_sizes, network_of, read_body
 
 if TYPE_CHECKING:
-    from dutiful.httpd.limits import App, Message, Receive, Scope, Send
-    from dutiful.httpd.rates import Rates
+    from dutiful.httpd.limits import App, Message, Rates, Receive, Scope, Send
 
 _LOGGER = logging.getLogger("dutiful.web")
 _NOT_LET_IN = frozenset({401, 403, 421})
-# Told to anybody, so that probes need no credentials.
+# Answered to anybody, so that probes need no credentials.
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _CSP = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
 SECURITY_HEADERS = (
@@ -30,8 +28,8 @@ SECURITY_HEADERS = (
 )
 
 
-class EdgeSettings(NamedTuple):
-    """What the edge asks of a request. `rates` is None where nobody is limited."""
+class MiddlewareSettings(NamedTuple):
+    """The checks of a request. `rates` is None where requests are not limited."""
 
     host: str
     auth: Auth = Auth()
@@ -40,14 +38,14 @@ class EdgeSettings(NamedTuple):
     open_paths: frozenset[str] = OPEN_PATHS
 
 
-class Edge:
-    """ASGI middleware. The app finds the caller in `scope["state"]["caller"]`, and the whole body at once."""
+class RequestMiddleware:
+    """Checks requests. The app gets the caller in `scope["state"]["caller"]`, and the body in one message."""
 
-    def __init__(self, app: App, settings: EdgeSettings) -> None:
+    def __init__(self, app: App, settings: MiddlewareSettings) -> None:
         self._app, self._settings = app, settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what is refused, and pass on the rest."""
+        """Answer refused requests, and pass the others to the app."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -60,7 +58,8 @@ class Edge:
         except Exception as error:
             _LOGGER.exception("a request failed", exc_info=error)
             if answer.has_begun:
-                # The peer must not take half of it for the whole: the server cuts the connection.
+                # The server then cuts the connection, so that the peer does not take half an answer for
+                # a whole one.
                 raise
             await _answer(answer, UnforeseenError())
 
@@ -77,13 +76,13 @@ class Edge:
             await self._app(scope, _replay(body, receive), answer)
 
     def _admit(self, scope: Scope) -> None:
-        """Find out who asks, before anything that they send is read; raises RequestRefusedError."""
+        """Check the head and find the caller, before the body is read; raises RequestRefusedError."""
         settings = self._settings
         check_sizes(scope, settings.limits)
         if not settings.auth.is_on:
             check_host(scope, settings.host)
         if not settings.auth.is_on or settings.auth.clients is not None:
-            # Here a browser vouches for its user without being asked.
+            # A browser proves its user here without being asked: by its machine or its certificate.
             check_origin(scope)
         if settings.rates is not None:
             settings.rates.take(f"address {network_of((scope.get('client') or ('', 0))[0])}")
@@ -94,14 +93,14 @@ class Edge:
 
 
 def _log(scope: Scope, error: RequestRefusedError) -> None:
-    """Tell the operator who was not let in; neither headers nor the query, which hold secrets."""
+    """Log a refused request, without its headers and query, which hold secrets."""
     level = logging.WARNING if error.status in _NOT_LET_IN else logging.DEBUG
     asked = f"{scope['method']} {quoted(scope['path'])}"
     _LOGGER.log(level, "refused %s from %s: %s", asked, (scope.get("client") or ("?",))[0], error.code)
 
 
 class _Answering:
-    """Sends an answer, with the security headers, and knows whether it has begun."""
+    """Sends an answer with the security headers; `has_begun` says whether its head was sent."""
 
     def __init__(self, send: Send) -> None:
         self._send, self.has_begun = send, False

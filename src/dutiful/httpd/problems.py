@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dutiful.web")
 
-# A bulk can be wrong ten thousand times; so many are enough to mend the first ones.
+# A bulk request can have ten thousand problems; an answer lists the first ones.
 _PROBLEMS_MAX = 20
 
 
 class InvalidRequestError(RequestRefusedError):
-    """A request is well-formed and cannot be meant; `problems` says where and why."""
+    """A request is well-formed JSON with invalid values; `problems` says where and why."""
 
     status = 422
     code = "invalid_request"
@@ -38,7 +38,7 @@ class InvalidRequestError(RequestRefusedError):
 
 
 class OtherUserError(RequestRefusedError):
-    """A caller who is bound to one user asks for another."""
+    """A caller that may act for one user asks for another."""
 
     status = 403
     code = "other_user"
@@ -59,7 +59,7 @@ class UnknownWorkflowError(RequestRefusedError):
 
 
 class WorkflowExistsError(RequestRefusedError):
-    """A version of a workflow would be replaced by somebody who is bound to one user."""
+    """The version of the workflow is stored already, and the caller may not replace it."""
 
     status = 409
     code = "workflow_exists"
@@ -82,7 +82,7 @@ class DamagedScheduleError(RequestRefusedError):
 
 
 class NotJsonError(RequestRefusedError):
-    """A body is said to be something else than JSON."""
+    """The content type of a body is not JSON."""
 
     status = 415
     code = "unsupported_media_type"
@@ -92,7 +92,7 @@ class NotJsonError(RequestRefusedError):
 
 
 def install_problems(app: FastAPI) -> None:
-    """Make the app answer every error in the one shape."""
+    """Make the app answer every error in the one JSON shape."""
     app.add_exception_handler(HTTPException, _of_framework)
     app.add_exception_handler(RequestValidationError, _of_model)
     app.add_exception_handler(DutifulError, _of_dutiful)
@@ -104,7 +104,7 @@ def _answer(status: int, code: str, message: str, details: Mapping[str, Any]) ->
 
 
 def _plain(value: Any) -> Any:
-    """Return a fact of an error as JSON can hold it, and short."""
+    """Return a detail of an error as short, plain JSON."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, list | tuple):
@@ -148,7 +148,7 @@ async def _of_dutiful(_: Request, error: Exception) -> JSONResponse:
     if isinstance(error, OvertakenError):
         return _answer(409, _code(error), str(error), error.details)
     if isinstance(error, StoreError | CodecError):
-        # What a store says may hold paths and SQL: it is for the log.
+        # The message of a store may hold paths and SQL, so only the log has it.
         logger.warning("the store failed: %s", error)
         message = "The store cannot be used at the moment; nothing was changed. Try again."
         return _answer(503, "store_unavailable", message, {})

@@ -1,7 +1,7 @@
-"""The HTTP protocol of the server: it knows the client's certificate, and does not wait for ever.
+"""The HTTP/1.1 protocol of the server: uvicorn's, with client certificates and limits per connection.
 
-The server puts no certificate into the scope, and has no limit of its own for a head that drips in. Both
-are added here, in the one place where a connection is known.
+Uvicorn puts no client certificate into the ASGI scope, and has no timeout for a slow request head. Both are
+added here, where a connection is known.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dutiful.httpd.auth import PEER_NAMES
 from dutiful.httpd.errors import error_body
-from dutiful.httpd.joined import JoinedWrites
-from dutiful.httpd.limits import Limits
+from dutiful.httpd.limits import Limits, network_of
 from dutiful.httpd.middleware import SECURITY_HEADERS
-from dutiful.httpd.rates import network_of
 from dutiful.httpd.tls import peer_names
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _answer(status: HTTPStatus, code: str, message: str) -> bytes:
-    """Return an answer that no app makes, in the shape of all others."""
+    """Return the bytes of an error answer that is sent before a request reaches the app."""
     body = json.dumps(error_body(code, message)).encode()
     own = {"content-type": "application/json", "content-length": len(body), "connection": "close"}
     headers = [*((name.encode(), str(value).encode()) for name, value in own.items()), *SECURITY_HEADERS]
@@ -43,13 +41,13 @@ _TOO_MANY = _answer(
 )
 
 
-def protocol_for(limits: Limits) -> type[EdgeProtocol]:
-    """Return the protocol of one server: its connections are counted together."""
-    return type("ServerProtocol", (EdgeProtocol,), {"limits": limits, "peers": Counter()})
+def protocol_for(limits: Limits) -> type[LimitedProtocol]:
+    """Return the protocol class of one server; it counts the connections of that server."""
+    return type("ServerProtocol", (LimitedProtocol,), {"limits": limits, "peers": Counter()})
 
 
-class EdgeProtocol(HttpToolsProtocol):
-    """One connection; give what `protocol_for` returns to the server as `http`."""
+class LimitedProtocol(HttpToolsProtocol):
+    """One connection. Pass the class that `protocol_for` returns to uvicorn as `http`."""
 
     limits = Limits()
     peers: ClassVar[Counter[str]]
@@ -62,7 +60,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self._peer = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as it has it
-        """Take the names of the client's certificate into the state of every request."""
+        """Store the names of the client's certificate in the state of every request."""
         super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]  # stands in for one
         connection = transport.get_extra_info("ssl_object")
         names = () if connection is None else peer_names(connection.getpeercert())
@@ -74,7 +72,7 @@ class EdgeProtocol(HttpToolsProtocol):
             self._refuse(_TOO_MANY)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer, and count the peer's connections without this one."""
+        """Stop the timer, and release the peer's place."""
         self._stop_timer()
         self.peers[self._peer] -= 1
         if not self.peers[self._peer]:
@@ -82,7 +80,7 @@ class EdgeProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Close a connection whose head is longer than is read."""
+        """Refuse a connection whose request head is longer than the limits."""
         self._head_bytes += len(data)
         super().data_received(data)
         most = self.limits.headers + self.limits.url
@@ -90,7 +88,7 @@ class EdgeProtocol(HttpToolsProtocol):
             self._refuse(_TOO_LARGE)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP; what the parser says of it is of no use to anybody."""
+        """Answer bytes that are not HTTP, without the parser's message, which would not help the peer."""
         del msg
         self._refuse(_NO_HTTP)
 
@@ -99,24 +97,24 @@ class EdgeProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def on_message_begin(self) -> None:
-        """Give the head its time, counted from its first byte."""
+        """Start the timeout of the request head, at its first byte."""
         super().on_message_begin()
         self._expect_head()
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """Stop the timeout of the request head."""
         self._stop_timer()
         self._in_head = False
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """The next byte belongs to the next head."""
+        """Expect the head of the next request from the next byte on."""
         self._stop_timer()
         super().on_message_complete()
         self._in_head, self._head_bytes = True, 0
 
     def on_response_complete(self) -> None:
-        """Give what is still to come of an answered request its time; it is thrown away."""
+        """Limit the time for the rest of a body whose request is already answered; it is discarded."""
         super().on_response_complete()
         if not self._in_head:
             self._close_in(self.limits.body_seconds)
@@ -132,3 +130,33 @@ class EdgeProtocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class JoinedWrites:
+    """A transport that joins the writes of one turn of the event loop into one.
+
+    Head and body of an answer are two writes, and each write costs a system call.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._written: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send the data at the end of this turn of the event loop."""
+        if not self._written:
+            self._loop.call_soon(self._send)
+        self._written.append(data)
+
+    def close(self) -> None:
+        """Close the connection after everything written is sent."""
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        if self._written:
+            data, self._written = b"".join(self._written), []
+            self._transport.write(data)

@@ -1,4 +1,4 @@
-"""Files that are read again when they change: keys and certificates are replaced without a restart."""
+"""Files that are reloaded when they change, so that keys and certificates rotate without a restart."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Watched(Generic[T]):
-    """What `read` makes of some files, as they are now."""
+class ReloadingFile(Generic[T]):
+    """The value that `read` makes of some files, read again after they change."""
 
     def __init__(self, paths: tuple[str, ...], read: Callable[[], T]) -> None:
-        """Read the files; raises what `read` raises."""
+        """Read the files; raises the errors of `read`."""
         self._paths, self._read = paths, read
-        # Before the reading: what changes meanwhile is noticed the next time.
+        # Taken before reading: a change during the reading is noticed at the next call.
         self._stamps = [_stamp(path) for path in paths]
         self._value = read()
 
     def current(self) -> T:
-        """Return the value. Files that changed and cannot be used are logged, and the last value stays."""
+        """Return the value. A changed file that cannot be used is logged, and the last value stays."""
         stamps = [_stamp(path) for path in self._paths]
         if stamps != self._stamps:
             self._stamps = stamps

@@ -1,4 +1,4 @@
-"""The HTTP server: listens, says so, and stops when it is told to."""
+"""The HTTP server: binds an address, reports its URL, and stops when `stop` is called."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dutiful.httpd.tls import TlsFiles
 
-# So long a request that is being answered may go on after the signal to stop.
+# Seconds that requests in progress may take after `stop`.
 _GRACE_SECONDS = 5
 
 
@@ -49,7 +49,7 @@ class HttpServer(uvicorn.Server):
         config = uvicorn.Config(
             app,
             http=protocol_for(limits),
-            # Nobody talks to us over these.
+            # Neither websockets nor lifespan events are used.
             ws="none",
             lifespan="off",
             server_header=False,
@@ -66,17 +66,17 @@ class HttpServer(uvicorn.Server):
         await self.serve(sockets=[self._listener])
 
     def stop(self) -> None:
-        """Take no more requests, and let `answer` return when those under way are answered."""
+        """Take no more requests; `answer` returns after those in progress."""
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and say so."""
+        """Begin to listen, and call `on_listening` with the URL."""
         await super().startup(sockets)
         self._on_listening(url_of(self._scheme, self._listener))
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to whoever runs the server: they end the worker too."""
+        """Install no signal handlers: the command that runs the server has its own."""
         yield
 
 
@@ -89,7 +89,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise CannotListenError(
             host, port, os.strerror(error.errno) if error.errno else str(error)
         ) from error
-    # Head and body of an answer are two packets: the second must not wait for an acknowledgement.
+    # Without this a small answer may wait for the acknowledgement of the one before (Nagle).
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 

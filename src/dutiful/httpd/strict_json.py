@@ -1,4 +1,4 @@
-"""JSON that everybody reads alike: UTF-8, no NaN, no duplicate keys, no half characters, not too deep."""
+"""Strict JSON, which every parser reads alike: UTF-8, no NaN, no duplicate keys, limited depth."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def decode(body: bytes) -> Any:
     try:
         text = body.decode("utf-8")
         value = _DECODER.decode(text)
-        # Half a pair, written as an escape, becomes a text that nothing can store or send on.
+        # An escaped half of a surrogate pair gives a str that cannot be encoded, stored or sent.
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
@@ -30,7 +30,7 @@ def decode(body: bytes) -> Any:
     except RecursionError:
         raise _too_deep() from None
     except ValueError:
-        # The interpreter reads no whole number of more than some thousand digits.
+        # Python refuses to parse integers of more than 4,300 digits.
         raise InvalidJsonError("it has a number that is too long") from None
     if _is_deeper(value, DEPTH_MAX):
         raise _too_deep()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StrictRequest(Request):
-    """A request whose JSON has no duplicate keys, no NaN, and not too much depth."""
+    """A request whose body is parsed as strict JSON."""
 
     async def json(self) -> Any:
         """Return the body; raises InvalidJsonError."""
@@ -28,17 +28,17 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that reads its body strictly, and refuses a body that is said to be no JSON."""
+    """A route that parses its body strictly, and refuses a body of another content type."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of the framework, given a stricter request."""
+        """Return the framework's handler, called with a StrictRequest."""
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
 
         async def strictly(request: Request) -> Response:
             strict = StrictRequest(_as_json(request.scope) if takes_body else request.scope, request.receive)
             if takes_body:
-                # Before the framework does, which would hide what is wrong with it.
+                # Parsed before the framework does, whose error would not say what is wrong.
                 await strict.json()
             return await handle(strict)
 
@@ -46,7 +46,7 @@ class StrictRoute(APIRoute):
 
 
 def _as_json(scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Return the scope of a body that is JSON, said or unsaid; else raise NotJsonError."""
+    """Return the scope with a JSON content type, which is assumed if none is given; or raise NotJsonError."""
     said = Headers(scope=scope).get("content-type")
     if said is None:
         return {**scope, "headers": [*scope["headers"], (b"content-type", b"application/json")]}

@@ -1,4 +1,4 @@
-"""TLS of the server: TLS 1.2 or newer, clients vouched for by private authorities, files read again."""
+"""TLS of the server: TLS 1.2 or newer, client certificates of private authorities, files reloaded."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import ssl
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import DutifulError
-from dutiful.httpd.reloading_file import Watched
+from dutiful.httpd.reloading_file import ReloadingFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
 
 class TlsError(DutifulError):
@@ -38,13 +39,13 @@ class TlsFiles(NamedTuple):
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
     """Return a context whose new connections use the files as they are then; raises TlsError."""
-    watched = Watched(files.paths(), lambda: _context(files))
+    watched = ReloadingFile(files.paths(), lambda: _context(files))
 
     def refresh(connection: ssl.SSLObject, _name: str | None, _front: ssl.SSLContext) -> None:
         connection.context = watched.current()
 
     front = _context(files)
-    # Called for every client hello, also for one that names no server.
+    # Called for every ClientHello, also one without a server name.
     front.sni_callback = refresh
     return front
 
@@ -55,7 +56,7 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
     try:
         context.load_cert_chain(files.cert, files.key)
         if files.client_ca is not None:
-            # Only these: no public authority can make a client of ours.
+            # Trust only these: no public authority may issue certificates for our clients.
             context.load_verify_locations(files.client_ca)
             context.verify_mode = ssl.CERT_REQUIRED if files.clients_required else ssl.CERT_OPTIONAL
     except (OSError, ValueError) as error:
@@ -64,6 +65,27 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def peer_names(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the DNS and URI names of a client's certificate, which was checked, as KIND:NAME."""
+    """Return the DNS and URI names of a verified client certificate, as KIND:NAME."""
     names = (certificate or {}).get("subjectAltName", ())
     return tuple(f"{kind}:{name}" for kind, name in names if kind in {"DNS", "URI"})
+
+
+def expiries(files: TlsFiles) -> dict[str, datetime]:
+    """Return when the first certificate of the server's chain, and of the clients' authorities, expires.
+
+    Raises TlsError for a file that cannot be read.
+    """
+    named = {"server": files.cert, "client_ca": files.client_ca}
+    return {name: _first_expiry(files, path) for name, path in named.items() if path is not None}
+
+
+def _first_expiry(files: TlsFiles, path: str) -> datetime:
+    # Imported late: it is slow to import, and only needed with TLS.
+    from cryptography import x509
+
+    try:
+        with open(path, "rb") as file:
+            certificates = x509.load_pem_x509_certificates(file.read())
+    except (OSError, ValueError) as error:
+        raise TlsError(files, str(error)) from None
+    return min(certificate.not_valid_after_utc for certificate in certificates)

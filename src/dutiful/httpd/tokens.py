@@ -1,4 +1,4 @@
-"""Tokens that say who asks: signed, short-lived, and read so strictly that nothing in them is a choice."""
+"""JSON Web Tokens: signed, short-lived, and parsed strictly, so that a token cannot choose its checks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dutiful.httpd.caller import Caller, granted
+from dutiful.httpd.auth import Caller, granted
 from dutiful.httpd.errors import InvalidJsonError, UnauthenticatedError
-from dutiful.httpd.keys import hmac_bytes
-from dutiful.httpd.revoked import JTI_MAX
+from dutiful.httpd.keys import JTI_MAX, hmac_bytes
 from dutiful.httpd.strict_json import decode
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from jwt import PyJWS
 
     from dutiful.httpd.keys import Key
-    from dutiful.httpd.reloading_file import Watched
+    from dutiful.httpd.reloading_file import ReloadingFile
     from dutiful.runtime.ports import Clock
 
 # Bytes of a whole token, seconds between two clocks, seconds from iat to exp.
@@ -30,23 +29,23 @@ LIFETIME_MAX = 3600
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _KID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _SUBJECT = re.compile(r"[!-~]{1,128}")
-# Everything else in a header (crit, jku, jwk, x5u, x5c, b64, zip …) asks to be checked in another way.
+# Any other header (crit, jku, jwk, x5u, x5c, b64, zip …) would change how the token is checked.
 _HEADER = {"alg", "kid", "typ"}
 _CLAIMS = ("iss", "aud", "sub", "exp", "nbf", "iat")
 
 
 class TokenCheck(NamedTuple):
-    """What a token must be: signed with one of the keys, by this issuer, for this audience, and valid now."""
+    """Checks that a token is signed by a known key, from this issuer, for this audience, and valid now."""
 
-    keys: Watched[Mapping[str, Key]]
+    keys: ReloadingFile[Mapping[str, Key]]
     issuer: str
     audience: str
     clock: Clock
-    # Where there is such a list, a token without a `jti`, which could not be on it, is refused.
-    revoked: Watched[frozenset[str]] | None = None
+    # With a list of revoked tokens, a token without a `jti` is refused: it could not be listed.
+    revoked: ReloadingFile[frozenset[str]] | None = None
 
     def caller(self, token: str) -> Caller:
-        """Return whom the token names, or raise UnauthenticatedError with the code of what is wrong."""
+        """Return the caller that the token names, or raise UnauthenticatedError whose code says why not."""
         if len(token) > SIZE_MAX:
             raise UnauthenticatedError("token_too_large", f"A token has at most {SIZE_MAX} bytes")
         if not _FORM.fullmatch(token):
@@ -100,7 +99,7 @@ class TokenCheck(NamedTuple):
 
 
 def _verify(token: str, key: Key) -> None:
-    # Heavy, and of no use without tokens.
+    # Imported late: it is slow to import, and only needed with tokens.
     import jwt
 
     material: Any = hmac_bytes(key.material.reveal()) if key.alg == "HS256" else key.material
@@ -112,7 +111,7 @@ def _verify(token: str, key: Key) -> None:
 
 @cache
 def _signatures(alg: str) -> PyJWS:
-    """Return what knows this algorithm and no other."""
+    """Return a verifier that knows this algorithm and no other."""
     import jwt
 
     return jwt.PyJWS(algorithms=[alg])
@@ -124,7 +123,7 @@ def _part(segment: str) -> dict[str, Any]:
         value = decode(raw)
     except (binascii.Error, InvalidJsonError):
         raise _malformed("its header or payload is not JSON in base64url") from None
-    # The last character of base64 has bits that nobody reads: one text for one value.
+    # The last character of base64 has unused bits: accept only the canonical text of a value.
     if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != segment or not isinstance(value, dict):
         raise _malformed("its header or payload is not an object in base64url")
     return value

@@ -6,8 +6,7 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from dutiful.httpd.expiry import expiries
-from dutiful.httpd.tls import TlsError
+from dutiful.httpd.tls import TlsError, expiries
 
 if TYPE_CHECKING:
     from dutiful.httpd.tls import TlsFiles

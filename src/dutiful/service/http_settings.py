@@ -1,17 +1,14 @@
-"""From the settings to the parts at the edge: who may ask, how often, and over which TLS."""
+"""From the settings to the parts of httpd: authentication, rate limits and TLS."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.httpd.auth import Auth
-from dutiful.httpd.clients import read_clients
-from dutiful.httpd.keys import read_keys
-from dutiful.httpd.limits import Limits
-from dutiful.httpd.middleware import EdgeSettings
-from dutiful.httpd.rates import Rates
-from dutiful.httpd.reloading_file import Watched
-from dutiful.httpd.revoked import read_revoked
+from dutiful.httpd.auth import Auth, read_clients
+from dutiful.httpd.keys import read_keys, read_revoked
+from dutiful.httpd.limits import Limits, Rates
+from dutiful.httpd.middleware import MiddlewareSettings
+from dutiful.httpd.reloading_file import ReloadingFile
 from dutiful.httpd.tls import TlsFiles
 from dutiful.httpd.tokens import TokenCheck
 
@@ -20,18 +17,18 @@ if TYPE_CHECKING:
     from dutiful.service.settings import Settings
 
 
-def edge_settings(settings: Settings, clock: Clock) -> EdgeSettings:
-    """Return what every request is held to; reads the files of keys and clients.
+def middleware_settings(settings: Settings, clock: Clock) -> MiddlewareSettings:
+    """Return the checks of every request; reads the files of keys and clients.
 
     Raises KeyFileError, RevokedFileError or ClientsFileError.
     """
     limited = settings.has_auth or not settings.is_loopback
     rates = Rates(settings.rate_per_s, settings.rate_burst, clock) if limited else None
-    return EdgeSettings(settings.host, _auth(settings, clock), rates=rates)
+    return MiddlewareSettings(settings.host, _auth(settings, clock), rates=rates)
 
 
 def connection_limits(settings: Settings) -> Limits:
-    """Return what every connection is held to."""
+    """Return the limits of every connection."""
     return Limits(connections=settings.connections_per_peer)
 
 
@@ -43,17 +40,17 @@ def tls_files(settings: Settings) -> TlsFiles | None:
     return TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_client_ca, clients_required=required)
 
 
-def _revoked(settings: Settings) -> Watched[frozenset[str]] | None:
+def _revoked(settings: Settings) -> ReloadingFile[frozenset[str]] | None:
     path = settings.jwt_revoked
-    return None if path is None else Watched((path,), lambda: read_revoked(path))
+    return None if path is None else ReloadingFile((path,), lambda: read_revoked(path))
 
 
 def _auth(settings: Settings, clock: Clock) -> Auth:
     tokens = clients = None
     if (keys := settings.jwt_keys) is not None:
-        watched = Watched((keys,), lambda: read_keys(keys))
+        watched = ReloadingFile((keys,), lambda: read_keys(keys))
         issuer, audience = settings.jwt_issuer or "", settings.jwt_audience or ""
         tokens = TokenCheck(watched, issuer, audience, clock, _revoked(settings))
     if (path := settings.tls_clients) is not None:
-        clients = Watched((path,), lambda: read_clients(path))
+        clients = ReloadingFile((path,), lambda: read_clients(path))
     return Auth(tokens, clients)

@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
 from dutiful.httpd.audit import AuditLog
-from dutiful.httpd.middleware import Edge
+from dutiful.httpd.middleware import RequestMiddleware
 from dutiful.httpd.problems import install_problems
-from dutiful.service.http_settings import edge_settings
+from dutiful.service.http_settings import middleware_settings
 from dutiful.web import pages, responses
 from dutiful.web.routes import ROUTERS
 
@@ -49,7 +49,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.audit = AuditLog(service.clock, service.settings.audit_log)
     install_problems(app)
     app.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
-    app.add_middleware(Edge, settings=edge_settings(service.settings, service.clock))
+    app.add_middleware(RequestMiddleware, settings=middleware_settings(service.settings, service.clock))
     return app
 
 

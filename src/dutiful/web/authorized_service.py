@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from dutiful.httpd.audit import AuditLog
-    from dutiful.httpd.caller import Caller, Scope
+    from dutiful.httpd.auth import Caller, Scope
     from dutiful.service.types import Damaged, ScheduleInput, ScheduleView, Upserted
     from dutiful.service.wiring import Service
 

@@ -1,4 +1,4 @@
-"""A real server with the edge in front of an app that tells what it was given."""
+"""A real server with the middleware in front of an app that tells what it was given."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from dutiful.httpd.middleware import Edge, EdgeSettings
+from dutiful.httpd.middleware import MiddlewareSettings, RequestMiddleware
 from dutiful.httpd.protocol import protocol_for
 from dutiful.httpd.tls import TlsFiles, server_context
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dutiful.httpd.limits import Limits
 
-LOOPBACK = EdgeSettings("127.0.0.1")
+LOOPBACK = MiddlewareSettings("127.0.0.1")
 
 
 async def telling(scope: Any, receive: Any, send: Any) -> None:
@@ -39,8 +39,8 @@ async def telling(scope: Any, receive: Any, send: Any) -> None:
 
 
 @contextmanager
-def edge_server(
-    settings: EdgeSettings = LOOPBACK, tls: TlsFiles | None = None, limits: Limits | None = None
+def middleware_server(
+    settings: MiddlewareSettings = LOOPBACK, tls: TlsFiles | None = None, limits: Limits | None = None
 ) -> Iterator[int]:
     """Serve on a free port of 127.0.0.1, and yield it."""
     with socket.create_server(("127.0.0.1", 0)) as listening, _serving(listening, settings, tls, limits):
@@ -63,10 +63,10 @@ def answered_late(limits: Limits, sent: bytes) -> bytes:
 
 @contextmanager
 def _serving(
-    listening: socket.socket, settings: EdgeSettings, tls: TlsFiles | None, limits: Limits | None
+    listening: socket.socket, settings: MiddlewareSettings, tls: TlsFiles | None, limits: Limits | None
 ) -> Iterator[None]:
     config = uvicorn.Config(
-        Edge(telling, settings),
+        RequestMiddleware(telling, settings),
         http=protocol_for(limits or settings.limits),
         ws="none",
         lifespan="off",

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from dutiful.httpd import rates
+from dutiful.httpd import limits
 from dutiful.httpd.errors import TooManyRequestsError
-from dutiful.httpd.rates import Rates, network_of
+from dutiful.httpd.limits import Rates, network_of
 from dutiful.testing import VirtualClock
 
 
@@ -62,10 +62,10 @@ def test_refused_requests_do_not_lengthen_the_wait():
 
 def test_memory_is_bounded_and_the_silent_are_forgotten_first():
     bucket = Rates(1, 2, VirtualClock("2026-03-01T00:00:00"))
-    for number in range(rates._BUCKETS_MAX + 500):
+    for number in range(limits._BUCKETS_MAX + 500):
         bucket.take(f"address {number}")
         bucket.take("busy") if number < 2 else admitted(bucket, "busy", 1)
-    assert len(bucket._buckets) == rates._BUCKETS_MAX
+    assert len(bucket._buckets) == limits._BUCKETS_MAX
     assert admitted(bucket, "busy", 1) == 0
 
 
