@@ -53,9 +53,9 @@ def test_what_is_left_and_what_was_found_may_differ_too():
 MISTAKES = {
     "wakes nobody when a run ends": (settle, "wake_blocked", lambda *_: None),
     "takes each move for made": (commit, "hits", lambda *args: [True for _ in HITS(*args)]),
-    "takes each lone run for launched": (commit, "hits_alike", lambda *args: [True for _ in ALIKE(*args)]),
-    "forgets lone runs when a process dies": (inline_runs, "give_rows_to_all", lambda *_: None),
-    "forgets a lone run that fails": (inline_runs, "give_rows", lambda *_: None),
+    "takes each inline run for launched": (commit, "hits_alike", lambda *args: [True for _ in ALIKE(*args)]),
+    "forgets inline runs when a process dies": (inline_runs, "give_rows_to_all", lambda *_: None),
+    "forgets a inline run that fails": (inline_runs, "give_rows", lambda *_: None),
     "looks at a run that has ended": (
         settle,
         "_REST",
@@ -63,7 +63,7 @@ MISTAKES = {
     ),
 }
 # Shown by few worlds.
-RARE = {"takes each lone run for launched", "forgets lone runs when a process dies"}
+RARE = {"takes each inline run for launched", "forgets inline runs when a process dies"}
 HITS, ALIKE = commit.hits, commit.hits_alike
 
 

@@ -43,9 +43,11 @@ def path(tmp_path):
 
 
 def told(path):
-    """Return the lone runs that states tell of, and how many runs have rows of their own."""
+    """Return the inline runs that states tell of, and how many runs have rows of their own."""
     connection = sqlite3.connect(path)
-    alone = connection.execute("SELECT number, lone_at, lone_epoch FROM states WHERE lone_at IS NOT NULL")
+    alone = connection.execute(
+        "SELECT number, inline_at, inline_epoch FROM states WHERE inline_at IS NOT NULL"
+    )
     answer = alone.fetchall(), connection.execute("SELECT count(*) FROM runs").fetchone()[0]
     connection.close()
     return answer

@@ -58,7 +58,7 @@ class Move(NamedTuple):
     # When to look again; None: only when a run ends or the schedule is edited.
     wake_at: Instant | None = None
     # When to look again instead once its only run has ended: its timeout is then of no interest.
-    rest_at: Instant | None = None
+    idle_wake_at: Instant | None = None
     # Something waits for a run in flight, of this schedule or of its capacity group, to end.
     blocked: bool = False
     inserts: Sequence[Run] = ()

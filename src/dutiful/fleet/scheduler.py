@@ -189,7 +189,7 @@ class FleetScheduler:
         while self._status == "running":
             left = began + passes * self._interval - self._clock.monotonic()
             if left > 0:
-                await self._engine.rest(left)
+                await self._engine.idle(left)
                 continue
             # Passes that were slept through are not made up for.
             passes = int((self._clock.monotonic() - began) / self._interval) + 1

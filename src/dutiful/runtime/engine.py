@@ -130,11 +130,11 @@ class Engine:
             await self._loop
         deadline = _FOREVER if within is None else self._clock.monotonic() + within
         while self._running and (left := deadline - self._clock.monotonic()) > 0:
-            await self.rest(left)
+            await self.idle(left)
         await self._settle_quietly()
         return len(self._running)
 
-    async def rest(self, seconds: float) -> None:
+    async def idle(self, seconds: float) -> None:
         """Settle what has ended, then wait so long, or until a run ends or somebody calls `wake`."""
         self._woken = asyncio.get_running_loop().create_future()
         await self._settle_quietly()

@@ -303,10 +303,10 @@ class Draft:
         tick_wake = self._tick_wake()
         wakes = [*self._run_wakes(), *([] if tick_wake is None else [tick_wake])]
         wake_at = self.now if self.unfinished or self._looks_again else min(wakes, default=None)
-        rest_at = tick_wake if wake_at != tick_wake and len(self._open) == 1 else None
+        idle_wake_at = tick_wake if wake_at != tick_wake and len(self._open) == 1 else None
         blocked = self.blocked or self._next_needs_end() or self._has_queue()
         changes = list(self._changes.values())
-        return Move(self._due, state, wake_at, rest_at, blocked, self._inserts, changes, self.cancels)
+        return Move(self._due, state, wake_at, idle_wake_at, blocked, self._inserts, changes, self.cancels)
 
     def _decided_cursor(self) -> Instant:
         """Return the cursor, not ahead of time where the window has not begun: it may yet be taken away."""

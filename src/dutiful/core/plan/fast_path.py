@@ -52,8 +52,8 @@ def usual_move(due: Due, now: Instant, limits: Limits) -> Move | None:
         None, None, 1, None, None, noted, None, None, noted,
     ))  # fmt: skip
     after = _new(State, (tick, started + 1, now, succeeded, failed, ended, None, None, decided))
-    wake_at, rest_at = _wakes(policy, now, following)
-    return _new(Move, (due, after, wake_at, rest_at, False, [run], (), ()))
+    wake_at, idle_wake_at = _wakes(policy, now, following)
+    return _new(Move, (due, after, wake_at, idle_wake_at, False, [run], (), ()))
 
 
 def _wakes(policy: Policy, now: Instant, following: Instant) -> tuple[Instant, Instant | None]:

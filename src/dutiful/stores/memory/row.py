@@ -28,7 +28,7 @@ class Row:
     """One schedule and everything about it."""
 
     __slots__ = (
-        *("blocked", "ended", "note", "number", "open", "pruned_until", "rest_at", "schedule", "state"),
+        *("blocked", "ended", "note", "number", "open", "pruned_until", "idle_wake_at", "schedule", "state"),
         *("version", "wake_at"),
     )
 
@@ -36,7 +36,7 @@ class Row:
         self.schedule, self.state = schedule, state
         self.number, self.version = number, version
         self.wake_at: Instant | None = None
-        self.rest_at: Instant | None = None
+        self.idle_wake_at: Instant | None = None
         self.blocked = False
         self.pruned_until = 0
         self.note: Note | None = None

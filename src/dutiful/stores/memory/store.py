@@ -118,7 +118,7 @@ class MemoryStore:
         row.schedule, row.state = put.schedule, put.state
         for run in row.open.values():
             self._count(row, None, run)
-        row.rest_at = None
+        row.idle_wake_at = None
         self._wake(row, put.wake_at)
         return group if group != row.group() else None
 
@@ -157,7 +157,7 @@ class MemoryStore:
         return Committed(made, launches)
 
     def _commit(self, row: Row, move: Move) -> list[Launch]:
-        row.state, row.blocked, row.rest_at = move.state, move.blocked, move.rest_at
+        row.state, row.blocked, row.idle_wake_at = move.state, move.blocked, move.idle_wake_at
         written = [run for run in move.inserts if self._insert(row, run)]
         if move.changes:
             written += [run for run in move.changes if self._change(row, run)]
@@ -247,8 +247,8 @@ class MemoryStore:
             row.state = row.state._replace(ended_at=ended_at)
         else:
             row.state = row.state._replace(ended_at=ended_at, failed_at=ended_at)
-        if row.rest_at is not None:
-            self._wake(row, row.rest_at)
+        if row.idle_wake_at is not None:
+            self._wake(row, row.idle_wake_at)
         self._wake_those_waiting(row, run)
 
     def _wake_those_waiting(self, row: Row, run: Run) -> None:

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 _STATE = ", ".join(f"{column} = ?" for column in STATE_COLUMNS.split(", ")[1:])
 _MOVED = "version = version + 1 WHERE number = ? AND version = ?"
-_MOVE = f"UPDATE states SET {_STATE}, wake_at = ?, rest_at = ?, blocked = ?, {_MOVED}"
+_MOVE = f"UPDATE states SET {_STATE}, wake_at = ?, idle_wake_at = ?, blocked = ?, {_MOVED}"
 # Binding None costs three times as much as binding a number, and most moves change no more than this.
 _MOVE_ON = (
-    "UPDATE states SET cursor = ?, runs_started = ?, attempted_at = ?, wake_at = ?, rest_at = NULL,"
+    "UPDATE states SET cursor = ?, runs_started = ?, attempted_at = ?, wake_at = ?, idle_wake_at = NULL,"
     f" blocked = 0, {_MOVED}"
 )
-_MOVE_ON_TIMED = _MOVE_ON.replace("rest_at = NULL", "rest_at = ?")
+_MOVE_ON_TIMED = _MOVE_ON.replace("idle_wake_at = NULL", "idle_wake_at = ?")
 
 _LAUNCHED_COLUMNS = "phase, attempt, ticks, kind, run_at, status, fire_at, epoch, started_at, schedule"
 _INSERT_LAUNCHED = (
@@ -77,7 +77,7 @@ def commit(connection: sqlite3.Connection, namespace: str, moves: Sequence[Move]
     alone = [*map(inline_runs.launch, moves)]
     hit = iter(hits_alike(connection, inline_runs.LAUNCH, [write for write in alone if write is not None]))
     moved = [write is not None and next(hit) for write in alone]
-    launches = [(place, _lone_launch(moves[place])) for place, there in enumerate(moved) if there]
+    launches = [(place, _inline_launch(moves[place])) for place, there in enumerate(moved) if there]
     others = [place for place, write in enumerate(alone) if write is None]
     if others:
         states = hits(connection, [_state_write(moves[place]) for place in others])
@@ -88,18 +88,18 @@ def commit(connection: sqlite3.Connection, namespace: str, moves: Sequence[Move]
     return Committed([*compress(moves, moved)], [launch for _, launch in launches])
 
 
-def _lone_launch(move: Move) -> Launch:
+def _inline_launch(move: Move) -> Launch:
     due = move.due
     return tuple.__new__(Launch, (due.schedule, move.inserts[0], due.number))
 
 
 def _state_write(move: Move) -> Write:
-    (_, before, _, version, _, _, _, number), state, wake_at, rest_at, blocked, _, _, _ = move
+    (_, before, _, version, _, _, _, number), state, wake_at, idle_wake_at, blocked, _, _, _ = move
     if state[3:] == before[3:] and not blocked and wake_at is not None and state.attempted_at is not None:
-        if rest_at is None:
+        if idle_wake_at is None:
             return _MOVE_ON, (*state[:3], wake_at, number, version)
-        return _MOVE_ON_TIMED, (*state[:3], wake_at, rest_at, number, version)
-    return _MOVE, (*state_columns(state), wake_at, rest_at, int(blocked), number, version)
+        return _MOVE_ON_TIMED, (*state[:3], wake_at, idle_wake_at, number, version)
+    return _MOVE, (*state_columns(state), wake_at, idle_wake_at, int(blocked), number, version)
 
 
 def _write_runs(

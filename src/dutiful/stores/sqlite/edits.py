@@ -62,7 +62,7 @@ def _update(table: str, columns: Sequence[str]) -> str:
 _INSERT_SCHEDULE = _insert("declarations", (*_DECLARED, "number", "namespace", "id"))
 _UPDATE_SCHEDULE = _update("declarations", _DECLARED) + ", damage = NULL WHERE number = ?"
 _INSERT_STATE = _insert("states", (*_STATE, "number", "namespace", "version"))
-_UPDATE_STATE = _update("states", _STATE) + ", rest_at = NULL, version = version + 1 WHERE number = ?"
+_UPDATE_STATE = _update("states", _STATE) + ", idle_wake_at = NULL, version = version + 1 WHERE number = ?"
 # Left: what has lost its text is known all the same.
 _KNOWN = (
     "SELECT id, declarations.number, cadences.text, policies.text, capacity_group, version,"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from dutiful.core.errors import StoreError
 from dutiful.stores.schema import migrations
 from dutiful.stores.sqlite.faults import REINDEX, RESTORE, RESTORE_LOG
-from dutiful.stores.sqlite.texts import number_of
 from dutiful.stores.sqlite.wal import lost_at
 
 if TYPE_CHECKING:
@@ -149,12 +148,11 @@ class DatabaseFile:
     def _migrate(self, connection: sqlite3.Connection) -> None:
         known = migrations("sqlite")
         if self._applied(connection, known) < len(known):
-            connection.create_function("text_number", 1, number_of, deterministic=True)
             connection.execute("BEGIN IMMEDIATE")
             # Asked again: another process may have been faster.
             pending = known[self._applied(connection, known) :]
             if pending:
-                # Now: a table that was written anew does not show any more what it had lost.
+                # Check before migrating: a table that is rewritten no longer shows what it has lost.
                 self.verify(connection, clean=False)
             for migration in pending:
                 _apply(connection, migration)

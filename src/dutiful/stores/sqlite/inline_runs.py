@@ -1,4 +1,4 @@
-"""Lone runs: a run that is the only one of its schedule, has no ledger to stay in, and just went off.
+"""Inline runs: a run that is the only one of its schedule, has no ledger to stay in, and just went off.
 
 Nearly every run of the declarative scheduler is of this kind from its launch to its end. The row of its
 state is rewritten at both anyway and can say all there is to say of it, so it is written there: half the
@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING
 
 from dutiful.core.run import Phase, Status
-from dutiful.stores.sqlite.rows import ALL_RUN_COLUMNS, lone_run
+from dutiful.stores.sqlite.rows import ALL_RUN_COLUMNS, inline_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,46 +24,46 @@ if TYPE_CHECKING:
     from dutiful.stores.sqlite.bulk import Own
 
 AS_ROW = (
-    "lone_at, 'schedule', 'STARTED', 'launched', lone_at, NULL, 1, lone_epoch, attempted_at,"
+    "inline_at, 'schedule', 'STARTED', 'launched', inline_at, NULL, 1, inline_epoch, attempted_at,"
     " NULL, NULL, 1, NULL, NULL, NULL, NULL, NULL, NULL"
 )
 """What ALL_RUN_COLUMNS would hold, told by the columns of a state."""
 
 LAUNCH = (
-    "UPDATE states SET cursor = ?1, lone_at = ?1, runs_started = ?2, attempted_at = ?3,"
-    " wake_at = own.value, lone_epoch = ?4, rest_at = NULL, blocked = 0, version = version + 1"
+    "UPDATE states SET cursor = ?1, inline_at = ?1, runs_started = ?2, attempted_at = ?3,"
+    " wake_at = own.value, inline_epoch = ?4, idle_wake_at = NULL, blocked = 0, version = version + 1"
     " FROM json_each(?6) AS own WHERE number = own.key AND version = ?5"
 )
 END = (
-    "UPDATE states SET succeeded_at = own.value, ended_at = own.value, lone_at = NULL,"
-    " lone_epoch = NULL, version = version + 1"
-    " FROM json_each(?2) AS own WHERE number = own.key AND lone_at = ?1"
+    "UPDATE states SET succeeded_at = own.value, ended_at = own.value, inline_at = NULL,"
+    " inline_epoch = NULL, version = version + 1"
+    " FROM json_each(?2) AS own WHERE number = own.key AND inline_at = ?1"
 )
 _INSERT = f"INSERT INTO runs (schedule, {ALL_RUN_COLUMNS}) SELECT number, {AS_ROW} FROM states"
-_CLEAR = "UPDATE states SET lone_at = NULL, lone_epoch = NULL"
-_OF_THESE = "WHERE number IN (SELECT value FROM json_each(?)) AND lone_at IS NOT NULL"
-_OF_ALL = "WHERE namespace = ? AND lone_at IS NOT NULL"
+_CLEAR = "UPDATE states SET inline_at = NULL, inline_epoch = NULL"
+_OF_THESE = "WHERE number IN (SELECT value FROM json_each(?)) AND inline_at IS NOT NULL"
+_OF_ALL = "WHERE namespace = ? AND inline_at IS NOT NULL"
 _ENDED, _SUCCESS = Phase.ENDED, Status.SUCCESS
 
 
 def launch(move: Move) -> Own | None:
-    """Return what LAUNCH takes for a move that launches a lone run, and does nothing else."""
-    due, state, wake_at, rest_at, blocked, inserts, changes, _ = move
+    """Return what LAUNCH takes for a move that launches a inline run, and does nothing else."""
+    due, state, wake_at, idle_wake_at, blocked, inserts, changes, _ = move
     schedule, before, runs, version, _, _, _, number = due
-    if runs or changes or blocked or len(inserts) != 1 or wake_at is None or rest_at is not None:
+    if runs or changes or blocked or len(inserts) != 1 or wake_at is None or idle_wake_at is not None:
         return None
     policy, (cursor, started, attempted, *_) = schedule.policy, state
     # A tick that was decided before may have a row, from a time when there was a ledger.
     if policy.ledger or policy.capacity or attempted is None or cursor <= state.decided_until:
         return None
     epoch = inserts[0].epoch
-    if state[3:] != before[3:] or inserts[0] != lone_run(schedule.id, cursor, epoch, attempted):
+    if state[3:] != before[3:] or inserts[0] != inline_run(schedule.id, cursor, epoch, attempted):
         return None
     return (cursor, started, attempted, epoch, version), number, wake_at
 
 
 def end(settlement: Settlement) -> Own | None:
-    """Return what END takes for an end that, of a lone run, leaves nothing behind but the state."""
+    """Return what END takes for an end that, of a inline run, leaves nothing behind but the state."""
     run, keep, _, number = settlement
     if keep or run.phase is not _ENDED or run.status is not _SUCCESS or run.attempt != 1:
         return None
@@ -71,14 +71,14 @@ def end(settlement: Settlement) -> Own | None:
 
 
 def give_rows(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
-    """Give the lone runs of these schedules rows of their own: something else becomes of them."""
+    """Give the inline runs of these schedules rows of their own: something else becomes of them."""
     listed = (json.dumps([*numbers]),)
     if listed != ("[]",):
         _move(connection, _OF_THESE, listed)
 
 
 def give_rows_to_all(connection: sqlite3.Connection, namespace: str) -> None:
-    """Give every lone run a row of its own."""
+    """Give every inline run a row of its own."""
     _move(connection, _OF_ALL, (namespace,))
 
 

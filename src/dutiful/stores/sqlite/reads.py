@@ -69,7 +69,7 @@ _OF_SCHEDULE = (
 )
 _LEDGER = (
     f"SELECT {ALL_RUN_COLUMNS} FROM runs INDEXED BY runs_open WHERE phase <> 'ended' AND {_OF_SCHEDULE}"
-    f" UNION ALL SELECT {AS_ROW} FROM states WHERE lone_at IS NOT NULL AND lone_at <= ?1"
+    f" UNION ALL SELECT {AS_ROW} FROM states WHERE inline_at IS NOT NULL AND inline_at <= ?1"
     " AND number = (SELECT number FROM declarations WHERE namespace = ?2 AND id = ?3)"
     f" UNION ALL SELECT * FROM (SELECT {ALL_RUN_COLUMNS} FROM runs INDEXED BY runs_ended"
     f" WHERE phase = 'ended' AND {_OF_SCHEDULE} ORDER BY run_at DESC, kind DESC LIMIT ?4)"

@@ -24,7 +24,7 @@ STATE_COLUMNS = (
     "version, cursor, runs_started, attempted_at, succeeded_at, failed_at, ended_at, quarantine,"
     " skipped_at, skipped_reason, skipped_ticks, decided_until"
 )
-READ_COLUMNS = f"{SCHEDULE_COLUMNS}, {STATE_COLUMNS}, blocked, pruned_until, lone_at, lone_epoch"
+READ_COLUMNS = f"{SCHEDULE_COLUMNS}, {STATE_COLUMNS}, blocked, pruned_until, inline_at, inline_epoch"
 RUN_COLUMNS = (
     "run_at, kind, status, phase, fire_at, reason, attempt, epoch, started_at, ended_at, run_until, ticks,"
     " run_id, detail, updated_at"
@@ -56,7 +56,7 @@ def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Due:
     (
         number, schedule_id, checksum, task, payload, cadence, policy, start, end, paused,
         version, cursor, started, attempted, succeeded, failed, ended, quarantine,
-        skipped_at, reason, ticks, decided, blocked, pruned, lone_at, lone_epoch,
+        skipped_at, reason, ticks, decided, blocked, pruned, inline_at, inline_epoch,
     ) = row  # fmt: skip
     schedule = revive(schedule_id, texts[cadence, policy], task, payload, start, end, paused, checksum)
     skipped = None if skipped_at is None else _skipped(skipped_at, reason, ticks)
@@ -64,15 +64,15 @@ def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Due:
     state = tuple.__new__(
         State, (cursor, started, attempted, succeeded, failed, ended, skipped, quarantine, decided)
     )
-    runs = () if lone_at is None else (lone_run(schedule_id, lone_at, lone_epoch, attempted),)
+    runs = () if inline_at is None else (inline_run(schedule_id, inline_at, inline_epoch, attempted),)
     return tuple.__new__(Due, (schedule, state, runs, version, blocked == 1, pruned, (), number))
 
 
-def lone_run(schedule_id: str, lone_at: int, lone_epoch: int, attempted_at: int) -> Run:
+def inline_run(schedule_id: str, inline_at: int, inline_epoch: int, attempted_at: int) -> Run:
     """Return the run that a state tells of: a tick that went off at the last attempt."""
     return tuple.__new__(Run, (
-        schedule_id, lone_at, "schedule", _STARTED, _LAUNCHED, lone_at, None, 1, lone_epoch, attempted_at,
-        None, None, 1, None, None, None, None, None, None,
+        schedule_id, inline_at, "schedule", _STARTED, _LAUNCHED, inline_at, None, 1, inline_epoch,
+        attempted_at, None, None, 1, None, None, None, None, None, None,
     ))  # fmt: skip
 
 

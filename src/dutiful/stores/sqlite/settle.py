@@ -44,7 +44,7 @@ _NOTHING_TO_ADD = Run("", 0, "schedule", Status.SUCCESS, Phase.ENDED, 0)[11:15]
 _SUCCEEDED = "UPDATE states SET succeeded_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
 _FAILED = "UPDATE states SET failed_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
 _SKIPPED = "UPDATE states SET ended_at = ?, version = version + 1 WHERE number = ?"
-_REST = "UPDATE states SET wake_at = rest_at WHERE number = ? AND rest_at IS NOT NULL"
+_REST = "UPDATE states SET wake_at = idle_wake_at WHERE number = ? AND idle_wake_at IS NOT NULL"
 _ACCEPTED = "UPDATE states SET version = version + 1 WHERE number = ?"
 _WAKE_FOR_RETRY = (
     "UPDATE states SET wake_at = min(coalesce(wake_at, ?1), ?1), version = version + 1 WHERE number = ?2"
@@ -53,7 +53,7 @@ _WAKE_FOR_RETRY = (
 
 def settle(connection: sqlite3.Connection, namespace: str, settlements: Sequence[Settlement]) -> list[bool]:
     """Record how attempts went and return for each whether it applied."""
-    ends = _lone_ends(settlements)
+    ends = _inline_ends(settlements)
     hit = iter(hits_alike(connection, inline_runs.END, [end for end in ends if end is not None]))
     applied = [end is not None and next(hit) for end in ends]
     others = [place for place, done in enumerate(applied) if not done]
@@ -66,8 +66,8 @@ def settle(connection: sqlite3.Connection, namespace: str, settlements: Sequence
     return applied
 
 
-def _lone_ends(settlements: Sequence[Settlement]) -> list[Own | None]:
-    """Return how those end that may be lone runs; of several ends of one schedule the first is to count."""
+def _inline_ends(settlements: Sequence[Settlement]) -> list[Own | None]:
+    """Return how those end that may be inline runs; of several ends of one schedule the first is to count."""
     ends = [*map(inline_runs.end, settlements)]
     times = Counter(settlement.number for settlement in settlements)
     if len(times) == len(ends):

@@ -30,7 +30,7 @@ _POSSIBLE = "BETWEEN 0 AND 253402300799999"
 _TIMES = ("attempted_at", "succeeded_at", "failed_at")
 _REASONS = ", ".join(f"'{reason.value}'" for reason in Reason)
 _USUAL = (
-    f"lone_at IS NULL AND (skipped_at IS NULL OR ifnull(skipped_reason, '') IN ({_REASONS}))"
+    f"inline_at IS NULL AND (skipped_at IS NULL OR ifnull(skipped_reason, '') IN ({_REASONS}))"
     # Nothing has ended that was not attempted.
     f" AND coalesce({', '.join(_TIMES)}) IS attempted_at"
     f" AND {' AND '.join(f'ifnull({time}, 0) {_POSSIBLE}' for time in _TIMES)}"
