@@ -16,6 +16,7 @@ from dutiful.core.errors import (
     RegistrationsNotArrayError,
     ScheduleDuplicateTaskError,
 )
+from dutiful.core.name import exact, name_flaw
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task
 
@@ -42,6 +43,7 @@ def check(registrations: Sequence[Registration], timezone: str | tzinfo) -> Regi
     registered, crons = Registered([], {}), dict[str, Cron]()
     for index, registration in enumerate(registrations):
         name, text, callback, delay = _shape(index, registration)
+        name, text = exact(name), exact(text)
         _check_name(name, registered)
         # A million tasks have a few hundred texts.
         cron = crons.get(text) or crons.setdefault(text, _cron(text, timezone))
@@ -60,10 +62,8 @@ def _shape(index: int, registration: Any) -> Any:
 
 
 def _check_name(name: str, registered: Registered) -> None:
-    if not name:
-        raise InvalidRegistrationError("name", name, "must be a non-empty string")
-    if not name.isprintable():
-        raise InvalidRegistrationError("name", name, "must be printable, without control characters")
+    if (flaw := name_flaw(name)) is not None:
+        raise InvalidRegistrationError("name", name, flaw)
     if name in registered.callbacks:
         raise ScheduleDuplicateTaskError(name)
 

@@ -8,6 +8,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
+from dutiful.core.name import exact
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
@@ -62,6 +64,13 @@ class Agent:
     max_concurrent: int = 1
     work_source: Config | None = None
     job: Config | None = None
+
+    def __post_init__(self) -> None:
+        """Make all names exact texts, so that a member of a `str` enum is stored under its value."""
+        object.__setattr__(self, "name", exact(self.name))
+        if any(type(name) is not str for name in self.schedules):
+            named = {exact(name): written for name, written in self.schedules.items()}
+            object.__setattr__(self, "schedules", named)
 
 
 class ScheduleState(NamedTuple):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import InvalidCronExpressionError
+from dutiful.core.name import name_flaw
 from dutiful.monitor.obligation import Task, due_in, epoch_seconds, iso, just_before_minute
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ class Monitor:
                 cron = Cron.parse(text, "posix", self.timezone)
             except InvalidCronExpressionError:
                 return None
-            if name in tasks or not name or not name.isprintable() or not 0 <= seconds < math.inf:
+            if name in tasks or name_flaw(name) is not None or not 0 <= seconds < math.inf:
                 return None
             tasks[name] = cron, seconds
         return tasks

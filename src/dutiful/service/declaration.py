@@ -18,6 +18,7 @@ from zoneinfo import available_timezones
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.zone import epoch_ms, zone
 from dutiful.core.errors import CodecError, InvalidArgumentError
+from dutiful.core.name import exact
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task, Window
 
@@ -69,9 +70,8 @@ class Workflow(NamedTuple):
 
 def declared(given: ScheduleInput, schedule_id: str, paused: bool, defaults: Defaults) -> Schedule:
     """Return the schedule; raises InvalidArgumentError or InvalidCronExpressionError for what is wrong."""
-    identify("schedule_id", schedule_id)
     return Schedule(
-        schedule_id,
+        identify("schedule_id", schedule_id),
         Task(TASK, _payload(given)),
         _cron(given),
         _policy(given, defaults),
@@ -94,7 +94,7 @@ def identify(field: str, value: object) -> str:
     """Return an id, or raise InvalidArgumentError."""
     if not isinstance(value, str) or not _ID.fullmatch(value):
         raise InvalidArgumentError(field, value, _ID_ADVICE)
-    return value
+    return exact(value)
 
 
 def instant(field: str, value: object) -> int:

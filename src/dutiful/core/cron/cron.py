@@ -12,6 +12,7 @@ from dutiful.core.cron.explain import describe
 from dutiful.core.cron.occurrence import Occurrences, OutOfYearsError
 from dutiful.core.cron.zone import DAY_SECONDS, EPOCH, Fold, Gap, Zone, timeline
 from dutiful.core.errors import CronCalculationError, InvalidArgumentError
+from dutiful.core.name import exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,7 +166,7 @@ def _parse(
         gap, fold = ("skip", "both") if fields.wildcard else ("run_after", "first")
     gap, fold = gap or "skip", fold or "both"
     line = timeline(timezone, gap, fold)
-    return Cron(text, dialect, line.zone, gap, fold, fields, Occurrences(fields, line))
+    return Cron(exact(text), exact(dialect), line.zone, gap, fold, fields, Occurrences(fields, line))
 
 
 def _refuse_choice(**given: object) -> None:

@@ -1,0 +1,30 @@
+"""Names that people choose: which texts are legal, and how a text becomes an exact `str`."""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Cc: control characters. Cs: halves of surrogate pairs, which have no UTF-8. Zl, Zp: line and paragraph
+# separators. Any of them could forge a line of a log or a table, or cannot be stored.
+_REFUSED = frozenset({"Cc", "Cs", "Zl", "Zp"})
+
+
+def exact(text: str) -> str:
+    """Return `text` as a plain `str`.
+
+    A member of `class Job(str, Enum)` is equal to its value and formats as `Job.NAME`, so the same name
+    would be stored under one text and looked up under another.
+    """
+    return text if type(text) is str else str.__str__(text)
+
+
+def name_flaw(text: str) -> str | None:
+    """Return what is wrong with a name, to follow the word "name" in a message; None for a legal name."""
+    if not text:
+        return "must be a non-empty string"
+    if text.isascii() and text.isprintable():
+        return None
+    odd = next((char for char in text if unicodedata.category(char) in _REFUSED), None)
+    if odd is None:
+        return None
+    return f"must not contain U+{ord(odd):04X}: control characters, surrogates and line separators are refused"
