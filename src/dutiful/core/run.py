@@ -48,7 +48,8 @@ NEXT_PHASES = MappingProxyType(
         # Accepted: nobody answered, and then a report showed that the launch had arrived.
         Phase.RETRY: frozenset({Phase.LAUNCHED, Phase.ACCEPTED, Phase.ENDED}),
         Phase.LAUNCHED: frozenset({Phase.LAUNCHED, Phase.ACCEPTED, Phase.RETRY, Phase.ENDED}),
-        Phase.ACCEPTED: frozenset({Phase.LAUNCHED, Phase.RETRY, Phase.ENDED}),
+        # Accepted again: a report said that the run has started.
+        Phase.ACCEPTED: frozenset({Phase.ACCEPTED, Phase.LAUNCHED, Phase.RETRY, Phase.ENDED}),
         Phase.ENDED: frozenset[Phase](),
     }
 )

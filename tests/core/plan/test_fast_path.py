@@ -46,7 +46,7 @@ ODD_POLICIES = {
     "capacity": {"capacity": Capacity("group", 0)},
     "max_runs": {"max_runs": 4},
 }
-ODD = ("", "", "paused", "run", "room", "period", "once", "starts", "ends", "missed", *ODD_POLICIES)
+ODD = ("", "", "paused", "run", "room", "period", "once", "starts", "ends", "missed", "repeated", *ODD_POLICIES)
 
 
 @st.composite
@@ -65,6 +65,10 @@ def situations(draw):
     schedule = Schedule("s", Task("t"), cadence, changed, window, odd == "paused")
     run = Run("s", before, "schedule", Status.STARTED, Phase.LAUNCHED, before, None, 1, 3, before)
     due = Due(schedule, state, [run] if odd == "run" else (), 7, blocked=draw(st.booleans()))
+    if odd == "repeated":
+        # The clock was set back: the tick that is due, or the one before it, has a row already.
+        decided = run._replace(run_at=draw(st.sampled_from([before, tick])), phase=Phase.ENDED)
+        due = due._replace(repeated=[decided], state=state._replace(decided_until=tick))
     return due, now, LIMITS._replace(room=0) if odd == "room" else LIMITS
 
 

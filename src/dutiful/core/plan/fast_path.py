@@ -1,7 +1,7 @@
 """The usual move, made in one go: one cron tick is due, it may run, and nothing else is going on.
 
 Nearly every move of a busy scheduler is of this kind, so it is written out (`make bench`, items 3a and
-4a). The planner's steps come to the same, which a property in tests/core/test_usual.py shows.
+4a). The planner's steps come to the same, which a property in tests/core/plan/test_fast_path.py shows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def usual_move(due: Due, now: Instant, limits: Limits) -> Move | None:
     """Return the move that launches the only tick that is due; None where there is more to consider."""
     schedule, state, runs, *_ = due
     cadence, policy, window = schedule.cadence, schedule.policy, schedule.window
-    if runs or schedule.paused or type(cadence) is not Cron or limits.room is not None:
+    if runs or due.repeated or schedule.paused or type(cadence) is not Cron or limits.room is not None:
         return None
     if (
         policy.jitter

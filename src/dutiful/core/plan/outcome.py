@@ -162,8 +162,8 @@ def hear(run: Run, report: Report, now: Instant) -> Run | None:
         case Status.STARTED if run.status is Status.STARTED or (report.attempt or run.attempt) < run.attempt:
             return None
         case Status.STARTED:
-            return run._replace(
-                phase=Phase.ACCEPTED, status=Status.STARTED, reason=None, ended_at=None, detail=None,
+            return run.to(
+                Phase.ACCEPTED, status=Status.STARTED, reason=None, ended_at=None, detail=None,
                 updated_at=run.noted(now),
             )  # fmt: skip
         case _:
