@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dutiful.core.name import exact, name_flaw
 
 
-class Job(str, Enum):
+class Job(str, Enum):  # noqa: UP042 - the kind that formats as its own name
     NIGHTLY = "nightly"
 
 
@@ -42,7 +42,18 @@ def test_a_text_of_any_kind_becomes_an_exact_one(text):
 
 @pytest.mark.parametrize(
     "name",
-    ["a", " ", "отчёт", "a/b:c", "👩‍👩‍👧", "नि‍त्य", "non\u00a0breaking", "zero\u200bwidth", "\u202eleft", "x" * 1000],
+    [
+        "a",
+        " ",
+        "отчёт",
+        "a/b:c",
+        "👩‍👩‍👧",
+        "नि‍त्य",
+        "non\u00a0breaking",
+        "zero\u200bwidth",
+        "\u202eleft",
+        "x" * 1000,
+    ],
     ids=ascii,
 )
 def test_joiners_emoji_and_other_scripts_are_legal(name):

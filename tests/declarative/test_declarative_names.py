@@ -13,7 +13,7 @@ from tests.spec.world import play
 from dutiful.fleet import Agent
 
 
-class Job(str, Enum):
+class Job(str, Enum):  # noqa: UP042 - the kind that formats as its own name
     NIGHTLY = "nightly"
 
 

@@ -27,4 +27,6 @@ def name_flaw(text: str) -> str | None:
     odd = next((char for char in text if unicodedata.category(char) in _REFUSED), None)
     if odd is None:
         return None
-    return f"must not contain U+{ord(odd):04X}: control characters, surrogates and line separators are refused"
+    return (
+        f"must not contain U+{ord(odd):04X}: control characters, surrogates and line separators are refused"
+    )

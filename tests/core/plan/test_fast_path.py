@@ -46,7 +46,20 @@ ODD_POLICIES = {
     "capacity": {"capacity": Capacity("group", 0)},
     "max_runs": {"max_runs": 4},
 }
-ODD = ("", "", "paused", "run", "room", "period", "once", "starts", "ends", "missed", "repeated", *ODD_POLICIES)
+ODD = (
+    "",
+    "",
+    "paused",
+    "run",
+    "room",
+    "period",
+    "once",
+    "starts",
+    "ends",
+    "missed",
+    "repeated",
+    *ODD_POLICIES,
+)
 
 
 @st.composite
