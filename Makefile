@@ -1,17 +1,27 @@
 # Two commands for a newcomer: `make run` and `make test`. Both set everything up first.
-BIN := .venv/bin
-STAMP := .venv/.ready
+# VENV=.venv-3.13 PYTHON=python3.13 make test: the same with another interpreter.
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+RUN_STAMP := $(VENV)/.ready-run
+LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate
 
-.PHONY: run tour test check fmt bench soak docs openapi lock clean
+.PHONY: run tour test quick versions check fmt bench soak docs openapi lock clean
 
-run: $(STAMP)  ## the service at http://127.0.0.1:8787, with schedules that fire within seconds
+run: $(RUN_STAMP)  ## the service at http://127.0.0.1:8787, with schedules that fire within seconds
 	@$(BIN)/python examples/service.py
 
-tour: $(STAMP)  ## a tour of cron texts and simulations in the terminal
+tour: $(RUN_STAMP)  ## a tour of cron texts and simulations in the terminal
 	@$(BIN)/python examples/tour.py
 
 test: check docs $(STAMP)  ## everything that must hold, in a few minutes
 	$(BIN)/python -m pytest -n auto -m "not soak"
+
+quick: $(STAMP)  ## in under a minute: the core, the engine, the memory store, the tidy rules
+	$(BIN)/python -m pytest -n auto -m "not soak" tests/core tests/runtime tests/stores/test_memory.py tests/test_tidy.py
+
+versions:  ## `make test` with every Python from 3.11 on that is on PATH, each in its own .venv-3.x
+	@sh scripts/versions.sh
 
 check: $(STAMP)  ## formatter, linter, strict types, tidy rules
 	$(BIN)/ruff format --check .
@@ -35,12 +45,16 @@ soak: $(STAMP)  ## the long campaigns: every zone, every transition
 openapi: $(STAMP)  ## writes docs/reference/openapi.json anew
 	$(BIN)/python scripts/openapi.py
 
-lock: $(STAMP)  ## re-resolve the dependency groups into requirements/dev.lock
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
-	  --group dev --output-file requirements/dev.lock --upgrade
+lock: $(STAMP)  ## resolve the dependencies of pyproject.toml into both locks again
+	$(BIN)/$(LOCK) --group dev --output-file requirements/dev.lock --upgrade
+	$(BIN)/$(LOCK) pyproject.toml --extra cli --extra fleet --extra service --group build \
+	  --constraint requirements/dev.lock --output-file requirements/run.lock --upgrade
 
 clean:
-	rm -rf .venv build
+	rm -rf .venv .venv-* build
 
 $(STAMP): scripts/bootstrap.sh requirements/dev.lock pyproject.toml
-	@sh scripts/bootstrap.sh
+	@VENV=$(VENV) sh scripts/bootstrap.sh
+
+$(RUN_STAMP): scripts/bootstrap.sh requirements/run.lock pyproject.toml
+	@VENV=$(VENV) sh scripts/bootstrap.sh run

@@ -19,24 +19,26 @@ import click
 from dutiful.cli.main import cli
 
 STATE = Path(__file__).resolve().parents[1] / "build" / "example.db"
-# What is set already wins. The executor is found because it is beside this file.
+# Variables that are set already win. The executor is found because it is beside this file.
 SETTINGS = {
     "DUTIFUL_PORT": "8787",
     "DUTIFUL_STORE": f"sqlite:{STATE}",
     "DUTIFUL_EXECUTOR": "python:service_tasks:run",
 }
-# Name, cron text with seconds, and the DAG, which only the executor understands.
+# Name, cron text with seconds, and the DAG. The names begin with "demo-", so that those in the docs are free.
 EXAMPLES = [
-    ("heartbeat", "*/5 * * * * *", {"task": "beat"}),
-    ("report", "*/15 * * * * *", {"task": "report", "takes": 2}),
-    ("import", "30 * * * * *", {"task": "fail", "because": "the supplier's server is down"}),
+    ("demo-heartbeat", "*/5 * * * * *", {}),
+    ("demo-report", "*/15 * * * * *", {"takes": 2}),
+    ("demo-failing", "30 * * * * *", {"fails": "the supplier's server is down"}),
 ]
 NEXT = """
 Open {url}/ to see what fires, what is next and what failed. In another terminal:
   .venv/bin/dutiful schedules list
-  .venv/bin/dutiful schedules runs heartbeat --limit 5
-  .venv/bin/dutiful schedules trigger report
-  curl -s {url}/schedules/heartbeat
+  .venv/bin/dutiful schedules runs demo-heartbeat --limit 5
+  .venv/bin/dutiful schedules trigger demo-report
+  curl -s {url}/schedules/demo-heartbeat
+demo-failing fails on purpose, once a minute. To see why a run failed:
+  .venv/bin/dutiful schedules runs demo-failing
 Ctrl-C stops it. docs/guides/service.md goes on from here.
 """
 
@@ -47,13 +49,13 @@ def main() -> None:
     os.environ.update({**SETTINGS, **os.environ})
     port = int(os.environ["DUTIFUL_PORT"])
     if is_free(port):
-        # If it is not, the service says so, and whoever has it is left alone.
+        # If the port is taken, the service says so; the program that has it gets no request.
         threading.Thread(target=register, args=[f"http://127.0.0.1:{port}"], daemon=True).start()
     cli(["serve"], prog_name="dutiful")
 
 
 def is_free(port: int) -> bool:
-    """Return whether nobody listens at the port yet."""
+    """Return whether the port is free."""
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+
 from hypothesis import HealthCheck, settings
+
+# Hooks of all tests.
+from tests.eager_tasks import *  # noqa: F403
 
 # The servers that all tests of a run share; a test asks for one by its name.
 from tests.servers.fixtures import *  # noqa: F403
+from tests.temporary_folder import *  # noqa: F403
 
 settings.register_profile(
     "dutiful",
@@ -17,3 +23,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("dutiful")
+
+# A shell that starts `make test &`, or nohup, has the tests inherit SIGINT as ignored; a program that a test
+# starts would inherit that in turn, and never end when the test interrupts it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import ast
 import inspect
-import os
 import re
-import shutil
-import stat
-import subprocess
-import sys
 
 import pytest
+from tests.shell import Shell
 from tests.test_docs import FENCE, PAGES, ROOT, Block, commands
 from tests.web.running import running
 
@@ -25,37 +21,7 @@ from dutiful.web import requests, responses
 from dutiful.web.app import openapi_document
 
 STEP = re.compile(rf"{FENCE.pattern}|^<!-- clock: \+(?P<minutes>\d+) min -->$", re.MULTILINE)
-ADDRESS = "127.0.0.1:8787"
 SESSIONS = [page for page in PAGES if "```shell-session\n" in page.read_text(encoding="utf-8")]
-
-
-@pytest.fixture
-def shell(tmp_path):
-    """Return how a command is run: by sh, with this dutiful, and with some curl."""
-    bin_folder = tmp_path / "bin"
-    bin_folder.mkdir()
-    programs = {"dutiful": f"{sys.executable} -m dutiful", "python3": sys.executable}
-    if shutil.which("curl") is None:
-        programs["curl"] = f"{sys.executable} {ROOT}/tests/curl.py"
-    for name, command in programs.items():
-        (bin_folder / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-        (bin_folder / name).chmod(stat.S_IRWXU)
-
-    def run(command, url):
-        path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
-        environ = os.environ | {
-            "PATH": path,
-            "DUTIFUL_URL": url,
-            "NO_PROXY": "127.0.0.1",
-            "no_proxy": "127.0.0.1",
-        }
-        real = command.replace(ADDRESS, url.removeprefix("http://"))
-        done = subprocess.run(
-            ["sh", "-c", real], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
-        )
-        return (done.stdout + done.stderr).replace(url.removeprefix("http://"), ADDRESS)
-
-    return run
 
 
 def is_as_printed(expected: str, output: str) -> bool:
@@ -64,16 +30,17 @@ def is_as_printed(expected: str, output: str) -> bool:
 
 
 @pytest.mark.parametrize("page", SESSIONS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_the_sessions_print_what_the_page_says(page, shell, tmp_path):
+def test_the_sessions_print_what_the_page_says(page, tmp_path):
     source = page.read_text(encoding="utf-8")
     with running(tmp_path) as service:
+        shell = Shell(tmp_path, service.url)
         for step in STEP.finditer(source):
             if step["minutes"]:
                 service.advance(60 * int(step["minutes"]))
             elif step["language"] == "shell-session":
                 line = source.count("\n", 0, step.start()) + 1
                 for command, expected in commands(Block("shell-session", step["text"], line)):
-                    output = shell(command, service.url)
+                    _, output = shell.run(command)
                     assert is_as_printed(expected, output), (
                         f"{page.name}, after line {line}: {command}\n{output}"
                     )

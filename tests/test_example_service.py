@@ -8,11 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
 import pytest
 from tests.ports import port_without_listener
+from tests.shell import Shell
+from tests.test_docs import blocks, commands
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -28,26 +31,63 @@ def port():
         yield port
 
 
-def test_examples_fire_within_seconds_and_ctrl_c_ends_it(tmp_path, port):
+@contextmanager
+def example(folder, port):
+    """Run the example as `make run` does, on a store and a port of the test's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DUTIFUL_")}
-    own = {"DUTIFUL_PORT": str(port), "DUTIFUL_STORE": f"sqlite:{tmp_path}/example.db"}
+    own = {"DUTIFUL_PORT": str(port), "DUTIFUL_STORE": f"sqlite:{folder}/example.db"}
     command = [sys.executable, str(ROOT / "examples/service.py")]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=kept | own, **pipes) as process:
         try:
-            lines = []
-            for line in process.stdout:
-                lines.append(line)
-                if "heartbeat success" in line:
-                    break
-            url = f"http://127.0.0.1:{own['DUTIFUL_PORT']}"
-            assert lines[0] == f"dutiful answers at {url}; stop with Ctrl-C\n"
-            assert "heartbeat" in httpx2.get(url, trust_env=False, timeout=60).text
-            process.send_signal(signal.SIGINT)
-            rest = process.stdout.read()
-            assert (rest.splitlines()[-1], process.wait(), process.stderr.read()) == ("stopped", 0, "")
+            yield process
         finally:
             process.kill()
+
+
+def lines_until(process, text):
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if text in line:
+            return lines
+    raise AssertionError(f"{text!r} never came: {lines} {process.stderr.read()}")
+
+
+def test_examples_fire_within_seconds_and_ctrl_c_ends_it(tmp_path, port):
+    with example(tmp_path, port) as process:
+        lines = lines_until(process, "demo-heartbeat success")
+        url = f"http://127.0.0.1:{port}"
+        assert lines[0] == f"dutiful answers at {url}; stop with Ctrl-C\n"
+        assert "demo-heartbeat" in httpx2.get(url, trust_env=False, timeout=60).text
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert (rest.splitlines()[-1], process.wait(), process.stderr.read()) == ("stopped", 0, "")
+
+
+# What a newcomer reads with `make run` in the other terminal, in this order.
+FIRST_PAGES = [ROOT / "README.md", ROOT / "docs/guides/service.md"]
+
+
+def sessions():
+    for page in FIRST_PAGES:
+        for block in blocks(page, "shell-session"):
+            for command, _ in commands(block):
+                yield command
+
+
+def test_the_first_pages_work_on_the_service_of_make_run(tmp_path, port):
+    with example(tmp_path, port) as process:
+        lines_until(process, "Ctrl-C stops it.")
+        shell = Shell(tmp_path, f"http://127.0.0.1:{port}")
+        for command in sessions():
+            code, output = shell.run(command)
+            assert (command, code) == (command, 0), output
+            assert '"error"' not in output, f"{command}\n{output}"
+        # What the pages triggered by hand has succeeded, and the examples still do.
+        triggered = httpx2.get(f"http://127.0.0.1:{port}/schedules/etl/runs", trust_env=False, timeout=60)
+        assert {(run["status"], run["reason"]) for run in triggered.json()["runs"]} == {("SUCCESS", None)}
+        lines_until(process, "demo-report success")
 
 
 def test_a_port_that_is_taken_is_told_and_its_owner_left_alone(tmp_path):
