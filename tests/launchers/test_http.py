@@ -18,7 +18,8 @@ from tests.web_server import Reply, serving
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.outcome import Accepted, Refused, Unanswered, Unreached
 from dutiful.core.policy import Reason
-from dutiful.launchers.http import HttpExecutor, signature
+from dutiful.core.signature import signature
+from dutiful.launchers.http import HttpExecutor
 from dutiful.outbound import Allowed
 from dutiful.outbound.secret import Secret
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from tests.launchers.metas import SETTINGS
 
 from dutiful.core.errors import InvalidArgumentError
+from dutiful.launchers.celery import CeleryExecutor
 from dutiful.launchers.command import CommandExecutor
 from dutiful.launchers.http import HttpExecutor
+from dutiful.launchers.nats import NatsExecutor
 from dutiful.launchers.python import PythonExecutor
+from dutiful.launchers.redis import RedisExecutor
 from dutiful.launchers.url import executor_for
 
-FORMS = "write command:PROGRAM ARGS, http://HOST/PATH, https://HOST/PATH or python:MODULE:FUNCTION"
+FORMS = (
+    "write command:PROGRAM ARGS, http(s)://HOST/PATH, python:MODULE:FUNCTION, celery+BROKER_URL?task=NAME,"
+    " nats://HOST:PORT or redis://HOST:PORT/DB"
+)
 
 
 @pytest.mark.parametrize(
@@ -22,6 +30,13 @@ FORMS = "write command:PROGRAM ARGS, http://HOST/PATH, https://HOST/PATH or pyth
         ("http://127.0.0.1:9000/run", HttpExecutor),
         ("HTTPS://executor.example/run", HttpExecutor),
         ("python:tests.launchers.executor_functions:told", PythonExecutor),
+        ("nats://127.0.0.1:4222", NatsExecutor),
+        ("tls://127.0.0.1:4222?stream=RUNS&subject=my.runs", NatsExecutor),
+        ("redis://127.0.0.1:6379/0?stream=dutiful:runs", RedisExecutor),
+        ("rediss://u:p@queue.example/1", RedisExecutor),
+        ("valkey://127.0.0.1:6379/0", RedisExecutor),
+        ("celery+redis://127.0.0.1:6379/0?task=app.run&queue=q", CeleryExecutor),
+        ("celery+amqp://guest:guest@127.0.0.1:5672//?task=app.run", CeleryExecutor),
     ],
 )
 def test_the_scheme_chooses(url, kind):
@@ -38,12 +53,13 @@ def test_the_scheme_chooses(url, kind):
         ("pyhton:a:b", "Invalid executor 'pyhton': did you mean python:…?"),
         ("htps://x/", "Invalid executor 'htps': did you mean https:…?"),
         ("amqp://u:canary@h", f"Invalid executor 'amqp': {FORMS}"),
-        *(
+        ("nast://u:canary@h", "Invalid executor 'nast': did you mean nats:…?"),
+        (
+            "celery://u:canary@h/0",
             (
-                f"{scheme}://u:canary@h/0",
-                f"Invalid executor '{scheme}:…': there is no executor for {scheme} yet; {FORMS}",
-            )
-            for scheme in ("celery", "nats", "redis")
+                "Invalid executor 'celery': name the broker too: one of"
+                " celery+redis, celery+rediss, celery+amqp, celery+amqps"
+            ),
         ),
     ],
 )
@@ -52,3 +68,62 @@ def test_what_names_no_executor_is_refused_with_what_to_write(url, told):
         executor_for(url, SETTINGS)
     assert str(caught.value) == told
     assert "canary" not in str(caught.value.details)
+
+
+QUEUES = {
+    "nats": "nats://HOST:PORT?stream=DUTIFUL&subject=dutiful.runs",
+    "redis": "redis://HOST:PORT/DB?stream=dutiful:runs",
+    "celery": "celery+redis://HOST:PORT/DB?task=app.run&queue=celery",
+}
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("nats://", f"Invalid executor 'nats://': write {QUEUES['nats']}"),
+        ("nats://u:canary@h:x", f"Invalid executor 'nats://h:x': write {QUEUES['nats']}"),
+        ("nats://h?stream=a.b", f"Invalid executor 'stream=a.b': write {QUEUES['nats']}"),
+        ("nats://h?subject=a.*", f"Invalid executor 'subject=a.*': write {QUEUES['nats']}"),
+        (
+            "nats://u:canary@h?steam=A",
+            "Invalid executor 'steam': there is no such option of this queue; did you mean stream=?",
+        ),
+        (
+            "tls://h?ca=/no/such/file",
+            (
+                "Invalid executor 'tls://h': ca, cert and key must name PEM files that can be read:"
+                " [Errno 2] No such file or directory"
+            ),
+        ),
+        ("redis://h:1,h:2/0", f"Invalid executor 'redis://h:1,h:2/0': write {QUEUES['redis']}"),
+        ("redis://:canary@h/zero", f"Invalid executor 'redis://h/zero': write {QUEUES['redis']}"),
+        ("redis://h/0?waitaof=maybe", "Invalid executor 'waitaof=maybe': write true or false"),
+        (
+            "redis://h/0?z=1",
+            f"Invalid executor 'z': there is no such option of this queue; write {QUEUES['redis']}",
+        ),
+        ("celery+redis://h/0", f"Invalid executor 'task=': name the task: {QUEUES['celery']}"),
+        ("celery+redis://h/0?task=a-b", f"Invalid executor 'task=a-b': name the task: {QUEUES['celery']}"),
+    ],
+)
+def test_the_url_of_a_queue_is_refused_with_what_to_write_and_without_its_secrets(url, told):
+    with pytest.raises(InvalidArgumentError) as caught:
+        executor_for(url, SETTINGS)
+    assert str(caught.value) == told
+    assert "canary" not in str(caught.value) + str(caught.value.details)
+
+
+@pytest.mark.parametrize(
+    ("url", "module", "blocked", "extra"),
+    [
+        ("nats://h", "nats", "nats.aio.client", "nats"),
+        ("valkey://h", "redis", "redis.asyncio", "redis"),
+        ("celery+amqp://h?task=t", "celery", "celery", "celery"),
+    ],
+)
+def test_a_missing_client_is_told_with_the_extra_that_brings_it(monkeypatch, url, module, blocked, extra):
+    monkeypatch.delitem(sys.modules, f"dutiful.launchers.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, blocked, None)
+    with pytest.raises(InvalidArgumentError) as caught:
+        executor_for(url, SETTINGS)
+    assert str(caught.value).endswith(f"the package {module!r} is missing; install dutiful[{extra}]")

@@ -53,7 +53,11 @@ class Program:
                 self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 cwd=self.folder, **as_user,
             )  # fmt: skip
-        self._wait_until_ready(self.process)
+        try:
+            self._wait_until_ready(self.process)
+        except BaseException:
+            self.close()
+            raise
 
     def stop(self) -> None:
         """End the server as its operator would, and return once it is gone."""
@@ -115,8 +119,9 @@ def valkey(folder: Path, *options: str) -> Program:
     def argv(port: int) -> list[str]:
         return [str(binary), "--bind", "127.0.0.1", "--port", str(port), *durable, *options]
 
-    # While a server still reads its files it answers an error instead.
-    return Program(folder, argv, ready=lambda port: _greets(port, b"PING\r\n", b"+PONG"))
+    # While a server still reads its files it answers another error.
+    ready = (b"+PONG", b"-NOAUTH")
+    return Program(folder, argv, ready=lambda port: _greets(port, b"PING\r\n", *ready))
 
 
 POSTGRES_VERSIONS = {"16": "pginstall", "18": "pginstall18"}
@@ -186,10 +191,10 @@ def _package(name: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def _greets(port: int, said: bytes, answer: bytes) -> bool:
+def _greets(port: int, said: bytes, *answers: bytes) -> bool:
     with socket.create_connection(("127.0.0.1", port), 1) as connection:
         connection.sendall(said)
-        return connection.recv(64).startswith(answer)
+        return connection.recv(64).startswith(answers)
 
 
 def _reserved_port() -> socket.socket:

@@ -52,6 +52,14 @@ class Closing(Protocol):
         """Let go of it; nothing is run any more."""
 
 
+@runtime_checkable
+class Probing(Protocol):
+    """An executor that can tell whether runs would reach it."""
+
+    async def probe(self) -> str | None:
+        """Return what keeps a run from being handed over, or None; changes nothing and raises nothing."""
+
+
 class ExecutorSettings(NamedTuple):
     """How an executor is set up; a `timeout` of None leaves it to the kind of executor."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import ipaddress
 import json
 from typing import TYPE_CHECKING, Any
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.outcome import Accepted, Outcome, Refused, Unanswered, Unreached
 from dutiful.core.policy import Reason
+from dutiful.core.signature import signature
 from dutiful.outbound import Allowed, Connections, ForbiddenTargetError, NoAnswerError, Outbound, parse_target
 from dutiful.outbound.guard import check
 
@@ -79,12 +78,6 @@ class HttpExecutor:
             return headers
         signed = signature(self._secret.reveal(), timestamp, meta.idempotency_key, body)
         return {**headers, "Dutiful-Signature": signed}
-
-
-def signature(secret: str, timestamp: str, key: str, body: bytes) -> str:
-    """Return the value of Dutiful-Signature, for those who send it and those who check it."""
-    message = f"{timestamp}.{key}.".encode() + body
-    return "v1=" + hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
 
 
 def _with_loopback(target: Target, allowed: Allowed) -> Allowed:

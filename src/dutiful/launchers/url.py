@@ -13,20 +13,47 @@ from dutiful.launchers.python import PythonExecutor
 if TYPE_CHECKING:
     from dutiful.launchers.executor import Executor, ExecutorSettings
 
-SCHEMES = ("command", "http", "https", "python")
-_QUEUES = ("celery", "nats", "redis")
-_FORMS = "command:PROGRAM ARGS, http://HOST/PATH, https://HOST/PATH or python:MODULE:FUNCTION"
+_CELERY = ("celery+redis", "celery+rediss", "celery+amqp", "celery+amqps")
+_NATS, _REDIS = ("nats", "tls"), ("redis", "rediss", "valkey", "valkeys")
+SCHEMES = ("command", "http", "https", "python", *_CELERY, *_NATS, *_REDIS)
+_FORMS = (
+    "command:PROGRAM ARGS, http(s)://HOST/PATH, python:MODULE:FUNCTION, celery+BROKER_URL?task=NAME,"
+    " nats://HOST:PORT or redis://HOST:PORT/DB"
+)
 
 
 def executor_for(url: str, settings: ExecutorSettings) -> Executor:
-    """Return the executor; raises InvalidArgumentError that says what to write instead."""
-    match scheme_of(url):
+    """Return the executor; raises InvalidArgumentError that says what to write or to install instead."""
+    scheme = scheme_of(url)
+    try:
+        return _made(scheme, url.strip(), settings)
+    except ModuleNotFoundError as error:
+        extra = scheme.partition("+")[0] if scheme in _CELERY else "nats" if scheme in _NATS else "redis"
+        advice = f"the package {(error.name or '').partition('.')[0]!r} is missing; install dutiful[{extra}]"
+        raise InvalidArgumentError("executor", f"{scheme}:…", advice) from None
+
+
+def _made(scheme: str, url: str, settings: ExecutorSettings) -> Executor:
+    # The clients of queues are extras, and slow to import: only the one that is used is imported.
+    if scheme in _CELERY:
+        from dutiful.launchers.celery import CeleryExecutor
+
+        return CeleryExecutor(url, settings)
+    if scheme in _NATS:
+        from dutiful.launchers.nats import NatsExecutor
+
+        return NatsExecutor(url, settings)
+    if scheme in _REDIS:
+        from dutiful.launchers.redis import RedisExecutor
+
+        return RedisExecutor(url, settings)
+    match scheme:
         case "command":
             return CommandExecutor.parse(url.partition(":")[2], settings)
         case "python":
             return PythonExecutor(url.partition(":")[2].strip(), settings)
         case _:
-            return HttpExecutor(url.strip(), settings)
+            return HttpExecutor(url, settings)
 
 
 def scheme_of(url: str) -> str:
@@ -38,10 +65,10 @@ def scheme_of(url: str) -> str:
 
 
 def _unknown(scheme: str) -> InvalidArgumentError:
-    # The rest of the text is not told: a password may be part of it.
-    if scheme in _QUEUES:
-        advice = f"there is no executor for {scheme} yet; write {_FORMS}"
-        return InvalidArgumentError("executor", f"{scheme}:…", advice)
+    # The rest of the text is not shown: a password may be part of it.
+    if scheme.partition("+")[0] == "celery":
+        advice = f"name the broker too: one of {', '.join(_CELERY)}"
+        return InvalidArgumentError("executor", scheme[:32], advice)
     near = get_close_matches(scheme[:32], SCHEMES, n=1)
     advice = f"did you mean {near[0]}:…?" if near else f"write {_FORMS}"
     return InvalidArgumentError("executor", scheme[:32], advice)

@@ -1,0 +1,147 @@
+"""Hand-off to a stream of Redis or Valkey: a run is published by one XADD that the server has answered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from redis.asyncio import BlockingConnectionPool, Connection, SSLConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+
+from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.plan.outcome import Accepted, Outcome, Refused, Unanswered, Unreached
+from dutiful.core.policy import Reason
+from dutiful.launchers.broker import TIMEOUT_S, TLS_OPTIONS, Broker, Message
+
+if TYPE_CHECKING:
+    from dutiful.launchers.executor import ExecutorSettings, Meta
+
+_FORM = "redis://HOST:PORT/DB?stream=dutiful:runs"
+_OPTIONS = ("stream", "waitaof", *TLS_OPTIONS)
+_CONNECTIONS_MAX = 16
+_TLS_SCHEMES = {"rediss", "valkeys"}
+
+
+class RedisExecutor:
+    """Adds every run to one stream, over a few connections that are kept."""
+
+    def __init__(self, url: str, settings: ExecutorSettings) -> None:
+        """Raises InvalidArgumentError if the URL is not one of a Redis or Valkey server."""
+        self._broker = broker = Broker.parse(url, _OPTIONS, _FORM)
+        self._settings, self._timeout = settings, settings.timeout or TIMEOUT_S
+        self._stream = broker.options.get("stream") or "dutiful:runs"
+        self._waits_for_disk = _flag(broker, "waitaof")
+        self._pool = BlockingConnectionPool(
+            max_connections=_CONNECTIONS_MAX, timeout=self._timeout, **_connection(broker, self._timeout)
+        )
+
+    async def run(self, dag: Any, meta: Meta) -> Outcome:
+        """Return Accepted with the id of the stream's entry once the server has answered.
+
+        Without a connection, or where the server answers an error, the outcome is Unreached: nothing was
+        added. A command that was sent and not answered is Unanswered.
+        """
+        fields = _fields(Message.of(dag, meta, self._settings), meta)
+        try:
+            async with asyncio.timeout(self._timeout):
+                connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+        except (OSError, RedisError, TimeoutError) as error:
+            return Unreached(self._problem("no connection to", error))
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._add(connection, fields)
+        except ResponseError as error:
+            return self._refused(error)
+        except (OSError, RedisError, TimeoutError) as error:
+            await connection.disconnect()
+            return Unanswered(self._problem("no answer from", error))
+        except BaseException:
+            # A late answer must not be read as the answer to the next command.
+            await connection.disconnect(nowait=True)
+            raise
+        finally:
+            await self._pool.release(connection)
+
+    async def probe(self) -> str | None:
+        """Return what keeps a run from being added, or None."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+                try:
+                    await connection.send_command("TYPE", self._stream)
+                    kind = await connection.read_response()
+                finally:
+                    await self._pool.release(connection)
+        except (OSError, RedisError, TimeoutError) as error:
+            return self._problem("no connection to", error)
+        if kind in {b"none", b"stream"}:
+            return None
+        return f"{self._stream!r} of {self._broker.shown} is a {kind.decode()}, not a stream"
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._pool.disconnect()
+
+    async def _add(self, connection: Any, fields: list[Any]) -> Outcome:
+        await connection.send_command("XADD", self._stream, "*", *fields)
+        entry: bytes = await connection.read_response()
+        if self._waits_for_disk:
+            await connection.send_command("WAITAOF", 1, 0, round(self._timeout * 1000))
+            synced, _ = await connection.read_response()
+            if not synced:
+                return Unanswered(f"{self._broker.shown} did not write the run to its file in time")
+        return Accepted(entry.decode())
+
+    def _refused(self, error: ResponseError) -> Outcome:
+        problem = self._problem("an error was answered by", error)
+        if str(error).startswith("WRONGTYPE") or "wrong kind of value" in str(error):
+            return Refused(Reason.LAUNCH_REFUSED, problem)
+        return Unreached(problem)
+
+    def _problem(self, what: str, error: BaseException) -> str:
+        return f"{what} {self._broker.shown}: {self._broker.without_secrets(error)}"
+
+
+def _connection(broker: Broker, timeout: float) -> dict[str, Any]:
+    """Return how a connection is made; none is tried twice, since a repeated XADD adds a second entry."""
+    host, _, port = (
+        broker.hosts[0].rpartition(":") if ":" in broker.hosts[0] else (broker.hosts[0], "", "6379")
+    )
+    database = broker.path.strip("/") or "0"
+    if len(broker.hosts) > 1 or not port.isascii() or not port.isdecimal() or not database.isdecimal():
+        raise InvalidArgumentError("executor", broker.shown, f"write {_FORM}")
+    how: dict[str, Any] = {
+        "connection_class": Connection,
+        "host": host.strip("[]"),
+        "port": int(port),
+        "db": int(database),
+        "username": broker.user,
+        "password": broker.password,
+        "socket_connect_timeout": timeout,
+        "socket_timeout": timeout,
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+        "client_name": "dutiful",
+    }
+    if broker.scheme in _TLS_SCHEMES:
+        broker.tls()
+        how |= {"connection_class": SSLConnection, "ssl_ca_certs": broker.options.get("ca")}
+        how |= {"ssl_certfile": broker.options.get("cert"), "ssl_keyfile": broker.options.get("key")}
+    return how
+
+
+def _flag(broker: Broker, option: str) -> bool:
+    value = broker.options.get(option, "false")
+    if value not in {"true", "false"}:
+        raise InvalidArgumentError("executor", f"{option}={value}", "write true or false")
+    return value == "true"
+
+
+def _fields(message: Message, meta: Meta) -> list[Any]:
+    fields = [
+        "key", meta.idempotency_key, "attempt", meta.attempt, "epoch", meta.epoch, "body", message.body,
+        "timestamp", message.timestamp,
+    ]  # fmt: skip
+    return fields if message.signature is None else [*fields, "signature", message.signature]
