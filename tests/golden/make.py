@@ -35,12 +35,15 @@ RICH = Policy(
     catch_up_cap=2,
     jitter=3,
     jitter_early=False,
-    retry=Retry(4, 5, 6, "launch"),
+    retry=Retry(4, 5, 6),
+    launch_retry=Retry(7, None, 8),
     capacity=Capacity("agent", 7),
     max_runs=8,
     on_orphan=OnOrphan.GIVE_UP,
     run_timeout=9,
     queue_limit=10,
+    retention_age=11,
+    retention_rows=12,
 )
 WEEKDAYS = Cron.parse("30 2 * * 1-5", "standard", BERLIN, "run_after", "first")
 SCHEDULES = [

@@ -15,23 +15,23 @@ CREATE TABLE declarations (
   damage         TEXT,              -- why this row cannot be read; the row is kept and the schedule does not run
   UNIQUE (namespace, id)
 ) STRICT;
-INSERT INTO "declarations" VALUES(1,'default','busy','greet','hello busy',2436003570699434547,2766365411032342635,NULL,NULL,0,409058290,NULL);
-INSERT INTO "declarations" VALUES(2,'default','failing','greet','hello failing',2436003570699434547,7079461865436510197,NULL,NULL,0,902256878,NULL);
-INSERT INTO "declarations" VALUES(3,'default','once','greet','hello once',193037269271375675,3015491321271799300,NULL,NULL,0,156698586,NULL);
-INSERT INTO "declarations" VALUES(4,'default','paused','greet','hello paused',2436003570699434547,8163150517421686856,NULL,NULL,1,3026140782,NULL);
-INSERT INTO "declarations" VALUES(5,'default','period','greet','hello period',807679686962023153,8163150517421686856,NULL,NULL,0,2801197474,NULL);
-INSERT INTO "declarations" VALUES(6,'default','plain','greet','hello plain',2436003570699434547,8163150517421686856,NULL,NULL,0,951777739,NULL);
-INSERT INTO "declarations" VALUES(7,'default','rich','report','{"to": "é日"}',5678078731533317459,3508225389217504001,1700000040000,1701000040000,0,2940756471,NULL);
-INSERT INTO "declarations" VALUES(8,'default','asked','greet','hello asked',9161279673916447068,8163150517421686856,NULL,NULL,0,3861141460,NULL);
-INSERT INTO "declarations" VALUES(9,'service','nightly','workflow','{"workflow_id":"report","version":3,"user_id":"ada","labels":{"team":"é日"}}',4694102313970013462,5254837573090166017,NULL,NULL,1,3747638842,NULL);
-INSERT INTO "declarations" VALUES(10,'inline','inline','greet','hello inline',2436003570699434547,7310733035454024213,NULL,NULL,0,2061979720,NULL);
+INSERT INTO "declarations" VALUES(1,'default','busy','greet','hello busy',2436003570699434547,3903325544704860854,NULL,NULL,0,866815220,NULL);
+INSERT INTO "declarations" VALUES(2,'default','failing','greet','hello failing',2436003570699434547,6339482164331581599,NULL,NULL,0,696346828,NULL);
+INSERT INTO "declarations" VALUES(3,'default','once','greet','hello once',193037269271375675,2149263658270148957,NULL,NULL,0,2176852484,NULL);
+INSERT INTO "declarations" VALUES(4,'default','paused','greet','hello paused',2436003570699434547,1503741841922924179,NULL,NULL,1,3748193183,NULL);
+INSERT INTO "declarations" VALUES(5,'default','period','greet','hello period',807679686962023153,1503741841922924179,NULL,NULL,0,3698089652,NULL);
+INSERT INTO "declarations" VALUES(6,'default','plain','greet','hello plain',2436003570699434547,1503741841922924179,NULL,NULL,0,131444080,NULL);
+INSERT INTO "declarations" VALUES(7,'default','rich','report','{"to": "é日"}',5678078731533317459,3499667699100363184,1700000040000,1701000040000,0,556961160,NULL);
+INSERT INTO "declarations" VALUES(8,'default','asked','greet','hello asked',9161279673916447068,1503741841922924179,NULL,NULL,0,2053416145,NULL);
+INSERT INTO "declarations" VALUES(9,'service','nightly','workflow','{"workflow_id":"report","version":3,"user_id":"ada","labels":{"team":"é日"}}',4694102313970013462,7963705609602296917,NULL,NULL,1,4271185823,NULL);
+INSERT INTO "declarations" VALUES(10,'inline','inline','greet','hello inline',2436003570699434547,3643084984129099496,NULL,NULL,0,835080890,NULL);
 CREATE TABLE meta (
   namespace TEXT NOT NULL,
   name      TEXT NOT NULL,
   value     ANY  NOT NULL,
   PRIMARY KEY (namespace, name)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "meta" VALUES('','schema 0001','fa022cd5a26e64f80fe2cb435c17cde002675ba8f8e05265fc404e21300a7fdb');
+INSERT INTO "meta" VALUES('','schema 0001','59ca5bab853dc79a1c8edb655e9c7c042bff784b9572fc148370dba17ea85f1f');
 INSERT INTO "meta" VALUES('default','clean',1);
 INSERT INTO "meta" VALUES('default','epoch',1);
 INSERT INTO "meta" VALUES('inline','clean',1);
@@ -60,28 +60,30 @@ CREATE TABLE runs (
   ticks          INTEGER NOT NULL,
   run_id         TEXT,
   detail         TEXT,
-  capacity_group TEXT,
+  updated_at     INTEGER,
+  task_failures  INTEGER NOT NULL DEFAULT 0,  -- attempts that ended because the task failed
   backfill       TEXT,              -- the overlap policy of a past tick that a user asked for
   key            BLOB,              -- the sha256 under which executors report
   created_at     INTEGER,
-  updated_at     INTEGER,
+  input          TEXT,              -- what this run alone is given, as JSON
+  capacity_group TEXT,
   PRIMARY KEY (run_at, schedule, kind)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "runs" VALUES(1,1700000040000,'schedule','ENQUEUED','accepted',1700000040000,NULL,1,1,1700000040000,NULL,NULL,1,'job 7',NULL,'agent',NULL,X'A73F18EAB039B3C1886661B99F610BC9C35FAC74BDAFF85433BDD1DD727128AB',1700000040000,1700000040010);
-INSERT INTO "runs" VALUES(2,1700000040000,'schedule','FAILED','ended',1700000045010,'task_failed',1,1,1700000040000,1700000100000,NULL,1,NULL,'exit status 1',NULL,NULL,X'EB21E414425CDFCF990D0FFE6DDBA7B76A0595C0E3B558C96D80CA63DA545D48',1700000040000,1700000100000);
-INSERT INTO "runs" VALUES(4,1700000040000,'schedule','SKIPPED','ended',1700000040000,'paused',0,1,NULL,1700000160000,1700000160000,3,NULL,NULL,NULL,NULL,X'C158239ACB22708CB3754F151A67922056B91A63617996859EE6313491FEC9C1',1700000040000,1700000160000);
-INSERT INTO "runs" VALUES(6,1700000040000,'schedule','SUCCESS','ended',1700000040000,NULL,1,1,1700000040000,1700000040010,NULL,1,NULL,NULL,NULL,NULL,X'52E1A4F82A692E53B4EE37C141E1F5F39B4427C16ECD058934CE165E10DC5F15',1700000040000,1700000040010);
-INSERT INTO "runs" VALUES(5,1700000070000,'schedule','SUCCESS','ended',1700000070000,NULL,1,1,1700000100000,1700000100010,NULL,1,NULL,NULL,NULL,NULL,X'0D87A3EB27DEFB194354F9A1B583E23B75E6635E131F6CB9269979515A5507EC',1700000100000,1700000100010);
-INSERT INTO "runs" VALUES(1,1700000100000,'schedule','ENQUEUED','accepted',1700000100000,NULL,1,1,1700000100000,NULL,NULL,1,'job 7',NULL,'agent',NULL,X'56AD288BC0535660E17914B5AB59EA40E92AF22976136CB544635C8E7705E347',1700000100000,1700000100010);
-INSERT INTO "runs" VALUES(2,1700000100000,'schedule','FAILED','ended',1700000105010,'task_failed',1,1,1700000100000,1700000160000,NULL,1,NULL,'exit status 1',NULL,NULL,X'1B92DA03AFD54F583D95312C040740786B1F74EDBF9A26C2A3AC143F32126FA8',1700000100000,1700000160000);
-INSERT INTO "runs" VALUES(6,1700000100000,'schedule','SUCCESS','ended',1700000100000,NULL,1,1,1700000100000,1700000100010,NULL,1,NULL,NULL,NULL,NULL,X'F7F8D13DFC1C00AE032BE1B697FEA5ADBDF3E14E36D02C475EC67D3BE3289F68',1700000100000,1700000100010);
-INSERT INTO "runs" VALUES(9,1700000100000,'schedule','STARTED','accepted',1700000100000,NULL,1,1,1700000100000,NULL,NULL,1,'job 9',NULL,NULL,NULL,X'1ABC2CB82A69E04C2796CC9241FD98182B289D94033208B6E421FBC4AE6D711D',1700000100000,1700000100000);
-INSERT INTO "runs" VALUES(2,1700000160000,'schedule','ENQUEUED','retry',1700000165010,'task_failed',1,1,1700000160000,1700000160010,NULL,1,NULL,'exit status 1',NULL,NULL,X'EE13C6E298A5E0DE6D0647EFF0059AAE4E503EEF44B00C57D3359127CB68C121',1700000160000,1700000160010);
-INSERT INTO "runs" VALUES(5,1700000160000,'schedule','SUCCESS','ended',1700000160000,NULL,1,1,1700000160000,1700000160010,NULL,1,NULL,NULL,NULL,NULL,X'88C5FD44BDA2B29A07835612DFB4FF1599A582CFD28ADEA7C8CA730E6280AA67',1700000160000,1700000160010);
-INSERT INTO "runs" VALUES(6,1700000160000,'schedule','SUCCESS','ended',1700000160000,NULL,1,1,1700000160000,1700000160010,NULL,1,NULL,NULL,NULL,NULL,X'5862356778F8AC2B60ECABD16C2EE37464B95E96E768072385975700ABC64903',1700000160000,1700000160010);
-INSERT INTO "runs" VALUES(9,1700000160000,'schedule','SKIPPED','ended',1700000160000,'paused',0,1,NULL,1700000340000,NULL,1,NULL,NULL,NULL,NULL,X'01D1B1BBB5F5D89FB9DF1C7FCF150FB9F768D4AA74AB1F33899B381162268EA8',1700000340000,1700000340000);
-INSERT INTO "runs" VALUES(9,1700000220000,'schedule','FAILED','ended',1700000340000,'task_failed',1,1,1700000340000,1700000341000,NULL,1,NULL,'exit status 1',NULL,'allow',X'C07E176495434AF9F492FC2A8FBF49547CD312E52D73D4ADAD1003D695AD86F1',1700000340000,1700000341000);
-INSERT INTO "runs" VALUES(9,1700000280000,'schedule','SKIPPED','ended',1700000280000,'paused',0,1,NULL,1700000340000,1700000340000,2,NULL,NULL,NULL,NULL,X'A0259F7CE6DBB89C4AA26F9961493DDD882E436E82C169ECAB169C95C09047F1',1700000340000,1700000340000);
+INSERT INTO "runs" VALUES(1,1700000040000,'schedule','ENQUEUED','accepted',1700000040000,NULL,1,1,1700000040000,NULL,NULL,1,'job 7',NULL,1700000040010,0,NULL,X'A73F18EAB039B3C1886661B99F610BC9C35FAC74BDAFF85433BDD1DD727128AB',1700000040000,NULL,'agent');
+INSERT INTO "runs" VALUES(2,1700000040000,'schedule','FAILED','ended',1700000045010,'task_failed',1,1,1700000040000,1700000100000,NULL,1,NULL,'exit status 1',1700000100000,1,NULL,X'EB21E414425CDFCF990D0FFE6DDBA7B76A0595C0E3B558C96D80CA63DA545D48',1700000040000,NULL,NULL);
+INSERT INTO "runs" VALUES(4,1700000040000,'schedule','SKIPPED','ended',1700000040000,'paused',0,1,NULL,1700000160000,1700000160000,3,NULL,NULL,1700000160000,0,NULL,X'C158239ACB22708CB3754F151A67922056B91A63617996859EE6313491FEC9C1',1700000040000,NULL,NULL);
+INSERT INTO "runs" VALUES(6,1700000040000,'schedule','SUCCESS','ended',1700000040000,NULL,1,1,1700000040000,1700000040010,NULL,1,NULL,NULL,1700000040010,0,NULL,X'52E1A4F82A692E53B4EE37C141E1F5F39B4427C16ECD058934CE165E10DC5F15',1700000040000,NULL,NULL);
+INSERT INTO "runs" VALUES(5,1700000070000,'schedule','SUCCESS','ended',1700000070000,NULL,1,1,1700000100000,1700000100010,NULL,1,NULL,NULL,1700000100010,0,NULL,X'0D87A3EB27DEFB194354F9A1B583E23B75E6635E131F6CB9269979515A5507EC',1700000100000,NULL,NULL);
+INSERT INTO "runs" VALUES(1,1700000100000,'schedule','ENQUEUED','accepted',1700000100000,NULL,1,1,1700000100000,NULL,NULL,1,'job 7',NULL,1700000100010,0,NULL,X'56AD288BC0535660E17914B5AB59EA40E92AF22976136CB544635C8E7705E347',1700000100000,NULL,'agent');
+INSERT INTO "runs" VALUES(2,1700000100000,'schedule','FAILED','ended',1700000105010,'task_failed',1,1,1700000100000,1700000160000,NULL,1,NULL,'exit status 1',1700000160000,1,NULL,X'1B92DA03AFD54F583D95312C040740786B1F74EDBF9A26C2A3AC143F32126FA8',1700000100000,NULL,NULL);
+INSERT INTO "runs" VALUES(6,1700000100000,'schedule','SUCCESS','ended',1700000100000,NULL,1,1,1700000100000,1700000100010,NULL,1,NULL,NULL,1700000100010,0,NULL,X'F7F8D13DFC1C00AE032BE1B697FEA5ADBDF3E14E36D02C475EC67D3BE3289F68',1700000100000,NULL,NULL);
+INSERT INTO "runs" VALUES(9,1700000100000,'schedule','STARTED','accepted',1700000100000,NULL,1,1,1700000100000,NULL,NULL,1,'job 9',NULL,1700000100000,0,NULL,X'1ABC2CB82A69E04C2796CC9241FD98182B289D94033208B6E421FBC4AE6D711D',1700000100000,NULL,NULL);
+INSERT INTO "runs" VALUES(2,1700000160000,'schedule','ENQUEUED','retry',1700000165010,'task_failed',1,1,1700000160000,1700000160010,NULL,1,NULL,'exit status 1',1700000160010,1,NULL,X'EE13C6E298A5E0DE6D0647EFF0059AAE4E503EEF44B00C57D3359127CB68C121',1700000160000,NULL,NULL);
+INSERT INTO "runs" VALUES(5,1700000160000,'schedule','SUCCESS','ended',1700000160000,NULL,1,1,1700000160000,1700000160010,NULL,1,NULL,NULL,1700000160010,0,NULL,X'88C5FD44BDA2B29A07835612DFB4FF1599A582CFD28ADEA7C8CA730E6280AA67',1700000160000,NULL,NULL);
+INSERT INTO "runs" VALUES(6,1700000160000,'schedule','SUCCESS','ended',1700000160000,NULL,1,1,1700000160000,1700000160010,NULL,1,NULL,NULL,1700000160010,0,NULL,X'5862356778F8AC2B60ECABD16C2EE37464B95E96E768072385975700ABC64903',1700000160000,NULL,NULL);
+INSERT INTO "runs" VALUES(9,1700000160000,'schedule','SKIPPED','ended',1700000160000,'paused',0,1,NULL,1700000340000,NULL,1,NULL,NULL,1700000340000,0,NULL,X'01D1B1BBB5F5D89FB9DF1C7FCF150FB9F768D4AA74AB1F33899B381162268EA8',1700000340000,NULL,NULL);
+INSERT INTO "runs" VALUES(9,1700000220000,'schedule','FAILED','ended',1700000340000,'task_failed',1,1,1700000340000,1700000341000,NULL,1,NULL,'exit status 1',1700000341000,1,'allow',X'C07E176495434AF9F492FC2A8FBF49547CD312E52D73D4ADAD1003D695AD86F1',1700000340000,NULL,NULL);
+INSERT INTO "runs" VALUES(9,1700000280000,'schedule','SKIPPED','ended',1700000280000,'paused',0,1,NULL,1700000340000,1700000340000,2,NULL,NULL,1700000340000,0,NULL,X'A0259F7CE6DBB89C4AA26F9961493DDD882E436E82C169ECAB169C95C09047F1',1700000340000,NULL,NULL);
 CREATE TABLE states (
   number         INTEGER PRIMARY KEY,
   namespace      TEXT    NOT NULL,
@@ -123,16 +125,16 @@ CREATE TABLE texts (
 ) STRICT;
 INSERT INTO "texts" VALUES(193037269271375675,'{"v":1,"kind":"once","at":1700000040000}');
 INSERT INTO "texts" VALUES(807679686962023153,'{"v":1,"kind":"every","period":90000,"anchor":"start"}');
+INSERT INTO "texts" VALUES(1503741841922924179,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true,"retention_age":null,"retention_rows":null}');
+INSERT INTO "texts" VALUES(2149263658270148957,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":false,"retention_age":null,"retention_rows":null}');
 INSERT INTO "texts" VALUES(2436003570699434547,'{"v":1,"kind":"cron","text":"* * * * *","dialect":"posix","zone":"UTC","gap":"skip","fold":"both"}');
-INSERT INTO "texts" VALUES(2766365411032342635,'{"v":1,"overlap":"allow","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"capacity":{"group":"agent","limit":2},"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true}');
-INSERT INTO "texts" VALUES(3015491321271799300,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":false}');
-INSERT INTO "texts" VALUES(3508225389217504001,'{"v":1,"overlap":"queue","catch_up":"spread","grace":1,"catch_up_cap":2,"jitter":3,"jitter_early":false,"retry":{"delay":4,"limit":5,"backoff":6,"of":"launch"},"capacity":{"group":"agent","limit":7},"max_runs":8,"on_orphan":"give_up","run_timeout":9,"queue_limit":10,"ledger":true}');
+INSERT INTO "texts" VALUES(3499667699100363184,'{"v":1,"overlap":"queue","catch_up":"spread","grace":1,"catch_up_cap":2,"jitter":3,"jitter_early":false,"retry":{"delay":4,"limit":5,"backoff":6},"launch_retry":{"delay":7,"limit":null,"backoff":8},"capacity":{"group":"agent","limit":7},"max_runs":8,"on_orphan":"give_up","run_timeout":9,"queue_limit":10,"ledger":true,"retention_age":11,"retention_rows":12}');
+INSERT INTO "texts" VALUES(3643084984129099496,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":null,"queue_limit":1000,"ledger":false,"retention_age":null,"retention_rows":null}');
+INSERT INTO "texts" VALUES(3903325544704860854,'{"v":1,"overlap":"allow","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":{"group":"agent","limit":2},"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true,"retention_age":null,"retention_rows":null}');
 INSERT INTO "texts" VALUES(4694102313970013462,'{"v":1,"kind":"cron","text":"*/1 * * * *","dialect":"standard","zone":"Europe/Berlin","gap":"skip","fold":"both"}');
-INSERT INTO "texts" VALUES(5254837573090166017,'{"v":1,"overlap":"allow","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true}');
 INSERT INTO "texts" VALUES(5678078731533317459,'{"v":1,"kind":"cron","text":"30 2 * * 1-5","dialect":"standard","zone":"Europe/Berlin","gap":"run_after","fold":"first"}');
-INSERT INTO "texts" VALUES(7079461865436510197,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":{"delay":5000,"limit":2,"backoff":1,"of":"task"},"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true}');
-INSERT INTO "texts" VALUES(7310733035454024213,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":null,"queue_limit":1000,"ledger":false}');
-INSERT INTO "texts" VALUES(8163150517421686856,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true}');
+INSERT INTO "texts" VALUES(6339482164331581599,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":{"delay":5000,"limit":2,"backoff":1},"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true,"retention_age":null,"retention_rows":null}');
+INSERT INTO "texts" VALUES(7963705609602296917,'{"v":1,"overlap":"allow","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true,"retention_age":null,"retention_rows":null}');
 INSERT INTO "texts" VALUES(9161279673916447068,'{"v":1,"kind":"on_demand"}');
 CREATE TABLE workflows (
   namespace   TEXT    NOT NULL,

@@ -200,7 +200,7 @@ def test_a_report_may_overtake_the_answer():
 
 def test_a_report_spares_the_next_attempt_of_a_launch_that_had_arrived():
     async def story():
-        retried = schedule(HOURLY, retry=Retry(MINUTE, 3, of="launch"))
+        retried = schedule(HOURLY, launch_retry=Retry(MINUTE, 3))
         async with answering_rig(Unanswered("timeout"), retried) as rig:
             await rig.time.advance(3605)
             run = await registrar(rig).report(tick_key("s", at("11:00")), STARTED._replace(run_id="r 9"))

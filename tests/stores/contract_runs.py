@@ -203,7 +203,7 @@ class SettlementContract:
 
     @stored
     async def test_a_retry_wakes_a_schedule_that_had_no_wake(self, store):
-        once = schedule("a", Once(T0), retry=Retry(1000, of="launch"), run_timeout=None)
+        once = schedule("a", Once(T0), launch_retry=Retry(1000), run_timeout=None)
         await declare(store, once)
         await store.lead("me")
         [launch] = await pass_at(store, T0)

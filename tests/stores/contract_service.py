@@ -25,7 +25,7 @@ from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import OvertakenError
 from dutiful.core.plan.outcome import Accepted, Refused, Report, Settlement, Succeeded, Unanswered, hear
 from dutiful.core.plan.reconcile import Changes, Note
-from dutiful.core.policy import Overlap, Reason, Retry
+from dutiful.core.policy import Overlap, Policy, Reason, Retry
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, tick_key
 from dutiful.runtime.ports import Retention
@@ -136,7 +136,7 @@ class ReportContract:
 
     @stored
     async def test_what_began_is_accepted_whatever_the_launch_answers(self, store):
-        launch = await self.launched(store, retry=Retry(1000, of="launch"))
+        launch = await self.launched(store, launch_retry=Retry(1000))
         found = launch.run._replace(status=Status.ENQUEUED)
         # An in-process launcher would say STARTED from the beginning.
         assert not await report(store, found, T0 + 5, Status.STARTED)
@@ -170,11 +170,13 @@ class ReportContract:
         assert not await report(store, launch.run, T0 + 5)
         assert await report(store, await open_run(store), T0 + 5)
         gone = launch.run._replace(schedule_id="gone")
-        assert not await store.report(gone, Settlement(hear(gone, Report(Status.SUCCESS), T0), keep=True))
+        assert not await store.report(
+            gone, Settlement(hear(gone, Report(Status.SUCCESS), Policy(), T0), keep=True)
+        )
 
     @stored
     async def test_a_report_ends_a_run_that_waits_to_be_tried_again(self, store):
-        launch = await self.launched(store, retry=Retry(1000, of="launch"))
+        launch = await self.launched(store, launch_retry=Retry(1000))
         await end(store, launch, T0 + 1, Unanswered("timeout"))
         assert await report(store, await open_run(store), T0 + 5)
         assert (await store.get("a")).runs == ()

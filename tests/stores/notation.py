@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MINUTE = 60_000
 # 2023-11-14T22:14:00Z, a whole minute.
 T0 = 1_700_000_040_000
+PLAIN = Policy()
 MINUTELY = Cron.parse("* * * * *")
 
 
@@ -83,9 +84,11 @@ async def end(store: Store, launch: Launch, now: Instant, outcome: Outcome | Non
     return applied
 
 
-async def report(store: Store, run: Run, now: Instant, status: Status = Status.SUCCESS, **said) -> bool:
+async def report(
+    store: Store, run: Run, now: Instant, status: Status = Status.SUCCESS, policy: Policy = PLAIN, **said
+) -> bool:
     """Tell the store what an executor says of a run that it was found to have."""
-    became = hear(run, Report(status, **said), now)
+    became = hear(run, Report(status, **said), policy, now)
     assert became is not None
     return await store.report(run, Settlement(became, keep=True))
 

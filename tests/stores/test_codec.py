@@ -44,7 +44,7 @@ CADENCES = (
     | st.builds(Once, INT64)
     | st.just(OnDemand())
 )
-RETRIES = st.builds(Retry, INT64, st.none() | INT64, INT64, st.sampled_from(["task", "launch"]))
+RETRIES = st.builds(Retry, INT64, st.none() | INT64, INT64)
 POLICIES = st.builds(
     Policy,
     overlap=st.sampled_from(Overlap),
@@ -54,6 +54,9 @@ POLICIES = st.builds(
     jitter=INT64,
     jitter_early=st.booleans(),
     retry=st.none() | RETRIES,
+    launch_retry=st.none() | RETRIES,
+    retention_age=st.none() | INT64,
+    retention_rows=st.none() | INT64,
     capacity=st.none() | st.builds(Capacity, TEXTS, INT64),
     max_runs=st.none() | INT64,
     on_orphan=st.sampled_from(OnOrphan),
@@ -99,7 +102,7 @@ def test_the_texts_are_what_a_person_can_read():
     )
     assert encode_cadence(Every(5000)) == '{"v":1,"kind":"every","period":5000,"anchor":"completion"}'
     policy = json.loads(encode_policy(Policy(retry=Retry(5), capacity=Capacity("g", 2))))
-    assert policy["retry"] == {"delay": 5, "limit": None, "backoff": 1, "of": "task"}
+    assert policy["retry"] == {"delay": 5, "limit": None, "backoff": 1}
     assert policy["capacity"] == {"group": "g", "limit": 2}
     assert list(policy) == ["v", *Policy.__slots__]
 
@@ -156,7 +159,7 @@ def test_a_zone_without_a_name_is_refused_before_it_is_stored(zone):
         (PLAIN._replace(policy=Policy(ledger=None)), "policy: 'ledger' must be bool, not NoneType"),
         (PLAIN._replace(policy=Policy(overlap="perhaps")), "the value 'perhaps' of 'overlap' is unknown"),
         (PLAIN._replace(policy=Policy(capacity=Capacity("\0", 1))), "'group': has a NUL"),
-        (PLAIN._replace(policy=Policy(retry=Retry(1, of="else"))), "the value 'else' of 'of' is unknown"),
+        (PLAIN._replace(policy=Policy(launch_retry=Retry(None))), "'launch_retry': 'delay' must be int"),
         (PLAIN._replace(window=Window(start=1.5)), "window: must be epoch milliseconds"),
         (PLAIN._replace(window=Window(end=2**63)), "window: must be epoch milliseconds"),
     ],

@@ -52,7 +52,8 @@ POLICIES = st.builds(
     grace=st.sampled_from([0, 60_000, 600_000]),
     catch_up_cap=st.integers(1, 3),
     jitter=st.sampled_from([0, 0, 5_000]),
-    retry=st.sampled_from([None, None, Retry(30_000, 2), Retry(0, 3, 2, "launch")]),
+    retry=st.sampled_from([None, None, Retry(30_000, 2)]),
+    launch_retry=st.sampled_from([None, Retry(0, 3, 2)]),
     capacity=st.sampled_from(GROUPS),
     max_runs=st.sampled_from([None, None, 3]),
     on_orphan=st.sampled_from(OnOrphan),
@@ -180,7 +181,7 @@ class TwoStores(RuleBasedStateMachine):
     def report(self, data, status):
         said = data.draw(st.sampled_from(self.launches)).run
         found = self.both(lambda store: store.find(said.key))
-        became = found and hear(found, Report(status, said.attempt, "r 1", "oh"), self.now)
+        became = found and hear(found, Report(status, said.attempt, "r 1", "oh"), Policy(), self.now)
         if became:
             self.both(lambda store: store.report(found, Settlement(became, found.created_at is not None)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
 
 
 class Overlap(StrEnum):
@@ -62,16 +61,11 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Try again after `delay` ms, each time `backoff` times longer, at most `limit` times.
-
-    `of="task"`: the task itself failed; the next tick may start meanwhile and ends the waiting.
-    `of="launch"`: the launcher could not be reached; the run counts as in flight until it is.
-    """
+    """Try again after `delay` ms, each time `backoff` times longer, at most `limit` times."""
 
     delay: int
     limit: int | None = None
     backoff: int = 1
-    of: Literal["task", "launch"] = "task"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +88,10 @@ class Policy:
     catch_up_cap: int = 100
     jitter: int = 0
     jitter_early: bool = True
+    # The task failed: it is tried again; the next tick may start meanwhile and ends the waiting.
     retry: Retry | None = None
+    # The launcher could not be reached: the run counts as in flight until it is.
+    launch_retry: Retry | None = None
     capacity: Capacity | None = None
     max_runs: int | None = None
     on_orphan: OnOrphan = OnOrphan.RELAUNCH
@@ -102,3 +99,6 @@ class Policy:
     queue_limit: int = 1000
     # Without a ledger only runs in flight have rows; the schedule's own record is kept.
     ledger: bool = True
+    # How long ended rows of the ledger are kept, and at most how many; None: as the store is told for all.
+    retention_age: int | None = None
+    retention_rows: int | None = None

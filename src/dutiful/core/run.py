@@ -45,15 +45,15 @@ NEXT_PHASES = MappingProxyType(
     {
         Phase.QUEUED: frozenset({Phase.LAUNCHED, Phase.ENDED}),
         Phase.DELAYED: frozenset({Phase.QUEUED, Phase.LAUNCHED, Phase.ENDED}),
-        # Accepted: nobody answered, and then a report showed that the launch had arrived.
-        Phase.RETRY: frozenset({Phase.LAUNCHED, Phase.ACCEPTED, Phase.ENDED}),
+        # The launch was not answered, and then a report says that it arrived, or that its task failed.
+        Phase.RETRY: frozenset({Phase.LAUNCHED, Phase.ACCEPTED, Phase.RETRY, Phase.ENDED}),
         Phase.LAUNCHED: frozenset({Phase.LAUNCHED, Phase.ACCEPTED, Phase.RETRY, Phase.ENDED}),
         # Accepted again: a report said that the run has started.
         Phase.ACCEPTED: frozenset({Phase.ACCEPTED, Phase.LAUNCHED, Phase.RETRY, Phase.ENDED}),
         Phase.ENDED: frozenset[Phase](),
     }
 )
-_ENDED = Phase.ENDED
+_ENDED, _LAUNCHED = Phase.ENDED, Phase.LAUNCHED
 IN_FLIGHT = frozenset({Phase.LAUNCHED, Phase.ACCEPTED})
 
 
@@ -78,13 +78,17 @@ class Run(NamedTuple):
     ticks: int = 1
     run_id: str | None = None
     detail: str | None = None
-    # When this was written, and below when the row began: only where a ledger is kept.
+    # When the row was last written; like `created_at`, only where a ledger is kept.
     updated_at: Instant | None = None
-    # What follows never changes. Somebody asked for this past tick: it is judged by this overlap.
+    # How many attempts ended because the task failed; the other attempts never reached an end of the task.
+    task_failures: int = 0
+    # The fields from here on never change. A user asked for this past tick, to be judged by this overlap.
     backfill: Overlap | None = None
-    # The identity of a manual run; a tick has one by its nature.
+    # The identity of a manual run; that of a tick follows from the tick.
     own_key: str | None = None
     created_at: Instant | None = None
+    # A JSON text that this run alone is given, in place of the input of its schedule.
+    input: str | None = None
 
     @property
     def key(self) -> str:
@@ -100,17 +104,25 @@ class Run(NamedTuple):
         assert phase in NEXT_PHASES[self.phase], (self, phase)
         return self._replace(phase=phase, **changes)
 
+    @classmethod
+    def launched(
+        cls, schedule_id: str, tick: Instant, fire_at: Instant, now: Instant, epoch: int, status: Status,
+        noted: Instant | None,
+    ) -> Run:  # fmt: skip
+        """Return the first attempt of a tick, launched at `now`; `noted` is `now` where a ledger is kept."""
+        # A named tuple's own constructor takes twice as long, and this is done for every run.
+        return tuple.__new__(cls, (
+            schedule_id, tick, "schedule", status, _LAUNCHED, fire_at, None, 1, epoch, now,
+            None, None, 1, None, None, noted, 0, None, None, noted, None,
+        ))  # fmt: skip
+
     def ended(self, status: Status, reason: Reason | None, at: Instant, detail: str | None = None) -> Run:
-        """Return this run ended; written out because it is done for every run (`make bench`, item 4a)."""
-        (
-            schedule_id, run_at, kind, _, phase, fire_at, _, attempt, epoch, started_at, _, until, ticks,
-            run_id, _, _, backfill, own_key, created_at,
-        ) = self  # fmt: skip
-        assert _ENDED in NEXT_PHASES[phase], self
-        # A named tuple's own constructor takes twice as long.
+        """Return this run ended; by slices, because it is done for every run (`make bench`, item 4a)."""
+        assert _ENDED in NEXT_PHASES[self.phase], self
+        noted = None if self.created_at is None else at
         return tuple.__new__(Run, (
-            schedule_id, run_at, kind, status, _ENDED, fire_at, reason, attempt, epoch, started_at, at,
-            until, ticks, run_id, detail, None if created_at is None else at, backfill, own_key, created_at,
+            *self[:3], status, _ENDED, self.fire_at, reason, *self[7:10], at, *self[11:14], detail, noted,
+            *self[16:],
         ))  # fmt: skip
 
     def beyond(self, decided: Run) -> Run | None:

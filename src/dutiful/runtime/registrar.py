@@ -155,7 +155,10 @@ class Registrar:
             found = await self._store.find(key)
             if found is None:
                 raise UnknownRunError(key)
-            became = hear(found, report, self._now())
+            due = await self._store.get(found.schedule_id)
+            if due is None:
+                raise UnknownRunError(key)
+            became = hear(found, report, due.schedule.policy, self._now())
             if became is None:
                 return found
             with self._clock.hold():

@@ -35,7 +35,7 @@ _DAY_MS = 86_400_000
 _YEAR_S = 366 * 86_400
 _LABELS_MAX, _LABEL_LENGTH_MAX = 64, 1000
 # A launch that cannot be made is tried again after 1, 2 and 4 seconds.
-_RETRY = Retry(delay=1000, limit=3, backoff=2, of="launch")
+_LAUNCH_RETRY = Retry(delay=1000, limit=3, backoff=2)
 _USUAL = Policy()
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -197,7 +197,7 @@ def _policy(given: ScheduleInput, defaults: Defaults) -> Policy:
 @lru_cache(maxsize=1024)
 def _shared_policy(**choices: Any) -> Policy:
     """Return one object for equal choices: thousands of schedules make the same ones."""
-    return Policy(retry=_RETRY, **choices)
+    return Policy(launch_retry=_LAUNCH_RETRY, **choices)
 
 
 def _integer(field: str, value: int, low: int, high: int) -> int:

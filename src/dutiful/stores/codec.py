@@ -215,10 +215,11 @@ def decode_policy(text: str) -> Policy:
 
 
 def _policy_value(policy: Policy) -> Value:
-    retry, capacity = policy.retry, policy.capacity
+    capacity = policy.capacity
     value = {name: getattr(policy, name) for name in Policy.__slots__}
-    if retry is not None:
-        value["retry"] = {name: getattr(retry, name) for name in Retry.__slots__}
+    for name, each in (("retry", policy.retry), ("launch_retry", policy.launch_retry)):
+        if each is not None:
+            value[name] = {field: getattr(each, field) for field in Retry.__slots__}
     if capacity is not None:
         value["capacity"] = {name: getattr(capacity, name) for name in Capacity.__slots__}
     return value
@@ -232,25 +233,24 @@ def _policy(read: _Reader) -> Policy:
         catch_up_cap=read.integer("catch_up_cap"),
         jitter=read.integer("jitter"),
         jitter_early=read.boolean("jitter_early"),
-        retry=_retry(read),
+        retry=_retry(read, "retry"),
+        launch_retry=_retry(read, "launch_retry"),
         capacity=_capacity(read),
         max_runs=read.integer_or_none("max_runs"),
         on_orphan=read.choice("on_orphan", OnOrphan),
         run_timeout=read.integer_or_none("run_timeout"),
         queue_limit=read.integer("queue_limit"),
         ledger=read.boolean("ledger"),
+        retention_age=read.integer_or_none("retention_age"),
+        retention_rows=read.integer_or_none("retention_rows"),
     )
 
 
-def _retry(read: _Reader) -> Retry | None:
-    inner = read.inner("retry")
+def _retry(read: _Reader, key: str) -> Retry | None:
+    inner = read.inner(key)
     if inner is None:
         return None
-    of = inner.text("of")
-    if of not in ("task", "launch"):
-        raise inner.refuse(f"the value {quoted(of)!r} of 'of' is unknown")
-    delay, limit, backoff = inner.integer("delay"), inner.integer_or_none("limit"), inner.integer("backoff")
-    return Retry(delay, limit, backoff, "task" if of == "task" else "launch")
+    return Retry(inner.integer("delay"), inner.integer_or_none("limit"), inner.integer("backoff"))
 
 
 def _capacity(read: _Reader) -> Capacity | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import replace
 
 import pytest
 from tests.core.plan.planner_notation import MINUTE, at, run
@@ -22,7 +23,7 @@ from dutiful.core.policy import OnOrphan, Policy, Reason, Retry
 from dutiful.core.run import NEXT_PHASES, Phase, Status
 
 LATER = at("10:07")
-TASK, LAUNCH = Retry(MINUTE, limit=1), Retry(MINUTE, limit=1, of="launch")
+TASK, LAUNCH = Policy(retry=Retry(MINUTE, limit=1)), Policy(launch_retry=Retry(MINUTE, limit=1))
 
 ENDS = [
     (Succeeded("fine"), Status.SUCCESS, None, "fine"),
@@ -38,7 +39,9 @@ ENDS = [
 
 @pytest.mark.parametrize(("outcome", "status", "reason", "detail"), ENDS)
 def test_without_retries_every_answer_ends_the_run(outcome, status, reason, detail):
+    failures = int(isinstance(outcome, Failed))
     ended = run("10:00", Phase.ENDED, status=status, reason=reason, detail=detail, ended_at=LATER)
+    ended = ended._replace(task_failures=failures)
     expected = ended._replace(attempt=1, started_at=at("10:00"))
     assert settle(run("10:00"), outcome, Policy(), LATER) == expected
 
@@ -49,7 +52,7 @@ LONG = "x" * 1_000_000
 @pytest.mark.parametrize(
     "outcome", [Failed(LONG), Unreached(LONG), Unanswered(LONG), Refused(Reason.LAUNCH_REFUSED, LONG)]
 )
-@pytest.mark.parametrize("policy", [Policy(), Policy(retry=TASK), Policy(on_orphan=OnOrphan.GIVE_UP)])
+@pytest.mark.parametrize("policy", [Policy(), TASK, Policy(on_orphan=OnOrphan.GIVE_UP)])
 def test_a_failure_is_kept_in_short(outcome, policy):
     assert settle(run("10:00"), outcome, policy, LATER).detail == "x" * 1999 + "…"
 
@@ -110,9 +113,9 @@ AGAIN = [
 ]
 
 
-@pytest.mark.parametrize(("outcome", "retry", "again"), AGAIN)
-def test_only_its_own_kind_of_failure_is_tried_again(outcome, retry, again):
-    became = settle(run("10:00"), outcome, Policy(retry=retry), LATER)
+@pytest.mark.parametrize(("outcome", "policy", "again"), AGAIN)
+def test_only_its_own_kind_of_failure_is_tried_again(outcome, policy, again):
+    became = settle(run("10:00"), outcome, policy, LATER)
     assert (became.phase is Phase.RETRY) is again
     assert became.fire_at == (LATER + MINUTE if again else at("10:00"))
 
@@ -129,15 +132,27 @@ def test_only_its_own_kind_of_failure_is_tried_again(outcome, retry, again):
     ],
 )
 def test_a_failure_is_tried_again_up_to_the_limit(limit, attempt, phase):
-    policy = Policy(retry=Retry(MINUTE, limit))
-    assert settle(run("10:00", attempt=attempt), Failed(), policy, LATER).phase is phase
+    policy = Policy(retry=Retry(MINUTE, limit), launch_retry=Retry(MINUTE, limit))
+    failed = run("10:00", attempt=attempt, task_failures=attempt - 1)
+    assert settle(failed, Failed(), policy, LATER).phase is phase
+    assert settle(run("10:00", attempt=attempt), Unreached(), policy, LATER).phase is phase
+
+
+def test_failures_of_the_task_and_of_the_launch_are_counted_apart():
+    policy = Policy(retry=Retry(MINUTE, 1), launch_retry=Retry(MINUTE, 2))
+    found, seen = run("10:00"), []
+    for outcome in (Unreached(), Failed(), Unreached(), Unreached()):
+        became = settle(found, outcome, policy, LATER)
+        seen.append((became.phase.value, became.task_failures))
+        found = found._replace(attempt=found.attempt + 1, task_failures=became.task_failures)
+    assert seen == [("retry", 0), ("retry", 1), ("retry", 1), ("ended", 1)]
 
 
 @pytest.mark.parametrize(("attempt", "minutes"), [(1, 1), (2, 3), (3, 9), (4, 27)])
 def test_each_delay_is_longer_by_the_backoff(attempt, minutes):
     policy = Policy(retry=Retry(MINUTE, backoff=3))
-    became = settle(run("10:00", attempt=attempt), Failed("boom"), policy, LATER)
-    assert became == run(
+    failed = run("10:00", attempt=attempt, task_failures=attempt - 1)
+    assert settle(failed, Failed("boom"), policy, LATER) == run(
         "10:00",
         Phase.RETRY,
         attempt=attempt,
@@ -145,11 +160,12 @@ def test_each_delay_is_longer_by_the_backoff(attempt, minutes):
         detail="boom",
         fire_at=LATER + minutes * MINUTE,
         ended_at=LATER,
+        task_failures=attempt,
     )
 
 
 def test_a_launch_at_most_once_is_not_sent_again_when_it_may_have_arrived():
-    careful = Policy(on_orphan=OnOrphan.GIVE_UP, retry=LAUNCH)
+    careful = replace(LAUNCH, on_orphan=OnOrphan.GIVE_UP)
     unknown = settle(run("10:00"), Unanswered(), careful, LATER)
     assert (unknown.phase, unknown.reason) == (Phase.ENDED, Reason.OUTCOME_UNKNOWN)
     assert settle(run("10:00"), Unreached(), careful, LATER).phase is Phase.RETRY
@@ -157,7 +173,7 @@ def test_a_launch_at_most_once_is_not_sent_again_when_it_may_have_arrived():
 
 def test_a_success_after_a_retry_has_no_reason_left():
     again = run("10:00", reason=Reason.TASK_FAILED, attempt=2)
-    assert settle(again, Succeeded(), Policy(retry=TASK), LATER).reason is None
+    assert settle(again, Succeeded(), TASK, LATER).reason is None
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in NEXT_PHASES[Phase.ENDED]])

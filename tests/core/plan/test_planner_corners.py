@@ -43,7 +43,7 @@ def test_of_several_due_ticks_only_the_newest_cancels_the_other_run():
 
 
 def test_cancelling_includes_a_launch_that_is_tried_again():
-    declared = schedule(overlap=Overlap.CANCEL_OTHER, retry=Retry(HOUR, of="launch"))
+    declared = schedule(overlap=Overlap.CANCEL_OTHER, launch_retry=Retry(HOUR))
     again = run("10:00", Phase.RETRY, fire_at=at("11:00"), reason=Reason.LAUNCH_FAILED)
     assert shown(decided(declared, "10:01", "10:00", again)) == (
         "launch 10:01; FAILED interrupted 10:00; cursor 10:01; wake 10:02"

@@ -166,7 +166,7 @@ def test_a_zero_delay_is_legal():
 
 
 def test_a_launch_that_is_tried_again_counts_as_in_flight():
-    declared = schedule(retry=Retry(90 * SECOND, of="launch"))
+    declared = schedule(launch_retry=Retry(90 * SECOND))
     unreached = failed("10:00", "10:01:30")._replace(reason=Reason.LAUNCH_FAILED)
     assert shown(decided(declared, "10:01", "10:00", unreached)) == (
         "skip overlap 10:01; cursor 10:01; wake 10:01:30"

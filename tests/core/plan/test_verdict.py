@@ -95,10 +95,10 @@ REASONS = [
     ),
     (Reason.REPLACED, {}, Rig, edited_late, "11:00", None),
     (Reason.PAUSED, {}, Rig, paused_from_the_start, "12:00", "paused=True"),
-    (Reason.LIMIT_REACHED, {"max_runs": 1}, Rig, limit_lifted, "12:00", "max_runs=None"),
+    (Reason.LIMIT_REACHED, {"max_runs": 1}, Rig, limit_lifted, "12:00", "max_runs=none"),
     (
         Reason.AT_CAPACITY, {"capacity": Capacity("g", 1), "grace": 9 * HOUR},
-        takes(9 * 3600), beside_another, "11:00", "capacity=Capacity(group='g', limit=1)",
+        takes(9 * 3600), beside_another, "11:00", "capacity=g, at most 1",
     ),
     (Reason.NO_WORK, {}, answers(NoWork()), until_half_past_twelve, "11:00", None),
     (Reason.QUARANTINED, {}, Rig, mended_after_quarantine, "12:00", None),
@@ -106,8 +106,8 @@ REASONS = [
         Reason.LAUNCH_REFUSED, {}, answers(Refused(Reason.LAUNCH_REFUSED)),
         until_half_past_twelve, "11:00", None,
     ),
-    (Reason.LAUNCH_FAILED, {}, answers(Unreached()), until_half_past_twelve, "11:00", "retry=None"),
-    (Reason.LAUNCH_FAILED, {}, answers(Unanswered()), until_half_past_twelve, "11:00", "retry=None"),
+    (Reason.LAUNCH_FAILED, {}, answers(Unreached()), until_half_past_twelve, "11:00", "launch_retry=none"),
+    (Reason.LAUNCH_FAILED, {}, answers(Unanswered()), until_half_past_twelve, "11:00", "launch_retry=none"),
     (
         Reason.UNKNOWN_WORKFLOW, {}, answers(Refused(Reason.UNKNOWN_WORKFLOW)),
         until_half_past_twelve, "11:00", None,
@@ -132,10 +132,10 @@ REASONS = [
         Reason.INTERRUPTED, {"overlap": Overlap.CANCEL_OTHER, "run_timeout": None}, takes(9 * 3600),
         until_half_past_twelve, "11:00", "overlap=cancel_other",
     ),
-    (Reason.TASK_FAILED, {}, answers(Failed("no disk")), until_half_past_twelve, "11:00", "retry=None"),
+    (Reason.TASK_FAILED, {}, answers(Failed("no disk")), until_half_past_twelve, "11:00", "retry=none"),
     (
         Reason.TASK_FAILED, {"retry": Retry(2 * HOUR)}, answers(Failed("no disk")),
-        lambda rig: rig.time.advance(3601), "11:00", f"retry={Retry(2 * HOUR)}",
+        lambda rig: rig.time.advance(3601), "11:00", "retry=after 7200 s",
     ),
 ]  # fmt: skip
 
@@ -187,5 +187,5 @@ def test_the_text_names_the_reason_the_detail_and_the_setting():
             await rig.time.advance(3601)
             return await explained(rig, "11:00")
 
-    text = "s at 2026-01-05T11:00:00Z is FAILED: task_failed (no disk), decided by retry=None"
+    text = "s at 2026-01-05T11:00:00Z is FAILED: task_failed (no disk), decided by retry=none"
     assert asyncio.run(told()).text == text

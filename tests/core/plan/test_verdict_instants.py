@@ -105,7 +105,7 @@ def test_what_lies_outside_the_window_is_not_due(when, inside):
             return await explained(rig, when)
 
     verdict = asyncio.run(told())
-    outside = (False, "outside_window", f"window={window}")
+    outside = (False, "outside_window", "window=2026-01-05T11:00:00Z to 2026-01-05T12:00:00Z")
     assert (verdict.due, verdict.code, verdict.setting) == ((True, "undecided", None) if inside else outside)
 
 

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 _PAUSED_LOT = 60_000
 
 
+def gives_way(retry: Run) -> bool:
+    """Return whether a run that waits for its retry gives way to the next tick: its task has failed."""
+    return retry.reason is Reason.TASK_FAILED
+
+
 class Draft:
     """Collects what the planner decides; `move()` is the result."""
 
@@ -65,11 +70,7 @@ class Draft:
         return self._busy > 0
 
     def _occupies(self, run: Run) -> bool:
-        return run.phase in IN_FLIGHT or (run.phase is Phase.RETRY and not self.retries_task())
-
-    def retries_task(self) -> bool:
-        """Return whether a waiting retry gives way to the next tick."""
-        return self.policy.retry is not None and self.policy.retry.of == "task"
+        return run.phase in IN_FLIGHT or (run.phase is Phase.RETRY and not gives_way(run))
 
     def waits_for_run(self) -> bool:
         """Return whether no tick can be decided before the run in flight has ended."""
@@ -158,11 +159,8 @@ class Draft:
         if self._comes_again(tick):
             return
         fire_at = fire_time(self.schedule, tick)
-        run = Run(
-            self.schedule.id, tick, "schedule", self.limits.launch_status, Phase.LAUNCHED, fire_at,
-            None, 1, self.limits.epoch, self.now, created_at=self._noted, updated_at=self._noted,
-        )  # fmt: skip
-        self._insert(run)
+        status, epoch = self.limits.launch_status, self.limits.epoch
+        self._insert(Run.launched(self.schedule.id, tick, fire_at, self.now, epoch, status, self._noted))
         self.launched += 1
         self._first_attempts += 1
         self._take_room(1)

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import CronCalculationError
 from dutiful.core.policy import CatchUp, Policy
-from dutiful.core.run import Phase, Run
+from dutiful.core.run import Run
 from dutiful.core.schedule import State
 from dutiful.core.snapshot import Due, Limits, Move
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
 
-_LAUNCHED = Phase.LAUNCHED
 # A named tuple's own constructor takes twice as long.
 _new = tuple.__new__
 # Under these a single tick is run, however late it is.
@@ -38,20 +37,17 @@ def usual_move(due: Due, now: Instant, limits: Limits) -> Move | None:
         or not window.start is window.end is None
     ):
         return None
-    cursor, started, _, succeeded, failed, ended, _, _, decided = state
     try:
-        tick = cadence.upcoming_epoch(cursor // 1000) * 1000
+        tick = cadence.upcoming_epoch(state.cursor // 1000) * 1000
         following = cadence.upcoming_epoch(tick // 1000) * 1000
     except CronCalculationError:
         return None
     if not tick <= now < following or (tick < now - policy.grace and policy.catch_up not in _RUNS_LATE):
         return None
     noted = now if policy.ledger else None
-    run = _new(Run, (
-        schedule.id, tick, "schedule", limits.launch_status, _LAUNCHED, tick, None, 1, limits.epoch, now,
-        None, None, 1, None, None, noted, None, None, noted,
-    ))  # fmt: skip
-    after = _new(State, (tick, started + 1, now, succeeded, failed, ended, None, None, decided))
+    run = Run.launched(schedule.id, tick, tick, now, limits.epoch, limits.launch_status, noted)
+    # No skipped range grows any more, and the schedule is not quarantined.
+    after = _new(State, (tick, state.runs_started + 1, now, *state[3:6], None, None, *state[8:]))
     wake_at, idle_wake_at = _wakes(policy, now, following)
     return _new(Move, (due, after, wake_at, idle_wake_at, False, [run], (), ()))
 

@@ -9,7 +9,7 @@ from dutiful.core.run import Phase, Run, Status
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
-    from dutiful.core.policy import Policy
+    from dutiful.core.policy import Policy, Retry
 
 
 class Succeeded(NamedTuple):
@@ -97,23 +97,40 @@ def settle(run: Run, outcome: Outcome, policy: Policy, now: Instant) -> Run:
         case Refused(reason, detail):
             return run.ended(Status.FAILED, reason, now, _kept(detail))
         case Failed(detail):
-            return _again(run, "task", Reason.TASK_FAILED, detail, policy, now)
+            return _task_failed(run, detail, policy, now)
         case Unreached(detail):
-            return _again(run, "launch", Reason.LAUNCH_FAILED, detail, policy, now)
+            return _launch_failed(run, detail, policy, now)
         case Unanswered(detail) if policy.on_orphan is OnOrphan.GIVE_UP:
             return run.ended(Status.FAILED, Reason.OUTCOME_UNKNOWN, now, _kept(detail))
         case Unanswered(detail):
-            return _again(run, "launch", Reason.LAUNCH_FAILED, detail, policy, now)
+            return _launch_failed(run, detail, policy, now)
         case _:
             assert_never(outcome)
 
 
-def _again(run: Run, what: str, reason: Reason, detail: str | None, policy: Policy, now: Instant) -> Run:
-    retry, detail = policy.retry, _kept(detail)
-    if retry is None or retry.of != what or (retry.limit is not None and run.attempt > retry.limit):
+def _task_failed(run: Run, detail: str | None, policy: Policy, now: Instant) -> Run:
+    failed = run._replace(task_failures=run.task_failures + 1)
+    return _retried(failed, policy.retry, failed.task_failures, Reason.TASK_FAILED, detail, now)
+
+
+def _launch_failed(run: Run, detail: str | None, policy: Policy, now: Instant) -> Run:
+    launches = run.attempt - run.task_failures
+    return _retried(run, policy.launch_retry, launches, Reason.LAUNCH_FAILED, detail, now)
+
+
+def _may_retry(retry: Retry | None, tries: int) -> bool:
+    return retry is not None and (retry.limit is None or tries <= retry.limit)
+
+
+def _retried(
+    run: Run, retry: Retry | None, tries: int, reason: Reason, detail: str | None, now: Instant
+) -> Run:
+    """Return the run waiting to be tried again after so many `tries`, or ended where no try is left."""
+    detail = _kept(detail)
+    if retry is None or not _may_retry(retry, tries):
         return run.ended(Status.FAILED, reason, now, detail)
-    # Backing off stops growing long before it would leave what a store can hold.
-    fire_at = now + min(retry.delay * retry.backoff ** min(run.attempt - 1, 64), _DELAY_MAX)
+    # The delay stops growing long before an instant would leave 64 bits.
+    fire_at = now + min(retry.delay * retry.backoff ** min(tries - 1, 64), _DELAY_MAX)
     return run.to(
         Phase.RETRY, status=Status.ENQUEUED, reason=reason, fire_at=fire_at, ended_at=now, detail=detail,
         updated_at=run.noted(now),
@@ -145,21 +162,26 @@ class Report(NamedTuple):
     error: str | None = None
 
 
-def hear(run: Run, report: Report, now: Instant) -> Run | None:
+def hear(run: Run, report: Report, policy: Policy, now: Instant) -> Run | None:
     """Return what a report makes of a run; None where it has nothing to add.
 
-    It may come before the launch is answered, and after the answer was given up waiting for. How a run
-    ended is decided by the first who knows, in any attempt; that one began counts for the present one.
+    A report may come before the launch is answered, and after the answer was given up waiting for. The first
+    terminal report of any attempt decides how the run ended. That an attempt started, or failed and is to be
+    tried again, counts only for the present attempt.
     """
     if run.phase is Phase.ENDED or run.attempt == 0:
         return None
+    stale = report.attempt is not None and report.attempt < run.attempt
     run = run._replace(run_id=report.run_id or run.run_id)
     match report.status:
         case Status.SUCCESS:
             return run.ended(Status.SUCCESS, None, now)
+        case Status.FAILED if _may_retry(policy.retry, run.task_failures + 1):
+            known = run.phase is Phase.RETRY and run.reason is Reason.TASK_FAILED
+            return None if stale or known else _task_failed(run, report.error, policy, now)
         case Status.FAILED:
-            return run.ended(Status.FAILED, Reason.TASK_FAILED, now, _kept(report.error))
-        case Status.STARTED if run.status is Status.STARTED or (report.attempt or run.attempt) < run.attempt:
+            return _task_failed(run, report.error, policy, now)
+        case Status.STARTED if run.status is Status.STARTED or stale:
             return None
         case Status.STARTED:
             return run.to(

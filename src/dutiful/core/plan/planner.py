@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from dutiful.core.errors import DutifulError
-from dutiful.core.plan.draft import Draft
+from dutiful.core.plan.draft import Draft, gives_way
 from dutiful.core.plan.fast_path import usual_move
 from dutiful.core.plan.jitter import fire_time
 from dutiful.core.plan.opening import first_wake
@@ -314,9 +314,9 @@ def _cancel_other_runs(draft: Draft) -> None:
 def retry_failed_runs(draft: Draft) -> None:
     """Try failed runs again; a tick that was launched in this move pre-empts a task's retry."""
     for run in draft.runs(Phase.RETRY):
-        if draft.retries_task() and draft.launched:
-            draft.end(run, Status.FAILED, run.reason or Reason.TASK_FAILED)
-        elif run.fire_at <= draft.now and draft.retries_task() and draft.busy():
+        if gives_way(run) and draft.launched:
+            draft.end(run, Status.FAILED, Reason.TASK_FAILED)
+        elif run.fire_at <= draft.now and gives_way(run) and draft.busy():
             draft.blocked = True
         elif run.fire_at <= draft.now:
             draft.launch_waiting(run)

@@ -17,8 +17,9 @@ from dutiful.core.plan.draft import Draft
 from dutiful.core.plan.jitter import fire_time
 from dutiful.core.plan.opening import opening_cursor
 from dutiful.core.plan.planner import decide
-from dutiful.core.policy import OnOrphan, Reason
+from dutiful.core.policy import Capacity, OnOrphan, Reason, Retry
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+from dutiful.core.schedule import Window
 from dutiful.core.snapshot import Due, Limits
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ _DECIDED_BY = {
     Reason.INTERRUPTED: "on_orphan",
     Reason.LOST_RUN: "run_timeout",
     Reason.TASK_FAILED: "retry",
-    Reason.LAUNCH_FAILED: "retry",
+    Reason.LAUNCH_FAILED: "launch_retry",
 }
 
 
@@ -214,7 +215,25 @@ def _setting(schedule: Schedule, reason: Reason, run: Run | None) -> str | None:
         return None
     if reason is Reason.INTERRUPTED and schedule.policy.on_orphan is not OnOrphan.WAIT:
         name = "overlap"
-    return f"{name}={getattr(schedule if name == 'window' else schedule.policy, name)}"
+    return f"{name}={_shown(getattr(schedule if name == 'window' else schedule.policy, name))}"
+
+
+def _shown(value: object) -> object:
+    """Return the value of a setting in words, where it is more than a word itself."""
+    match value:
+        case Retry(delay, limit, backoff):
+            growing = f", {backoff} times longer each time" if backoff > 1 else ""
+            return f"after {delay / 1000:g} s{growing}" + (
+                "" if limit is None else f", at most {limit} times"
+            )
+        case Capacity(group, limit):
+            return f"{group}, at most {limit}"
+        case Window(start, end):
+            return f"{'open' if start is None else _iso(start)} to {'open' if end is None else _iso(end)}"
+        case None:
+            return "none"
+        case _:
+            return value
 
 
 def _sentence(schedule: Schedule, instant: Instant, text: str, setting: str | None = None) -> str:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from dutiful.stores.sqlite.rows import Row
+    from dutiful.stores.rows import Row
 
 Write: TypeAlias = "tuple[str, Row]"
 """A statement that changes at most one row, with its values. Plain: there are thousands."""

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dutiful.core.run import Phase, Run, Status
 from dutiful.runtime.ports import Committed, Launch
-from dutiful.stores.sqlite import inline_runs
-from dutiful.stores.sqlite.bulk import hits, hits_alike
-from dutiful.stores.sqlite.rest import INSERT, ONCE, insert_rest
-from dutiful.stores.sqlite.rows import (
-    RUN_COLUMNS,
-    STATE_COLUMNS,
+from dutiful.stores.rows import (
+    RUN,
+    STATE,
+    assigned,
     birth_columns,
     group_of,
     run_columns,
     state_columns,
 )
+from dutiful.stores.sqlite import inline_runs
+from dutiful.stores.sqlite.bulk import hits, hits_alike
+from dutiful.stores.sqlite.rest import INSERT, ONCE, insert_rest
 from dutiful.stores.sqlite.wake import wake_groups
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from dutiful.core.snapshot import Move
     from dutiful.stores.sqlite.bulk import Write
 
-_STATE = ", ".join(f"{column} = ?" for column in STATE_COLUMNS.split(", ")[1:])
+_STATE = assigned(STATE)
 _MOVED = "version = version + 1 WHERE number = ? AND version = ?"
 _MOVE = f"UPDATE states SET {_STATE}, wake_at = ?, idle_wake_at = ?, blocked = ?, {_MOVED}"
 # Binding None costs three times as much as binding a number, and most moves change no more than this.
@@ -49,7 +50,7 @@ _INSERT_LAUNCHED_KEPT = (
     f"INSERT INTO runs ({_LAUNCHED_COLUMNS}, key, created_at, updated_at)"
     f" VALUES ('launched', 1, 1, 'schedule', ?, ?, ?, ?, ?, ?, ?, ?, ?) {ONCE}"
 )
-_RUN = ", ".join(f"{column} = ?" for column in RUN_COLUMNS.split(", "))
+_RUN = assigned(RUN)
 _KEY = "WHERE schedule = ? AND run_at = ? AND kind = ?"
 _CHANGE = f"UPDATE runs SET {_RUN} {_KEY} AND attempt <= ? AND phase <> 'ended'"
 # A range of skipped ticks has ended, and still grows; it never takes the place of anything else.
@@ -127,17 +128,18 @@ def _write_runs(
 
 def _insert_write(written: _Written) -> Write:
     _, schedule, number, run = written
-    (
-        _, run_at, kind, status, phase, fire_at, reason, attempt, epoch, started_at, ended_at, _, _,
-        run_id, detail, updated_at, backfill, _, created_at,
-    ) = run  # fmt: skip
-    first = phase is _LAUNCHED and attempt == 1 and kind == "schedule" and schedule.policy.capacity is None
-    if not first or reason or ended_at or run_id or detail or backfill or started_at is None:
+    if schedule.policy.capacity is not None or not _is_first_attempt(run):
         return INSERT, (*run_columns(run), *birth_columns(run), number, group_of(schedule))
-    launched = run_at, _STATUS[status], fire_at, epoch, started_at, number
-    if created_at is None:
+    launched = run.run_at, _STATUS[run.status], run.fire_at, run.epoch, run.started_at, number
+    if run.created_at is None:
         return _INSERT_LAUNCHED, launched
-    return _INSERT_LAUNCHED_KEPT, (*launched, *birth_columns(run)[1:], updated_at)
+    return _INSERT_LAUNCHED_KEPT, (*launched, bytes.fromhex(run.key), run.created_at, run.created_at)
+
+
+def _is_first_attempt(run: Run) -> bool:
+    """Return whether the run is a tick that was just launched, with nothing else to record."""
+    id_, tick, _, status, _, fire_at, _, _, epoch, now = run[:10]
+    return now is not None and run == Run.launched(id_, tick, fire_at, now, epoch, status, run.created_at)
 
 
 def _change_write(written: _Written) -> Write:

@@ -17,18 +17,21 @@ from dutiful.stores.codec import (
     row_checksum,
     shared_checksum,
 )
-from dutiful.stores.sqlite import inline_runs, meta
-from dutiful.stores.sqlite.rest import insert_rest
-from dutiful.stores.sqlite.rows import (
-    ALL_RUN_COLUMNS,
-    RUN_COLUMNS,
-    STATE_COLUMNS,
+from dutiful.stores.rows import (
+    DECLARED,
+    RUN,
+    RUN_ALL,
+    STATE,
     Row,
+    assigned,
     birth_columns,
     group_of,
+    listed,
     run_columns,
     state_columns,
 )
+from dutiful.stores.sqlite import inline_runs, meta
+from dutiful.stores.sqlite.rest import insert_rest
 from dutiful.stores.sqlite.texts import StoredTexts
 from dutiful.stores.sqlite.wake import wake_groups
 
@@ -43,20 +46,17 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_DECLARED = (
-    "task", "payload", "cadence_number", "policy_number", "window_start", "window_end", "paused", "checksum"
-)  # fmt: skip
-_STATE = (*STATE_COLUMNS.removeprefix("version, ").split(", "), "wake_at", "capacity_group")
-_RUN = RUN_COLUMNS.split(", ")
+_DECLARED = (*DECLARED, "checksum")
+_STATE = (*STATE, "wake_at", "capacity_group")
 
 
 def _insert(table: str, columns: Sequence[str]) -> str:
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+    return f"INSERT INTO {table} ({listed(columns)}) VALUES ({listed('?' * len(columns))})"
 
 
 def _update(table: str, columns: Sequence[str]) -> str:
     # By name, so that columns a later release added keep what they hold.
-    return f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)}"
+    return f"UPDATE {table} SET {assigned(columns)}"
 
 
 _INSERT_SCHEDULE = _insert("declarations", (*_DECLARED, "number", "namespace", "id"))
@@ -73,9 +73,9 @@ _KNOWN = (
 )
 _REGROUP = "UPDATE runs SET capacity_group = ? WHERE schedule = ? AND phase <> 'ended'"
 _WRITE_RUN = (
-    _insert("runs", (*ALL_RUN_COLUMNS.split(", "), "schedule", "capacity_group"))
+    _insert("runs", (*RUN_ALL, "schedule", "capacity_group"))
     + " ON CONFLICT (schedule, run_at, kind) DO UPDATE SET "
-    + ", ".join(f"{column} = excluded.{column}" for column in _RUN[2:])
+    + ", ".join(f"{column} = excluded.{column}" for column in RUN if column not in ("run_at", "kind"))
     # As in a commit: new, or more of the same; never in place of anything else.
     + " WHERE attempt <= excluded.attempt AND (phase <> 'ended'"
     " OR (status = 'SKIPPED' AND excluded.status = 'SKIPPED' AND reason = excluded.reason"

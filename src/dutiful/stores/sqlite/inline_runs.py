@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING
 
 from dutiful.core.run import Phase, Status
-from dutiful.stores.sqlite.rows import ALL_RUN_COLUMNS, inline_run
+from dutiful.stores.rows import RUN_ALL, inline_run, listed
 
 if TYPE_CHECKING:
     import sqlite3
@@ -23,11 +23,23 @@ if TYPE_CHECKING:
     from dutiful.core.snapshot import Move
     from dutiful.stores.sqlite.bulk import Own
 
-AS_ROW = (
-    "inline_at, 'schedule', 'STARTED', 'launched', inline_at, NULL, 1, inline_epoch, attempted_at,"
-    " NULL, NULL, 1, NULL, NULL, NULL, NULL, NULL, NULL"
+_FROM_STATE = {
+    "run_at": "inline_at",
+    "fire_at": "inline_at",
+    "epoch": "inline_epoch",
+    "started_at": "attempted_at",
+}
+
+
+def _as_sql(value: object) -> str:
+    return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
+
+
+AS_ROW = listed(
+    _FROM_STATE.get(column) or _as_sql(value)
+    for column, value in zip(RUN_ALL, inline_run("", 0, 0, 0)[1:], strict=True)
 )
-"""What ALL_RUN_COLUMNS would hold, told by the columns of a state."""
+"""The columns of the run whose facts a state holds, as expressions over the columns of the state."""
 
 LAUNCH = (
     "UPDATE states SET cursor = ?1, inline_at = ?1, runs_started = ?2, attempted_at = ?3,"
@@ -39,7 +51,7 @@ END = (
     " inline_epoch = NULL, version = version + 1"
     " FROM json_each(?2) AS own WHERE number = own.key AND inline_at = ?1"
 )
-_INSERT = f"INSERT INTO runs (schedule, {ALL_RUN_COLUMNS}) SELECT number, {AS_ROW} FROM states"
+_INSERT = f"INSERT INTO runs (schedule, {listed(RUN_ALL)}) SELECT number, {AS_ROW} FROM states"
 _CLEAR = "UPDATE states SET inline_at = NULL, inline_epoch = NULL"
 _OF_THESE = "WHERE number IN (SELECT value FROM json_each(?)) AND inline_at IS NOT NULL"
 _OF_ALL = "WHERE namespace = ? AND inline_at IS NOT NULL"

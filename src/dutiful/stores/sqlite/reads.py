@@ -13,13 +13,14 @@ from dutiful.core.plan.planner import Batch
 from dutiful.core.plan.reconcile import Note
 from dutiful.core.snapshot import Due
 from dutiful.runtime.ports import Loaded
-from dutiful.stores.sqlite.inline_runs import AS_ROW
-from dutiful.stores.sqlite.rows import (
-    ALL_RUN_COLUMNS,
-    READ_COLUMNS,
+from dutiful.stores.rows import (
+    READ,
+    RUN_ALL,
+    listed,
     read_due,
     read_run,
 )
+from dutiful.stores.sqlite.inline_runs import AS_ROW
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Run
-    from dutiful.stores.sqlite.rows import Row
+    from dutiful.stores.rows import Row
     from dutiful.stores.sqlite.texts import Texts
 
 # Read along the index, so that the cost follows the rows returned and not those stored.
 _DUE = (
-    f"SELECT {READ_COLUMNS} FROM states INDEXED BY states_due CROSS JOIN declarations USING (number)"
+    f"SELECT {listed(READ)} FROM states INDEXED BY states_due CROSS JOIN declarations USING (number)"
     " WHERE states.namespace = ? AND wake_at <= ? ORDER BY wake_at, number LIMIT ?"
 )
 _NEXT_WAKE = (
@@ -44,18 +45,18 @@ _UNDECLARED = (
     " AND NOT EXISTS (SELECT 1 FROM declarations WHERE declarations.number = states.number)"
 )
 _STORED = (
-    f"SELECT {READ_COLUMNS} FROM declarations JOIN states USING (number) WHERE declarations.namespace = ?"
+    f"SELECT {listed(READ)} FROM declarations JOIN states USING (number) WHERE declarations.namespace = ?"
 )
 # Along the primary keys of both tables: any other order would jump about in a file of many.
 _ALL = (
-    f"SELECT {READ_COLUMNS} FROM declarations NOT INDEXED CROSS JOIN states USING (number)"
+    f"SELECT {listed(READ)} FROM declarations NOT INDEXED CROSS JOIN states USING (number)"
     " WHERE declarations.namespace = ? AND damage IS NULL ORDER BY number"
 )
 _NUMBERED = (
-    f"SELECT {READ_COLUMNS} FROM declarations NOT INDEXED CROSS JOIN states USING (number)"
+    f"SELECT {listed(READ)} FROM declarations NOT INDEXED CROSS JOIN states USING (number)"
     " WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
 )
-_OPEN = f"SELECT schedule, {ALL_RUN_COLUMNS} FROM runs INDEXED BY runs_open WHERE phase <> 'ended'"
+_OPEN = f"SELECT schedule, {listed(RUN_ALL)} FROM runs INDEXED BY runs_open WHERE phase <> 'ended'"
 _ANY_OPEN = "SELECT 1 FROM runs INDEXED BY runs_open WHERE phase <> 'ended' LIMIT 1"
 _OPEN_ORDER = "ORDER BY schedule, run_at, kind"
 _IN_FLIGHT = (
@@ -68,14 +69,14 @@ _OF_SCHEDULE = (
     "schedule = (SELECT number FROM declarations WHERE namespace = ?2 AND id = ?3) AND run_at <= ?1"
 )
 _LEDGER = (
-    f"SELECT {ALL_RUN_COLUMNS} FROM runs INDEXED BY runs_open WHERE phase <> 'ended' AND {_OF_SCHEDULE}"
+    f"SELECT {listed(RUN_ALL)} FROM runs INDEXED BY runs_open WHERE phase <> 'ended' AND {_OF_SCHEDULE}"
     f" UNION ALL SELECT {AS_ROW} FROM states WHERE inline_at IS NOT NULL AND inline_at <= ?1"
     " AND number = (SELECT number FROM declarations WHERE namespace = ?2 AND id = ?3)"
-    f" UNION ALL SELECT * FROM (SELECT {ALL_RUN_COLUMNS} FROM runs INDEXED BY runs_ended"
+    f" UNION ALL SELECT * FROM (SELECT {listed(RUN_ALL)} FROM runs INDEXED BY runs_ended"
     f" WHERE phase = 'ended' AND {_OF_SCHEDULE} ORDER BY run_at DESC, kind DESC LIMIT ?4)"
     " ORDER BY run_at DESC, kind DESC LIMIT ?4"
 )
-_WITH_ID = f"SELECT id, {', '.join(f'runs.{column}' for column in ALL_RUN_COLUMNS.split(', '))} FROM runs"
+_WITH_ID = f"SELECT id, {listed(f'runs.{column}' for column in RUN_ALL)} FROM runs"
 _ITS_SCHEDULE = "CROSS JOIN declarations ON declarations.number = runs.schedule WHERE namespace = ?"
 # Along the primary key. What leaves no ledger does not say when it began.
 _RECENT = (

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.stores.sqlite.rows import ALL_RUN_COLUMNS, birth_columns, read_run, run_columns
+from dutiful.stores.rows import RUN_ALL, birth_columns, listed, read_run, run_columns
 
 if TYPE_CHECKING:
     import sqlite3
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 ONCE = "ON CONFLICT (schedule, run_at, kind) DO NOTHING"
 INSERT = (
-    f"INSERT INTO runs ({ALL_RUN_COLUMNS}, schedule, capacity_group)"
-    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {ONCE}"
+    f"INSERT INTO runs ({listed(RUN_ALL)}, schedule, capacity_group)"
+    f" VALUES ({listed('?' * len(RUN_ALL))}, ?, ?) {ONCE}"
 )
-_DECIDED = f"SELECT {ALL_RUN_COLUMNS} FROM runs WHERE schedule = ? AND run_at = ? AND kind = ?"
+_DECIDED = f"SELECT {listed(RUN_ALL)} FROM runs WHERE schedule = ? AND run_at = ? AND kind = ?"
 _GROWING = "UPDATE states SET skipped_at = ?, skipped_ticks = ? WHERE number = ? AND skipped_at = ?"
 _NOT_GROWING = (
     "UPDATE states SET skipped_at = NULL, skipped_reason = NULL, skipped_ticks = NULL"

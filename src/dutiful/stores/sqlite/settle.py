@@ -8,9 +8,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+from dutiful.stores.rows import RUN, Row, assigned, run_columns
 from dutiful.stores.sqlite import inline_runs
 from dutiful.stores.sqlite.bulk import hits, hits_alike
-from dutiful.stores.sqlite.rows import RUN_COLUMNS, Row, run_columns
 from dutiful.stores.sqlite.wake import wake_blocked
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _AS_FOUND = (
     "WHERE schedule = ? AND run_at = ? AND kind = ? AND attempt = ? AND phase <> 'ended' AND phase = ?"
     " AND status = ?"
 )
-_ALL = ", ".join(f"{column} = ?" for column in RUN_COLUMNS.split(", "))
+_ALL = assigned(RUN)
 _SETTLE = f"UPDATE runs SET {_ALL} {_SAME_ATTEMPT}"
 _REPORT = f"UPDATE runs SET {_ALL} {_AS_FOUND}"
 # Most runs end well and have nothing to add; binding None is slow.
@@ -38,8 +38,6 @@ _DROP = f"DELETE FROM runs {_SAME_ATTEMPT}"
 _DROP_REPORTED = f"DELETE FROM runs {_AS_FOUND}"
 _NUMBER = "SELECT number FROM declarations WHERE namespace = ? AND id = ?"
 _ENDED, _SUCCESS = Phase.ENDED, Status.SUCCESS
-# What a run has from `run_until` to `detail` when it ended well and has nothing to add.
-_NOTHING_TO_ADD = Run("", 0, "schedule", Status.SUCCESS, Phase.ENDED, 0)[11:15]
 
 _SUCCEEDED = "UPDATE states SET succeeded_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
 _FAILED = "UPDATE states SET failed_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
@@ -106,13 +104,17 @@ def _bring_up_to_date(connection: sqlite3.Connection, namespace: str, written: S
 
 def _write(settlement: Settlement) -> Write:
     run, keep, _, number = settlement
-    _, run_at, kind, status, phase, fire_at, reason, attempt, epoch, started_at, ended_at = run[:11]
-    key = number, run_at, kind, attempt
-    if phase is _ENDED and not keep:
+    key = number, run.run_at, run.kind, run.attempt
+    if run.phase is _ENDED and not keep:
         return _DROP, key
-    if phase is _ENDED and status is _SUCCESS and reason is None and run[11:15] == _NOTHING_TO_ADD:
-        return _SETTLE_WELL, (fire_at, epoch, started_at, ended_at, run.updated_at, *key)
+    if run.phase is _ENDED and run.status is _SUCCESS and _has_nothing_to_add(run):
+        return _SETTLE_WELL, (run.fire_at, run.epoch, run.started_at, run.ended_at, run.updated_at, *key)
     return _SETTLE, (*run_columns(run), *key)
+
+
+def _has_nothing_to_add(run: Run) -> bool:
+    told = run.reason, run.run_until, run.ticks, run.run_id, run.detail, run.task_failures
+    return told == (None, None, 1, None, None, 0)
 
 
 def _follow(connection: sqlite3.Connection, namespace: str, ended: Sequence[tuple[int, Run]]) -> None:

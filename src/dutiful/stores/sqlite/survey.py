@@ -10,8 +10,8 @@ from dutiful.core.errors import CodecError
 from dutiful.core.plan.reconcile import Survey
 from dutiful.core.policy import Reason
 from dutiful.stores.codec import encode_cadence, encode_policy, row_checksum, shared_checksum
+from dutiful.stores.rows import SCHEDULE, listed
 from dutiful.stores.sqlite import reads
-from dutiful.stores.sqlite.rows import SCHEDULE_COLUMNS
 from dutiful.stores.sqlite.texts import FoundTexts
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Cadence
     from dutiful.core.policy import Policy
     from dutiful.core.schedule import Schedule
+    from dutiful.stores.rows import Row
     from dutiful.stores.sqlite.reads import Damage
-    from dutiful.stores.sqlite.rows import Row
     from dutiful.stores.sqlite.texts import Texts
 
 # From 1970 to 9999; what an engine has written is nowhere else.
@@ -41,7 +41,7 @@ _RESTLESS = (
 )
 # Along the primary keys of both tables, like all that looks at every row. What has no state is none.
 _ROWS = (
-    f"SELECT {SCHEDULE_COLUMNS} FROM declarations NOT INDEXED CROSS JOIN states USING (number)"
+    f"SELECT {listed(SCHEDULE)} FROM declarations NOT INDEXED CROSS JOIN states USING (number)"
     " WHERE declarations.namespace = ? AND damage IS NULL"
 )
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.core.plan.rearm import rearmed
+from dutiful.stores.rows import STATE, assigned, state_columns
 from dutiful.stores.sqlite import inline_runs
 from dutiful.stores.sqlite.edits import mark
 from dutiful.stores.sqlite.reads import some
-from dutiful.stores.sqlite.rows import STATE_COLUMNS, state_columns
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,8 +28,9 @@ _AHEAD = """number IN (
   WHERE phase <> 'ended' AND max(fire_at, coalesce(started_at, 0), coalesce(ended_at, 0)) > ?2)
 """
 _NUMBER = "(SELECT number FROM declarations WHERE namespace = ? AND id = ?)"
-_STATE = ", ".join(f"{column} = ?" for column in STATE_COLUMNS.split(", ")[1:])
-_REARM_STATE = f"UPDATE states SET {_STATE}, wake_at = ?, version = version + 1 WHERE number = {_NUMBER}"
+_REARM_STATE = (
+    f"UPDATE states SET {assigned(STATE)}, wake_at = ?, version = version + 1 WHERE number = {_NUMBER}"
+)
 _REARM_RUN = (
     "UPDATE runs SET fire_at = ?, started_at = ?, ended_at = ?"
     f" WHERE run_at = ? AND kind = ? AND schedule = {_NUMBER}"

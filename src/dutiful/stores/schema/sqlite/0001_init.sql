@@ -83,11 +83,13 @@ CREATE TABLE runs (
   ticks          INTEGER NOT NULL,
   run_id         TEXT,
   detail         TEXT,
-  capacity_group TEXT,
+  updated_at     INTEGER,
+  task_failures  INTEGER NOT NULL DEFAULT 0,  -- attempts that ended because the task failed
   backfill       TEXT,              -- the overlap policy of a past tick that a user asked for
   key            BLOB,              -- the sha256 under which executors report
   created_at     INTEGER,
-  updated_at     INTEGER,
+  input          TEXT,              -- what this run alone is given, as JSON
+  capacity_group TEXT,
   PRIMARY KEY (run_at, schedule, kind)
 ) STRICT, WITHOUT ROWID;
 

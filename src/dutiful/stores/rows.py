@@ -1,0 +1,155 @@
+"""Rows <-> values. The columns of each table follow from the fields of its type, in the same order.
+
+A new field of `Run` or `State` is a column of the same name in the schema, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dutiful.core.errors import CodecError, quoted
+from dutiful.core.policy import Overlap, Reason
+from dutiful.core.run import Kind, Phase, Run, Status
+from dutiful.core.schedule import SkippedRange, State
+from dutiful.core.snapshot import Due
+from dutiful.stores.codec import Declaration, revive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dutiful.core.schedule import Schedule
+    from dutiful.stores.codec import Shared
+
+Row = tuple[Any, ...]
+
+DECLARED = tuple(f"{name}_number" if name in ("cadence", "policy") else name for name in Declaration._fields)
+"""The columns of a declaration; those of its texts hold their numbers."""
+
+SCHEDULE = ("number", "id", "checksum", *DECLARED)
+"""The columns from which a schedule is read."""
+
+_SKIPPED, _ATTEMPTED = State._fields.index("skipped"), State._fields.index("attempted_at")
+_SKIPPED_RANGE = ("skipped_at", "skipped_reason", "skipped_ticks")
+STATE = (*State._fields[:_SKIPPED], *_SKIPPED_RANGE, *State._fields[_SKIPPED + 1 :])
+"""The columns of a state; the range of skipped ticks has three."""
+
+READ = (*SCHEDULE, "version", "blocked", "pruned_until", "inline_at", "inline_epoch", *STATE)
+"""The columns from which `read_due` reads."""
+
+_BIRTH = Run._fields.index("backfill")
+RUN = Run._fields[1:_BIRTH]
+"""The columns of a run that change."""
+
+RUN_BIRTH = tuple("key" if name == "own_key" else name for name in Run._fields[_BIRTH:])
+"""The columns that are written with a new row only, so that the index of the keys is left alone."""
+
+RUN_ALL = RUN + RUN_BIRTH
+"""The columns of a run."""
+
+_KINDS: Mapping[str, Kind] = {"schedule": "schedule", "manual": "manual"}
+_REASONS: Mapping[str | None, Reason | None] = {None: None, **{reason.value: reason for reason in Reason}}
+_WORDS: Mapping[str, Mapping[Any, Any]] = {
+    "kind": _KINDS,
+    "status": {status.value: status for status in Status},
+    "phase": {phase.value: phase for phase in Phase},
+    "reason": _REASONS,
+    "backfill": {None: None, **{overlap.value: overlap for overlap in Overlap}},
+}
+_WORDS_AT = [(Run._fields.index(name), words) for name, words in _WORDS.items()]
+_ENUMS_AT = [RUN.index(name) for name in ("status", "phase", "reason")]
+# Values that tasks and executors choose.
+_TEXTS_AT = [RUN.index(name) for name in ("run_id", "detail")]
+_KEY, _KIND = Run._fields.index("own_key"), Run._fields.index("kind")
+_STARTED = Status.STARTED
+
+
+def listed(columns: Iterable[str]) -> str:
+    """Return columns as a SELECT or an INSERT names them."""
+    return ", ".join(columns)
+
+
+def assigned(columns: Iterable[str]) -> str:
+    """Return columns as an UPDATE sets them."""
+    return ", ".join(f"{column} = ?" for column in columns)
+
+
+def group_of(schedule: Schedule) -> str | None:
+    """Return the name of the capacity group, if there is one."""
+    capacity = schedule.policy.capacity
+    return None if capacity is None else capacity.group
+
+
+def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Due:
+    """Return what the columns READ hold, without the runs that have rows, or raise CodecError."""
+    (
+        number, schedule_id, checksum, task, payload, cadence, policy, start, end, paused,
+        version, blocked, pruned, inline_at, inline_epoch, *columns,
+    ) = row  # fmt: skip
+    schedule = revive(schedule_id, texts[cadence, policy], task, payload, start, end, paused, checksum)
+    skipped = None if columns[_SKIPPED] is None else _skipped(*columns[_SKIPPED : _SKIPPED + 3])
+    # A named tuple's own constructor takes twice as long.
+    state = tuple.__new__(State, (*columns[:_SKIPPED], skipped, *columns[_SKIPPED + 3 :]))
+    runs = (
+        () if inline_at is None else (inline_run(schedule_id, inline_at, inline_epoch, columns[_ATTEMPTED]),)
+    )
+    return tuple.__new__(Due, (schedule, state, runs, version, blocked == 1, pruned, (), number))
+
+
+def inline_run(schedule_id: str, inline_at: int, inline_epoch: int, attempted_at: int) -> Run:
+    """Return the run that a state holds the facts of: a tick that was launched at the last attempt."""
+    return Run.launched(schedule_id, inline_at, inline_at, attempted_at, inline_epoch, _STARTED, None)
+
+
+def _skipped(run_at: int, reason: str, ticks: int) -> SkippedRange:
+    known = _REASONS.get(reason)
+    if known is None:
+        raise CodecError("state", f"the reason {quoted(reason)!r} is unknown")
+    return SkippedRange(run_at, known, ticks)
+
+
+def read_run(schedule_id: str, row: Row) -> Run:
+    """Return what the columns RUN_ALL hold, or raise CodecError."""
+    values: list[Any] = [schedule_id, *row]
+    try:
+        for place, words in _WORDS_AT:
+            values[place] = words[values[place]]
+    except KeyError as error:
+        raise CodecError(f"run at {row[0]}", f"the word {quoted(error.args[0])!r} is unknown") from error
+    # The key of a tick follows from the tick.
+    key = values[_KEY]
+    values[_KEY] = key.hex() if key is not None and values[_KIND] == "manual" else None
+    return tuple.__new__(Run, values)
+
+
+def state_columns(state: State) -> Row:
+    """Return the values of the columns STATE."""
+    skipped, quarantine = state.skipped, state.quarantine
+    if quarantine is not None:
+        state = state._replace(quarantine=_storable(quarantine))
+    columns = (None, None, None) if skipped is None else (skipped[0], skipped[1].value, skipped[2])
+    return *state[:_SKIPPED], *columns, *state[_SKIPPED + 1 :]
+
+
+def run_columns(run: Run) -> Row:
+    """Return the values of the columns RUN; plain strings, because binding an enum is slow."""
+    values: list[Any] = list(run[1:_BIRTH])
+    for place in _ENUMS_AT:
+        if values[place] is not None:
+            values[place] = values[place].value
+    for place in _TEXTS_AT:
+        if values[place] is not None:
+            values[place] = _storable(values[place])
+    return tuple(values)
+
+
+def birth_columns(run: Run) -> Row:
+    """Return the values of the columns RUN_BIRTH; runs that leave no ledger need no key to be found by."""
+    backfill = None if run.backfill is None else run.backfill.value
+    findable = run.own_key is not None or run.created_at is not None
+    key = bytes.fromhex(run.key) if findable else None
+    return backfill, key, *run[_KEY + 1 :]
+
+
+def _storable(text: str) -> str:
+    # What a task says of its failure may hold half a surrogate pair, such as from a file name.
+    return text.encode("utf-8", "backslashreplace").decode()
