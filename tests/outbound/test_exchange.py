@@ -16,6 +16,7 @@ from tests.still_loop import let_pass, run_still, silent_server
 from tests.web_server import Reply, serving
 
 from dutiful.outbound import Allowed, Answer, ForbiddenTargetError, NoAnswerError, Outbound
+from dutiful.outbound.client import tls_context
 
 INSIDE = Allowed.parse(["127.0.0.1", "job.internal"])
 
@@ -240,6 +241,52 @@ async def drip(reader, writer):
         await asyncio.sleep(0)
 
 
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+NOT_HTTP = "the answer is not valid HTTP"
+CUT = "the connection was closed in the middle of the answer"
+HOSTILE = {
+    "nothing": (b"", "the connection was closed before the answer"),
+    "half a head": (b"HTTP/1.1 200 OK\r\nConte", "the connection was closed before the answer"),
+    "another protocol": (b"SSH-2.0-OpenSSH_9.2\r\n", NOT_HTTP),
+    "no number": (b"HTTP/1.1 abc OK\r\n\r\n", NOT_HTTP),
+    "a long header": (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", NOT_HTTP),
+    "two lengths": (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", NOT_HTTP),
+    "a short body": (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab", CUT),
+    "a bad chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", None),
+    "a short chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nab", CUT),
+}
+
+
+def sent_to_one_that_says(raw: bytes) -> Answer:
+    async def say(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(raw)
+        await writer.drain()
+        writer.close()
+
+    async def story():
+        async with still_loop.serving(say) as port:
+            return await Outbound(allowed=INSIDE).send("POST", f"http://127.0.0.1:{port}/")
+
+    return run_still(story())
+
+
+@pytest.mark.parametrize(("raw", "reason"), HOSTILE.values(), ids=HOSTILE)
+def test_an_answer_that_is_no_http_is_told_in_plain_words(raw, reason):
+    with pytest.raises(NoAnswerError) as caught:
+        sent_to_one_that_says(raw)
+    assert caught.value.details["reason"] in ([reason] if reason else [NOT_HTTP, CUT])
+    assert caught.value.sent
+
+
+def test_notes_before_the_answer_are_not_the_answer():
+    assert sent_to_one_that_says(b"HTTP/1.1 100 Continue\r\n\r\n" * 50 + OK).json() == {}
+
+
+def test_all_requests_share_one_tls_context():
+    assert tls_context() is tls_context()
+
+
 # A certificate for the name `job.internal`, which vouches for itself, and its key.
 CERTIFICATE = Path(__file__).with_name("job.internal.pem")
 
@@ -253,7 +300,7 @@ def test_the_certificate_must_be_for_the_name_though_the_address_is_connected_to
     opened = Allowed.parse(["127.0.0.1"])
     with serving(lambda _: Reply(200, "safe"), context) as web:
         assert send(f"https://job.internal:{web.port}/", allowed=opened).json() == "safe"
-        with pytest.raises(NoAnswerError, match="certificate verify failed") as caught:
+        with pytest.raises(NoAnswerError, match="is not accepted: Hostname mismatch") as caught:
             send(f"https://other.internal:{web.port}/", allowed=opened)
     assert names == ["job.internal", "other.internal"]
     assert not caught.value.sent
@@ -264,7 +311,7 @@ def test_an_authority_nobody_knows_is_not_trusted():
     context.load_cert_chain(CERTIFICATE)
     with (
         serving(lambda _: Reply(), context) as web,
-        pytest.raises(NoAnswerError, match="certificate verify failed"),
+        pytest.raises(NoAnswerError, match="the certificate of the server is not accepted: self-signed"),
     ):
         send(f"https://job.internal:{web.port}/")
     assert web.asked == []

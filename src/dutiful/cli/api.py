@@ -1,18 +1,21 @@
-"""How commands ask a running service: DUTIFUL_URL says where it is, DUTIFUL_TOKEN who asks."""
+"""How commands ask a running service.
+
+DUTIFUL_URL says where it is; DUTIFUL_TOKEN, or DUTIFUL_CLIENT_CERT and DUTIFUL_CLIENT_KEY, who asks.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import ssl
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
 
 import click
 
 from dutiful.core.errors import quoted
-
-if TYPE_CHECKING:
-    import httpx2
 
 DEFAULT_URL = "http://127.0.0.1:8787"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -34,19 +37,78 @@ def ask(method: str, path: str, query: dict[str, Any] | None = None, body: Any =
 
     Raises Refused if it says no, and a ClickException if it cannot be reached or has failed.
     """
-    import httpx2
+    # Imported late: most commands ask no service, and this is slow to import.
+    import aiohttp
 
-    url = os.environ.get("DUTIFUL_URL") or DEFAULT_URL
-    given = {key: value for key, value in (query or {}).items() if value is not None}
+    url = _service_url()
     try:
-        with httpx2.Client(
-            base_url=url, headers=_headers(), timeout=_TIMEOUT_SECONDS, trust_env=_is_far(url)
-        ) as client:
-            answer = client.request(method, path, params=given, json=body)
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        status, content = asyncio.run(_exchange(url, method, path + _query(query or {}), body))
+    except (aiohttp.ClientError, OSError) as error:
+        from dutiful.outbound.client import reason_of
+
         advice = "start it with `dutiful serve`, or set DUTIFUL_URL"
-        raise click.ClickException(f"No service answers at {quoted(url)} ({error}): {advice}") from error
-    return _content(answer, url)
+        reason = reason_of(error, _TIMEOUT_SECONDS)
+        raise click.ClickException(f"No service answers at {quoted(url)} ({reason}): {advice}") from error
+    return _content(status, content, url)
+
+
+def _service_url() -> str:
+    url = os.environ.get("DUTIFUL_URL") or DEFAULT_URL
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits:
+        raise click.UsageError(f"DUTIFUL_URL is {quoted(url)!r}: write http://HOST:PORT")
+    return url
+
+
+async def _exchange(url: str, method: str, path: str, body: Any) -> tuple[int, bytes]:
+    import aiohttp
+    from yarl import URL
+
+    timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
+    tls = _tls() if url.lower().startswith("https:") else False
+    # The environment names proxies, which must not be used for this machine.
+    async with (
+        aiohttp.ClientSession(trust_env=_is_far(url), timeout=timeout) as session,
+        session.request(
+            method,
+            # Encoded already: the client must not normalise an id such as `..` away.
+            URL(url.rstrip("/") + path, encoded=True),
+            headers=_headers(),
+            json=body,
+            ssl=tls,
+            allow_redirects=False,
+        ) as answer,
+    ):
+        return answer.status, await answer.read()
+
+
+def _query(given: dict[str, Any]) -> str:
+    shown = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in given.items()
+        if value is not None
+    }
+    return f"?{urlencode(shown)}" if shown else ""
+
+
+def _tls() -> ssl.SSLContext:
+    """Return the system's authorities, or those that SSL_CERT_FILE names, and the client certificate."""
+    context = ssl.create_default_context()
+    cert, key = os.environ.get("DUTIFUL_CLIENT_CERT"), os.environ.get("DUTIFUL_CLIENT_KEY")
+    if cert:
+        try:
+            context.load_cert_chain(cert, key or None)
+        except OSError as error:
+            said = getattr(error, "reason", None) or error.strerror
+            raise click.UsageError(
+                f"DUTIFUL_CLIENT_CERT is {quoted(cert, 4096)!r}: no certificate and key can be read from it"
+                f" and DUTIFUL_CLIENT_KEY ({said})"
+            ) from error
+    return context
 
 
 def path_of(schedule_id: str, *rest: str) -> str:
@@ -80,22 +142,19 @@ def _headers() -> dict[str, str]:
 
 
 def _is_far(url: str) -> bool:
-    # Proxies that the environment names lead away from this machine.
     return urlsplit(url).hostname not in _LOOPBACK
 
 
-def _content(answer: httpx2.Response, url: str) -> Any:
-    if answer.is_success:
-        return answer.json() if answer.content else None
+def _content(status: int, content: bytes, url: str) -> Any:
     try:
-        error = answer.json()["error"]
-        code, message = error["code"], error["message"]
+        answer: Any = json.loads(content) if content else None
+        if 200 <= status < 300:
+            return answer
+        code, message = answer["error"]["code"], answer["error"]["message"]
     except (ValueError, KeyError, TypeError):
-        raise click.ClickException(
-            f"{quoted(url)} answers {answer.status_code}, and not as dutiful does"
-        ) from None
-    if answer.status_code >= 500:
+        raise click.ClickException(f"{quoted(url)} answers {status}, and not as dutiful does") from None
+    if status >= 500:
         raise click.ClickException(message)
-    if answer.status_code == 401:
-        message = f"{message} (DUTIFUL_TOKEN is what this command sends)"
+    if status == 401:
+        message = f"{message} (this command sends DUTIFUL_TOKEN, or the certificate in DUTIFUL_CLIENT_CERT)"
     raise Refused(code, message)

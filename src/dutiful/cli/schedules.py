@@ -28,7 +28,9 @@ _limit = click.option("--limit", "-n", type=click.IntRange(1, 1000), default=100
 def schedules() -> None:
     """Look at and change the schedules of a running service.
 
-    DUTIFUL_URL says where it is [default: http://127.0.0.1:8787], DUTIFUL_TOKEN is the token to send.
+    DUTIFUL_URL says where it is [default: http://127.0.0.1:8787], DUTIFUL_TOKEN is the
+    token to send. DUTIFUL_CLIENT_CERT and DUTIFUL_CLIENT_KEY are the files of a client certificate, PEM;
+    SSL_CERT_FILE names the authorities that the service is checked against.
     """
 
 

@@ -10,7 +10,8 @@ from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.outcome import Accepted, Outcome, Refused, Unanswered, Unreached
 from dutiful.core.policy import Reason
 from dutiful.core.signature import signature
-from dutiful.outbound import Allowed, Connections, ForbiddenTargetError, NoAnswerError, Outbound, parse_target
+from dutiful.outbound import Allowed, ForbiddenTargetError, HttpClient, NoAnswerError, Outbound, parse_target
+from dutiful.outbound.client import tls_context
 from dutiful.outbound.guard import check
 
 if TYPE_CHECKING:
@@ -36,10 +37,11 @@ class HttpExecutor:
         except ForbiddenTargetError as error:
             raise InvalidArgumentError("executor", _without_query(url), str(error)) from None
         self._url, self._secret, self._clock = url, settings.secret, settings.clock
-        self._connections = Connections()
-        self._outbound = Outbound(
-            allowed=allowed, deadline=settings.timeout or _TIMEOUT, connections=self._connections
-        )
+        self._client = HttpClient()
+        if target.scheme == "https":
+            # Load the authorities now: that takes tens of milliseconds, too long for a launch.
+            tls_context()
+        self._outbound = Outbound(allowed=allowed, deadline=settings.timeout or _TIMEOUT, client=self._client)
 
     async def run(self, dag: Any, meta: Meta) -> Outcome:
         """Return what the answer means.
@@ -64,7 +66,7 @@ class HttpExecutor:
 
     async def close(self) -> None:
         """Close the connections that are kept open."""
-        await self._connections.close()
+        await self._client.close()
 
     def _headers(self, meta: Meta, body: bytes) -> dict[str, str]:
         timestamp = str(int(self._clock.now().timestamp()))

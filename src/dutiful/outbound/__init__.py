@@ -1,8 +1,8 @@
-"""Requests to other hosts, guarded against being led where they should not go."""
+"""HTTP requests to other hosts, through a guard against server-side request forgery."""
 
 from __future__ import annotations
 
-from dutiful.outbound.connections import Connections
+from dutiful.outbound.client import HttpClient
 from dutiful.outbound.exchange import ANSWER_LIMIT, DEADLINE, Answer, NoAnswerError, Outbound, Resolver
 from dutiful.outbound.guard import Allowed, ForbiddenTargetError
 from dutiful.outbound.target import Target, parse_target
@@ -12,8 +12,8 @@ __all__ = [
     "DEADLINE",
     "Allowed",
     "Answer",
-    "Connections",
     "ForbiddenTargetError",
+    "HttpClient",
     "NoAnswerError",
     "Outbound",
     "Resolver",

@@ -1,4 +1,4 @@
-"""One request to a checked address, with a deadline and a limit on what is read of the answer."""
+"""One request to a checked address, with a deadline and a limit on how much of the answer is read."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 import ipaddress
 import json
 import socket
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dutiful.core.errors import DutifulError
-from dutiful.outbound.connections import Connections
+from dutiful.outbound.client import Departure, ExchangeError, HttpClient, Request, one_use
 from dutiful.outbound.guard import Allowed, check
 from dutiful.outbound.target import Target, parse_target
 
@@ -22,8 +23,9 @@ Resolver: TypeAlias = "Callable[[str, int], Awaitable[Sequence[str]]]"
 
 DEADLINE = 10.0
 ANSWER_LIMIT = 65_536
-# As much of an answer as is worth a line in an error.
+# Characters of an answer that an error quotes.
 _EXCERPT = 200
+_NOT_IN_A_HEADER = frozenset("\r\n\0")
 
 
 class NoAnswerError(DutifulError):
@@ -35,15 +37,15 @@ class NoAnswerError(DutifulError):
 
 
 class Answer(NamedTuple):
-    """What came back, unparsed and not decompressed; `body` is cut at the limit, and `is_whole` says so."""
+    """An answer, unparsed and not decompressed; `body` is cut at the limit, and `is_whole` says so."""
 
     origin: str
     status: int
     headers: Mapping[str, str]
     body: bytes
     is_whole: bool
-    # The body as it may be shown: one line, short, and without what was sent in the headers.
-    excerpt: str = ""
+    # Texts that the request had in its secret headers; an error must not quote them.
+    secrets: tuple[str, ...] = ()
 
     @property
     def is_success(self) -> bool:
@@ -51,7 +53,7 @@ class Answer(NamedTuple):
         return 200 <= self.status < 300
 
     def json(self) -> Any:
-        """Return the body as JSON, or None if it is not that, or not all there."""
+        """Return the body as JSON, or None if it is not JSON, or was cut."""
         try:
             return json.loads(self.body) if self.is_whole else None
         except (ValueError, RecursionError):
@@ -61,20 +63,14 @@ class Answer(NamedTuple):
         """Return what is wrong with this answer in one line."""
         if 300 <= self.status < 400:
             return f"{self.origin} answered {self.status}; redirects are not followed"
-        return f"{self.origin} answered {self.status}" + (f": {self.excerpt}" if self.excerpt else "")
-
-
-class _Departure:
-    """Knows whether the first byte of a request may have left."""
-
-    def __init__(self) -> None:
-        self.sent = False
+        excerpt = _shown(self.body.decode("utf-8", "replace"), self.secrets)
+        return f"{self.origin} answered {self.status}" + (f": {excerpt}" if excerpt else "")
 
 
 class Outbound(NamedTuple):
     """How requests are sent: with these headers, under these limits, through this guard."""
 
-    # Taken for secrets: what an answer repeats of them is not shown.
+    # Secret headers: an error that quotes an answer masks their values.
     headers: Mapping[str, str] = {}
     allowed: Allowed = Allowed()
     deadline: float = DEADLINE
@@ -82,90 +78,81 @@ class Outbound(NamedTuple):
     resolver: Resolver | None = None
     # Headers that are no secrets.
     plain_headers: Mapping[str, str] = {}
-    # Kept open between requests; without them each request has a connection of its own.
-    connections: Connections | None = None
+    # Keeps connections open between requests; without a client each request opens its own connection.
+    client: HttpClient | None = None
 
     async def send(self, method: str, url: str, content: object = None) -> Answer:
         """Send one request, with `content` as its JSON body (bytes are JSON already), and return the answer.
 
-        Raises ForbiddenTargetError if it may not go there, and NoAnswerError if nothing came back in time.
-        Every address of the host is checked, and the connection is made to a checked one. Redirects are not
-        followed, and proxies named by the environment are not used.
+        Raises ForbiddenTargetError if the guard refuses the target, and NoAnswerError if no answer came in
+        time. Every address of the host is checked, and the connection is made to a checked address.
         """
-        target, departed = parse_target(url), _Departure()
+        target, departure = parse_target(url), Departure()
+        body = content if content is None or isinstance(content, bytes) else json.dumps(content).encode()
+        headers = self._headers(target, body)
         try:
             async with asyncio.timeout(self.deadline):
                 addresses = await self._resolve(target)
                 check(target.host, target.port, addresses, self.allowed)
-                return await self._first_answer(target, addresses, method, content, departed)
+                # An address that does not answer leaves half of the time to the others.
+                request = Request(
+                    method, target, addresses[0], headers, body, self.answer_limit, self.deadline / 2
+                )
+                return await self._first_answer(request, addresses, departure)
         except TimeoutError:
             reason = f"{self.deadline:g} s have passed"
-            raise NoAnswerError(target.origin, reason, sent=departed.sent) from None
+            raise NoAnswerError(target.origin, reason, sent=departure.sent) from None
 
     async def _resolve(self, target: Target) -> Sequence[Address]:
         if target.address is not None:
             return [target.address]
         try:
             found = await (self.resolver or _resolve)(target.host, target.port)
-        except (OSError, UnicodeError) as error:
-            raise NoAnswerError(target.origin, f"the host has no address ({error})", sent=False) from None
+        except (OSError, UnicodeError):
+            found = []
         if not found:
             raise NoAnswerError(target.origin, "the host has no address", sent=False)
         return [ipaddress.ip_address(text) for text in found]
 
     async def _first_answer(
-        self,
-        target: Target,
-        addresses: Sequence[Address],
-        method: str,
-        content: object,
-        departed: _Departure,
+        self, request: Request, addresses: Sequence[Address], departure: Departure
     ) -> Answer:
-        # Heavy, and of no use to those who send nothing.
-        import h11
-
-        reason = ""
-        for address in addresses:
-            try:
-                return await self._ask(target, address, method, content, departed)
-            except (OSError, h11.ProtocolError) as error:
-                reason = self._shown(str(error)) or type(error).__name__
-                if departed.sent:
-                    raise NoAnswerError(target.origin, reason, sent=True) from None
-        raise NoAnswerError(target.origin, reason, sent=False)
-
-    async def _ask(
-        self, target: Target, address: Address, method: str, content: object, departed: _Departure
-    ) -> Answer:
-        body = content if content is None or isinstance(content, bytes) else json.dumps(content).encode()
-        headers = self._headers(target, body)
-        # An address that does not answer leaves half of the time to the others.
-        async with (self.connections or Connections()).lend(target, address, self.deadline / 2) as connection:
-            request = connection.encoded(method, target.path, headers, body)
-            departed.sent = True
-            answer = await connection.ask(request, self.answer_limit)
-        excerpt = self._shown(answer.body.decode("utf-8", "replace"))
-        return Answer(target.origin, *answer, excerpt)
+        origin, reason = request.target.origin, ""
+        async with one_use() if self.client is None else nullcontext(self.client) as client:
+            for address in addresses:
+                try:
+                    received = await client.send(request._replace(address=address), departure)
+                except ExchangeError as error:
+                    reason = str(error)
+                    if error.sent:
+                        break
+                else:
+                    return Answer(origin, *received, self._secrets())
+        raise NoAnswerError(origin, reason, sent=departure.sent)
 
     def _headers(self, target: Target, body: bytes | None) -> dict[str, str]:
-        headers = {
-            "User-Agent": "dutiful",
-            **self.plain_headers,
-            **self.headers,
-            "Host": target.authority,
-            "Accept": "*/*",
-            "Accept-Encoding": "identity",
-            "Connection": "close" if self.connections is None else "keep-alive",
-        }
-        if body is None:
-            return headers
-        return {**headers, "Content-Type": "application/json", "Content-Length": str(len(body))}
+        given = {"User-Agent": "dutiful", **self.plain_headers, **self.headers}
+        for name, value in given.items():
+            if not _NOT_IN_A_HEADER.isdisjoint(value):
+                reason = f"the header {name} has a line break or a NUL, which cannot be sent"
+                raise NoAnswerError(target.origin, reason, sent=False)
+        headers = {**given, "Host": target.authority, "Accept": "*/*", "Accept-Encoding": "identity"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if self.client is None:
+            headers["Connection"] = "close"
+        return headers
 
-    def _shown(self, text: str) -> str:
-        secrets = {part for value in self.headers.values() for part in (value, *value.split())}
-        for secret in sorted(secrets, key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return "".join(c if c.isprintable() else " " for c in text[:_EXCERPT]).strip()
+    def _secrets(self) -> tuple[str, ...]:
+        parts = {part for value in self.headers.values() for part in (value, *value.split())}
+        return tuple(sorted(parts, key=len, reverse=True))
+
+
+def _shown(text: str, secrets: Sequence[str]) -> str:
+    """Return the beginning of a text on one line, secrets masked."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return "".join(c if c.isprintable() else " " for c in text[:_EXCERPT]).strip()
 
 
 async def _resolve(host: str, port: int) -> Sequence[str]:

@@ -1,4 +1,7 @@
-"""Which addresses a request may go to: public ones, and those that the operator has named."""
+"""The guard against server-side request forgery: which addresses a request may go to.
+
+Public addresses are open, and those that the operator lists.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,10 @@ def _networks(text: str) -> tuple[Network, ...]:
     return tuple(map(ipaddress.ip_network, text.split()))
 
 
-# Loopback, private and shared networks: what naming a host in `allow` opens, if it leads there.
+# Loopback, private and shared networks: listing a host name opens them, if the name resolves there.
 _INSIDE = _networks("127.0.0.0/8 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 ::1/128 fc00::/7")
-# Link-local, metadata services, documentation, benchmarks, multicast, reserved: opened by address only.
+# Link-local, metadata services, documentation, benchmarks, multicast, reserved: listing the address itself
+# opens them, listing a name does not.
 _NOWHERE_4 = _networks(
     "0.0.0.0/8 100.100.100.200/32 168.63.129.16/32 169.254.0.0/16 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24"
     " 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4"
@@ -39,23 +43,23 @@ _ISATAP = re.compile(r"0[02]00:?5efe")
 
 
 class ForbiddenTargetError(DutifulError):
-    """A request may not go there; nothing was sent."""
+    """The guard refuses the target of a request; nothing was sent."""
 
     def __init__(self, target: str, reason: str) -> None:
         super().__init__(f"{quoted(target)} is refused: {reason}", target=target, reason=reason)
 
 
 class Allowed(NamedTuple):
-    """What the operator has opened beyond the public internet."""
+    """Hosts and networks that the operator has opened beyond the public internet."""
 
     hosts: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
-    # Where the operator lists more of them; errors say it.
+    # The name of the setting that lists them, for errors.
     setting: str = "`allow`"
 
     @classmethod
     def parse(cls, entries: Iterable[str]) -> Allowed:
-        """Return what these host names, addresses and networks open; raises ValueError with the bad one."""
+        """Return the hosts and networks in these entries; raises ValueError that quotes a bad entry."""
         hosts, networks = set[str](), list[Network]()
         for entry in entries:
             try:
@@ -72,7 +76,7 @@ class Allowed(NamedTuple):
 
 
 def is_host_name(text: str) -> bool:
-    """Return whether this is a plain name: ASCII, lower case, and not a number in disguise."""
+    """Return whether this is a plain host name: ASCII, lower case, and no spelling of an IPv4 number."""
     last = text.rpartition(".")[2]
     is_number = last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last) is not None
     return _HOST_NAME.fullmatch(text) is not None and not is_number

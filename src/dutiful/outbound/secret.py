@@ -1,4 +1,4 @@
-"""Texts that must not be seen: in no log, no error, no table and no JSON."""
+"""Secrets: texts that no log, error, table or JSON may show."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _SHOWN = "***"
 
 
 class Secret(str):
-    """A text that reads `***` however it is shown; `reveal()` returns what it is.
+    """A text that reads `***` however it is shown; `reveal()` returns the text itself.
 
-    It is a str, so that whoever prints, joins, formats or encodes it gets the mask and not an exception.
+    A Secret is a str, so that code that prints, joins, formats or encodes it gets the mask, not an exception.
     """
 
     __slots__ = ("_text",)
