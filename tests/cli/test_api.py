@@ -66,13 +66,6 @@ def test_without_the_authority_the_service_is_not_trusted(environ, files):
     assert web.asked == []
 
 
-def test_a_service_that_asks_for_a_certificate_says_so(environ, files):
-    with serving(lambda _: Reply(), demanding(files)) as web:
-        environ(DUTIFUL_URL=f"https://127.0.0.1:{web.port}", SSL_CERT_FILE=files / "ca.pem")
-        with pytest.raises(click.ClickException, match="the server asks for a client certificate"):
-            ask("GET", "/schedules")
-
-
 @pytest.mark.parametrize("name", ["absent.pem", "ca.pem"])
 def test_a_client_certificate_that_cannot_be_read_is_named(environ, files, name):
     environ(DUTIFUL_URL="https://127.0.0.1:1", DUTIFUL_CLIENT_CERT=files / name)

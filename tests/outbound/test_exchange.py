@@ -9,6 +9,7 @@ import ssl
 import threading
 from pathlib import Path
 
+import aiohttp
 import pytest
 from tests import still_loop
 from tests.ports import port_without_listener
@@ -16,7 +17,7 @@ from tests.still_loop import let_pass, run_still, silent_server
 from tests.web_server import Reply, serving
 
 from dutiful.outbound import Allowed, Answer, ForbiddenTargetError, NoAnswerError, Outbound
-from dutiful.outbound.client import tls_context
+from dutiful.outbound.client import reason_of, tls_context
 
 INSIDE = Allowed.parse(["127.0.0.1", "job.internal"])
 
@@ -281,6 +282,12 @@ def test_an_answer_that_is_no_http_is_told_in_plain_words(raw, reason):
 
 def test_notes_before_the_answer_are_not_the_answer():
     assert sent_to_one_that_says(b"HTTP/1.1 100 Continue\r\n\r\n" * 50 + OK).json() == {}
+
+
+def test_a_server_that_wants_a_client_certificate_is_told_in_plain_words():
+    # The alert may be lost when the server closes at once, so it is not provoked here.
+    alert = aiohttp.ClientOSError(1, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert")
+    assert reason_of(alert, 5) == "the server asks for a client certificate"
 
 
 def test_all_requests_share_one_tls_context():
