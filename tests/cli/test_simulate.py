@@ -76,14 +76,14 @@ def test_the_timeline_and_the_summary(small):
     assert lines(small, *WHEN) == [
         "time (UTC)           schedule  what",
         "2026-03-08 04:00:00            engine started   epoch 1",
-        "2026-03-08 05:00:00  sync      SUCCESS          9000 s late, attempt 2",
+        "2026-03-08 05:00:00  sync      SUCCESS          2 h 30 min late, attempt 2",
         "2026-03-08 06:00:00  sync      SKIPPED missed   2 ticks, last 2026-03-08 07:00:00",
-        "2026-03-08 07:00:00  report    SUCCESS          1800 s late",
+        "2026-03-08 07:00:00  report    SUCCESS          30 min late",
         "2026-03-08 07:30:00            engine started   epoch 2",
         "2026-03-08 08:00:00  sync      SKIPPED overlap",
         "2026-03-08 09:00:00  sync      SUCCESS",
         "2026-03-08 10:00:00  sync      SKIPPED overlap  2 ticks, last 2026-03-08 11:00:00",
-        "2026-03-08 11:00:00            clock stepped    +2700 s",
+        "2026-03-08 11:00:00            clock stepped    +45 min",
         "2026-03-08 12:00:00  sync      STARTED",
         "",
         "schedule  ran  failed  unfinished  skipped",
@@ -97,7 +97,7 @@ def test_what_did_not_go_smoothly_comes_first_and_the_rest_is_counted(small):
     assert lines(small, *WHEN, "--lines", "3")[:5] == [
         "time (UTC)           schedule  what",
         "2026-03-08 04:00:00            engine started  epoch 1",
-        "2026-03-08 05:00:00  sync      SUCCESS         9000 s late, attempt 2",
+        "2026-03-08 05:00:00  sync      SUCCESS         2 h 30 min late, attempt 2",
         "2026-03-08 06:00:00  sync      SKIPPED missed  2 ticks, last 2026-03-08 07:00:00",
         "… 7 more (--lines, or --ledger for all)",
     ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
+from dutiful.cli.output import duration
 from dutiful.core.errors import CronCalculationError, quoted
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class Board:
 
     def _end(self, entry: Entry, event: SchedulerEvent, how: str, why: str) -> None:
         took = event.at - (entry.began or event.at)
-        entry.last, entry.began = f"{event.at:%H:%M:%S} {how} after {span(took)}{why}", None
+        entry.last = f"{event.at:%H:%M:%S} {how} after {duration(took.total_seconds())}{why}"
+        entry.began = None
         self.running.pop(entry.name, None)
 
     def first(self, count: int, now: datetime) -> list[Entry]:
@@ -84,17 +86,6 @@ def board_of(schedules: Iterable[Schedule], now: datetime) -> Board:
         delay = timedelta(milliseconds=retry.delay if retry is not None else 0)
         entries[schedule.id] = Entry(schedule.id, cron, delay, _next(cron, now))
     return Board(entries)
-
-
-def span(time: timedelta) -> str:
-    """Return how long something takes, in its two largest units."""
-    seconds = time.total_seconds()
-    if seconds < 60:
-        return f"{max(seconds, 0):.1f} s"
-    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86_400)
-    if not hours:
-        return f"{minutes} m {int(seconds % 60)} s"
-    return f"{days} d {hours % 24} h" if days else f"{hours} h {minutes % 60} m"
 
 
 def _order(entry: Entry) -> tuple[bool, float, str]:

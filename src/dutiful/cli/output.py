@@ -1,17 +1,37 @@
-"""How commands print: tables for people, JSON for programs."""
+"""How commands print: tables for people, JSON for programs, durations in words."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
-from typing import Any
+import textwrap
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _GAP = "  "
-# Below this a column says nothing.
+_INDENT = "    "
+# A column narrower than this says nothing.
 _NARROWEST = 8
+# The last column holds sentences. Where it would be narrower than this it gets lines of its own.
+_SENTENCE = 24
+_UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+# Colour repeats what the word says, for a glance down the column; the word alone is enough.
+_COLOURS = {
+    "SUCCESS": "green",
+    "STARTED": "cyan",
+    "SKIPPED": "yellow",
+    "paused": "yellow",
+    "paused:": "yellow",
+    "FAILED": "red",
+    "quarantined": "red",
+    "warning": "red",
+}
 
 
 def print_json(value: Any) -> None:
@@ -19,19 +39,57 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_table(head: list[str], rows: list[list[str]]) -> None:
-    """Print aligned columns, without trailing blanks; on a terminal, no wider than it is."""
+def print_table(head: list[str], rows: list[list[str]], *, empty: str = "") -> None:
+    """Print aligned columns; on a terminal, no wider than it is and in colour. No rows: print `empty`."""
+    if not rows and empty:
+        click.echo(empty)
+        return
+    on_terminal = sys.stdout.isatty()
+    room = shutil.get_terminal_size().columns if on_terminal else None
+    for line in table_lines(head, rows, room, colour=on_terminal and not os.environ.get("NO_COLOR")):
+        click.echo(line)
+
+
+def table_lines(
+    head: list[str], rows: list[list[str]], room: int | None = None, *, colour: bool = False
+) -> Iterator[str]:
+    """Yield the lines of a table that is at most `room` wide; the last column is wrapped, others are cut."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    if sys.stdout.isatty():
-        widths = fitted(widths, shutil.get_terminal_size().columns)
+    beside = len(widths) < 2 or room is None or _left_for_last(widths, room) >= min(widths[-1], _SENTENCE)
+    if room is not None:
+        widths = fitted(widths, room) if beside else [*fitted(widths[:-1], room), room - len(_INDENT)]
     for row in (head, *rows):
-        cells = [_cut(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)]
-        click.echo(_GAP.join(cells).rstrip())
+        yield from _row_lines(row, widths, beside=beside, colour=colour and row is not head)
+
+
+def _left_for_last(widths: list[int], room: int) -> int:
+    return room - sum(widths[:-1]) - len(_GAP) * (len(widths) - 1)
+
+
+def _row_lines(row: list[str], widths: list[int], *, beside: bool, colour: bool) -> Iterator[str]:
+    *cells, last = row
+    cut = [_cut(cell, width).ljust(width) for cell, width in zip(cells, widths, strict=False)]
+    first = "".join(_painted(cell, colour=colour) + _GAP for cell in cut)
+    wrapped = textwrap.wrap(last, max(widths[-1], 1)) if len(last) > widths[-1] or not beside else [last]
+    if not beside:
+        yield first.rstrip()
+        yield from (_INDENT + line for line in wrapped)
+        return
+    yield (first + _painted((wrapped or [""])[0], colour=colour)).rstrip()
+    margin = " " * sum(len(cell) + len(_GAP) for cell in cut)
+    yield from (margin + line for line in wrapped[1:])
+
+
+def _painted(cell: str, *, colour: bool) -> str:
+    name = _COLOURS.get(cell.partition(" ")[0]) if colour else None
+    return click.style(cell, fg=name) if name else cell
 
 
 def fitted(widths: list[int], room: int) -> list[int]:
-    """Return the widths of columns, the widest made narrower until all have room, if they can."""
+    """Return the widths of columns, the last and then the widest made narrower until all fit, if they can."""
     widths, left = [*widths], room - len(_GAP) * (len(widths) - 1)
+    if len(widths) > 1:
+        widths[-1] = max(min(widths[-1], _SENTENCE), widths[-1] - max(0, sum(widths) - left))
     while sum(widths) > left and max(widths) > _NARROWEST:
         widths[widths.index(max(widths))] -= 1
     return widths
@@ -39,3 +97,14 @@ def fitted(widths: list[int], room: int) -> list[int]:
 
 def _cut(cell: str, width: int) -> str:
     return cell if len(cell) <= width else cell[: width - 1] + "…"
+
+
+def duration(seconds: float) -> str:
+    """Return how long something takes, in its two largest units: "1.5 s", "6 h 30 min", "2 d"."""
+    if seconds < 60:
+        return f"{round(max(seconds, 0), 1):g} s"
+    for size, unit, smaller, smaller_unit in _UNITS:
+        if seconds >= size:
+            rest = int(seconds % size // smaller)
+            return f"{int(seconds // size)} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
+    raise AssertionError("a minute is the smallest of the units")

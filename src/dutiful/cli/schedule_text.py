@@ -10,17 +10,16 @@ import click
 from dutiful.cli.output import print_table
 from dutiful.core.errors import InvalidArgumentError, quoted
 
-# What `show` prints first, in this order; the rest follows as it comes.
-_FIRST = (
-    "schedule_id",
-    "workflow_id",
-    "version",
-    "user_id",
-    "cron_expr",
-    "timezone",
-    "next_run_at",
-    "paused",
-)
+# What `show` prints, in groups; keys that are in none of them follow in the last one.
+_GROUPS = {
+    "what runs": ("schedule_id", "workflow_id", "version", "user_id", "labels", "input", "executor"),
+    "when": (
+        *("cron_expr", "dialect", "timezone", "gap", "fold", "calendar", "start_at", "end_at", "jitter_ms"),
+        "next_run_at",
+    ),
+    "state": ("paused", "pause_note", "quarantine", "updated_at"),
+    "when life interferes": (),
+}
 
 
 def iso(argument: str, text: str) -> str:
@@ -54,11 +53,16 @@ def moment(text: str) -> str:
 
 
 def print_schedule(view: dict[str, Any]) -> None:
-    """Print everything about one schedule."""
-    rest = [name for name in view if name not in (*_FIRST, "preview")]
-    for name in (*_FIRST, *rest):
-        click.echo(f"{name:15} {_value(view[name])}".rstrip())
-    click.echo("next fire times")
+    """Print everything about one schedule, in groups, and its next fire times."""
+    grouped = {name for names in _GROUPS.values() for name in names}
+    others = sorted(name for name in view if name not in grouped | {"preview"})
+    width = max(map(len, view))
+    for title, names in _GROUPS.items():
+        click.secho(title, bold=True)
+        for name in names or others:
+            if name in view:
+                click.echo(f"  {name:{width}}  {_value(view[name])}".rstrip())
+    click.secho("next fire times", bold=True)
     print_fire_times(view["preview"])
 
 
@@ -86,7 +90,7 @@ def _local(instant: datetime) -> str:
 def print_runs(runs: list[dict[str, Any]]) -> None:
     """Print runs, one a line."""
     head = ["tick (UTC)", "status", "reason", "attempt", "trigger", "detail"]
-    print_table(head, [_run_row(run) for run in runs])
+    print_table(head, [_run_row(run) for run in runs], empty="No runs yet.")
 
 
 def _run_row(run: dict[str, Any]) -> list[str]:

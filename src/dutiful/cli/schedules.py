@@ -19,6 +19,7 @@ from dutiful.cli.schedule_text import (
 )
 from dutiful.core.errors import InvalidArgumentError
 
+_NONE_YET = "There are no schedules yet; `dutiful schedules upsert FILE` adds some."
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _id = click.argument("schedule_id", metavar="ID")
 _limit = click.option("--limit", "-n", type=click.IntRange(1, 1000), default=100, show_default=True)
@@ -52,7 +53,9 @@ def list_(as_json: bool, **query: Any) -> None:
         print_json(answer)
         return
     rows = [schedule_row(view) for view in answer["schedules"]]
-    print_table(["schedule", "cron", "timezone", "next (UTC)", "state"], rows)
+    is_narrowed = any(value is not None for name, value in query.items() if name != "limit")
+    empty = "No schedule matches." if is_narrowed else _NONE_YET
+    print_table(["schedule", "cron", "timezone", "next (UTC)", "state"], rows, empty=empty)
     _tell_of_more(answer["next_cursor"])
 
 

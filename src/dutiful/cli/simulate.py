@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import print_json, print_table
+from dutiful.cli.output import duration, print_json, print_table
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
 from dutiful.core.event import ClockStepped, LeadershipChanged, ScheduleQuarantined
@@ -129,7 +129,7 @@ def _line(run: Run) -> list[str]:
     what = f"{run.status}" if run.reason is None else f"{run.status} {run.reason}"
     notes = [f"{run.ticks} ticks, last {_iso(run.run_until)}"] if run.run_until is not None else []
     if run.started_at is not None and run.started_at > run.fire_at:
-        notes.append(f"{(run.started_at - run.fire_at) / 1000:g} s late")
+        notes.append(f"{duration((run.started_at - run.fire_at) / 1000)} late")
     if run.attempt > 1:
         notes.append(f"attempt {run.attempt}")
     return [run.schedule_id, what, ", ".join(notes)]
@@ -140,7 +140,7 @@ def _event_line(event: Event) -> list[str]:
         case LeadershipChanged():
             return ["", "engine started", f"epoch {event.epoch}"]
         case ClockStepped():
-            return ["", "clock stepped", f"{event.by / 1000:+g} s"]
+            return ["", "clock stepped", f"{'+-'[event.by < 0]}{duration(abs(event.by) / 1000)}"]
         case ScheduleQuarantined():
             return [event.schedule_id, "quarantined", event.error]
         case _:

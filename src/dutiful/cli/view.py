@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dutiful.cli.board import span
+from dutiful.cli.output import duration
 from dutiful.core.errors import quoted
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class LiveTable:
 def _cells(entry: Entry, now: datetime) -> list[RenderableType]:
     from rich.text import Text
 
-    runs = "" if entry.began is None else f"running for {span(now - entry.began)}"
+    runs = "" if entry.began is None else f"running for {duration((now - entry.began).total_seconds())}"
     cells = [entry.name, str(entry.cron), runs, _due(entry.due, now), entry.last]
     return [Text(cell) for cell in cells]
 
@@ -106,4 +106,4 @@ def _due(due: datetime | None, now: datetime) -> str:
         return "now"
     near = due.date() == now.astimezone(due.tzinfo).date()
     at = f"{due:%H:%M:%S}" if near else f"{due:%Y-%m-%d %H:%M}"
-    return f"{at}, in {span(due - now)}"
+    return f"{at}, in {duration((due - now).total_seconds())}"
