@@ -14,15 +14,17 @@ _FOLDERS = pytest.StashKey[tuple[str, str]]()
 _PASSED = pytest.StashKey[bool]()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Make the folder, for this process and for all that it starts."""
     if not hasattr(config, "workerinput"):
-        # A short name: the path of a socket may have 107 bytes.
+        # Short names: the path of a socket may have 107 bytes.
         usual, own = tempfile.gettempdir(), tempfile.mkdtemp(prefix="dt-")
         # PostgreSQL runs as another user, who must be able to pass.
         Path(own).chmod(0o711)
         config.stash[_FOLDERS] = usual, own
         _use(own)
+        config.option.basetemp = config.option.basetemp or f"{own}/t"
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
