@@ -29,6 +29,7 @@ ERRORS = [
     "InvalidCronExpressionError",
     "InvalidRegistrationError",
     "LostLeadershipError",
+    "NamespaceOwnedError",
     "NegativeRetryDelayError",
     "OversizedBackfillError",
     "OvertakenError",
@@ -48,6 +49,7 @@ ERRORS = [
     "TaskTryDeserializeError",
     "UnknownRunError",
     "UnknownScheduleError",
+    "UnrecordedRunsError",
 ]
 
 

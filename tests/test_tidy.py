@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     Violations = Iterator[tuple[int, str]]
 
 ROOT = Path(__file__).resolve().parents[1]
-FILE_LINES_MAX, FUNCTION_LINES_MAX = 400, 60
+# Files are split by noun, not by size: 400 lines ask whether there are two nouns, 500 are refused.
+FILE_LINES_MAX, FUNCTION_LINES_MAX = 500, 60
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 _DOORS = {"declarative", "fleet", "service"}
@@ -351,7 +352,7 @@ BROKEN = [
     (names_say_what_a_thing_is, "dutiful.fleet.agent_utils", ""),
     (names_say_what_a_thing_is, "dutiful.runtime.engine", "class ScheduleManager: ..."),
     (functions_are_short, "dutiful.runtime.engine", "def f():\n" + "    x = 1\n" * 60),
-    (files_are_short, "tests/test_x", "x = 1\n" * 401),
+    (files_are_short, "tests/test_x", "x = 1\n" * 501),
 ]
 LEGAL = [
     (imports_point_inwards, "dutiful.stores.sqlite", "import x\nfrom dutiful.stores.codec import encode"),

@@ -11,6 +11,7 @@ from dutiful.core.errors import (
     InvalidCronExpressionError,
     InvalidRegistrationError,
     LostLeadershipError,
+    NamespaceOwnedError,
     NegativeRetryDelayError,
     OversizedBackfillError,
     OvertakenError,
@@ -30,6 +31,7 @@ from dutiful.core.errors import (
     TaskTryDeserializeError,
     UnknownRunError,
     UnknownScheduleError,
+    UnrecordedRunsError,
 )
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "InvalidCronExpressionError",
     "InvalidRegistrationError",
     "LostLeadershipError",
+    "NamespaceOwnedError",
     "NegativeRetryDelayError",
     "OversizedBackfillError",
     "OvertakenError",
@@ -62,4 +65,5 @@ __all__ = [
     "TaskTryDeserializeError",
     "UnknownRunError",
     "UnknownScheduleError",
+    "UnrecordedRunsError",
 ]

@@ -176,3 +176,61 @@ def test_clients_are_known_by_their_certificates(tmp_path):
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "scope_missing")
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
+
+
+SECONDLY = {"workflow_id": "w", "version": 1, "user_id": "u", "schedule_id": "s", "cron_expr": "* * * * * *"}
+
+
+def fire_every_second(url):
+    httpx2.put(f"{url}/workflows/w/1", json={}, **PATIENT).raise_for_status()
+    httpx2.post(
+        f"{url}/schedules/upsert", json={**SECONDLY, "dialect": "seconds"}, **PATIENT
+    ).raise_for_status()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"DUTIFUL_JWT_KEYS": "absent.json", "DUTIFUL_JWT_ISSUER": "i", "DUTIFUL_JWT_AUDIENCE": "a"},
+        {"DUTIFUL_TLS_CERT": "absent.pem", "DUTIFUL_TLS_KEY": "absent.pem"},
+    ],
+    ids=["keys", "TLS"],
+)
+def test_a_start_that_fails_has_not_led(tmp_path, broken):
+    code, error = ended(tmp_path, "serve", **broken)
+    assert (code, "absent" in error, "Traceback" in error) == (1, True, False)
+    assert not (tmp_path / "dutiful.db.service.lock").exists()
+
+
+def test_a_stop_waits_for_commands_as_long_as_the_drain_setting_and_names_what_it_cuts(tmp_path):
+    (tmp_path / "run.py").write_text("import pathlib, time\npathlib.Path('began').touch()\ntime.sleep(600)\n")
+    executor = f"command:{sys.executable} {tmp_path}/run.py"
+    with started(tmp_path, "serve", DUTIFUL_EXECUTOR=executor, DUTIFUL_DRAIN_S="0.5") as process:
+        fire_every_second(address(process))
+        while not (tmp_path / "began").exists():
+            pass
+        process.send_signal(signal.SIGTERM)
+        lines = process.stdout.read().splitlines()
+        assert process.wait() == 1
+        assert "runs were cut short, of: s" in process.stderr.read()
+    assert [line for line in lines if "waiting up to 0.5 s for runs in flight: s" in line]
+    assert [line for line in lines if "cut short after 0.5 s: s" in line]
+
+
+def test_a_standby_is_not_ready_while_the_leader_is_frozen(tmp_path):
+    quick = {"DUTIFUL_LEASE_S": "1", "TICK_MS": "50"}
+    with started(tmp_path, "worker", **quick) as leader:
+        line_with(leader, "working on")
+        while not (tmp_path / "dutiful.db.service.lock").exists():
+            pass
+        with started(tmp_path, "serve", **quick) as standby:
+            url = address(standby)
+            while not (ready := httpx2.get(f"{url}/readyz", **PATIENT).json())["ok"]:
+                pass
+            leader.send_signal(signal.SIGSTOP)
+            try:
+                while (ready := httpx2.get(f"{url}/readyz", **PATIENT)).status_code == 200:
+                    pass
+            finally:
+                leader.send_signal(signal.SIGCONT)
+    assert f"process {leader.pid} leads and has not passed for" in ready.json()["reason"]

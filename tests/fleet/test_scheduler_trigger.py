@@ -30,7 +30,7 @@ def test_a_trigger_that_outlived_its_process_takes_a_place_like_any_other(tmp_pa
         await rig.clock.advance(0)
         await rig.fleet.trigger("a", "x")
         rig.fleet._loop.cancel()
-        await rig.fleet._store.close()
+        await rig.fleet._host.close()
 
     async def second():
         fleet = agent("a", 1, x=HOOK, y=HOOK)

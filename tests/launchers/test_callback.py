@@ -113,7 +113,7 @@ def test_what_a_callback_raises_is_the_failure_of_its_run_and_of_no_other(when, 
         engine.start()
         await clock.advance(60)
         rows = [(await store.ledger(name, None, 1))[0] for name in ("bad", "good")]
-        return await engine.stop(), [(row.status, row.reason, row.detail) for row in rows]
+        return (await engine.stop()).in_flight, [(row.status, row.reason, row.detail) for row in rows]
 
     failed = Status.FAILED, Reason.TASK_FAILED, detail
-    assert asyncio.run(story()) == (0, [failed, (Status.SUCCESS, None, None)])
+    assert asyncio.run(story()) == ([], [failed, (Status.SUCCESS, None, None)])

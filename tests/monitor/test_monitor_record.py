@@ -33,7 +33,7 @@ def live(path, start="2026-01-05T09:00:00", seconds=60, crash=False, tasks=TASKS
         await clock.advance(seconds)
         if crash:
             trace.close()
-            scheduler._engine.abandon()
+            scheduler._host.abandon()
             await scheduler._store.close()
         else:
             await scheduler.stop()

@@ -14,7 +14,7 @@ from dutiful.core.event import ClockStepped, LeadershipChanged, RunLaunched, Tic
 from dutiful.core.plan.outcome import Succeeded
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap
 from dutiful.core.run import Phase
-from dutiful.runtime.engine import Settings
+from dutiful.runtime.engine import Drained, Settings
 
 
 def lasting(seconds):
@@ -57,7 +57,7 @@ def test_stop_waits_for_the_runs_in_flight_and_records_them():
             return waited, await stopping, await rig.rows(), rig.calls.noted
 
     waited, left, rows, noted = asyncio.run(story())
-    assert (waited, left) == (True, 0)
+    assert (waited, left) == (True, Drained([], [], None))
     assert rows == ["10:01 SUCCESS"]
     assert noted == [("10:01", "s", "10:01", 1)]
 
@@ -68,7 +68,7 @@ def test_stop_within_a_time_leaves_and_says_how_many_are_left():
             await rig.time.advance(60)
             stopping = asyncio.create_task(rig.engine.stop(within=30))
             await rig.time.advance(30)
-            return await stopping, await rig.rows("a")
+            return len((await stopping).in_flight), await rig.rows("a")
 
     assert asyncio.run(story()) == (2, ["10:01 STARTED"])
 
@@ -89,7 +89,7 @@ def test_stop_before_the_first_pass_and_stop_again_return_at_once():
         async with Rig(schedule()) as rig:
             return [await rig.engine.stop(), await rig.engine.stop()]
 
-    assert asyncio.run(story()) == [0, 0]
+    assert asyncio.run(story()) == [Drained([], [], None)] * 2
 
 
 def test_a_schedule_that_is_put_in_fires_without_waiting_for_the_next_pass():

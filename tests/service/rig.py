@@ -109,9 +109,7 @@ class Rig:
 
     async def crash(self, down: float) -> None:
         """End the service as a kill would, let time pass, start another one."""
-        self.service._engine.abandon()
-        for task in self.service._upkeep:
-            task.cancel()
+        self.service._worker._host.abandon()
         await self.service._store.close()
         await self.clock.advance(down)
         self.service = self._new()

@@ -51,16 +51,16 @@ def test_a_service_lives_in_memory_too():
 
 def test_health_tells_of_the_last_pass_and_of_trouble():
     async def story(rig):
-        before = Service(rig.settings, rig.clock).health()
-        first = rig.service.health()
+        before = await Service(rig.settings, rig.clock).health()
+        first = await rig.service.health()
         await rig.clock.advance(3)
-        well = rig.service.health()
+        well = await rig.service.health()
         os.rename(rig.path, f"{rig.path}.away")
         await rig.clock.advance(60)
-        ill = rig.service.health()
+        ill = await rig.service.health()
         os.rename(f"{rig.path}.away", rig.path)
         await rig.clock.advance(2)
-        again = rig.service.health()
+        again = await rig.service.health()
         return before, first, well, ill, again
 
     before, first, well, ill, again = play(story)
@@ -82,9 +82,7 @@ def test_the_ledger_is_pruned_now_and_then():
     assert 1000 <= play(story, behave=done, TICK_MS="10000") <= 1061
 
 
-def test_a_stop_gives_up_on_launches_that_hang_and_the_next_start_takes_them_up(monkeypatch):
-    monkeypatch.setattr("dutiful.service.wiring._STOP_WITHIN_S", 0.05)
-
+def test_a_stop_gives_up_on_launches_that_hang_and_the_next_start_takes_them_up():
     async def hang_once(meta):
         if meta.attempt == 1:
             await asyncio.Event().wait()
@@ -97,7 +95,7 @@ def test_a_stop_gives_up_on_launches_that_hang_and_the_next_start_takes_them_up(
         await rig.clock.advance(1)
         return await rig.rows(), [meta.attempt for meta in rig.calls.metas]
 
-    assert play(story, behave=hang_once) == (["10:01 SUCCESS"], [1, 2])
+    assert play(story, behave=hang_once, DUTIFUL_DRAIN_S="0.05") == (["10:01 SUCCESS"], [1, 2])
 
 
 def test_a_store_that_cannot_be_opened_is_told_at_the_start(tmp_path):

@@ -250,11 +250,11 @@ class Runner:
 
     async def _stop(self, patience: float) -> None:
         engine, self._engine = self._engine, None
-        left = await engine.stop(within=0 if self._world.lists else patience)
+        left = len((await engine.stop(within=0 if self._world.lists else patience)).in_flight)
         if self._world.lists:
             # As the declarative door does: what runs is waited for, and nothing more starts.
             self._tell("stopping")
-            left = await engine.stop()
+            left = len((await engine.stop()).in_flight)
         # What is recorded and was not begun, or has ended and is not recorded, is left too.
         self._tell("stopped", left + len(engine._finished) + len(self._recorder.record.pending))
         self._reach["stopped with runs left" if left else "stopped"] += 1

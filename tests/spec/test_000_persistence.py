@@ -241,7 +241,7 @@ def test_persistence_instances_have_identifiers_of_their_own():
         scheduler, owners = world.scheduler(), []
         for _ in range(3):
             await scheduler.initialize([world.task()])
-            owners.append(scheduler._engine._owner)
+            owners.append(scheduler._host._owner)
             await scheduler.stop()
         return owners
 

@@ -18,10 +18,11 @@ def test_8_a_second_worker_stands_by_and_takes_over():
         await rig.registrar.upsert_schedule(given(overlap_policy="allow"))
         second = await Service(rig.settings, rig.clock, executor=rig.calls).start()
         await rig.clock.advance(125)
-        before = rig.service.health().leading, second.health().leading, second.health().ok
+        standby = await second.health()
+        before = (await rig.service.health()).leading, standby.leading, standby.ok
         await rig.service.stop()
         await rig.clock.advance(60)
-        leading = second.health().leading
+        leading = (await second.health()).leading
         await second.stop()
         return before, leading, rig.calls.ticks()
 
@@ -32,7 +33,7 @@ def test_8_a_process_without_worker_answers_and_leaves_the_firing_to_others():
     async def story(rig):
         front = await Service(rig.settings, rig.clock, worker=False).start()
         await front.registrar.upsert_schedule(given())
-        health = front.health()
+        health = await front.health()
         # The worker learns of it within a tick.
         await rig.clock.advance(61)
         await front.registrar.trigger("job")

@@ -109,8 +109,8 @@ class World:
         self.mark("Crash")
 
     async def abandon(self, scheduler):
-        if scheduler._engine is not None:
-            scheduler._engine.abandon()
+        if scheduler._host is not None:
+            scheduler._host.abandon()
         await asyncio.sleep(0)
         await scheduler._store.close()
 
@@ -158,8 +158,8 @@ async def _whole(story, world):
         # Everybody dies at once, and what is told from here on is nobody's story.
         world.note = lambda _: None
         for scheduler in world.schedulers:
-            if scheduler._engine is not None:
-                scheduler._engine.abandon()
+            if scheduler._host is not None:
+                scheduler._host.abandon()
         for scheduler in world.schedulers:
             with suppress(DutifulError):
                 await scheduler._store.close()

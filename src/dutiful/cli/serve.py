@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dutiful.service")
 
+# The worker's thread gets its turn this soon while the thread that answers requests is busy.
+_SWITCH_S = 0.0005
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _config = click.option(
     "--config", "config_file", metavar="FILE", help="TOML file of settings; variables override it."
@@ -93,17 +96,21 @@ async def _serve(settings: Settings, worker: bool, say: Callable[[str], None]) -
     from dutiful.service.wiring import Service
     from dutiful.web.app import create_app
 
+    sys.setswitchinterval(_SWITCH_S)
     with listen(settings.host, settings.port) as listener, _until_signal() as asked:
         service = Service(settings, worker=worker)
-        await service.start()
+        # Every file and address is checked before the worker may lead: a start that fails fires nothing.
+        server = HttpServer(
+            create_app(service),
+            listener,
+            tls_files(settings),
+            lambda url: say(f"dutiful answers at {url}; stop with Ctrl-C"),
+            connection_limits(settings),
+        )
+        server.config.load()
+        cut: list[str] = []
         try:
-            server = HttpServer(
-                create_app(service),
-                listener,
-                tls_files(settings),
-                lambda url: say(f"dutiful answers at {url}; stop with Ctrl-C"),
-                connection_limits(settings),
-            )
+            await service.start()
             # What there is by now stays: the collector need not look through it again and again.
             gc.freeze()
             answering = asyncio.create_task(server.answer())
@@ -113,8 +120,8 @@ async def _serve(settings: Settings, worker: bool, say: Callable[[str], None]) -
             server.stop()
             await answering
         finally:
-            await service.stop()
-    say("stopped")
+            cut = await service.stop()
+    _say_goodbye(cut, say)
 
 
 async def _work(settings: Settings, say: Callable[[str], None]) -> None:
@@ -122,12 +129,19 @@ async def _work(settings: Settings, say: Callable[[str], None]) -> None:
 
     with _until_signal() as asked:
         service = Service(settings)
-        await service.start()
-        say(f"working on {settings.store}; stop with Ctrl-C")
+        cut: list[str] = []
         try:
+            await service.start()
+            say(f"working on {settings.store}; stop with Ctrl-C")
             await asked.wait()
         finally:
-            await service.stop()
+            cut = await service.stop()
+    _say_goodbye(cut, say)
+
+
+def _say_goodbye(cut: list[str], say: Callable[[str], None]) -> None:
+    if cut:
+        raise click.ClickException(f"stopped; runs were cut short, of: {', '.join(sorted(set(cut)))}")
     say("stopped")
 
 

@@ -11,7 +11,8 @@ DutifulError
 ├── OversizedBackfillError        a backfill of more ticks than are taken at a time
 ├── CodecError                    a stored text that cannot be read, or a value that cannot be stored
 ├── StoreError                    the store cannot be used; the message says what to do
-│   └── LostLeadershipError       another instance leads now; nothing was written
+│   ├── LostLeadershipError       another instance leads now; nothing was written
+│   └── NamespaceOwnedError       another door keeps its schedules there
 ├── RegistrationsNotArrayError    initialize() wants a list
 ├── RegistrationShapeError        of 4-tuples
 ├── InvalidRegistrationError      with usable values
@@ -21,6 +22,7 @@ DutifulError
 ├── SchedulerAlreadyActiveError   by a scheduler that is not active yet
 ├── ScheduleTaskError             initialize() failed unexpectedly; the cause is in details
 ├── StopSchedulerError            so did stop()
+├── UnrecordedRunsError           its cause where ended runs could not be recorded
 ├── TaskTryDeserializeError       a stored task record cannot be read
 │   ├── TaskMissingFieldError
 │   ├── TaskInvalidTypeError
@@ -164,6 +166,15 @@ class LostLeadershipError(StoreError):
         super().__init__(problem, f"epoch {current} leads now", epoch=epoch, current=current)
 
 
+class NamespaceOwnedError(StoreError):
+    """A namespace belongs to another door; nothing was written."""
+
+    def __init__(self, store: str, namespace: str, door: str) -> None:
+        problem = f"The namespace {namespace!r} of {store} belongs to the {door}"
+        advice = "name another namespace, or another file; nothing was changed"
+        super().__init__(problem, advice, store=store, namespace=namespace, door=door)
+
+
 class OvertakenError(StoreError):
     """An edit was made from a version of a schedule that somebody else has replaced meanwhile."""
 
@@ -249,6 +260,18 @@ class StopSchedulerError(DutifulError):
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(f"Failed to stop scheduler: {quoted(str(cause))}", cause=cause)
+
+
+class UnrecordedRunsError(DutifulError):
+    """Runs ended and the store could not be written; they start again next time."""
+
+    def __init__(self, names: list[str], cause: BaseException | None) -> None:
+        shown = ", ".join(repr(quoted(name)) for name in names[:5])
+        more = "" if len(names) <= 5 else f" and {len(names) - 5} more"
+        message = (
+            f"{len(names)} ended runs could not be recorded and will start again: {shown}{more} ({cause})"
+        )
+        super().__init__(message, tasks=names, cause=cause)
 
 
 class TaskTryDeserializeError(DutifulError):

@@ -91,6 +91,14 @@ class PassFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineStopped:
+    """The engine ended without being asked to; nothing fires until it is stopped and started again."""
+
+    at: Instant
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoopBlocked:
     """A task has kept the event loop from turning for `seconds`."""
 
@@ -109,5 +117,6 @@ Event: TypeAlias = (
     | ClockStepped
     | LeadershipChanged
     | PassFailed
+    | EngineStopped
     | LoopBlocked
 )

@@ -24,8 +24,9 @@ logger.addHandler(logging.NullHandler())
 
 _WARNINGS = {
     *("TaskRunFailed", "TaskStartLate", "SchedulerInitializationFailed", "ClockStepped"),
-    *("ScheduleQuarantined", "PassFailed", "LoopBlocked"),
+    *("ScheduleQuarantined", "PassFailed", "LoopBlocked", "SchedulerStandby"),
 }
+_ERRORS = {"EngineStopped": logging.ERROR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class EventCounts:
 
 def log(event: SchedulerEvent) -> None:
     """Write the event as one structured log record."""
-    level = logging.WARNING if event.name in _WARNINGS else logging.INFO
+    level = _ERRORS.get(event.name) or (logging.WARNING if event.name in _WARNINGS else logging.INFO)
     if logger.isEnabledFor(level):
         task = f" {event.task}" if event.task is not None else ""
         details = "".join(f" {key}={value}" for key, value in event.details.items())
@@ -103,6 +104,8 @@ def translate(event: Event) -> SchedulerEvent | None:
             return _of("ScheduleQuarantined", event.at, event.schedule_id, error=event.error)
         case happened.PassFailed():
             return _of("PassFailed", event.at, error=event.error)
+        case happened.EngineStopped():
+            return _of("EngineStopped", event.at, error=event.error)
         case happened.LoopBlocked():
             return _of("LoopBlocked", event.at, event.task, seconds=event.seconds)
         case _:

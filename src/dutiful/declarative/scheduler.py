@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dutiful.core.cron.zone import epoch_ms, zone
@@ -15,9 +15,9 @@ from dutiful.core.errors import (
     SchedulerAlreadyActiveError,
     ScheduleTaskError,
     StopSchedulerError,
+    UnrecordedRunsError,
 )
 from dutiful.core.event import RunLaunched, RunSettled
-from dutiful.core.plan.reconcile import reconcile
 from dutiful.core.run import Status
 from dutiful.core.schedule import State
 from dutiful.declarative.observe import SchedulerEvent, change_in_words, log, logger, translate
@@ -25,9 +25,9 @@ from dutiful.declarative.registration import Registered, check
 from dutiful.declarative.stored_task import check_stored, unreadable
 from dutiful.launchers.callback import CallbackLauncher
 from dutiful.runtime.clock import SystemClock
-from dutiful.runtime.engine import Engine, running_engine
 from dutiful.runtime.gc_pause import Collector
-from dutiful.runtime.watchdog import Watchdog
+from dutiful.runtime.host import Host
+from dutiful.runtime.registrar import Registrar
 from dutiful.stores.url import store_for
 
 if TYPE_CHECKING:
@@ -35,14 +35,16 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from dutiful.core.event import Event
-    from dutiful.core.plan.reconcile import Difference
+    from dutiful.core.plan.reconcile import Difference, Survey
     from dutiful.declarative.registration import Registration
+    from dutiful.runtime.engine import Drained
     from dutiful.runtime.ports import Clock
 
 Lifecycle: TypeAlias = Literal["uninitialized", "initializing", "running", "stopping", "stopped"]
 
 # A start is late beyond one minute, and 6 ms more for each task (R1: 100,000 tasks, ten minutes).
 _LATE, _LATE_PER_TASK = 60_000, 6
+_OTHER_LOOP = "stop() must be called in the event loop that called initialize()"
 
 
 class Scheduler:
@@ -63,10 +65,10 @@ class Scheduler:
         self._observer = observer
         self._state: Lifecycle = "uninitialized"
         self._registered = Registered([], {})
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._initializing: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._engine: Engine | None = None
-        self._watchdog: Watchdog | None = None
+        self._host: Host | None = None
         self._declared_under: int | None = None
         self._polling = False
 
@@ -87,9 +89,10 @@ class Scheduler:
         except Exception:
             self._tell("SchedulerInitializationFailed")
             raise
-        self._registered = registered
+        self._registered, self._loop = registered, loop
         self._state, self._stopping = "initializing", None
         self._initializing = loop.create_task(self._initialize(), name="dutiful-initialize")
+        self._initializing.add_done_callback(self._note_end_of_initialize)
         return self._initializing
 
     async def stop(self) -> None:
@@ -98,17 +101,34 @@ class Scheduler:
         A poll that is under way is completed; what it has recorded still starts. May be called at any
         time and by many; all return together. A task that stops its own scheduler is not waited for:
         for it the call returns at once, and the stop ends after the task.
+
+        Raises StopSchedulerError where runs that have ended could not be recorded, naming them, and where it
+        is called from another event loop than `initialize`.
         """
         if self._state in ("uninitialized", "stopped"):
             return
+        if asyncio.get_running_loop() is not self._loop:
+            raise StopSchedulerError(RuntimeError(_OTHER_LOOP))
         if self._stopping is None:
             if self._state == "running":
                 self._state = "stopping"
             else:
                 self._tell("SchedulerStopRequested")
             self._stopping = asyncio.create_task(self._stop(), name="dutiful-stop")
-        if running_engine.get() is None or running_engine.get() is not self._engine:
-            await asyncio.shield(self._stopping)
+        if self._host is None or not self._host.is_carrying_caller():
+            await self._until_stopped(self._stopping)
+
+    async def _until_stopped(self, stopping: asyncio.Task[None]) -> None:
+        try:
+            await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            if not stopping.cancelled():
+                raise
+            # A program that cancels all its tasks cancelled the stop, not the caller: stop again.
+            if self._stopping is stopping:
+                self._stopping = asyncio.create_task(self._stop(), name="dutiful-stop")
+            assert self._stopping is not None
+            await self._until_stopped(self._stopping)
 
     # Initializing
 
@@ -125,49 +145,69 @@ class Scheduler:
 
     async def _give_up(self) -> None:
         try:
-            with suppress(Exception), self._clock.hold():
-                await self._store.close()
+            if self._host is not None:
+                with suppress(Exception):
+                    await self._host.close()
         finally:
-            # With a stop under way it is the stop that ends this life.
-            self._state = "uninitialized" if self._stopping is None else "stopping"
-            self._tell("SchedulerInitializationFailed")
+            self._host = None
+            self._note_failure()
+
+    def _note_failure(self) -> None:
+        # With a stop under way it is the stop that ends this life.
+        self._state = "uninitialized" if self._stopping is None else "stopping"
+        self._tell("SchedulerInitializationFailed")
+
+    def _note_end_of_initialize(self, initializing: asyncio.Task[None]) -> None:
+        """Undo an initialize that was cancelled before its first step."""
+        if initializing.cancelled() and initializing is self._initializing and self._state == "initializing":
+            self._note_failure()
 
     async def _open(self) -> None:
         # A stop that is called in the same breath comes during this initialize, whatever the store.
         await asyncio.sleep(0)
-        owner = uuid.uuid4().hex
-        self._declared_under = None
-        with self._clock.hold(), Collector():
-            await self._store.open()
-            epoch = await self._store.lead(owner)
-            if epoch is not None:
-                await self._declare(epoch)
+        launcher = CallbackLauncher(self._registered.callbacks)
+        host = Host("library", self._store, launcher, self._clock, self._hear, declare=self._declare)
+        self._declared_under, self._host = None, host
+        with Collector():
+            await host.open()
+            epoch = await host.lead()
         if self._state == "initializing" and self._stopping is None:
-            self._start_engine(owner)
+            host.start()
             self._state = "running"
         if epoch is None:
-            self._tell("SchedulerStandby")
+            self._tell("SchedulerStandby", **await self._leader_in_words())
+
+    async def _leader_in_words(self) -> dict[str, Any]:
+        with self._clock.hold():
+            leader = await self._store.leader()
+        if leader is None:
+            return {}
+        since = datetime.fromtimestamp(leader.since / 1000, self._zone.tzinfo)
+        return {"leaderPid": leader.pid, "leadsSince": since.isoformat(timespec="seconds")}
 
     async def _declare(self, epoch: int) -> None:
         """Make the store hold exactly the registered tasks; at once, or when a standby takes over."""
         if self._declared_under == epoch:
             return
-        survey = await self._store.survey(self._registered.schedules)
-        for name, problem in await self._store.damaged():
-            if name in self._registered.callbacks:
-                raise unreadable(name, problem)
-        for _, known in survey.differing:
-            if known is not None:
-                check_stored(known)
+        registrar = Registrar(self._store, self._clock, lambda: None)
         opening = self._opening_state()
-        differences, changes = reconcile(survey, lambda _: opening)
-        await self._store.apply(changes)
+        differences = await registrar.declare(
+            self._registered.schedules, lambda _: opening, self._refuse_damage
+        )
         begins, self._declared_under = self._declared_under is None, epoch
         if self._is_heard():
             for difference in differences:
                 self._tell_difference(difference)
         if begins:
             self._begin()
+
+    async def _refuse_damage(self, survey: Survey) -> None:
+        for name, problem in await self._store.damaged():
+            if name in self._registered.callbacks:
+                raise unreadable(name, problem)
+        for _, known in survey.differing:
+            if known is not None:
+                check_stored(known)
 
     def _begin(self) -> None:
         self._tell("SchedulerInitializationCompleted", tasks=len(self._registered.schedules))
@@ -181,52 +221,44 @@ class Scheduler:
         wall = now + self._zone.offset(now // 1000) * 1000
         return State(cursor=now - wall % 60_000 - 1)
 
-    def _start_engine(self, owner: str) -> None:
-        launcher = CallbackLauncher(self._registered.callbacks)
-        self._engine = Engine(self._store, launcher, self._clock, self._hear, owner, on_lead=self._declare)
-        self._engine.start()
-        if isinstance(self._clock, SystemClock):
-            self._watchdog = Watchdog(self._clock, self._hear)
-            self._watchdog.start()
-
     # Stopping
 
     async def _stop(self) -> None:
         if self._initializing is not None:
             await asyncio.wait([self._initializing])
         self._state = "stopping"
+        error: Exception | None = None
         try:
             await self._close()
-        except Exception as error:
+        except Exception as problem:  # noqa: BLE001 - told as the error of this step, below
+            error = problem
+        self._state = "stopped"
+        self._tell("SchedulerStopped")
+        if error is not None:
             raise StopSchedulerError(error) from error
-        finally:
-            self._state = "stopped"
-            self._tell("SchedulerStopped")
 
     async def _close(self) -> None:
+        host = self._host
+        if host is None:
+            return
+        drained = await self._drain(host) if host.is_started else None
+        self._host = None
         try:
-            if self._engine is not None:
-                await self._stop_engine(self._engine)
+            await host.close()
         finally:
-            self._engine = None
-            if self._watchdog is not None:
-                self._watchdog.stop()
-                self._watchdog = None
-            try:
-                with self._clock.hold():
-                    await self._store.close()
-            finally:
-                if self._polling:
-                    self._polling = False
-                    self._tell("PollingStopped")
+            if self._polling:
+                self._polling = False
+                self._tell("PollingStopped")
+        if drained is not None and drained.unrecorded:
+            raise UnrecordedRunsError([run.schedule_id for run in drained.unrecorded], drained.error)
 
-    async def _stop_engine(self, engine: Engine) -> None:
+    async def _drain(self, host: Host) -> Drained:
         # Not told before the poll under way is completed: after it nothing starts.
-        await engine.stop(within=0)
+        await host.drain(within=0)
         self._tell("SchedulerStopRequested")
         if self._polling:
             self._tell("PollingStopRequested")
-        await engine.stop()
+        return await host.drain()
 
     # Telling
 
@@ -254,9 +286,11 @@ class Scheduler:
         return self._observer is not None or logger.isEnabledFor(logging.INFO)
 
     def _pass_on(self, event: SchedulerEvent) -> None:
-        log(event)
+        # A log handler or an observer that raises, CancelledError included, must not end a life half-way.
+        with suppress(Exception, asyncio.CancelledError):
+            log(event)
         if self._observer is not None:
-            with suppress(Exception):
+            with suppress(Exception, asyncio.CancelledError):
                 self._observer(event)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dutiful.core import event as happened
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import InvalidArgumentError, OvertakenError
 from dutiful.core.plan.reconcile import Changes, Put
@@ -29,8 +29,9 @@ from dutiful.fleet.state.file import update_schedule_state
 from dutiful.fleet.types import Problem, SchedulerState, ScheduleState
 from dutiful.fleet.view import View
 from dutiful.runtime.clock import SystemClock
-from dutiful.runtime.engine import Engine, running_engine
+from dutiful.runtime.host import Host
 from dutiful.runtime.ledger_lookup import recalled
+from dutiful.runtime.ports import Retention
 from dutiful.runtime.registrar import Registrar
 from dutiful.stores.sqlite import SqliteStore
 
@@ -40,10 +41,12 @@ if TYPE_CHECKING:
     from logging import Logger
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.event import Event
     from dutiful.core.plan.verdict import Verdict
     from dutiful.fleet.roster import Entry
     from dutiful.fleet.types import Agent, ScheduleCheckResult, ScheduleInfo, SchedulerStatus, TriggerInfo
     from dutiful.fleet.view import Job
+    from dutiful.runtime.engine import Engine
     from dutiful.runtime.ports import Clock
 
 HISTORY_FILE = "history.db"
@@ -87,6 +90,7 @@ class FleetScheduler:
         self._asked_at = 0
         self._view = View(self._clock.timezone)
         self._book: StateBook | None = None
+        self._host: Host | None = None
         self._engine: Engine | None = None
         self._launcher: JobLauncher | None = None
         self._store = SqliteStore(str(self._state_dir / HISTORY_FILE), namespace="fleet")
@@ -110,7 +114,8 @@ class FleetScheduler:
                 await self._open()
         except BaseException:
             self._status = "stopped"
-            await self._store.close()
+            if self._host is not None:
+                await self._host.close()
             raise
         self._started_at, self._checks = self._clock.now(), 0
         await self._pass()
@@ -118,13 +123,13 @@ class FleetScheduler:
 
     async def _open(self) -> None:
         self._state_dir.mkdir(parents=True, exist_ok=True)
-        await self._store.open()
-        owner = uuid.uuid4().hex
-        if await self._store.lead(owner) is None:
-            raise SchedulerError(f"Another process already runs the fleet in {self._state_dir}")
         self._view, self._book = View(self._clock.timezone), StateBook(self._state_dir, self._clock)
         self._launcher = JobLauncher(self._view, self._book, self._on_trigger, self._clock, self._logger)
-        self._engine = Engine(self._store, self._launcher, self._clock, self._view.hear, owner)
+        self._host = Host("fleet", self._store, self._launcher, self._clock, self._hear, retention=Retention)
+        await self._host.open()
+        if await self._host.lead() is None:
+            raise SchedulerError(f"Another process already runs the fleet in {self._state_dir}")
+        self._engine = self._host.make_engine()
         await self._book.read()
         for (agent, schedule), state in self._book.states.records.items():
             if state.status == "running":
@@ -141,27 +146,35 @@ class FleetScheduler:
         if self._status != "running":
             return
         self._status = "stopping"
-        assert self._engine is not None
-        self._engine.wake()
+        assert self._host is not None
+        self._host.wake()
         if self._loop is not None:
-            await self._loop
+            await asyncio.wait([self._loop])
         limit = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         # A job that stops its own fleet cannot be waited for.
-        wait_for_jobs = wait_for_jobs and running_engine.get() is not self._engine
-        left = await self._engine.stop(limit if wait_for_jobs else 0)
-        self._afterwards = asyncio.create_task(self._close(), name="dutiful-fleet-close")
+        wait_for_jobs = wait_for_jobs and not self._host.is_carrying_caller()
+        drained = await self._host.drain(limit if wait_for_jobs else 0)
+        self._afterwards = asyncio.create_task(self._close(self._host), name="dutiful-fleet-close")
         self._status = "stopped"
-        if left == 0:
+        if not drained.in_flight:
             await asyncio.shield(self._afterwards)
         elif wait_for_jobs:
-            raise SchedulerShutdownError(round(limit * 1000), left)
+            raise SchedulerShutdownError(round(limit * 1000), len(drained.in_flight))
 
-    async def _close(self) -> None:
-        assert self._engine is not None
-        await self._engine.stop()
-        with self._clock.hold():
-            await self._store.close()
+    async def _close(self, host: Host) -> None:
+        await host.drain()
+        await host.close()
         self._afterwards = None
+
+    def _hear(self, event: Event) -> None:
+        self._view.hear(event)
+        match event:
+            case happened.LoopBlocked():
+                self._logger.warning("the event loop is blocked by %s, for %s s", event.task, event.seconds)
+            case happened.ClockStepped():
+                self._logger.warning("the clock was set by %+.1f s", event.by / 1000)
+            case happened.ScheduleQuarantined():
+                self._logger.error("%s is set aside: %s", event.schedule_id, event.error)
 
     def is_running(self) -> bool:
         """Return whether passes are made."""

@@ -8,7 +8,6 @@ round, and a pass that fails has launched nothing it did not record.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from contextvars import ContextVar
 from itertools import chain
@@ -46,8 +45,8 @@ _LAUNCHED = Phase.LAUNCHED
 # A named tuple's own constructor takes twice as long.
 _new = tuple.__new__
 
-running_engine: ContextVar[Engine | None] = ContextVar("running_engine", default=None)
-"""The engine that runs the current task, also in what the task started."""
+carried_run: ContextVar[tuple[Engine, Key] | None] = ContextVar("carried_run", default=None)
+"""The engine and the key of the run that the current task belongs to, also in tasks that the run started."""
 
 
 class Settings(NamedTuple):
@@ -64,6 +63,15 @@ class Settings(NamedTuple):
 
 
 DEFAULTS = Settings()
+
+
+class Drained(NamedTuple):
+    """What a stop leaves behind: runs still in flight, and runs that ended without being recorded."""
+
+    in_flight: Sequence[Run]
+    unrecorded: Sequence[Run]
+    # Why they could not be recorded.
+    error: Exception | None
 
 
 async def nothing_to_do(epoch: int) -> None:
@@ -113,31 +121,38 @@ class Engine:
 
     # Life
 
-    def start(self) -> None:
-        """Begin to pass, in a task of the running event loop."""
+    def start(self) -> asyncio.Task[None]:
+        """Begin to pass, in a task of the running event loop; return the task."""
         self._loop = asyncio.create_task(self._run(), name="dutiful-engine")
+        return self._loop
 
     def wake(self) -> None:
         """Pass again now: something was edited, or a run has ended."""
         if not self._woken.done():
             self._woken.set_result(None)
 
-    async def stop(self, within: float | None = None) -> int:
-        """Launch nothing more, wait for the runs in flight (`within` seconds); return how many are left."""
+    async def stop(self, within: float | None = None) -> Drained:
+        """Launch nothing more, wait `within` seconds for the runs in flight; return what is left."""
         self._stopping = True
         self.wake()
         if self._loop is not None:
-            await self._loop
+            # Not awaited itself: a loop that was cancelled from outside still has runs to drain.
+            await asyncio.wait([self._loop])
         deadline = _FOREVER if within is None else self._clock.monotonic() + within
         while self._running and (left := deadline - self._clock.monotonic()) > 0:
             await self.idle(left)
-        await self._settle_quietly()
-        return len(self._running)
+        error = await self._try_to_settle()
+        in_flight = [flight.launch.run for flight in self._running.values()]
+        return Drained(in_flight, [launch.run for launch, *_ in self._finished], error)
+
+    def carries(self, key: Key) -> bool:
+        """Return whether the run of this key is in flight here."""
+        return key in self._running
 
     async def idle(self, seconds: float) -> None:
         """Settle what has ended, then wait so long, or until a run ends or somebody calls `wake`."""
         self._woken = asyncio.get_running_loop().create_future()
-        await self._settle_quietly()
+        await self._try_to_settle()
         await self._clock.wait(self._woken, seconds)
 
     def abandon(self) -> None:
@@ -177,13 +192,8 @@ class Engine:
 
     async def pass_once(self) -> Instant | None:
         """Settle what has ended, decide what is due, launch it; return when to pass again."""
-        # Every task that is created in here takes this along.
-        token = running_engine.set(self)
-        try:
-            with self._clock.hold():
-                return await self._pass()
-        finally:
-            running_engine.reset(token)
+        with self._clock.hold():
+            return await self._pass()
 
     async def _pass(self) -> Instant | None:
         now = self._now()
@@ -300,12 +310,17 @@ class Engine:
     def _start(self, launch: Launch, now: Instant, late: int, before: Phase | None = None) -> None:
         run = launch.run
         key = key_of(run)
+        began = self._clock.monotonic()
+        # Both before the task exists: an eager task factory runs the callback inside create_task.
+        self._running[key] = _new(Flight, (None, launch, began))
+        self._emit(_new(happened.RunLaunched, (now, run, late, before)))
         # Not asyncio.create_task, which makes up a name before it takes this one.
         task = asyncio.get_running_loop().create_task(self._carry(launch, key), name=run.schedule_id)
-        self._running[key] = _new(Flight, (task, launch, self._clock.monotonic()))
-        self._emit(_new(happened.RunLaunched, (now, run, late, before)))
+        if key in self._running:
+            self._running[key] = _new(Flight, (task, launch, began))
 
     async def _carry(self, launch: Launch, key: Key) -> None:
+        carried_run.set((self, key))
         self._checkpoint("launching")
         try:
             answer: object = await self._launcher.launch(launch)
@@ -339,10 +354,15 @@ class Engine:
                 error = outcome.error if type(outcome) is Failed else None
                 self._emit(_new(happened.RunSettled, (now, run, error)))
 
-    async def _settle_quietly(self) -> None:
-        with contextlib.suppress(DutifulError, OSError), self._clock.hold():
-            if self._epoch is not None:
-                await self._settle_finished(self._epoch, self._now())
+    async def _try_to_settle(self) -> Exception | None:
+        """Record the runs that have ended; return what kept them from being recorded."""
+        try:
+            with self._clock.hold():
+                if self._epoch is not None:
+                    await self._settle_finished(self._epoch, self._now())
+        except (DutifulError, OSError) as error:
+            return error
+        return None
 
     async def _cancel_outlived(self) -> None:
         """Cancel what outlived its timeout and no plan will give up: its schedule has been removed."""
@@ -355,9 +375,7 @@ class Engine:
 
     def _drop_runs(self) -> None:
         """Let go of every run; nothing of them is written any more."""
-        for flight in self._running.values():
-            flight.task.cancel()
-        self._running.clear()
+        self._running.cancel([flight.launch.run for flight in self._running.values()])
         self._finished.clear()
         self._unsure.clear()
 
@@ -380,7 +398,7 @@ class Engine:
     def _emit(self, event: Event) -> None:
         try:
             self._observer(event)
-        except Exception:  # noqa: BLE001 - a broken observer must not stop the clock
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - a broken observer must not stop the clock
             self.counts["observer_errors"] += 1
 
     # Time

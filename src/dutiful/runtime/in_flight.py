@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from dutiful.runtime.ports import Launch
 
 Key: TypeAlias = "tuple[str, Instant, str]"
-"""What no two runs have in common."""
+"""The unique key of a run: schedule, tick and kind."""
 
 
 class Flight(NamedTuple):
     """The task that carries a run."""
 
-    task: asyncio.Task[None]
+    # None while an eager task factory runs the first step of the task.
+    task: asyncio.Task[None] | None
     launch: Launch
     # On the clock that nobody sets.
     began: float
@@ -58,7 +59,7 @@ class Flights(dict[Key, Flight]):
         """Cancel those of these runs that are in the air, and let go of them."""
         for run in runs:
             flight = self.pop(key_of(run), None)
-            if flight is not None:
+            if flight is not None and flight.task is not None:
                 flight.task.cancel()
 
 

@@ -56,6 +56,15 @@ class Retention(NamedTuple):
     rows: int = 1000
 
 
+class Leader(NamedTuple):
+    """Who leads a namespace, as others can tell."""
+
+    pid: int
+    since: Instant
+    # When the leader last asked for its leadership, which it does in every pass.
+    seen: Instant
+
+
 class Clock(Protocol):
     """The time, and the waiting for it."""
 
@@ -113,6 +122,12 @@ class Store(WorkflowTexts, Protocol):
 
     async def close(self) -> None:
         """Let go of everything; a closed store may be opened again."""
+
+    async def claim(self, door: str) -> None:
+        """Record that this door owns the namespace. Raises NamespaceOwnedError where another one does."""
+
+    async def leader(self) -> Leader | None:
+        """Return who leads, None where nobody does or others cannot tell."""
 
     async def lead(self, owner: str) -> int | None:
         """Return the epoch under which `owner` leads, or None while another instance does.

@@ -29,10 +29,11 @@ from dutiful.core.snapshot import Due, Limits
 from dutiful.runtime.ledger_lookup import recalled, rows_between
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.plan.reconcile import Survey
     from dutiful.core.policy import Overlap
     from dutiful.core.schedule import Schedule
     from dutiful.runtime.ports import Clock, Store
@@ -48,11 +49,20 @@ class Registrar:
         self._store, self._clock, self._wake, self._looks_within = store, clock, wake, looks_within
 
     async def declare(
-        self, schedules: Sequence[Schedule], arm: Callable[[Schedule], State]
+        self,
+        schedules: Sequence[Schedule],
+        arm: Callable[[Schedule], State],
+        examine: Callable[[Survey], Awaitable[None]] | None = None,
     ) -> list[Difference]:
-        """Make the store hold exactly these schedules, in one transaction; return what changed."""
-        differences, changes = reconcile(await self._store.survey(schedules), arm)
-        await self._apply(changes)
+        """Make the store hold exactly these schedules, in one transaction; return what changed.
+
+        `examine` sees what is stored first; what it raises keeps everything as it is.
+        """
+        survey = await self._store.survey(schedules)
+        if examine is not None:
+            await examine(survey)
+        differences, changes = reconcile(survey, arm)
+        await self.apply(changes)
         return differences
 
     async def upsert(self, schedule: Schedule) -> Instant | None:
@@ -88,7 +98,7 @@ class Registrar:
                 rows += changes.rows
                 became.append(Due(schedule, puts[-1].state, () if due is None else due.runs))
             with contextlib.suppress(OvertakenError):
-                await self._apply(Changes(puts, rows=rows, notes=notes))
+                await self.apply(Changes(puts, rows=rows, notes=notes))
                 return became
 
     async def _pause_notes(self, known: Iterable[Due]) -> dict[str, str | None]:
@@ -126,7 +136,7 @@ class Registrar:
                 own_key=own_key, created_at=noted, updated_at=noted,
             )  # fmt: skip
             with contextlib.suppress(OvertakenError):
-                await self._apply(Changes([Put(due.schedule, due.state, now, due.version)], rows=[run]))
+                await self.apply(Changes([Put(due.schedule, due.state, now, due.version)], rows=[run]))
                 return run
 
     async def backfill(
@@ -143,7 +153,7 @@ class Registrar:
             rows = await rows_between(self._store, schedule_id, ticks[0], ticks[-1]) if ticks else []
             planned = backfill(due, ticks, rows, overlap, now)
             with contextlib.suppress(OvertakenError):
-                await self._apply(planned.changes)
+                await self.apply(planned.changes)
                 return planned
 
     async def report(self, key: str, report: Report) -> Run:
@@ -172,7 +182,7 @@ class Registrar:
         found = await self._store.get(schedule_id)
         if found is None and schedule_id not in dict(await self._store.damaged()):
             raise UnknownScheduleError(schedule_id)
-        await self._apply(Changes(removes=[schedule_id]))
+        await self.apply(Changes(removes=[schedule_id]))
 
     async def preview(self, schedule_id: str, count: int) -> list[Instant]:
         """Return the next fire times, as far as they are known: as if nothing paused or held it.
@@ -196,9 +206,10 @@ class Registrar:
             found = await self._store.get(schedule_id)
             known = found and await recalled(self._store, found, self._now())
             with contextlib.suppress(OvertakenError):
-                return await self._apply(edit(known))
+                return await self.apply(edit(known))
 
-    async def _apply(self, changes: Changes) -> None:
+    async def apply(self, changes: Changes) -> None:
+        """Write changes that a door has worked out, and wake the engine where they are urgent."""
         with self._clock.hold():
             await self._store.apply(changes)
         if self._is_urgent(changes):

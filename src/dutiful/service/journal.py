@@ -35,6 +35,8 @@ def write(event: Event) -> None:
             _log(logging.INFO, "leading" if event.epoch is not None else "standby", event, epoch=event.epoch)
         case happened.PassFailed():
             _log(logging.WARNING, "pass failed", event, error=event.error)
+        case happened.EngineStopped():
+            _log(logging.ERROR, "engine stopped", event, error=event.error)
         case happened.ClockStepped():
             _log(logging.WARNING, "clock stepped", event, byMs=event.by)
         case happened.LoopBlocked():

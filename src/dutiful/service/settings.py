@@ -62,6 +62,7 @@ class Settings:
     store: str
     namespace: str
     lease_s: float
+    drain_s: float
     host: str
     port: int
     executor: str | None

@@ -161,8 +161,11 @@ VARIABLES = (
     Variable("DEFAULT_CATCHUP_POLICY", choice(CatchUp), "none", "for schedules that name none"),
     Variable("DEFAULT_JITTER_MS", number(0, 86_400_000), "0", "for schedules that name none"),
     Variable("DUTIFUL_STORE", store, "sqlite:dutiful.db", "where schedules and runs are kept"),
-    Variable("DUTIFUL_NAMESPACE", name, "default", "separates services that share a store"),
-    Variable("DUTIFUL_LEASE_S", seconds(1, 300), "5", "how long a silent leader stays leader"),
+    Variable("DUTIFUL_NAMESPACE", name, "service", "separates services that share a store"),
+    Variable(
+        "DUTIFUL_LEASE_S", seconds(1, 300), "5", "after twice this without a pass a worker is not ready"
+    ),
+    Variable("DUTIFUL_DRAIN_S", seconds(0, 86_400), "30", "how long a stop waits for runs in flight"),
     Variable("DUTIFUL_HOST", host, "127.0.0.1", "the address to listen at"),
     Variable("DUTIFUL_PORT", port, "8787", "the port to listen at; 0 takes a free one"),
     Variable("DUTIFUL_EXECUTOR", executor, None, "what runs the workflows"),

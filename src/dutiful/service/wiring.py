@@ -1,46 +1,42 @@
-"""The service put together: store, engine, launcher and registrar, with one life."""
+"""The service put together: registrar, workflows, launcher and worker, with one life."""
 
 from __future__ import annotations
 
 import asyncio
-import uuid
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from dutiful.core import event as happened
-from dutiful.core.cron.zone import epoch_ms
-from dutiful.core.errors import DutifulError
 from dutiful.launchers.executor import ExecutorSettings
 from dutiful.launchers.url import executor_for
 from dutiful.runtime.clock import SystemClock
-from dutiful.runtime.engine import Engine
-from dutiful.runtime.engine import Settings as Pace
-from dutiful.runtime.ports import Retention
-from dutiful.runtime.watchdog import Watchdog
-from dutiful.service import certificates, journal
+from dutiful.runtime.loop_thread import LoopThread
+from dutiful.service import certificates
 from dutiful.service.declaration import Defaults
 from dutiful.service.http_settings import tls_files
 from dutiful.service.launcher import NoExecutor, RunLauncher
 from dutiful.service.metrics import Metrics
 from dutiful.service.registrar import SchedulerRegistrar
 from dutiful.service.types import Health
-from dutiful.service.views import moment
+from dutiful.service.worker import Worker, patience_ms
 from dutiful.service.workflows import WorkflowStore
+from dutiful.stores.memory import MemoryStore
 from dutiful.stores.url import store_for
 
 if TYPE_CHECKING:
-    from dutiful.core.event import Event
+    from collections.abc import Coroutine
+
     from dutiful.launchers.executor import Executor
     from dutiful.runtime.ports import Clock
     from dutiful.service.settings import Settings
 
-_PRUNE_EVERY_S = 600.0
-# How long a stop waits for launches under way; what is left is taken up by the next start.
-_STOP_WITHIN_S = 5.0
+T = TypeVar("T")
 
 
 class Service:
-    """`await Service(settings).start()`; with `worker=False` it only answers, and others fire."""
+    """`await Service(settings).start()`; with `worker=False` it only answers, and other processes fire.
+
+    On the host's clock the worker has an event loop, a thread and a store of its own, so that no question can
+    delay a tick. On a virtual clock, or with a store in memory, it shares those of the caller.
+    """
 
     def __init__(
         self,
@@ -52,129 +48,96 @@ class Service:
     ) -> None:
         self.settings, self.clock = settings, clock or SystemClock()
         self._store = store_for(settings.store, settings.namespace)
-        self._has_worker = worker
-        self._engine: Engine | None = None
-        self._watchdog: Watchdog | None = None
-        self._upkeep: list[asyncio.Task[None]] = []
-        self._trouble: str | None = None
-        self._epoch: int | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._thread: LoopThread | None = None
         self._metrics = Metrics(self._due_so_far)
         self.workflows = WorkflowStore(self._store, self.clock)
-        self.launcher = RunLauncher(self.workflows, executor or self._executor())
-        # It looks once a tick by itself; what takes longer than that patience is reported as ill anyway.
+        self._executor = executor or _executor(settings, self.clock)
+        self.launcher = RunLauncher(self.workflows, self._executor)
+        self._worker = self._make_worker() if worker else None
+        # The worker passes once a tick by itself, so edits of ticks beyond its patience need not wake it.
         self.registrar = SchedulerRegistrar(
-            self._store, self.clock, self._wake, self._defaults(), self._patience()
+            self._store, self.clock, self._wake, _defaults(settings), patience_ms(settings)
         )
+
+    def _make_worker(self) -> Worker:
+        settings, store, executor = self.settings, self._store, self._executor
+        if isinstance(self.clock, SystemClock) and not isinstance(store, MemoryStore):
+            self._thread = LoopThread("dutiful-worker")
+            store = store_for(settings.store, settings.namespace)
+            # An executor keeps connections, which belong to one event loop.
+            executor = _executor(settings, self.clock)
+        return Worker(settings, store, executor, self.clock, self._metrics)
 
     async def start(self) -> Service:
         """Open the store and begin to work; raises StoreError where the store cannot be used."""
         with self.clock.hold():
             await self._store.open()
-        if self._has_worker:
-            self._engine = Engine(
-                self._store, self.launcher, self.clock, self._hear, uuid.uuid4().hex, self._pace()
-            )
-            self._engine.start()
-            self._upkeep.append(asyncio.create_task(self._prune_now_and_then(), name="dutiful-upkeep"))
-            if isinstance(self.clock, SystemClock):
-                self._watchdog = Watchdog(self.clock, self._hear)
-                self._watchdog.start()
+            await self._store.claim("service")
+        if self._thread is not None:
+            self._thread.start()
+        if self._worker is not None:
+            await self._beside(self._worker.start())
         if (files := tls_files(self.settings)) is not None:
             watching = certificates.watch(files, self.clock, self._metrics)
-            self._upkeep.append(asyncio.create_task(watching, name="dutiful-certificates"))
+            self._watching = asyncio.create_task(watching, name="dutiful-certificates")
         return self
 
-    async def stop(self) -> None:
-        """Launch nothing more, wait a while for what is under way, and let go of the store."""
+    async def stop(self) -> list[str]:
+        """Launch nothing more, drain, close the store; return the schedules whose runs were cut short."""
+        cut: list[str] = []
         try:
-            for task in self._upkeep:
-                task.cancel()
-            await asyncio.gather(*self._upkeep, return_exceptions=True)
-            if self._engine is not None:
-                with suppress(TimeoutError):
-                    # By real time: a clock that a test has stopped must not keep the service alive.
-                    await asyncio.wait_for(self._engine.stop(), _STOP_WITHIN_S)
-                self._engine.abandon()
+            if self._watching is not None:
+                self._watching.cancel()
+            if self._worker is not None and (self._thread is None or self._thread.is_running):
+                cut = await self._beside(self._worker.stop())
         finally:
-            if self._watchdog is not None:
-                self._watchdog.stop()
-            self._engine = self._watchdog = self._epoch = None
-            self._upkeep = []
+            if self._thread is not None:
+                await self._thread.stop()
             with self.clock.hold():
                 await self.launcher.close()
                 await self._store.close()
+        return cut
 
-    def health(self) -> Health:
-        """Return whether the worker does its work: it has passed lately, leading or standing by."""
-        leading, engine = self._epoch is not None, self._engine
-        if engine is None:
-            stopped = "the worker is not running" if self._has_worker else None
-            return Health(stopped is None, leading, None, stopped)
-        if engine.passed_at is None:
-            return Health(False, leading, None, self._trouble or "the worker has not made its first pass")
-        silent = epoch_ms(self.clock.now()) - engine.passed_at
-        ok = silent <= self._patience()
-        reason = None if ok else self._trouble or f"the last pass was {silent / 1000:.0f} s ago"
-        return Health(ok, leading, moment(engine.passed_at), reason)
+    async def health(self) -> Health:
+        """Return whether this process does its work: a worker has passed lately, leading or standing by."""
+        return Health(True, False, None, None) if self._worker is None else await self._worker.health()
 
     def metrics(self) -> str:
         """Return the metrics in the text format that Prometheus reads."""
         return self._metrics.text()
 
     async def count_damaged(self) -> None:
-        """Bring the metrics up to date with what nobody is told of when it happens."""
+        """Refresh the gauges that no event updates."""
         self._metrics.damaged(len(await self.registrar.damaged()))
 
-    def _patience(self) -> int:
-        """Return after how many milliseconds without a pass something is wrong."""
-        return max(10 * self.settings.tick_ms, round(2000 * self.settings.lease_s))
-
-    async def _prune_now_and_then(self) -> None:
-        while True:
-            await self.clock.sleep(_PRUNE_EVERY_S)
-            if self._epoch is not None:
-                # The next round may succeed; until then the ledger is longer than it need be.
-                with suppress(DutifulError), self.clock.hold():
-                    await self._store.prune(epoch_ms(self.clock.now()), Retention())
-
-    def _hear(self, event: Event) -> None:
-        match event:
-            case happened.LeadershipChanged():
-                self._epoch = event.epoch
-            case happened.PassFailed():
-                self._trouble = event.error
-            case _:
-                self._trouble = None
-        self._metrics(event)
-        journal.write(event)
+    async def _beside(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the worker on the loop that the worker lives on."""
+        return await (work if self._thread is None else self._thread.run(work))
 
     def _wake(self) -> None:
-        if self._engine is not None:
-            self._engine.wake()
+        if self._worker is not None:
+            self._worker.wake()
 
     def _due_so_far(self) -> int:
-        return 0 if self._engine is None else self._engine.counts["schedules_due"]
+        return 0 if self._worker is None else self._worker.due_so_far()
 
-    def _executor(self) -> Executor:
-        settings = self.settings
-        if settings.executor is None:
-            return NoExecutor()
-        return executor_for(
-            settings.executor,
-            ExecutorSettings(
-                self.clock, settings.executor_secret, settings.executor_allow, settings.executor_timeout_s
-            ),
-        )
 
-    def _defaults(self) -> Defaults:
-        settings = self.settings
-        return Defaults(
-            settings.default_overlap_policy,
-            settings.default_catchup_policy,
-            settings.default_jitter_ms,
-            settings.max_catchup_per_tick,
-        )
+def _executor(settings: Settings, clock: Clock) -> Executor:
+    if settings.executor is None:
+        return NoExecutor()
+    return executor_for(
+        settings.executor,
+        ExecutorSettings(
+            clock, settings.executor_secret, settings.executor_allow, settings.executor_timeout_s
+        ),
+    )
 
-    def _pace(self) -> Pace:
-        tick = self.settings.tick_ms
-        return Pace(retry_after=tick, lookahead=self.settings.lookahead_ms, tick=tick)
+
+def _defaults(settings: Settings) -> Defaults:
+    return Defaults(
+        settings.default_overlap_policy,
+        settings.default_catchup_policy,
+        settings.default_jitter_ms,
+        settings.max_catchup_per_tick,
+    )

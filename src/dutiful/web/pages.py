@@ -59,7 +59,7 @@ async def _overview(authorized: AuthorizedService, cursor: str | None) -> Overvi
     waiting = [view for view in page.items if view.next_run_at is not None and not view.paused]
     return Overview(
         now=authorized.service.clock.now().astimezone(UTC),
-        health=authorized.service.health(),
+        health=await authorized.service.health(),
         failed=failed[:_RUNS_SHOWN],
         failed_count=len(failed),
         recent=runs[:_RUNS_SHOWN],

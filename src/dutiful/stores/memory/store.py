@@ -6,13 +6,13 @@ import heapq
 from itertools import count
 from typing import TYPE_CHECKING
 
-from dutiful.core.errors import LostLeadershipError, OvertakenError
+from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, OvertakenError
 from dutiful.core.plan.planner import Batch
 from dutiful.core.plan.rearm import rearmed
 from dutiful.core.plan.reconcile import Survey
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
-from dutiful.runtime.ports import Committed, Launch, Loaded, Retention
+from dutiful.runtime.ports import Committed, Launch, Leader, Loaded, Retention
 from dutiful.stores.memory.row import Row, by_tick
 from dutiful.stores.memory.wakes import Wakes
 
@@ -46,6 +46,7 @@ class MemoryStore:
         self._workflows: dict[tuple[str, int], str] = {}
         self._epoch = 0
         self._owner: str | None = None
+        self._door: str | None = None
 
     async def open(self) -> None:
         """Nothing to make ready."""
@@ -53,6 +54,16 @@ class MemoryStore:
     async def close(self) -> None:
         """Let another owner lead; what is stored stays."""
         self._owner = None
+
+    async def claim(self, door: str) -> None:
+        """Record the door that owns what is stored here."""
+        self._door = self._door or door
+        if self._door != door:
+            raise NamespaceOwnedError("memory:", "default", self._door)
+
+    async def leader(self) -> Leader | None:
+        """Return None: whoever leads is this process."""
+        return None
 
     async def lead(self, owner: str) -> int | None:
         """Return the epoch of `owner`, or None while another one leads."""

@@ -1,42 +1,97 @@
-"""The right to lead a namespace: a lock that dies with its process."""
+"""The right to lead a namespace: a lock that dies with its process, or with its event loop."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+from typing import TYPE_CHECKING
 from weakref import WeakSet
+
+from dutiful.core.errors import StoreError
+from dutiful.runtime.ports import Leader
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class LeaderLock:
-    """An advisory lock on a file beside the database. Only one holder, in any process, at a time."""
+    """An advisory lock on a file beside the database. Only one holder, in any process, at a time.
+
+    The file says which process holds it and since when; its modification time is the holder's heartbeat.
+    """
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._file: int | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         _locks.add(self)
 
-    def acquire(self) -> bool:
-        """Return whether the lock is held now; never waits."""
+    def acquire(self, loop: asyncio.AbstractEventLoop | None = None) -> bool:
+        """Return whether the lock is held now; never waits. It is lost when `loop` is closed."""
         if self._file is None:
-            self._file = self._locked()
+            self._release_abandoned()
+            self._file, self.loop = self._locked(), loop
         return self._file is not None
 
     def release(self) -> None:
-        """Let another one have it."""
+        """Let another holder have it."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
 
+    def beat(self) -> None:
+        """Show that the holder is at work."""
+        if self._file is not None:
+            os.utime(self._file)
+
+    def holder(self) -> Leader | None:
+        """Return who holds the lock, None where nobody does or the file cannot be read."""
+        try:
+            with open(self.path, "rb") as file:
+                if not _is_locked(file.fileno()):
+                    return None
+                pid, since = map(int, file.read(64).split())
+                return Leader(pid, since, os.fstat(file.fileno()).st_mtime_ns // 1_000_000)
+        except (OSError, ValueError):
+            return None
+
+    def _release_abandoned(self) -> None:
+        """Release this lock where an event loop of this process was closed while it held it."""
+        for lock in list(_locks):
+            if lock.path == self.path and lock.loop is not None and lock.loop.is_closed():
+                lock.release()
+
     def _locked(self) -> int | None:
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except PermissionError as error:
+            problem = f"The lock file {self.path} cannot be opened by this user"
+            raise StoreError(problem, "run as its owner, or delete it", path=self.path) from error
         with contextlib.suppress(BlockingIOError, FileNotFoundError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Somebody may have deleted the file and locked a new one of the same name.
-            if os.path.samestat(os.fstat(file), os.stat(self._path)):
+            # The file may have been deleted, and a new one of the same name locked by another process.
+            if os.path.samestat(os.fstat(file), os.stat(self.path)):
+                _sign(file)
                 return file
         os.close(file)
         return None
+
+
+def _sign(file: int) -> None:
+    """Write who holds the lock; the time is the file system's, since only a clock may read the time."""
+    os.utime(file)
+    since = os.fstat(file).st_mtime_ns // 1_000_000
+    os.ftruncate(file, 0)
+    os.pwrite(file, f"{os.getpid()} {since}\n".encode(), 0)
+
+
+def _is_locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
 
 
 _locks: WeakSet[LeaderLock] = WeakSet()

@@ -41,6 +41,20 @@ def raise_to(connection: sqlite3.Connection, namespace: str, name: str, value: i
     put(connection, namespace, name, max(value, get(connection, namespace, name, value)))
 
 
+def door(connection: sqlite3.Connection, namespace: str) -> str | None:
+    """Return which door owns the namespace, None where none has claimed it."""
+    query = "SELECT value FROM meta WHERE namespace = ? AND name = 'door'"
+    found = connection.execute(query, (namespace,)).fetchone()
+    return None if found is None else str(found[0])
+
+
+def claim(connection: sqlite3.Connection, namespace: str, claimant: str) -> str:
+    """Give the namespace to the claimant unless another door has it; return which door has it."""
+    statement = "INSERT INTO meta VALUES (?, 'door', ?) ON CONFLICT DO NOTHING"
+    connection.execute(statement, (namespace, claimant))
+    return door(connection, namespace) or claimant
+
+
 def begin_leadership(connection: sqlite3.Connection, namespace: str) -> int:
     """Return the epoch that begins; what was in flight under the last one is due, to be adopted."""
     epoch = get(connection, namespace, "epoch", 0) + 1

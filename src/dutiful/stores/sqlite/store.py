@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
 from typing import TYPE_CHECKING, TypeVar
 
-from dutiful.core.errors import InvalidArgumentError, LostLeadershipError, StoreError
+from dutiful.core.errors import InvalidArgumentError, LostLeadershipError, NamespaceOwnedError, StoreError
 from dutiful.stores.sqlite import edits, meta, reads, upkeep
 from dutiful.stores.sqlite.commit import commit
 from dutiful.stores.sqlite.file import DatabaseFile
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
-    from dutiful.runtime.ports import Committed, Loaded, Retention
+    from dutiful.runtime.ports import Committed, Leader, Loaded, Retention
     from dutiful.stores.sqlite.reads import Damage
 
 T = TypeVar("T")
@@ -130,13 +131,27 @@ class SqliteStore:
 
     # Leadership
 
+    async def claim(self, door: str) -> None:
+        """Record the door that owns the namespace."""
+        owner = await self._read(lambda connection: meta.door(connection, self._namespace))
+        if owner is None:
+            owner = await self._write(lambda connection: meta.claim(connection, self._namespace, door))
+        if owner != door:
+            raise NamespaceOwnedError(self._path, self._namespace, owner)
+
+    async def leader(self) -> Leader | None:
+        """Return who holds the lock of the namespace."""
+        return self._lock.holder()
+
     async def lead(self, owner: str) -> int | None:
         """Return the epoch of `owner`, or None while another one leads."""
         self._open_writer()
         if self._leading is not None:
             leader, epoch = self._leading
+            self._lock.beat()
             return epoch if leader == owner else None
-        if not await self._read(lambda _: self._lock.acquire()):
+        loop = asyncio.get_running_loop()
+        if not await self._read(lambda _: self._lock.acquire(loop)):
             return None
         try:
             epoch = await self._write(self._begin_leadership)

@@ -27,7 +27,7 @@ async def healthz() -> responses.AliveAnswer:
 @router.get("/readyz", responses=_UNREADY)
 async def readyz(request: Request, response: Response) -> responses.HealthAnswer:
     """Say whether the worker does its work: 503 if its last full pass is too long ago."""
-    health = responses.HealthAnswer.model_validate(request.app.state.service.health())
+    health = responses.HealthAnswer.model_validate(await request.app.state.service.health())
     response.status_code = 200 if health.ok else 503
     return health
 

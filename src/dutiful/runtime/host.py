@@ -1,0 +1,185 @@
+"""The life of one engine, the same for every door: open, lead, declare, pass, watch, prune, drain, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from typing import TYPE_CHECKING
+
+from dutiful.core import event as happened
+from dutiful.core.errors import DutifulError
+from dutiful.runtime.clock import SystemClock
+from dutiful.runtime.engine import DEFAULTS, Engine, carried_run, nothing_to_do
+from dutiful.runtime.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.event import Event
+    from dutiful.runtime.engine import Drained, Settings
+    from dutiful.runtime.ports import Clock, Launcher, Observer, Retention, Store
+
+_PRUNE_EVERY_S = 600.0
+
+
+class Host:
+    """Owns the store and the engine of one door from `open` to `stop`; may be opened again afterwards.
+
+    `declare(epoch)` runs when leadership begins, before anything is decided. With a `retention` the ledger is
+    pruned while this host leads.
+    """
+
+    def __init__(
+        self,
+        door: str,
+        store: Store,
+        launcher: Launcher,
+        clock: Clock,
+        observer: Observer,
+        *,
+        pace: Settings = DEFAULTS,
+        declare: Callable[[int], Awaitable[None]] = nothing_to_do,
+        retention: Callable[[], Retention] | None = None,
+    ) -> None:
+        self._door, self._store, self._launcher, self._clock = door, store, launcher, clock
+        self._observer, self._pace, self._declare, self._retention = observer, pace, declare, retention
+        self._owner = uuid.uuid4().hex
+        self._engine: Engine | None = None
+        self._watchdog: Watchdog | None = None
+        self._pruning: asyncio.Task[None] | None = None
+        self._loop_end: AsyncGenerator[None] | None = None
+        self._stopping = False
+        self.epoch: int | None = None
+
+    # Beginning
+
+    async def open(self) -> None:
+        """Open the store for this door. Raises StoreError where it, or its namespace, cannot be used."""
+        self._owner, self._stopping, self.epoch = uuid.uuid4().hex, False, None
+        try:
+            with self._clock.hold():
+                await self._store.open()
+                await self._store.claim(self._door)
+        except BaseException:
+            await self._close_store()
+            raise
+        self._loop_end = self._until_loop_ends()
+        await anext(self._loop_end)
+
+    async def lead(self) -> int | None:
+        """Try to lead and declare now; return the epoch, or None while another process leads."""
+        with self._clock.hold():
+            self.epoch = await self._store.lead(self._owner)
+            if self.epoch is not None:
+                await self._declare(self.epoch)
+        return self.epoch
+
+    def start(self) -> None:
+        """Begin to pass at the engine's own pace."""
+        self.make_engine().start().add_done_callback(self._note_end)
+
+    def make_engine(self) -> Engine:
+        """Return the engine, made and watched over but not started: the caller makes its passes."""
+        self._engine = engine = Engine(
+            self._store, self._launcher, self._clock, self._hear, self._owner, self._pace, self._declare
+        )
+        if self._retention is not None:
+            self._pruning = asyncio.create_task(self._prune_now_and_then(), name="dutiful-prune")
+        if isinstance(self._clock, SystemClock):
+            self._watchdog = Watchdog(self._clock, self._observer)
+            self._watchdog.start()
+        return engine
+
+    # Life
+
+    def wake(self) -> None:
+        """Have the engine pass now."""
+        if self._engine is not None:
+            self._engine.wake()
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there is an engine."""
+        return self._engine is not None
+
+    @property
+    def passed_at(self) -> Instant | None:
+        """When a pass was last completed, leading or standing by."""
+        return None if self._engine is None else self._engine.passed_at
+
+    @property
+    def schedules_due(self) -> int:
+        """How many schedules were found due, summed over all passes."""
+        return 0 if self._engine is None else self._engine.counts["schedules_due"]
+
+    def is_carrying_caller(self) -> bool:
+        """Return whether the current task belongs to a run in flight here, which cannot be waited for."""
+        carried = carried_run.get()
+        return carried is not None and carried[0] is self._engine and carried[0].carries(carried[1])
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, happened.LeadershipChanged):
+            self.epoch = event.epoch
+        self._observer(event)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        """Report an engine that ended unasked, as when a program cancels all its tasks."""
+        if not self._stopping:
+            error = "its task was cancelled" if task.cancelled() else repr(task.exception())
+            with contextlib.suppress(Exception):
+                self._observer(happened.EngineStopped(self._clock.epoch_ms(), error))
+
+    async def _prune_now_and_then(self) -> None:
+        assert self._retention is not None
+        while True:
+            await self._clock.sleep(_PRUNE_EVERY_S)
+            if self.epoch is not None:
+                # A prune that fails leaves the ledger longer than it need be until the next one.
+                with contextlib.suppress(DutifulError), self._clock.hold():
+                    await self._store.prune(self._clock.epoch_ms(), self._retention())
+
+    # End
+
+    async def drain(self, within: float | None = None) -> Drained:
+        """Launch nothing more, and wait `within` seconds for the runs in flight; return what is left."""
+        assert self._engine is not None
+        self._stopping = True
+        return await self._engine.stop(within)
+
+    async def close(self) -> None:
+        """Drop what is still in flight, as a crash would, and let go of the store."""
+        self.abandon()
+        await self._close_store()
+        loop_end, self._loop_end = self._loop_end, None
+        if loop_end is not None:
+            await loop_end.aclose()
+
+    def abandon(self) -> None:
+        """Drop everything but the store at once, as a crash would: nothing more is launched or written."""
+        self._stopping = True
+        if self._pruning is not None:
+            self._pruning.cancel()
+        if self._engine is not None:
+            self._engine.abandon()
+        if self._watchdog is not None:
+            self._watchdog.stop()
+        self._engine = self._watchdog = self._pruning = self.epoch = None
+
+    async def _close_store(self) -> None:
+        with self._clock.hold():
+            await self._store.close()
+
+    async def _until_loop_ends(self) -> AsyncGenerator[None]:
+        """Let go of the store when the event loop ends without `close`.
+
+        `asyncio.run` closes suspended generators after it has cancelled all tasks; without this the lock
+        would stay with a process in which nothing runs any more.
+        """
+        try:
+            yield
+        finally:
+            if not self._stopping:
+                self.abandon()
+                await self._close_store()

@@ -1,0 +1,131 @@
+"""The firing half of the service: the engine, its launcher and its store, on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from dutiful.core import event as happened
+from dutiful.runtime.engine import Settings as Pace
+from dutiful.runtime.host import Host
+from dutiful.runtime.ports import Retention
+from dutiful.service import journal
+from dutiful.service.launcher import RunLauncher
+from dutiful.service.types import Health
+from dutiful.service.views import moment
+from dutiful.service.workflows import WorkflowStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dutiful.core.event import Event
+    from dutiful.core.run import Run
+    from dutiful.launchers.executor import Executor
+    from dutiful.runtime.ports import Clock, Store
+    from dutiful.service.metrics import Metrics
+    from dutiful.service.settings import Settings
+
+logger = logging.getLogger("dutiful.service")
+# A stop names so many of the runs that it waits for, or cuts short.
+_NAMED_MAX = 10
+
+
+class Worker:
+    """Fires schedules while it leads, and stands by while another process does.
+
+    `start` and `stop` belong to the loop that the engine runs on; the rest may be called from any thread.
+    """
+
+    def __init__(
+        self, settings: Settings, store: Store, executor: Executor, clock: Clock, metrics: Metrics
+    ) -> None:
+        self._settings, self._store, self._clock, self._metrics = settings, store, clock, metrics
+        self._launcher = RunLauncher(WorkflowStore(store, clock), executor)
+        self._trouble: str | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        tick = settings.tick_ms
+        pace = Pace(retry_after=tick, lookahead=settings.lookahead_ms, tick=tick)
+        self._host = Host("service", store, self._launcher, clock, self._hear, pace=pace, retention=Retention)
+
+    async def start(self) -> None:
+        """Open the store and begin to fire. Raises StoreError where the store cannot be used."""
+        self._loop = asyncio.get_running_loop()
+        await self._host.open()
+        self._host.start()
+
+    async def stop(self) -> list[str]:
+        """Launch nothing more and wait for what runs; return the schedules whose runs were cut short."""
+        cut = await self._drain() if self._host.is_started else []
+        self._loop = None
+        await self._host.close()
+        with self._clock.hold():
+            await self._launcher.close()
+        return cut
+
+    async def _drain(self) -> list[str]:
+        drained = await self._host.drain(within=0)
+        if drained.in_flight:
+            patience = self._settings.drain_s
+            logger.info("waiting up to %g s for runs in flight: %s", patience, _named(drained.in_flight))
+            try:
+                # By real time: a clock that a test has stopped must not keep the service alive.
+                drained = await asyncio.wait_for(self._host.drain(), patience)
+            except TimeoutError:
+                drained = await self._host.drain(within=0)
+                logger.warning("cut short after %g s: %s", patience, _named(drained.in_flight))
+        if drained.unrecorded:
+            logger.error("ended and not recorded (%s): %s", drained.error, _named(drained.unrecorded))
+        return [run.schedule_id for run in drained.in_flight]
+
+    def wake(self) -> None:
+        """Have the engine look at once."""
+        if (loop := self._loop) is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._host.wake)
+
+    def due_so_far(self) -> int:
+        """Return how many schedules were found due since the start."""
+        return self._host.schedules_due
+
+    async def health(self) -> Health:
+        """Return whether the worker does its work, and where it stands by, whether the leader does."""
+        leading, passed_at = self._host.epoch is not None, self._host.passed_at
+        if not self._host.is_started:
+            return Health(False, False, None, "the worker is not running")
+        if passed_at is None:
+            return Health(False, leading, None, self._trouble or "the worker has not made its first pass")
+        silent = self._clock.epoch_ms() - passed_at
+        reason = None
+        if silent > patience_ms(self._settings):
+            reason = self._trouble or f"the last pass was {silent / 1000:.0f} s ago"
+        elif not leading:
+            reason = await self._silent_leader()
+        return Health(reason is None, leading, moment(passed_at), reason)
+
+    async def _silent_leader(self) -> str | None:
+        leader = await self._store.leader()
+        silent = 0 if leader is None else self._clock.epoch_ms() - leader.seen
+        if leader is None or silent <= patience_ms(self._settings):
+            return None
+        idle = f"process {leader.pid} leads and has not passed for {silent / 1000:.0f} s"
+        return f"{idle}; end it, and this one takes over"
+
+    def _hear(self, event: Event) -> None:
+        match event:
+            case happened.PassFailed() | happened.EngineStopped():
+                self._trouble = event.error
+            case _:
+                self._trouble = None
+        self._metrics(event)
+        journal.write(event)
+
+
+def patience_ms(settings: Settings) -> int:
+    """Return after how many milliseconds without a pass something is wrong."""
+    return max(10 * settings.tick_ms, round(2000 * settings.lease_s))
+
+
+def _named(runs: Sequence[Run]) -> str:
+    names = sorted({run.schedule_id for run in runs})
+    more = "" if len(names) <= _NAMED_MAX else f" and {len(names) - _NAMED_MAX} more"
+    return ", ".join(names[:_NAMED_MAX]) + more
