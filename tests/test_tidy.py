@@ -38,6 +38,8 @@ MAY_IMPORT = {
     "errors": {"core"},
     **{part: {"core", "runtime", part} for part in ("runtime", *_RING, "testing", *_REACH)},
     "launchers": {"core", "runtime", "launchers"} | _REACH,
+    # The consumers' side of a queue: installed where the service is not.
+    "receivers": {"core", "runtime", "launchers", "receivers"},
     "httpd": {"core", "runtime", "outbound", "httpd"},
     **{part: _WIRED | {part} for part in _DOORS},
     "service": _WIRED | {"httpd", "service"},
@@ -46,7 +48,7 @@ MAY_IMPORT = {
     "simulate": _WIRED | {"testing", "simulate"},
     "pytest_plugin": {"testing"},
     "": _WIRED | _DOORS | {"errors"},
-    "cli": _WIRED | _DOORS | {"", "errors", "httpd", "web", "simulate", "testing", "cli"},
+    "cli": _WIRED | _DOORS | {"", "errors", "httpd", "web", "receivers", "simulate", "testing", "cli"},
     "__main__": {"cli"},
 }
 STANDARD_LIBRARY_ONLY = {"core", "errors", "runtime"}

@@ -15,7 +15,7 @@ from tests.servers.shared import shared_server
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["nats_url", "own_name", "postgres_port", "postgres_url", "valkey_url"]
+__all__ = ["nats_url", "own_name", "postgres18", "postgres_port", "postgres_url", "valkey_url"]
 
 _numbers = itertools.count(1)
 
@@ -47,6 +47,13 @@ def postgres_port(request: pytest.FixtureRequest) -> Iterator[int]:
     For one version only: `@pytest.mark.parametrize("postgres_port", ["18"], indirect=True)`.
     """
     with shared_server(f"postgres{request.param}") as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def postgres18() -> Iterator[int]:
+    """The port of the shared PostgreSQL server of the newest version, for tests that need no other."""
+    with shared_server("postgres18") as port:
         yield port
 
 

@@ -1,4 +1,4 @@
-"""What the launchers of all queues share: their URLs, and the message that is published."""
+"""What launchers and receivers of all queues share: the URL of a broker, and the published message."""
 
 from __future__ import annotations
 
@@ -71,6 +71,20 @@ class Broker(NamedTuple):
             reason = f"ca, cert and key must name PEM files that can be read: {error}"
             raise InvalidArgumentError("executor", self.shown, reason) from None
         return context
+
+    def redis(self, form: str) -> dict[str, Any]:
+        """Return how a client of Redis or Valkey connects; raises InvalidArgumentError."""
+        host, _, port = self.hosts[0].rpartition(":") if ":" in self.hosts[0] else (self.hosts[0], "", "6379")
+        database = self.path.strip("/") or "0"
+        if len(self.hosts) > 1 or not port.isdecimal() or not database.isdecimal():
+            raise InvalidArgumentError("executor", self.shown, f"write {form}")
+        how = {"host": host.strip("[]"), "port": int(port), "db": int(database)}
+        how |= {"username": self.user, "password": self.password}
+        if self.scheme not in {"rediss", "valkeys"}:
+            return how
+        self.tls()
+        files = {"ssl_ca_certs": "ca", "ssl_certfile": "cert", "ssl_keyfile": "key"}
+        return {**how, **{name: self.options.get(option) for name, option in files.items()}}
 
 
 class Message(NamedTuple):

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _FORM = "redis://HOST:PORT/DB?stream=dutiful:runs"
 _OPTIONS = ("stream", "waitaof", *TLS_OPTIONS)
 _CONNECTIONS_MAX = 16
-_TLS_SCHEMES = {"rediss", "valkeys"}
 
 
 class RedisExecutor:
@@ -106,30 +105,16 @@ class RedisExecutor:
 
 def _connection(broker: Broker, timeout: float) -> dict[str, Any]:
     """Return how a connection is made; none is tried twice, since a repeated XADD adds a second entry."""
-    host, _, port = (
-        broker.hosts[0].rpartition(":") if ":" in broker.hosts[0] else (broker.hosts[0], "", "6379")
-    )
-    database = broker.path.strip("/") or "0"
-    if len(broker.hosts) > 1 or not port.isascii() or not port.isdecimal() or not database.isdecimal():
-        raise InvalidArgumentError("executor", broker.shown, f"write {_FORM}")
-    how: dict[str, Any] = {
-        "connection_class": Connection,
-        "host": host.strip("[]"),
-        "port": int(port),
-        "db": int(database),
-        "username": broker.user,
-        "password": broker.password,
+    how = broker.redis(_FORM)
+    return {
+        **how,
+        "connection_class": SSLConnection if "ssl_ca_certs" in how else Connection,
         "socket_connect_timeout": timeout,
         "socket_timeout": timeout,
         "retry": Retry(NoBackoff(), 0),
         "retry_on_error": [],
         "client_name": "dutiful",
     }
-    if broker.scheme in _TLS_SCHEMES:
-        broker.tls()
-        how |= {"connection_class": SSLConnection, "ssl_ca_certs": broker.options.get("ca")}
-        how |= {"ssl_certfile": broker.options.get("cert"), "ssl_keyfile": broker.options.get("key")}
-    return how
 
 
 def _flag(broker: Broker, option: str) -> bool:

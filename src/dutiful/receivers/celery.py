@@ -1,0 +1,120 @@
+"""Runs taken by Celery workers: a task that does each run once and reports how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from dutiful.receivers.delivery import BadMessageError, Delivery, check_signature
+from dutiful.receivers.receiver import LATER_S
+from dutiful.receivers.report import Reports
+from dutiful.receivers.work import Settled, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dutiful.receivers.seen import Seen
+
+_log = logging.getLogger("dutiful.receivers")
+_VISIBLE_AFTER_S = 3600
+
+
+def celery_task(
+    app: Any,
+    name: str,
+    *,
+    seen: Seen,
+    service: str | None = None,
+    token: str | Callable[[], str] | None = None,
+    secret: str | None = None,
+    run_timeout: float = 3600.0,
+) -> Callable[[Callable[[Delivery], Any]], Any]:
+    """Return a decorator that makes `handle(delivery)` the Celery task of this name.
+
+    The task is acknowledged after its work has been reported, and delivered again if its worker is lost.
+    `run_timeout` is that of the schedules; a broker that delivers again sooner is warned about.
+    """
+    reports = Reports(service, token)
+
+    def decorate(handle: Callable[[Delivery], Any]) -> Any:
+        work = Work(handle, seen, reports)
+
+        def run(task: Any, dag: Any, meta: dict[str, Any]) -> None:
+            try:
+                delivery = _read(task.request, dag, meta, secret)
+            except BadMessageError as error:
+                _log.error("a message is dropped: %s", error)
+                return
+            if _loop().run(_prepared(seen, work, delivery)) is Settled.LATER:
+                raise task.retry(countdown=LATER_S)
+
+        # Acknowledged after the report: the broker delivers the message again if the worker is lost.
+        registered = app.task(
+            run,
+            name=name,
+            bind=True,
+            shared=False,
+            acks_late=True,
+            reject_on_worker_lost=True,
+            max_retries=None,
+        )
+        app.on_after_finalize.connect(lambda sender, **_: _warn(sender, run_timeout), weak=False)
+        return registered
+
+    return decorate
+
+
+async def _prepared(seen: Seen, work: Work, delivery: Delivery) -> Settled:
+    if seen not in _threads.prepared:
+        await seen.prepare()
+        _threads.prepared.append(seen)
+    return await work.do(delivery)
+
+
+def _read(request: Any, dag: Any, meta: dict[str, Any], secret: str | None) -> Delivery:
+    body = json.dumps({"dag": dag, "meta": meta}).encode()
+    delivery = Delivery.read(str(request.id), body)
+    headers = {
+        **(request.headers or {}),
+        **{name: request.get(name) for name in _HEADERS if request.get(name)},
+    }
+    timestamp, given = headers.get("dutiful_timestamp", ""), headers.get("dutiful_signature", "")
+    check_signature(secret, timestamp, delivery.key, body, given)
+    return delivery
+
+
+_HEADERS = ("dutiful_timestamp", "dutiful_signature")
+
+
+class _Threads(threading.local):
+    """The event loop of each worker thread, which keeps the connections of the seen store."""
+
+    runner: asyncio.Runner | None = None
+    process: int = 0
+
+    def __init__(self) -> None:
+        self.prepared: list[Seen] = []
+
+
+_threads = _Threads()
+
+
+def _loop() -> asyncio.Runner:
+    # A loop that was made before a worker process was forked belongs to its parent.
+    if _threads.runner is None or _threads.process != os.getpid():
+        _threads.runner, _threads.process, _threads.prepared = asyncio.Runner(), os.getpid(), []
+    return _threads.runner
+
+
+def _warn(app: Any, run_timeout: float) -> None:
+    """Warn where the broker delivers a message again before its run has timed out."""
+    visible_after = app.conf.broker_transport_options.get("visibility_timeout", _VISIBLE_AFTER_S)
+    if str(app.conf.broker_url).startswith("redis") and visible_after < run_timeout:
+        _log.warning(
+            "visibility_timeout is %s s, but runs may take %s s: set broker_transport_options accordingly",
+            visible_after, run_timeout,
+        )  # fmt: skip
