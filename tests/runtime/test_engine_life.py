@@ -13,7 +13,7 @@ from dutiful.core.cron.cron import Cron
 from dutiful.core.event import ClockStepped, LeadershipChanged, RunLaunched, TicksSkipped
 from dutiful.core.plan.outcome import Succeeded
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap
-from dutiful.core.run import Phase
+from dutiful.core.run import Phase, Status
 from dutiful.runtime.engine import Drained, Settings
 
 
@@ -183,6 +183,21 @@ def test_no_more_runs_are_in_flight_than_allowed():
 
     noted = asyncio.run(story())
     assert [instant for instant, *_ in noted] == ["10:01", "10:01", "10:01:10", "10:01:10", "10:01:20"]
+
+
+@pytest.mark.parametrize("catch_up", [CatchUp.NONE, CatchUp.LATEST])
+def test_ticks_that_wait_longer_than_their_grace_for_a_full_engine_are_not_missed(catch_up):
+    async def story():
+        many = [schedule(Once(at("10:01")), id_=f"s{n}", grace=MINUTE, catch_up=catch_up) for n in range(9)]
+        async with rig_with(lasting(50), *many, settings=Settings(in_flight_max=2)) as rig:
+            await rig.time.advance(600)
+            rows = [row for each in many for row in await rig.store.ledger(each.id, None, 10)]
+            return rig.calls.noted, [row.status for row in rows]
+
+    noted, statuses = asyncio.run(story())
+    began = ["10:01", "10:01:50", "10:02:40", "10:03:30", "10:04:20"]
+    assert [instant for instant, *_ in noted] == [at for at in began for _ in range(2)][:9]
+    assert statuses == [Status.SUCCESS] * 9
 
 
 def test_no_more_runs_are_in_flight_than_allowed_when_one_schedule_has_many():

@@ -282,11 +282,22 @@ def offer(draft: Draft, tick: Instant) -> None:
 
 def _launch_where_room(draft: Draft, tick: Instant) -> None:
     if draft.engine_is_full():
-        draft.unfinished = True
+        _wait_for_the_engine(draft, tick)
     elif draft.at_capacity():
         _wait_for_room(draft)
     else:
         draft.launch(tick)
+
+
+def _wait_for_the_engine(draft: Draft, tick: Instant) -> None:
+    """Keep a tick due that the engine cannot launch now; give it a row before it counts as missed.
+
+    Most waits end within the grace, and cost no write. A tick that was on time must not be dropped because
+    the engine was full, so it becomes a waiting run when half of its grace has passed.
+    """
+    if 2 * (draft.now - tick) >= draft.policy.grace:
+        draft.hold(tick, Phase.DELAYED, fire_time(draft.schedule, tick))
+    draft.unfinished = True
 
 
 def _enqueue(draft: Draft, tick: Instant) -> None:
