@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import threading
 from contextlib import closing
 
 import pytest
@@ -37,6 +38,27 @@ def test_a_service_without_executor_refuses_every_run_and_says_what_to_do(tmp_pa
         "launch_refused",
         "there is no executor: set DUTIFUL_EXECUTOR",
     )
+
+
+def test_an_executor_that_is_given_is_used_on_the_hosts_clock_too(tmp_path):
+    called = threading.Event()
+
+    class Mine:
+        async def run(self, _dag, _meta):
+            called.set()
+            return Succeeded()
+
+    async def story():
+        settings = settings_from({"DUTIFUL_STORE": f"sqlite:{tmp_path}/s.db", "TICK_MS": "10"})
+        service = await Service(settings, executor=Mine()).start()
+        await service.workflows.save_dag("report", 1, {})
+        await service.registrar.upsert_schedule(given())
+        await service.registrar.trigger("job")
+        was_called = await asyncio.to_thread(called.wait, 60)
+        await service.stop()
+        return was_called
+
+    assert asyncio.run(story())
 
 
 def test_a_service_lives_in_memory_too():

@@ -1,4 +1,4 @@
-"""Workflows that a command runs: the DAG on stdin, the meta in the environment, the exit code as outcome."""
+"""Runs workflows by a command: the DAG on stdin, the meta in the environment, the exit code as outcome."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ _TIMEOUT = 3600.0
 
 class CommandExecutor:
     """Runs a command for every run and waits for its end."""
+
+    descriptors = process.DESCRIPTORS
 
     def __init__(self, argv: list[str], settings: ExecutorSettings) -> None:
         self._argv, self._timeout = argv, settings.timeout or _TIMEOUT

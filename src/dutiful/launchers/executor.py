@@ -1,4 +1,4 @@
-"""What all executors share: the protocol, what they are told of a run, and how they are set up."""
+"""The executor protocol, the meta that executors get of a run, their settings, and how many runs fit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from dutiful.outbound.secret import Secret
     from dutiful.runtime.ports import Clock
 
+# Concurrent launches of one worker, unless a setting or the limit of open files says otherwise.
+LAUNCHES_MAX = 256
+
 Source: TypeAlias = Literal["schedule", "manual", "backfill"]
 
 
 class Meta(NamedTuple):
-    """What an executor is told of a run beside its DAG; the key is the same in every attempt."""
+    """The facts of a run that an executor gets beside the DAG; the key is the same in every attempt."""
 
     source: Source
     schedule_id: str
@@ -34,22 +37,26 @@ class Meta(NamedTuple):
 
 
 class Executor(Protocol):
-    """Runs workflows, or hands them to somebody who does."""
+    """Runs workflows, or hands them to another system.
+
+    An executor may have an attribute `descriptors`: how many open files one run needs. Without it one is
+    assumed.
+    """
 
     async def run(self, dag: Any, meta: Meta) -> Outcome:
-        """Run the DAG, and return how that went; what is raised counts as a failed task.
+        """Run the DAG, and return the outcome; an exception counts as a failed task.
 
-        Succeeded and Failed: it ran to its end here. Accepted: somebody else runs it and reports. Refused:
-        not to be tried again. Unreached: nothing was sent. Unanswered: it was sent and may have begun.
+        Succeeded and Failed: the run ended here. Accepted: another system runs it and reports. Refused: not
+        to be tried again. Unreached: nothing was sent. Unanswered: it was sent and may have begun.
         """
 
 
 @runtime_checkable
 class Closing(Protocol):
-    """An executor that has something to let go of."""
+    """An executor that holds resources, such as connections."""
 
     async def close(self) -> None:
-        """Let go of it; nothing is run any more."""
+        """Release the resources; `run` is not called any more."""
 
 
 @runtime_checkable
@@ -67,6 +74,15 @@ class ExecutorSettings(NamedTuple):
     secret: Secret | None = None
     allowed: Allowed = Allowed(setting="DUTIFUL_EXECUTOR_ALLOW")
     timeout: float | None = None
+
+
+def launches_that_fit(executor: object, descriptors: int) -> int:
+    """Return how many runs may be launched at a time where a process may have so many open files.
+
+    Launches take at most half of the files: the store and the connections of callers need some too.
+    """
+    each = max(1, getattr(executor, "descriptors", 1))
+    return max(1, min(LAUNCHES_MAX, descriptors // 2 // each))
 
 
 def _rfc3339(instant: datetime) -> str:

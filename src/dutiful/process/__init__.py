@@ -17,12 +17,15 @@ from dutiful.process.output import LastLine, Tail, last_lines
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["GRACE", "OUTPUT_LIMIT", "Exit", "environment_of", "run"]
+__all__ = ["DESCRIPTORS", "GRACE", "OUTPUT_LIMIT", "Exit", "environment_of", "run"]
 
 _WARDEN = str(Path(__file__).with_name("warden.py"))
 _CHUNK = 65_536
 _PROBLEM_LINES = 3
 OUTPUT_LIMIT = 65_536
+# Open files that one running command needs here: three pipes, the lifeline, what watches for its end, and
+# one to spare while it starts.
+DESCRIPTORS = 6
 # Seconds between asking a command to end and killing it.
 GRACE = 5.0
 # Seconds that the streams may stay open after the warden: it ends last, unless somebody kills it.

@@ -119,6 +119,11 @@ class Engine:
         # When a pass last came to its end, leading or not.
         self.passed_at: Instant | None = None
 
+    @property
+    def in_flight(self) -> int:
+        """Return how many runs are being launched or run here."""
+        return len(self._running)
+
     # Life
 
     def start(self) -> asyncio.Task[None]:

@@ -114,6 +114,11 @@ class Host:
         """How many schedules were found due, summed over all passes."""
         return 0 if self._engine is None else self._engine.counts["schedules_due"]
 
+    @property
+    def in_flight(self) -> int:
+        """How many runs are being launched, or run by this process."""
+        return 0 if self._engine is None else self._engine.in_flight
+
     def is_carrying_caller(self) -> bool:
         """Return whether the current task belongs to a run in flight here, which cannot be waited for."""
         carried = carried_run.get()

@@ -33,9 +33,12 @@ _DRIFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 6
 
 
 class Metrics:
-    """An observer that counts. `due` tells how many schedules the engine has found due so far."""
+    """An observer that counts.
 
-    def __init__(self, due: Callable[[], int]) -> None:
+    `due` returns how many schedules the engine has found due so far, `in_flight` how many launches there are.
+    """
+
+    def __init__(self, due: Callable[[], int], in_flight: Callable[[], int] = lambda: 0) -> None:
         self._registry = registry = CollectorRegistry()
         registry.register(_Due(due))
         self._emitted = Counter("runs_emitted", "Ticks launched, each once", registry=registry)
@@ -48,6 +51,12 @@ class Metrics:
         )
         self._failures = Counter(
             "dutiful_passes_failed", "Passes that had to be made again", registry=registry
+        )
+        Gauge(
+            "dutiful_launches_in_flight", "Runs that this worker is launching or running", registry=registry
+        ).set_function(in_flight)
+        self._launches_max = Gauge(
+            "dutiful_launches_max", "Launches at a time; further runs wait in the store", registry=registry
         )
         self._leading = Gauge("dutiful_leading", "Whether this process leads", registry=registry)
         self._drift = Histogram(
@@ -87,6 +96,10 @@ class Metrics:
     def certificate(self, name: str, expires_at: datetime) -> None:
         """Note when a certificate expires."""
         self._expires.labels(name).set(expires_at.timestamp())
+
+    def launches_max(self, most: int) -> None:
+        """Set how many launches there may be at a time."""
+        self._launches_max.set(most)
 
     def damaged(self, count: int) -> None:
         """Note how many schedules cannot be read."""

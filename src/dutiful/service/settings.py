@@ -69,6 +69,7 @@ class Settings:
     executor_secret: Secret | None
     executor_allow: Allowed
     executor_timeout_s: float | None
+    launches_max: int | None
     jwt_keys: str | None
     jwt_issuer: str | None
     jwt_audience: str | None

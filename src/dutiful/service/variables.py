@@ -172,6 +172,12 @@ VARIABLES = (
     Variable("DUTIFUL_EXECUTOR_SECRET", secret, None, "signs the requests to an HTTP executor"),
     Variable("DUTIFUL_EXECUTOR_ALLOW", allowed, "", "hosts and networks that are open although not public"),
     Variable("DUTIFUL_EXECUTOR_TIMEOUT_S", seconds(0.1, 86_400), None, "for one call of the executor"),
+    Variable(
+        "DUTIFUL_LAUNCHES_MAX",
+        number(1, 100_000),
+        None,
+        "launches at a time; unset, 256 or what open files allow",
+    ),
     Variable("DUTIFUL_JWT_KEYS", text, None, "file of the keys that tokens are signed with"),
     Variable("DUTIFUL_JWT_ISSUER", text, None, "the `iss` that tokens must have"),
     Variable("DUTIFUL_JWT_AUDIENCE", text, None, "the `aud` that tokens must have"),

@@ -50,8 +50,9 @@ class Service:
         self._store = store_for(settings.store, settings.namespace)
         self._watching: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
-        self._metrics = Metrics(self._due_so_far)
+        self._metrics = Metrics(self._due_so_far, self._in_flight)
         self.workflows = WorkflowStore(self._store, self.clock)
+        self._given = executor
         self._executor = executor or _executor(settings, self.clock)
         self.launcher = RunLauncher(self.workflows, self._executor)
         self._worker = self._make_worker() if worker else None
@@ -66,7 +67,7 @@ class Service:
             self._thread = LoopThread("dutiful-worker")
             store = store_for(settings.store, settings.namespace)
             # An executor keeps connections, which belong to one event loop.
-            executor = _executor(settings, self.clock)
+            executor = self._given or _executor(settings, self.clock)
         return Worker(settings, store, executor, self.clock, self._metrics)
 
     async def start(self) -> Service:
@@ -118,6 +119,9 @@ class Service:
     def _wake(self) -> None:
         if self._worker is not None:
             self._worker.wake()
+
+    def _in_flight(self) -> int:
+        return 0 if self._worker is None else self._worker.in_flight()
 
     def _due_so_far(self) -> int:
         return 0 if self._worker is None else self._worker.due_so_far()

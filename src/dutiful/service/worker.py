@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 from typing import TYPE_CHECKING
 
 from dutiful.core import event as happened
+from dutiful.launchers.executor import launches_that_fit
 from dutiful.runtime.engine import Settings as Pace
 from dutiful.runtime.host import Host
 from dutiful.runtime.ports import Retention
@@ -45,7 +47,11 @@ class Worker:
         self._trouble: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         tick = settings.tick_ms
-        pace = Pace(retry_after=tick, lookahead=settings.lookahead_ms, tick=tick)
+        self.launches_max = settings.launches_max or launches_that_fit(executor, _open_files_max())
+        metrics.launches_max(self.launches_max)
+        pace = Pace(
+            retry_after=tick, lookahead=settings.lookahead_ms, in_flight_max=self.launches_max, tick=tick
+        )
         self._host = Host("service", store, self._launcher, clock, self._hear, pace=pace, retention=Retention)
 
     async def start(self) -> None:
@@ -87,6 +93,10 @@ class Worker:
         """Return how many schedules were found due since the start."""
         return self._host.schedules_due
 
+    def in_flight(self) -> int:
+        """Return how many runs are being launched, or run by this process."""
+        return self._host.in_flight
+
     async def health(self) -> Health:
         """Return whether the worker does its work, and where it stands by, whether the leader does."""
         leading, passed_at = self._host.epoch is not None, self._host.passed_at
@@ -123,6 +133,11 @@ class Worker:
 def patience_ms(settings: Settings) -> int:
     """Return after how many milliseconds without a pass something is wrong."""
     return max(10 * settings.tick_ms, round(2000 * settings.lease_s))
+
+
+def _open_files_max() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft
 
 
 def _named(runs: Sequence[Run]) -> str:
