@@ -67,11 +67,12 @@ def _serving(
 ) -> Iterator[None]:
     config = uvicorn.Config(
         RequestMiddleware(telling, settings),
-        http=protocol_for(limits or settings.limits),
+        http=protocol_for(limits or settings.limits, None if tls is None else server_context(tls)),
+        # As the service has it: the handshakes are those of asyncio.
+        loop="asyncio",
         ws="none",
         lifespan="off",
         log_config=None,
-        ssl_context_factory=None if tls is None else lambda *_: server_context(tls),
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

@@ -10,7 +10,7 @@ from tests.httpd.middleware_server import LOOPBACK, middleware_server, parsed, r
 
 from dutiful.httpd.auth import PEER_NAMES, Auth, Caller
 from dutiful.httpd.limits import Limits, Rates
-from dutiful.httpd.middleware import SECURITY_HEADERS, RequestMiddleware
+from dutiful.httpd.middleware import OPEN_PATHS, SECURITY_HEADERS, RequestMiddleware
 from dutiful.httpd.reloading_file import ReloadingFile
 from dutiful.testing import VirtualClock
 
@@ -179,6 +179,22 @@ def test_a_caller_at_many_addresses_is_still_one():
             RequestMiddleware(telling, settings)({**scope, "client": (f"192.0.2.{number}", 1)}, receive, send)
         )
     assert [status for status in statuses if status] == [200, 200, 200, 429]
+
+
+@pytest.mark.parametrize("path", sorted(OPEN_PATHS))
+def test_probes_are_answered_after_a_burst_too(path):
+    rates = Rates(1, 3, VirtualClock("2026-03-01T00:00:00"))
+    with middleware_server(LOOPBACK._replace(rates=rates)) as port:
+        assert [request(port)[0] for _ in range(5)] == [200, 200, 200, 429, 429]
+        assert [request(port, path=path)[0] for _ in range(5)] == [200] * 5
+        assert request(port)[0] == 429
+
+
+def test_head_is_answered_as_get_without_the_body():
+    with middleware_server() as port:
+        get, head = request(port), request(port, "HEAD")
+    # The length is that of the body of the GET.
+    assert (head[0], head[2], head[1]["content-length"]) == (200, None, get[1]["content-length"])
 
 
 def test_probes_need_no_credentials():

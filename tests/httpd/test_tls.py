@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from tests.httpd.mint import CLAIMS, KEYS, NOW, token
 
 from dutiful.httpd.auth import Auth, read_clients
 from dutiful.httpd.keys import read_keys
+from dutiful.httpd.limits import Limits
 from dutiful.httpd.reloading_file import ReloadingFile
 from dutiful.httpd.tls import TlsError, TlsFiles, peer_names, server_context
 from dutiful.httpd.tokens import TokenCheck
@@ -72,6 +74,59 @@ def test_every_connection_has_its_own_caller(folder):
             client(folder, name) for name in ("deployer.internal", "other.internal", "deployer.internal")
         ]
         assert [request(port, context=context)[0] for context in asked] == [200, 401, 200]
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def is_closed(peer: socket.socket) -> bool:
+    """Return whether the server has closed a connection on which it never says anything."""
+    try:
+        return peer.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_handshake_that_never_begins_is_given_up(folder):
+    with (
+        middleware_server(LOOPBACK, folder.files, Limits(head_seconds=0.3)) as port,
+        connected(port) as silent,
+        connected(port) as slow,
+    ):
+        # The first byte of a handshake, and no more.
+        slow.sendall(b"\x16")
+        assert [is_closed(silent), is_closed(slow)] == [True, True]
+
+
+def test_handshakes_count_among_the_connections_of_an_address(folder):
+    context = client(folder, "deployer.internal")
+    with middleware_server(LOOPBACK, folder.files, Limits(connections=2)) as port, connected(port) as first:
+        with connected(port) as second, connected(port) as third:
+            assert is_closed(third)
+            second.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                second.recv(1)
+        # The place of the second is free again; that of the first is not.
+        assert free_again(port, context) == 200
+        first.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert is_closed(first)
+
+
+def free_again(port: int, context: ssl.SSLContext) -> int:
+    """Return the status of a request, sent again until the server has noticed that a peer is gone."""
+    while True:
+        try:
+            return request(port, context=context)[0]
+        except (ConnectionResetError, ssl.SSLError):
+            continue
+
+
+def test_a_request_that_comes_along_with_the_end_of_the_handshake_is_answered(folder):
+    # Many, because it depends on how the packets fall.
+    context = client(folder, "deployer.internal")
+    with middleware_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
+        assert {request(port, context=context)[0] for _ in range(40)} == {200}
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ class RequestMiddleware:
         except ConnectionResetError:
             return
         else:
-            await self._app(scope, _replay(body, receive), answer)
+            await self._app(_as_get(scope), _replay(body, receive), answer)
 
     def _admit(self, scope: Scope) -> None:
         """Check the head and find the caller, before the body is read; raises RequestRefusedError."""
@@ -84,9 +84,11 @@ class RequestMiddleware:
         if not settings.auth.is_on or settings.auth.clients is not None:
             # A browser proves its user here without being asked: by its machine or its certificate.
             check_origin(scope)
-        if settings.rates is not None:
+        is_open = scope["path"] in settings.open_paths
+        # Probes are not limited: a caller that has used up its rate must not make the service look dead.
+        if settings.rates is not None and not is_open:
             settings.rates.take(f"address {network_of((scope.get('client') or ('', 0))[0])}")
-        caller = NOBODY if scope["path"] in settings.open_paths else settings.auth.caller(scope)
+        caller = NOBODY if is_open else settings.auth.caller(scope)
         if settings.rates is not None and caller is not NOBODY:
             settings.rates.take(f"caller {caller.user_id}")
         scope["state"] = {**scope.get("state", {}), "caller": caller}
@@ -113,6 +115,11 @@ class _Answering:
             added = [header for header in SECURITY_HEADERS if header[0] not in names]
             message = {**message, "headers": [*given, *added]}
         await self._send(message)
+
+
+def _as_get(scope: Scope) -> Scope:
+    """Return the scope of a HEAD as that of a GET; the server leaves out the body of the answer."""
+    return {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -6,6 +6,7 @@ added here, where a connection is known.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from http import HTTPStatus
@@ -20,7 +21,7 @@ from dutiful.httpd.middleware import SECURITY_HEADERS
 from dutiful.httpd.tls import peer_names
 
 if TYPE_CHECKING:
-    import asyncio
+    import ssl
 
 
 def _answer(status: HTTPStatus, code: str, message: str) -> bytes:
@@ -41,13 +42,18 @@ _TOO_MANY = _answer(
 )
 
 
-def protocol_for(limits: Limits) -> type[LimitedProtocol]:
-    """Return the protocol class of one server; it counts the connections of that server."""
-    return type("ServerProtocol", (LimitedProtocol,), {"limits": limits, "peers": Counter()})
+def protocol_for(limits: Limits, tls: ssl.SSLContext | None = None) -> type[asyncio.Protocol]:
+    """Return the protocol class of one server, to be passed to uvicorn as `http`.
+
+    It counts the connections of that server. With `tls` it does the handshakes too, so that a connection is
+    counted and limited in time from its first moment; uvicorn must then be given no TLS of its own.
+    """
+    http = type("ServerProtocol", (LimitedProtocol,), {"limits": limits, "peers": Counter()})
+    return http if tls is None else type("TlsServerProtocol", (TlsProtocol,), {"http": http, "context": tls})
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection. Pass the class that `protocol_for` returns to uvicorn as `http`."""
+    """One HTTP connection."""
 
     limits = Limits()
     peers: ClassVar[Counter[str]]
@@ -57,7 +63,21 @@ class LimitedProtocol(HttpToolsProtocol):
         self._in_head = True
         self._head_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._peer = ""
+        self._peer: str | None = None
+
+    def admit(self, transport: asyncio.BaseTransport) -> bool:
+        """Count the connection, and return whether its peer has no more than it may have."""
+        self._peer = network_of((transport.get_extra_info("peername") or ("",))[0])
+        self.peers[self._peer] += 1
+        return self.peers[self._peer] <= self.limits.connections
+
+    def release(self) -> None:
+        """Take the connection out of the count."""
+        if self._peer is not None:
+            self.peers[self._peer] -= 1
+            if not self.peers[self._peer]:
+                del self.peers[self._peer]
+            self._peer = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as it has it
         """Store the names of the client's certificate in the state of every request."""
@@ -66,17 +86,14 @@ class LimitedProtocol(HttpToolsProtocol):
         names = () if connection is None else peer_names(connection.getpeercert())
         self.app_state = {**self.app_state, PEER_NAMES: names}
         self._expect_head()
-        self._peer = network_of((transport.get_extra_info("peername") or ("",))[0])
-        self.peers[self._peer] += 1
-        if self.peers[self._peer] > self.limits.connections:
+        # With TLS the connection was admitted before the handshake.
+        if self._peer is None and not self.admit(transport):
             self._refuse(_TOO_MANY)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer, and release the peer's place."""
         self._stop_timer()
-        self.peers[self._peer] -= 1
-        if not self.peers[self._peer]:
-            del self.peers[self._peer]
+        self.release()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -130,6 +147,76 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class TlsProtocol(asyncio.Protocol):
+    """A connection during its TLS handshake; its HTTP protocol takes over afterwards.
+
+    A peer with too many connections is cut off before the handshake: it could not read an answer yet.
+    """
+
+    http: ClassVar[type[LimitedProtocol]]
+    context: ClassVar[ssl.SSLContext]
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self._http = self.http(*arguments, **named)
+        self._loop = self._http.loop
+        self._handshake: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # a server's
+        """Count the connection, and begin the handshake."""
+        if not self._http.admit(transport):
+            self._http.release()
+            transport.abort()
+            return
+        # No byte of the handshake may be read before the TLS protocol is in place.
+        transport.pause_reading()
+        self._handshake = self._loop.create_task(self._shake_hands(transport), name="dutiful-tls")
+
+    async def _shake_hands(self, transport: asyncio.Transport) -> None:
+        early = _EarlyData()
+        try:
+            secure = await self._loop.start_tls(
+                transport,
+                early,
+                self.context,
+                server_side=True,
+                ssl_handshake_timeout=self._http.limits.head_seconds,
+            )
+        except OSError:
+            # Not TLS, no certificate, too slow, or gone: there is no one to answer.
+            secure = None
+        except BaseException:
+            self._http.release()
+            raise
+        if secure is None or early.is_lost:
+            self._http.release()
+            transport.abort()
+            return
+        secure.set_protocol(self._http)
+        self._http.connection_made(secure)
+        if early.data:
+            self._http.data_received(bytes(early.data))
+        if early.is_at_end:
+            secure.close()
+
+
+class _EarlyData(asyncio.Protocol):
+    """Keeps what a client sends in the moment between the handshake and the HTTP protocol."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.is_at_end = self.is_lost = False
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def eof_received(self) -> None:
+        self.is_at_end = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self.is_lost = True
 
 
 class JoinedWrites:

@@ -48,7 +48,7 @@ class HttpServer(uvicorn.Server):
         self._scheme = "http" if tls is None else "https"
         config = uvicorn.Config(
             app,
-            http=protocol_for(limits),
+            http=protocol_for(limits, None if tls is None else server_context(tls)),
             # Neither websockets nor lifespan events are used.
             ws="none",
             lifespan="off",
@@ -57,7 +57,6 @@ class HttpServer(uvicorn.Server):
             access_log=False,
             log_config=None,
             timeout_graceful_shutdown=_GRACE_SECONDS,
-            ssl_context_factory=None if tls is None else lambda *_: server_context(tls),
         )
         super().__init__(config)
 
