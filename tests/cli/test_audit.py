@@ -13,7 +13,7 @@ from dutiful.testing import VirtualClock
 def written(path, *ids):
     log = AuditLog(VirtualClock("2026-03-02T09:00:00+00:00"), path)
     for id_ in ids:
-        log.record("ada", "delete", schedule_id=id_)
+        log.record("r", "ada", "delete", schedule_id=id_)
     log.close()
     return str(path)
 
@@ -46,3 +46,29 @@ def test_a_line_taken_out_is_found(tmp_path):
 def test_a_file_that_is_not_there_is_named(tmp_path):
     code, output = run(str(tmp_path / "none"))
     assert (code, output.endswith("none': cannot be read: No such file or directory\n")) == (2, True)
+
+
+def test_a_record_that_a_crash_cut_off_is_told_from_a_changed_line_and_can_be_marked(tmp_path):
+    path = written(tmp_path / "audit.jsonl", "a", "b")
+    with open(path, "ab") as file:
+        file.write(b'{"at": "2026')
+    code, output = run(path)
+    assert code == 1
+    assert f"{path}, line 3: the record was cut off after 12 bytes, by a crash or a full disk" in output
+    code, output = run("--repair", path)
+    assert (code, output.splitlines()[0]) == (
+        0,
+        f"{path}, line 3: a record that was cut off after 12 bytes, marked as such",
+    )
+    assert run(path) == (0, output)
+    assert run("--repair", path) == (0, output)
+
+
+def test_a_changed_line_is_not_repaired(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    written(path, "a", "b")
+    spoilt = path.read_bytes().replace(b'"a"', b'"x"') + b'{"at": "2026'
+    path.write_bytes(spoilt)
+    code, output = run("--repair", str(path))
+    assert (code, "line 2: a line before it was changed" in output) == (1, True)
+    assert path.read_bytes() == spoilt

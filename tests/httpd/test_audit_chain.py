@@ -5,10 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import resource
+import signal
 
 import pytest
 
-from dutiful.httpd.audit_chain import BEGINNING, AuditFileError, ChainedFile, Verified, verify
+from dutiful.core.errors import InvalidArgumentError
+from dutiful.httpd.audit_chain import (
+    BEGINNING,
+    AuditFileError,
+    ChainedFile,
+    TornRecord,
+    TornRecordError,
+    Verified,
+    verify,
+)
 
 
 def lines(path):
@@ -35,7 +46,7 @@ def test_every_line_has_the_hash_of_the_one_before(tmp_path):
     first, second, third = lines(path)
     previous = [json.loads(line)["prev"] for line in (first, second, third)]
     assert previous == [BEGINNING, digest(first), digest(second)]
-    assert verify([path]) == Verified(3, digest(third), [str(path)])
+    assert verify([path]) == Verified(3, digest(third), [str(path)], [])
 
 
 def test_a_restart_goes_on_from_the_last_line(tmp_path):
@@ -67,8 +78,8 @@ def test_a_file_moved_away_is_followed_by_one_that_goes_on_from_it(tmp_path):
     one.close()
     other.close()
     assert [[json.loads(line)["n"] for line in lines(file)] for file in (moved, path)] == [[1, 2], [3, 4]]
-    assert verify([moved, path]) == Verified(4, digest(lines(path)[-1]), [str(moved)])
-    assert verify([path]) == Verified(2, digest(lines(path)[-1]), [])
+    assert verify([moved, path]) == Verified(4, digest(lines(path)[-1]), [str(moved)], [])
+    assert verify([path]) == Verified(2, digest(lines(path)[-1]), [], [])
 
 
 def test_a_file_that_was_copied_and_emptied_goes_on_too(tmp_path):
@@ -116,13 +127,84 @@ def test_what_is_not_as_it_was_written_is_found(tmp_path, spoil, at):
     assert refused.value.details["line"] == at
 
 
-def test_a_line_that_a_crash_cut_off_stays_by_itself(tmp_path):
+def test_a_log_that_is_cut_off_at_any_byte_loses_nothing_and_goes_on(tmp_path):
+    whole = tmp_path / "whole"
+    appended(whole, 1, 2, 3)
+    written = whole.read_bytes()
+    for size in range(len(written)):
+        path = tmp_path / f"cut-{size}"
+        path.write_bytes(written[:size])
+        kept = written[:size].splitlines(keepends=True)
+        torn = len(kept[-1]) if kept and not kept[-1].endswith((b"\n", b"}")) else 0
+        if torn:
+            with pytest.raises(TornRecordError) as found:
+                verify([path])
+            assert (found.value.details["line"], f"after {torn} bytes" in str(found.value)) == (
+                len(kept),
+                True,
+            )
+        appended(path, 4)
+        assert path.read_bytes().startswith(written[:size])
+        found = verify([path])
+        assert found.torn == ([TornRecord(str(path), len(kept), torn)] if torn else [])
+        assert json.loads(lines(path)[-1])["n"] == 4
+
+
+def test_a_torn_record_can_be_marked_without_writing_another(tmp_path):
     path = tmp_path / "log"
     appended(path, 1)
     with path.open("ab") as file:
         file.write(b'{"n": 2')
+    file = ChainedFile(path)
+    assert [file.mend(), file.mend()] == [7, 0]
+    file.close()
+    assert verify([path]).torn == [TornRecord(str(path), 2, 7)]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda _, torn, mark, last: [torn, mark, last],
+        lambda first, torn, mark, last: [first, torn[:-1], mark, last],
+        lambda first, _, mark, last: [first, mark, last],
+        lambda first, torn, _, last: [first, torn, last],
+        lambda first, torn, mark, last: [first, torn, mark.replace(b'"torn":7', b'"torn":6'), last],
+        lambda first, torn, mark, last: [first.replace(b"1", b"7", 1), torn, mark, last],
+    ],
+    ids=["before", "the torn one", "without it", "without the mark", "the mark", "the line before"],
+)
+def test_a_mark_does_not_hide_what_was_changed(tmp_path, spoil):
+    path = tmp_path / "log"
+    appended(path, 0, 1)
+    with path.open("ab") as file:
+        file.write(b'{"n": 2')
     appended(path, 3)
-    cut, last = lines(path)[1:]
-    assert (cut, json.loads(last)) == (b'{"n": 2', {"n": 3, "prev": digest(cut)})
-    with pytest.raises(AuditFileError, match="line 2: it is not a line of an audit log, or was cut off"):
+    zero, *rest = lines(path)
+    path.write_bytes(b"".join(line + b"\n" for line in [zero, *spoil(*rest)]))
+    with pytest.raises(AuditFileError):
         verify([path])
+
+
+def test_a_write_that_fails_half_way_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "log"
+    appended(path, 1)
+    before = path.read_bytes()
+    file = ChainedFile(path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # A write that crosses this limit is cut off there, and the next one fails.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, hard))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            file.append([{"n": 2}])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == before
+    file.append([{"n": 3}])
+    file.close()
+    assert verify([path]).lines == 2
+
+
+def test_a_path_that_cannot_be_opened_is_named(tmp_path):
+    with pytest.raises(InvalidArgumentError, match="cannot be opened: No such file"):
+        ChainedFile(tmp_path / "none" / "log")

@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import click
 
-from dutiful.httpd.audit_chain import AuditFileError, verify
+from dutiful.httpd.audit_chain import AuditFileError, ChainedFile, TornRecordError, Verified, verify
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-def audit(files: tuple[str, ...]) -> None:
+@click.option("--repair", is_flag=True, help="Mark a record that was cut off at the end of the last file.")
+def audit(files: tuple[str, ...], repair: bool) -> None:
     """Verify an audit log: each line has the hash of the one before.
 
     Name the files of a log that was moved away now and then together, the oldest first. Lines taken
     off its end leave no trace in it: keep the last hash elsewhere, and compare.
 
+    A record that a crash cut off is told from a line that was changed. --repair marks it as torn, as
+    the service does when it writes the next line; nothing is removed.
+
     Example: dutiful audit audit.jsonl.1 audit.jsonl
     """
     try:
-        found = verify(files)
+        found = _mended(files) if repair else verify(files)
     except AuditFileError as error:
         raise click.ClickException(str(error)) from error
     for path in found.beginnings:
         if path != files[0]:
             click.echo(f"{path} goes on from no other file")
+    for path, line, size in found.torn:
+        click.echo(f"{path}, line {line}: a record that was cut off after {size} bytes, marked as such")
     click.echo(f"{found.lines} lines follow each other; the hash of the last is {found.last}")
+
+
+def _mended(files: tuple[str, ...]) -> Verified:
+    """Return what the files add up to, after marking a torn record at the end of the last one."""
+    try:
+        return verify(files)
+    except TornRecordError as error:
+        # Nothing is written after the end of an older file, nor where a line was changed.
+        if error.details["path"] != files[-1]:
+            raise
+        file = ChainedFile(files[-1])
+        file.mend()
+        file.close()
+        return verify(files)

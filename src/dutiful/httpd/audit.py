@@ -1,4 +1,4 @@
-"""Who changed what: one JSON object a line, only ever added to."""
+"""The audit log: who asked for which change, and what came of it; one JSON object a line, only appended."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from dutiful.httpd.audit_chain import ChainedFile
+from dutiful.httpd.errors import AuditUnavailableError
 from dutiful.httpd.instants import rfc_3339
 
 if TYPE_CHECKING:
@@ -19,31 +20,47 @@ logger = logging.getLogger("dutiful.audit")
 
 
 class AuditLog:
-    """Every change as a log record of `dutiful.audit`, and as a line of a file if one is named."""
+    """Changes as log records of `dutiful.audit`, and as lines of a file if one is named.
+
+    The file has a line of phase `asked` before a change, and one of phase `done` after it. Both have the same
+    `request`. A change that was asked for and has no line `done` was refused, or a crash came between.
+    """
 
     def __init__(self, clock: Clock, path: str | Path | None = None) -> None:
+        """Open the file; raises InvalidArgumentError where that is not possible."""
         self._clock = clock
         self._file = None if path is None else ChainedFile(path)
 
-    def record(self, who: str, action: str, **what: Any) -> None:
-        """Write down one change."""
-        subject = what.get("schedule_id") or what.get("workflow_id") or ""
-        [entry] = self._write(who, action, [what])
-        logger.info("%s: %s %s", who, action, subject, extra={"audit": entry})
+    def intend(self, request: str, who: str, action: str, what: Sequence[Mapping[str, Any]]) -> None:
+        """Write down a change before it is made, a line for each thing that changes.
 
-    def record_all(self, who: str, action: str, schedules: Mapping[str, Any]) -> None:
-        """Write down what was given of many schedules: a line each, and one record of the log for all."""
-        what = [{"schedule_id": schedule_id, "given": given} for schedule_id, given in schedules.items()]
-        [first, *_] = self._write(who, action, what)
-        entry = {"at": first["at"], "who": who, "action": action, "schedule_ids": [*schedules]}
-        logger.info("%s: %s %d schedules", who, action, len(schedules), extra={"audit": entry})
-
-    def _write(self, who: str, action: str, what: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        common = {"at": rfc_3339(self._clock.now().astimezone(UTC)), "who": who, "action": action}
-        entries = [{**common, **each} for each in what]
+        Raises AuditUnavailableError where the file cannot be written: the change must not be made then.
+        """
         if self._file is not None:
-            self._file.append(entries)
-        return entries
+            try:
+                self._file.append(self._entries(request, who, action, "asked", what))
+            except OSError as error:
+                logger.error("the audit log cannot be written: %s", error)  # noqa: TRY400 - no bug of ours
+                raise AuditUnavailableError from None
+
+    def record(self, request: str, who: str, action: str, **what: Any) -> None:
+        """Write down a change that was made. Where that fails the log says so: the intent is in the file."""
+        [entry] = self._entries(request, who, action, "done", [what])
+        ids = what.get("schedule_ids")
+        subject = f"{len(ids)} schedules" if ids else what.get("schedule_id") or what.get("workflow_id") or ""
+        logger.info("%s: %s %s", who, action, subject, extra={"audit": entry})
+        if self._file is not None:
+            try:
+                self._file.append([entry])
+            except OSError as error:
+                logger.error("the audit log lacks a line: %s", error, extra={"audit": entry})  # noqa: TRY400
+
+    def _entries(
+        self, request: str, who: str, action: str, phase: str, what: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        at = rfc_3339(self._clock.now().astimezone(UTC))
+        common = {"at": at, "who": who, "action": action, "phase": phase, "request": request}
+        return [{**common, **each} for each in what]
 
     def close(self) -> None:
         """Close the file."""

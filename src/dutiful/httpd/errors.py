@@ -9,7 +9,8 @@ DutifulError
     ├── TooLargeError              413, 414, 431  body, URL or headers
     ├── TooSlowError               408  the body did not come in time
     ├── TooManyRequestsError       429  with `retry_after` in seconds
-    └── UnforeseenError            500  a bug; the log says more
+    ├── UnforeseenError            500  a bug; the log says more
+    └── AuditUnavailableError      503  the audit log cannot be written, so nothing was changed
 """
 
 from __future__ import annotations
@@ -109,6 +110,16 @@ class TooManyRequestsError(RequestRefusedError):
     def __init__(self, retry_after: int) -> None:
         super().__init__(f"Too many requests; try again in {retry_after} s", retry_after=retry_after)
         self.headers = {"retry-after": str(retry_after)}
+
+
+class AuditUnavailableError(RequestRefusedError):
+    """The audit log cannot be written, so the change was not made. The log of the service has the cause."""
+
+    status = 503
+    code = "audit_unavailable"
+
+    def __init__(self) -> None:
+        super().__init__("The audit log cannot be written; nothing was changed. Try again later.")
 
 
 class UnforeseenError(RequestRefusedError):

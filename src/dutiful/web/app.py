@@ -37,7 +37,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         429: "Too many requests; `Retry-After` says when to try again",
         431: "The headers are too large",
         500: "A bug",
-        503: "The store cannot be used at the moment",
+        503: "The store or the audit log cannot be used at the moment",
     }.items()
 }
 

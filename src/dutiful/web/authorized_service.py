@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
@@ -26,6 +27,8 @@ class AuthorizedService:
     service: Service
     caller: Caller
     audit: AuditLog
+    # Found in every line of the audit log that belongs to one request.
+    request: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
 
     @property
     def tenant(self) -> str | None:
@@ -63,13 +66,17 @@ class AuthorizedService:
             self.demand_user(wanted.user_id)
         return await self.service.registrar.upsert_many(inputs, owner=self.tenant)
 
-    def record(self, action: str, **what: Any) -> None:
-        """Write down that the caller changed something."""
-        self.audit.record(self.caller.user_id, action, **what)
+    def intend(self, action: str, **what: Any) -> None:
+        """Write down a change before it is made; raises AuditUnavailableError, which prevents the change."""
+        self.intend_all(action, [what])
 
-    def record_all(self, action: str, schedules: Mapping[str, Any]) -> None:
-        """Write down that the caller changed many schedules, with what was given of each."""
-        self.audit.record_all(self.caller.user_id, action, schedules)
+    def intend_all(self, action: str, what: Sequence[Mapping[str, Any]]) -> None:
+        """Write down the parts of a change, a line each, before it is made; raises AuditUnavailableError."""
+        self.audit.intend(self.request, self.caller.user_id, action, what)
+
+    def record(self, action: str, **what: Any) -> None:
+        """Write down a change that was made."""
+        self.audit.record(self.request, self.caller.user_id, action, **what)
 
     async def demand_run(self, idempotency_key: str) -> None:
         """Raise UnknownRunError for a run of somebody else, as for one that does not exist."""

@@ -40,6 +40,7 @@ async def explain(
 async def trigger(authorized: Starter, schedule_id: ScheduleId) -> responses.TriggeredAnswer:
     """Run a schedule now, beside its ticks, whether it is paused or not."""
     await authorized.schedule(schedule_id)
+    authorized.intend("trigger", schedule_id=schedule_id)
     triggered = await authorized.service.registrar.trigger(schedule_id)
     authorized.record("trigger", schedule_id=schedule_id, idempotency_key=triggered.idempotency_key)
     return responses.TriggeredAnswer.model_validate(triggered)
@@ -51,12 +52,11 @@ async def backfill(
 ) -> responses.BackfilledAnswer:
     """Run the past ticks in [start, end) that are not recorded yet, under an overlap policy of their own."""
     await authorized.schedule(schedule_id)
+    authorized.intend("backfill", schedule_id=schedule_id, given=wanted.model_dump(mode="json"))
     done = await authorized.service.registrar.backfill(
         schedule_id, wanted.start, wanted.end, wanted.overlap_policy
     )
-    authorized.record(
-        "backfill", schedule_id=schedule_id, given=wanted.model_dump(mode="json"), accepted=done.accepted
-    )
+    authorized.record("backfill", schedule_id=schedule_id, accepted=done.accepted)
     return responses.BackfilledAnswer.model_validate(done)
 
 
@@ -76,8 +76,9 @@ async def report_status(
 async def start_run(authorized: Starter, start: requests.StartRequest) -> responses.StartedAnswer:
     """Hand one run to the executor; false if there is no such workflow, or the executor did not take it."""
     authorized.demand_user(start.user_id)
+    authorized.intend("start", **start.model_dump(mode="json"))
     started = await authorized.service.launcher.start(
         start.workflow_id, start.version, start.user_id, start.scheduled_for, start.idempotency_key
     )
-    authorized.record("start", **start.model_dump(mode="json"), started=started)
+    authorized.record("start", idempotency_key=start.idempotency_key, started=started)
     return responses.StartedAnswer(started=started)

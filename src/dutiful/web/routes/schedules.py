@@ -21,19 +21,19 @@ ScheduleId = Annotated[str, Path(pattern=requests.ID_PATTERN)]
 @router.post("/upsert")
 async def upsert_schedule(authorized: Writer, schedule: requests.ScheduleRequest) -> responses.UpsertedAnswer:
     """Store a schedule, new or edited. Without `schedule_id` it is a new one."""
+    authorized.intend("upsert", schedule_id=schedule.schedule_id, given=schedule.as_json())
     [stored] = await authorized.upsert([schedule.as_input()])
-    authorized.record("upsert", schedule_id=stored.schedule_id, given=schedule.as_json())
+    authorized.record("upsert", schedule_id=stored.schedule_id)
     return responses.UpsertedAnswer.model_validate(stored)
 
 
 @router.post("/bulk")
 async def upsert_many_schedules(authorized: Writer, schedules: requests.BulkRequest) -> responses.BulkAnswer:
     """Store up to 10,000 schedules, all or none; the body is a list, bare or under `schedules`."""
+    given = [{"schedule_id": each.schedule_id, "given": each.as_json()} for each in schedules]
+    authorized.intend_all("upsert", given)
     stored = await authorized.upsert([schedule.as_input() for schedule in schedules])
-    given_by_id = {
-        one.schedule_id: schedule.as_json() for one, schedule in zip(stored, schedules, strict=True)
-    }
-    authorized.record_all("upsert", given_by_id)
+    authorized.record("upsert", schedule_ids=[one.schedule_id for one in stored])
     return responses.BulkAnswer(schedules=[responses.UpsertedAnswer.model_validate(one) for one in stored])
 
 
@@ -41,8 +41,10 @@ async def upsert_many_schedules(authorized: Writer, schedules: requests.BulkRequ
 async def pause_schedule(authorized: Writer, pause: requests.PauseRequest) -> responses.PausedAnswer:
     """Pause or resume one schedule; the note is shown to whoever wonders why."""
     await authorized.schedule(pause.schedule_id)
+    action = "pause" if pause.paused else "resume"
+    authorized.intend(action, schedule_id=pause.schedule_id, note=pause.note)
     await authorized.service.registrar.pause_schedule(pause.schedule_id, pause.paused, pause.note)
-    authorized.record("pause" if pause.paused else "resume", schedule_id=pause.schedule_id, note=pause.note)
+    authorized.record(action, schedule_id=pause.schedule_id)
     return responses.PausedAnswer(schedule_id=pause.schedule_id, paused=pause.paused)
 
 
@@ -58,8 +60,10 @@ async def pause_many_schedules(
     if pause.user_id is not None:
         authorized.demand_user(pause.user_id)
     filters["user_id"] = pause.user_id or authorized.tenant
+    action = "pause" if pause.paused else "resume"
+    authorized.intend(action, **filters, note=pause.note)
     changed = await authorized.service.registrar.pause_where(pause.paused, pause.note, **filters)
-    authorized.record("pause" if pause.paused else "resume", **filters, note=pause.note, changed=changed)
+    authorized.record(action, **filters, changed=changed)
     return responses.PausedManyAnswer(changed=changed)
 
 
@@ -95,6 +99,7 @@ async def delete_schedule(authorized: Writer, schedule_id: ScheduleId) -> None:
     """Delete a schedule; what it has started already goes on."""
     with suppress(DamagedScheduleError):
         await authorized.schedule(schedule_id)
+    authorized.intend("delete", schedule_id=schedule_id)
     await authorized.service.registrar.delete_schedule(schedule_id)
     authorized.record("delete", schedule_id=schedule_id)
 

@@ -33,6 +33,7 @@ async def save_workflow(
     inputs = schedules_of(workflow_id, version, dag, owner) if query.register_ else []
     for schedule in inputs:
         authorized.demand_user(schedule.user_id)
+    authorized.intend("save_workflow", workflow_id=workflow_id, version=version)
     await authorized.service.workflows.save_dag(workflow_id, version, dag)
     stored = await authorized.upsert(inputs) if inputs else []
     ids = [one.schedule_id for one in stored]
