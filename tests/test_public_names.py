@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import metadata
 
 import dutiful
 import dutiful.errors
 
 PUBLIC = [
+    "BackgroundScheduler",
     "Cron",
     "CronCalculationError",
     "DutifulError",
@@ -17,6 +19,10 @@ PUBLIC = [
     "InvalidArgumentError",
     "InvalidCronExpressionError",
     "Scheduler",
+    "in_background",
+    "in_thread",
+    "running",
+    "task",
 ]
 ERRORS = [
     "CodecError",
@@ -55,6 +61,10 @@ ERRORS = [
 
 def test_the_package_offers_exactly_these_names_in_order():
     assert dutiful.__all__ == sorted(PUBLIC)
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert dutiful.__version__ == metadata.version("dutiful")
 
 
 def test_the_errors_are_exactly_these_in_order():

@@ -12,9 +12,15 @@ from dutiful.core.errors import (
 )
 
 if TYPE_CHECKING:
+    from dutiful.declarative.callback import in_thread
+    from dutiful.declarative.registration import task
+    from dutiful.declarative.running import BackgroundScheduler, in_background, running
     from dutiful.declarative.scheduler import Scheduler
 
+    __version__: str
+
 __all__ = [
+    "BackgroundScheduler",
     "Cron",
     "CronCalculationError",
     "DutifulError",
@@ -22,13 +28,30 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidCronExpressionError",
     "Scheduler",
+    "in_background",
+    "in_thread",
+    "running",
+    "task",
 ]
+
+# Imported when first used: the scheduler needs asyncio and logging, which a cron text does not.
+_MODULES = {
+    "BackgroundScheduler": "running",
+    "Scheduler": "scheduler",
+    "in_background": "running",
+    "in_thread": "callback",
+    "running": "running",
+    "task": "registration",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # The scheduler brings asyncio and logging; who only asks a cron text should not wait for them.
-    if name == "Scheduler":
-        from dutiful.declarative.scheduler import Scheduler
+    if name in _MODULES:
+        from importlib import import_module
 
-        return Scheduler
+        return getattr(import_module(f"dutiful.declarative.{_MODULES[name]}"), name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("dutiful")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

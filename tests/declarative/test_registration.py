@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
+from enum import Enum
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dutiful.core.policy import CatchUp, OnOrphan, Overlap
+from dutiful import task
+from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Retry
 from dutiful.declarative.registration import check, policy
-from dutiful.errors import DutifulError, InvalidRegistrationError, NegativeRetryDelayError
+from dutiful.errors import (
+    DutifulError,
+    InvalidRegistrationError,
+    NegativeRetryDelayError,
+    RegistrationShapeError,
+)
 
 
 async def nothing():
@@ -96,14 +105,104 @@ def test_any_delay_is_kept_to_the_millisecond(delay):
     assert timedelta(0) <= timedelta(milliseconds=delay_ms(delay)) - delay < timedelta(milliseconds=1)
 
 
+class Job(str, Enum):  # noqa: UP042 - the kind that formats as its own name
+    NIGHTLY = "nightly"
+    MINUTELY = "* * * * *"
+
+
+class Deceptive(str):
+    def __str__(self):
+        raise RuntimeError("must not be shown")
+
+    __format__ = __str__
+
+
+CALLABLES = [nothing, len, Deceptive, lambda: None, partial(nothing), partial(partial(len, "x")), "".join]
+TEXTS = [*Job, Deceptive("odd"), "* * * * *", "0 9 * * 1-5", "", "a\nb", "\ud800"]
 anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just(nothing) | st.timedeltas(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.timedeltas()
+    | st.sampled_from(CALLABLES)
+    | st.sampled_from(TEXTS),
     lambda inner: st.lists(inner, max_size=5) | st.tuples(inner, inner, inner, inner),
     max_leaves=20,
 )
+
+
+@given(st.sampled_from(TEXTS) | st.text(), st.sampled_from(TEXTS), st.sampled_from(CALLABLES), st.floats())
+def test_what_is_accepted_has_exact_names_and_texts(name, text, callback, delay):
+    with suppress(DutifulError):
+        (schedule,) = check([(name, text, callback, delay)], "UTC").schedules
+        texts = (schedule.id, schedule.task.name, schedule.cadence.text)
+        assert {type(each) for each in texts} == {str}
+        assert texts == (str.__str__(name), str.__str__(name), str.__str__(text))
 
 
 @given(anything)
 def test_whatever_is_given_is_accepted_or_refused_with_an_error_of_dutiful(value):
     with suppress(DutifulError):
         check(value, "UTC")
+
+
+MINUTELY = "* * * * *"
+
+
+@pytest.mark.parametrize(
+    ("registration", "told"),
+    [
+        (("job", MINUTELY, nothing), "a registration must have 4 parts, not 3"),
+        ("four", "a registration must be a tuple, not str"),
+        ((5, MINUTELY, nothing, 60), "the name must be a str, not int"),
+        (("job", None, nothing, 60), "the cron text must be a str, not NoneType"),
+        (("job", MINUTELY, "nothing", 60), "the callback must be callable, not str"),
+        (
+            ("job", MINUTELY, nothing, "60"),
+            "the retry delay must be a timedelta or a number of seconds, not str",
+        ),
+        (
+            ("job", MINUTELY, nothing, True),
+            "the retry delay must be a timedelta or a number of seconds, not bool",
+        ),
+    ],
+)
+def test_a_misshapen_registration_names_the_part_and_its_type_in_a_note(registration, told):
+    with pytest.raises(RegistrationShapeError) as caught:
+        check([("other", MINUTELY, nothing, 60), registration], "UTC")
+    assert str(caught.value) == ("Invalid registration shape: expected [string, string, function, Duration]")
+    assert caught.value.__notes__ == [f"registrations[1]: {told}"]
+
+
+def test_a_task_with_options_is_still_a_tuple_of_four():
+    made = task("job", MINUTELY, nothing, 60, timeout=1.5, retry_limit=3, retry_backoff=2)
+    assert made == ("job", MINUTELY, nothing, 60)
+    (schedule,) = check([made], "UTC").schedules
+    assert schedule.policy == replace(policy(60_000), run_timeout=1500, retry=Retry(60_000, 3, 2))
+
+
+def test_a_task_without_options_is_a_plain_registration():
+    plain = ("job", MINUTELY, nothing, 60)
+    assert check([task(*plain)], "UTC") == check([plain], "UTC")
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        *(({"timeout": value}, "timeout") for value in (0, -1, timedelta(0), "5", True, math.nan, math.inf)),
+        *(({"retry_limit": value}, "retryLimit") for value in (-1, 1.5, "3", True, 10**9)),
+        *(({"retry_backoff": value}, "retryBackoff") for value in (0, -2, 1.5, None, True, 10**9)),
+    ],
+    ids=str,
+)
+def test_an_option_that_cannot_be_is_refused_where_the_task_is_made(options, field):
+    with pytest.raises(InvalidRegistrationError) as caught:
+        task("job", MINUTELY, nothing, 60, **options)
+    assert caught.value.details["field"] == field
+
+
+def test_another_dialect_and_a_ledger_are_settings_of_the_whole_list():
+    (schedule,) = check([("job", "*/5 * * * *", nothing, 60)], "UTC", "standard", True).schedules
+    assert (schedule.cadence.dialect, schedule.policy) == ("standard", policy(60_000, ledger=True))

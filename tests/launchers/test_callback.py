@@ -68,9 +68,25 @@ def test_a_name_that_nobody_registered_is_refused():
 
 
 @pytest.mark.parametrize(("value", "kind"), [(None, "NoneType"), (5, "int"), ("text", "str"), ([], "list")])
-def test_a_callback_that_returns_no_awaitable_has_failed(value, kind):
-    failure = Failed(f"callback 'report' returned {kind}, not an awaitable")
-    assert launched({"report": lambda: value}) == failure
+def test_a_callback_that_returns_no_awaitable_has_done_its_work_and_is_warned_about_once(value, kind, caplog):
+    launcher = CallbackLauncher({"report": lambda: value, "other": lambda: value})
+    launches = [
+        Launch(schedule()._replace(task=Task(name)), run("10:00")) for name in ("report", "report", "other")
+    ]
+    assert [asyncio.run(launcher.launch(launch)) for launch in launches] == [Succeeded()] * 3
+    advice = "Register an async function, or dutiful.in_thread(function) for one that blocks"
+    told = f"returned {kind}, not an awaitable; the run counts as a success. {advice}"
+    assert caplog.messages == [f"The callback of task {name!r} {told}" for name in ("report", "other")]
+
+
+async def several():
+    yield 1
+
+
+@pytest.mark.parametrize("callback", [several, lambda: (n for n in [1])])
+def test_a_callback_that_returns_a_generator_has_run_nothing_and_failed(callback):
+    failure = Failed("callback 'report' returned a generator, so nothing of it was run")
+    assert launched({"report": callback}) == failure
 
 
 class Peculiar(BaseException):

@@ -196,17 +196,25 @@ def test_api_callback_is_anything_that_returns_an_awaitable():
     assert len(world.names(prefix="TaskRunCompleted")) == len(callbacks)
 
 
-def test_api_callback_that_returns_no_awaitable_is_a_failed_run():
+def test_api_callback_that_returns_no_awaitable_has_done_its_work():
     async def story(world):
         await world.scheduler().initialize([("job", "* * * * *", lambda: 7, HOUR)])
         await world.clock.advance(0)
-        return world.events[-1]
 
-    told = play(story).answer
-    assert (told["name"], told["error"]) == (
-        "TaskRunFailed",
-        "callback 'job' returned int, not an awaitable",
-    )
+    assert play(story).names()[-1] == "TaskRunCompleted job"
+
+
+def test_api_callback_must_be_an_async_function():
+    def send_invoices():
+        raise AssertionError("must not be called")
+
+    error = refusal(("job", "* * * * *", send_invoices, HOUR))
+    assert type(error) is InvalidRegistrationError
+    assert error.details == {
+        "field": "callback",
+        "value": send_invoices,
+        "reason": "must be an async function; write `async def`, or wrap it: dutiful.in_thread(function)",
+    }
 
 
 @pytest.mark.parametrize("store", ["", "memory:x", "sqlite:", "mysql://host", "state.db"])

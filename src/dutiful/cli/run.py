@@ -13,6 +13,7 @@ from dutiful.cli.board import board_of
 from dutiful.cli.signals import hear_signals
 from dutiful.cli.target import check_registrations, load_registrations
 from dutiful.cli.view import LiveTable, print_json_line, print_line, print_nothing
+from dutiful.core.cron.dialect import DIALECTS
 from dutiful.core.cron.zone import zone
 from dutiful.core.errors import DutifulError, InvalidArgumentError
 from dutiful.declarative.scheduler import Scheduler
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 @click.option("--store", default="sqlite:dutiful.db", show_default=True, help='"sqlite:FILE" or "memory:".')
 @click.option("--namespace", default="default", show_default=True, help="What the list is the whole list of.")
 @click.option("--timezone", "-z", metavar="IANA", help="Zone of the cron texts [default: the host's].")
+@click.option("--dialect", type=click.Choice([*DIALECTS]), default="posix", show_default=True)
+@click.option("--ledger", is_flag=True, help="Keep every run and skipped tick, for `dutiful tasks history`.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Add events to a file for `dutiful monitor`.")
 @click.option("--json-lines", is_flag=True, help="Print events as JSON lines.")
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors.")
@@ -53,7 +56,7 @@ def run(target: str, trace: str | None, json_lines: bool, quiet: bool, **setting
     registrations = load_registrations(target)
     clock = SystemClock()
     where = zone(settings.pop("timezone") or clock.timezone).tzinfo
-    schedules = check_registrations(target, registrations, where).schedules
+    schedules = check_registrations(target, registrations, where, settings["dialect"]).schedules
     board = board_of(schedules, clock.now().astimezone(where))
     with ExitStack() as opened:
         show: Show = print_nothing if quiet else print_json_line if json_lines else print_line

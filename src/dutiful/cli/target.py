@@ -44,19 +44,20 @@ def load_registrations(target: str) -> list[Any] | tuple[Any, ...]:
     return value
 
 
-def check_registrations(target: str, registrations: Any, timezone: tzinfo) -> Registered:
+def check_registrations(target: str, registrations: Any, timezone: tzinfo, dialect: str) -> Registered:
     """Return what the registrations mean, or raise the first error in them, with its place."""
     try:
-        return check(registrations, timezone)
+        return check(registrations, timezone, dialect)
     except DutifulError as error:
-        raise TargetError(f"{target}{_place(registrations, timezone)}: {error}") from error
+        told = "\n".join([str(error), *getattr(error, "__notes__", [])])
+        raise TargetError(f"{target}{_place(registrations, timezone, dialect)}: {told}") from error
 
 
-def _place(registrations: Any, timezone: tzinfo) -> str:
+def _place(registrations: Any, timezone: tzinfo, dialect: str) -> str:
     """Return the index of the first registration that is refused on its own; a duplicate is not."""
     for index, registration in enumerate(registrations):
         try:
-            check([registration], timezone)
+            check([registration], timezone, dialect)
         except DutifulError:
             return f"[{index}]"
     return ""

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dutiful.core import event as happened
 from dutiful.core.cron.cron import Cron
+from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.policy import Policy, Reason
 from dutiful.core.run import Phase, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
+
+Observer: TypeAlias = "Callable[[SchedulerEvent], None]"
 
 logger = logging.getLogger("dutiful")
 # A library is silent until its host configures logging.
@@ -112,15 +118,52 @@ def translate(event: Event) -> SchedulerEvent | None:
             return None
 
 
-def change_in_words(field: str, old: object, new: object) -> tuple[str, str]:
-    """Return which part of a registration changed, under its documented name, and from what to what."""
-    if isinstance(old, Policy) and isinstance(new, Policy):
-        field, old, new = "retryDelayMs", old.retry and old.retry.delay, new.retry and new.retry.delay
-    elif isinstance(old, Cron) and isinstance(new, Cron):
-        field = "cronExpression"
-        if old.zone != new.zone:
-            old, new = f"{old} ({old.zone.tzinfo})", f"{new} ({new.zone.tzinfo})"
-    return field, f"{old} -> {new}"
+def changes_in_words(changed: Iterable[tuple[str, object, object]]) -> dict[str, str]:
+    """Return which parts of a registration changed, under their documented names, and from what to what."""
+    told: dict[str, str] = {}
+    for part, old, new in changed:
+        if isinstance(old, Policy) and isinstance(new, Policy):
+            before, after = _options(old), _options(new)
+            told |= {
+                name: f"{before[name]} -> {after[name]}" for name in before if before[name] != after[name]
+            }
+        elif isinstance(old, Cron) and isinstance(new, Cron):
+            told["cronExpression"] = " -> ".join(_cron_texts(old, new))
+        else:
+            told[part] = f"{old} -> {new}"
+    return told
+
+
+def _options(policy: Policy) -> dict[str, object]:
+    """Return what a registration says beside its name, its cron text and its callback."""
+    retry = policy.retry
+    return {
+        "retryDelayMs": retry and retry.delay,
+        "retryLimit": retry and retry.limit,
+        "retryBackoff": retry and retry.backoff,
+        "timeoutMs": policy.run_timeout,
+        "ledger": policy.ledger,
+    }
+
+
+def _cron_texts(old: Cron, new: Cron) -> tuple[str, str]:
+    """Return both texts, with their zones and dialects where those changed."""
+    if (old.zone, old.dialect) == (new.zone, new.dialect):
+        return str(old), str(new)
+    if old.dialect == new.dialect:
+        return f"{old} ({old.zone.tzinfo})", f"{new} ({new.zone.tzinfo})"
+    return f"{old} ({old.zone.tzinfo}, {old.dialect})", f"{new} ({new.zone.tzinfo}, {new.dialect})"
+
+
+def checked_observer(observer: Observer | None) -> Observer | None:
+    """Return the observer, or raise InvalidArgumentError for what cannot be called with an event."""
+    if observer is None:
+        return None
+    if not callable(observer):
+        raise InvalidArgumentError("observer", observer, "must be a function that takes an event")
+    if inspect.iscoroutinefunction(observer) or inspect.iscoroutinefunction(type(observer).__call__):
+        raise InvalidArgumentError("observer", observer, "must be a plain function; nothing would await it")
+    return observer
 
 
 def _of(name: str, at: Instant, task: str | None = None, **details: Any) -> SchedulerEvent:

@@ -19,24 +19,77 @@ from dutiful.core.errors import (
 from dutiful.core.name import exact, name_flaw
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task
+from dutiful.declarative.callback import callback_flaw
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from datetime import tzinfo
 
-Registration: TypeAlias = "tuple[str, str, Callable[[], Awaitable[Any]], timedelta | float]"
+    Callback: TypeAlias = Callable[[], Awaitable[Any]]
+
+Registration: TypeAlias = "tuple[str, str, Callback, timedelta | float]"
 
 _MS = timedelta(milliseconds=1)
+_RETRY_LIMIT_MAX, _BACKOFF_MAX = 1_000_000, 100
+_PARTS = ("the name must be a str", "the cron text must be a str", "the callback must be callable")
+_DELAY_PART = "the retry delay must be a timedelta or a number of seconds"
+
+
+class Options(NamedTuple):
+    """What a task may have beside its four parts; durations in milliseconds."""
+
+    timeout: int | None = None
+    retry_limit: int | None = None
+    retry_backoff: int = 1
+
+
+PLAIN = Options()
+
+
+class TaskRegistration(tuple[str, str, "Callback", "timedelta | float"]):
+    """A registration with options: still a 4-tuple of name, cron text, callback and retry delay."""
+
+    options: Options = PLAIN
 
 
 class Registered(NamedTuple):
     """A valid list: its schedules, and the callbacks by name."""
 
     schedules: list[Schedule]
-    callbacks: dict[str, Callable[[], Awaitable[Any]]]
+    callbacks: dict[str, Callback]
 
 
-def check(registrations: Sequence[Registration], timezone: str | tzinfo) -> Registered:
+def task(
+    name: str,
+    cron: str,
+    callback: Callback,
+    delay: timedelta | float,
+    *,
+    timeout: timedelta | float | None = None,
+    retry_limit: int | None = None,
+    retry_backoff: int = 1,
+) -> TaskRegistration:
+    """Return a registration with options, for the list that `Scheduler.initialize` takes.
+
+    A run that takes longer than `timeout` is cancelled and has failed. A failed run is tried again at most
+    `retry_limit` times, without end by default, and waits `retry_backoff` times longer each time. Raises
+    InvalidRegistrationError for an option that cannot be; the four parts are checked by `initialize`.
+    """
+    registration = TaskRegistration((name, cron, callback, delay))
+    registration.options = Options(
+        None if timeout is None else _timeout_ms(timeout),
+        None if retry_limit is None else _whole("retryLimit", retry_limit, 0, _RETRY_LIMIT_MAX),
+        _whole("retryBackoff", retry_backoff, 1, _BACKOFF_MAX),
+    )
+    return registration
+
+
+def check(
+    registrations: Sequence[Registration],
+    timezone: str | tzinfo,
+    dialect: str = "posix",
+    ledger: bool = False,
+) -> Registered:
     """Return the schedules that the registrations mean, or raise the error of the first bad one."""
     if not isinstance(registrations, list | tuple):
         raise RegistrationsNotArrayError
@@ -46,8 +99,12 @@ def check(registrations: Sequence[Registration], timezone: str | tzinfo) -> Regi
         name, text = exact(name), exact(text)
         _check_name(name, registered)
         # A million tasks have a few hundred texts.
-        cron = crons.get(text) or crons.setdefault(text, _cron(text, timezone))
-        registered.schedules.append(Schedule(name, Task(name), cron, _policy_for(delay)))
+        cron = crons.get(text) or crons.setdefault(text, _cron(text, dialect, timezone))
+        if (flaw := callback_flaw(callback)) is not None:
+            raise _blaming(name, InvalidRegistrationError("callback", callback, flaw))
+        options = registration.options if isinstance(registration, TaskRegistration) else PLAIN
+        chosen = _policy_for(delay, ledger, options)
+        registered.schedules.append(Schedule(name, Task(name), cron, chosen))
         registered.callbacks[name] = callback
     return registered
 
@@ -55,10 +112,33 @@ def check(registrations: Sequence[Registration], timezone: str | tzinfo) -> Regi
 def _shape(index: int, registration: Any) -> Any:
     if isinstance(registration, (list, tuple)) and len(registration) == 4:
         name, text, callback, delay = registration
-        is_duration = isinstance(delay, (timedelta, int, float)) and not isinstance(delay, bool)
-        if isinstance(name, str) and isinstance(text, str) and callable(callback) and is_duration:
+        if isinstance(name, str) and isinstance(text, str) and callable(callback) and _is_duration(delay):
             return registration
-    raise RegistrationShapeError(index, registration)
+    error = RegistrationShapeError(index, registration)
+    # The text of the message is fixed, so the part to blame is told in a note.
+    error.add_note(f"registrations[{index}]: {_misshapen(registration)}")
+    raise error
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, (timedelta, int, float)) and not isinstance(value, bool)
+
+
+def _misshapen(registration: Any) -> str:
+    """Return which part of a registration has the wrong type, and which type it has."""
+    if not isinstance(registration, (list, tuple)):
+        return f"a registration must be a tuple, not {type(registration).__name__}"
+    if len(registration) != 4:
+        return f"a registration must have 4 parts, not {len(registration)}"
+    name, text, callback, delay = registration
+    fits = (isinstance(name, str), isinstance(text, str), callable(callback), _is_duration(delay))
+    place = fits.index(False)
+    return f"{(*_PARTS, _DELAY_PART)[place]}, not {type(registration[place]).__name__}"
+
+
+def _blaming(name: str, error: InvalidRegistrationError) -> InvalidRegistrationError:
+    error.add_note(f"in the registration of the task {name!r}")
+    return error
 
 
 def _check_name(name: str, registered: Registered) -> None:
@@ -68,45 +148,65 @@ def _check_name(name: str, registered: Registered) -> None:
         raise ScheduleDuplicateTaskError(name)
 
 
-def _cron(text: str, timezone: str | tzinfo) -> Cron:
+def _cron(text: str, dialect: str, timezone: str | tzinfo) -> Cron:
     try:
-        return Cron.parse(text, "posix", timezone)
+        return Cron.parse(text, dialect, timezone)
     except InvalidCronExpressionError as error:
         raise CronExpressionInvalidError(error) from error
 
 
 def _delay_ms(delay: timedelta | float) -> int:
     if not isinstance(delay, timedelta):
-        delay = _duration(delay)
+        delay = _duration("retryDelay", delay)
     if delay < timedelta(0):
         raise NegativeRetryDelayError(delay / _MS)
-    whole, rest = divmod(delay, _MS)
+    return _milliseconds(delay)
+
+
+def _timeout_ms(timeout: timedelta | float) -> int:
+    if not _is_duration(timeout):
+        raise InvalidRegistrationError("timeout", timeout, "must be a timedelta or a number of seconds")
+    length = timeout if isinstance(timeout, timedelta) else _duration("timeout", timeout)
+    if length <= timedelta(0):
+        raise InvalidRegistrationError("timeout", timeout, "must be longer than zero; leave it out for none")
+    return _milliseconds(length)
+
+
+def _milliseconds(length: timedelta) -> int:
+    """Return whole milliseconds, never fewer than asked for."""
+    whole, rest = divmod(length, _MS)
     return whole + bool(rest)
 
 
-def _duration(seconds: float) -> timedelta:
+def _duration(field: str, seconds: float) -> timedelta:
     try:
         return timedelta(seconds=seconds)
     except (ValueError, OverflowError):
-        raise InvalidRegistrationError(
-            "retryDelay", seconds, "must be a number of seconds that a timedelta can hold"
-        ) from None
+        reason = "must be a number of seconds that a timedelta can hold"
+        raise InvalidRegistrationError(field, seconds, reason) from None
+
+
+def _whole(field: str, value: int, low: int, high: int) -> int:
+    # Compare types exactly: `isinstance(True, int)` is true.
+    if type(value) is not int or not low <= value <= high:
+        raise InvalidRegistrationError(field, value, f"must be a whole number from {low} to {high}")
+    return value
 
 
 @lru_cache(maxsize=1024)
-def _policy_for(delay: timedelta | float) -> Policy:
-    return policy(_delay_ms(delay))
+def _policy_for(delay: timedelta | float, ledger: bool, options: Options) -> Policy:
+    return policy(_delay_ms(delay), ledger, options)
 
 
 @lru_cache(maxsize=1024)
-def policy(delay_ms: int) -> Policy:
+def policy(delay_ms: int, ledger: bool = False, options: Options = PLAIN) -> Policy:
     """Return what every declared task does: one run at a time, one obligation, a fixed retry delay."""
     return Policy(
         overlap=Overlap.BUFFER_ONE,
         catch_up=CatchUp.LATEST,
         grace=0,
-        retry=Retry(delay_ms),
+        retry=Retry(delay_ms, options.retry_limit, options.retry_backoff),
         on_orphan=OnOrphan.RESTART,
-        run_timeout=None,
-        ledger=False,
+        run_timeout=options.timeout,
+        ledger=ledger,
     )

@@ -9,9 +9,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from dutiful.core.cron.dialect import DIALECTS
 from dutiful.core.cron.zone import epoch_ms, zone
 from dutiful.core.errors import (
     DutifulError,
+    InvalidArgumentError,
     SchedulerAlreadyActiveError,
     ScheduleTaskError,
     StopSchedulerError,
@@ -20,7 +22,14 @@ from dutiful.core.errors import (
 from dutiful.core.event import RunLaunched, RunSettled
 from dutiful.core.run import Status
 from dutiful.core.schedule import State
-from dutiful.declarative.observe import SchedulerEvent, change_in_words, log, logger, translate
+from dutiful.declarative.observe import (
+    SchedulerEvent,
+    changes_in_words,
+    checked_observer,
+    log,
+    logger,
+    translate,
+)
 from dutiful.declarative.registration import Registered, check
 from dutiful.declarative.stored_task import check_stored, unreadable
 from dutiful.launchers.callback import CallbackLauncher
@@ -58,11 +67,14 @@ class Scheduler:
         clock: Clock | None = None,
         timezone: str | tzinfo | None = None,
         observer: Callable[[SchedulerEvent], None] | None = None,
+        ledger: bool = False,
+        dialect: str = "posix",
     ) -> None:
         self._store = store_for(store, namespace)
         self._clock = clock or SystemClock()
         self._zone = zone(timezone or self._clock.timezone)
-        self._observer = observer
+        self._observer, self._broken = checked_observer(observer), set[str]()
+        self._dialect, self._ledger = _dialect(dialect), bool(ledger)
         self._state: Lifecycle = "uninitialized"
         self._registered = Registered([], {})
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -84,7 +96,7 @@ class Scheduler:
         self._tell("SchedulerInitializationStarted")
         try:
             with Collector():
-                registered = check(registrations, self._zone.tzinfo)
+                registered = check(registrations, self._zone.tzinfo, self._dialect, self._ledger)
             loop = asyncio.get_running_loop()
         except Exception:
             self._tell("SchedulerInitializationFailed")
@@ -216,10 +228,13 @@ class Scheduler:
             self._tell("PollingStarted")
 
     def _opening_state(self) -> State:
-        """Return the state of a new task: it owes nothing before this minute, and this minute in full."""
+        """Return the state of a new task: it owes nothing before this minute, and this minute in full.
+
+        With seconds in its cron texts, the same holds of this second.
+        """
         now = epoch_ms(self._clock.now())
         wall = now + self._zone.offset(now // 1000) * 1000
-        return State(cursor=now - wall % 60_000 - 1)
+        return State(cursor=now - wall % (1000 if DIALECTS[self._dialect].seconds else 60_000) - 1)
 
     # Stopping
 
@@ -272,7 +287,7 @@ class Scheduler:
             self._tell("TaskStartLate", event.run.schedule_id, lateMs=event.late)
 
     def _tell_difference(self, difference: Difference) -> None:
-        changes = dict(change_in_words(*change) for change in difference.changed)
+        changes = changes_in_words(difference.changed)
         self._tell("TaskDifference", difference.id, kind=difference.kind, **changes)
 
     def _tell(self, name: str, task: str | None = None, **details: Any) -> None:
@@ -290,8 +305,29 @@ class Scheduler:
         with suppress(Exception, asyncio.CancelledError):
             log(event)
         if self._observer is not None:
-            with suppress(Exception, asyncio.CancelledError):
+            try:
                 self._observer(event)
+            except (Exception, asyncio.CancelledError):  # noqa: BLE001 - logged, and the scheduler goes on
+                self._note_failed_observer(event)
+
+    def _note_failed_observer(self, event: SchedulerEvent) -> None:
+        # Once for each kind of event: an observer that always fails must not fill the log.
+        if event.name not in self._broken:
+            self._broken.add(event.name)
+            with suppress(Exception, asyncio.CancelledError):
+                logger.exception("The observer failed at %s; the scheduler goes on", event.name)
+
+
+def is_run_of(scheduler: Scheduler) -> bool:
+    """Return whether the caller belongs to a run of this scheduler, which no stop can wait for."""
+    host = scheduler._host  # noqa: SLF001 - a function of this class that is not for its users
+    return host is not None and host.is_carrying_caller()
+
+
+def _dialect(name: str) -> str:
+    if name not in DIALECTS:
+        raise InvalidArgumentError("dialect", name, f"choose from {', '.join(map(repr, DIALECTS))}")
+    return name
 
 
 def _is_routine(event: Event) -> bool:

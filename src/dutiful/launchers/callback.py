@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dutiful.core.plan.outcome import Failed, Outcome, Refused, Succeeded
@@ -13,7 +14,13 @@ if TYPE_CHECKING:
 
     from dutiful.runtime.ports import Launch
 
+logger = logging.getLogger("dutiful")
+
 _SUCCEEDED = Succeeded()
+_NOT_ASYNC = (
+    "The callback of task %r returned %s, not an awaitable; the run counts as a success. Register an async "
+    "function, or dutiful.in_thread(function) for one that blocks"
+)
 
 Callback: TypeAlias = "Callable[[], Awaitable[Any]]"
 
@@ -25,6 +32,7 @@ class CallbackLauncher:
 
     def __init__(self, callbacks: Mapping[str, Callback]) -> None:
         self._callbacks = callbacks
+        self._warned: set[str] = set()
 
     async def launch(self, launch: Launch) -> Outcome:
         """Await the callback; what it raises is left to the engine."""
@@ -33,7 +41,16 @@ class CallbackLauncher:
         if callback is None:
             return Refused(Reason.UNKNOWN_WORKFLOW, f"no callback is registered as {name!r}")
         answer: object = callback()
-        if not inspect.isawaitable(answer):
-            return Failed(f"callback {name!r} returned {type(answer).__name__}, not an awaitable")
-        await answer
+        if inspect.isawaitable(answer):
+            await answer
+            return _SUCCEEDED
+        if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+            return Failed(f"callback {name!r} returned a generator, so nothing of it was run")
+        self._warn(name, answer)
         return _SUCCEEDED
+
+    def _warn(self, name: str, answer: object) -> None:
+        """Log once per task that its callback is not async; calling it has done the work all the same."""
+        if name not in self._warned:
+            self._warned.add(name)
+            logger.warning(_NOT_ASYNC, name, type(answer).__name__)

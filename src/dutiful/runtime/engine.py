@@ -160,6 +160,10 @@ class Engine:
         await self._try_to_settle()
         await self._clock.wait(self._woken, seconds)
 
+    def hold(self) -> contextlib.AbstractContextManager[None]:
+        """Keep virtual time from moving while a task is at work outside the event loop."""
+        return self._clock.hold()
+
     def abandon(self) -> None:
         """Drop everything at once, as a crash would: nothing more is launched or written."""
         self._stopping = True

@@ -1,0 +1,100 @@
+"""A scheduler that cannot be left running: around a block of async code, or beside a synchronous program."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from dutiful.declarative.scheduler import Scheduler, is_run_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from dutiful.declarative.registration import Registration
+
+
+@asynccontextmanager
+async def running(scheduler: Scheduler, registrations: Sequence[Registration]) -> AsyncIterator[Scheduler]:
+    """Initialize the scheduler for the length of an `async with` block, and always stop it at the end.
+
+    Raises what `initialize` raises; a scheduler that was active before is left as it is.
+    """
+    # Outside the block below: what is raised by the call itself has begun nothing that could be stopped.
+    initialized = scheduler.initialize(registrations)
+    try:
+        await initialized
+        yield scheduler
+    finally:
+        await scheduler.stop()
+
+
+def in_background(
+    registrations: Sequence[Registration], store: str = "sqlite:dutiful.db", **settings: Any
+) -> BackgroundScheduler:
+    """Run the tasks on a thread with an event loop of its own, and return when they are durable.
+
+    Takes the settings of `Scheduler` and raises what it and `initialize` raise.
+    """
+    return BackgroundScheduler(Scheduler(store, **settings), registrations)
+
+
+class BackgroundScheduler:
+    """A scheduler beside a synchronous program: `stop` it from any thread, or leave its `with` block."""
+
+    def __init__(self, scheduler: Scheduler, registrations: Sequence[Registration]) -> None:
+        self._scheduler = scheduler
+        self._begun: Future[None] = Future()
+        self._ended: Future[None] = Future()
+        self._asked = asyncio.Event()
+        self._loop = asyncio.new_event_loop()
+        # A daemon, so that a program that ends without `stop` is not kept alive; it is stopped at exit.
+        self._thread = threading.Thread(
+            target=self._live, args=(registrations,), name="dutiful-scheduler", daemon=True
+        )
+        self._thread.start()
+        try:
+            self._begun.result()
+        except BaseException:
+            self._thread.join()
+            raise
+        atexit.register(self.stop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Start nothing more, and return when what runs has ended; again, do nothing.
+
+        May be called from any thread. A task that stops its own scheduler is not waited for: for it the
+        call returns at once, and the stop ends after the task. Raises what `Scheduler.stop` raises.
+        """
+        atexit.unregister(self.stop)
+        if not self._ended.done():
+            self._loop.call_soon_threadsafe(self._asked.set)
+        if self._is_called_by_task():
+            return
+        self._ended.result()
+        self._thread.join()
+
+    def _is_called_by_task(self) -> bool:
+        return threading.current_thread() is self._thread or is_run_of(self._scheduler)
+
+    def _live(self, registrations: Sequence[Registration]) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._run(registrations))
+            self._ended.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the caller waits
+            (self._ended if self._begun.done() else self._begun).set_exception(error)
+
+    async def _run(self, registrations: Sequence[Registration]) -> None:
+        async with running(self._scheduler, registrations):
+            self._begun.set_result(None)
+            await self._asked.wait()

@@ -1,0 +1,156 @@
+"""A scheduler around a block of async code, and one beside a synchronous program."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+
+from dutiful import Scheduler, in_background, in_thread, running
+from dutiful.errors import InvalidRegistrationError, SchedulerAlreadyActiveError, StoreError
+from dutiful.testing import VirtualClock
+
+START = "2026-01-01T10:00:00"
+
+
+async def nothing():
+    pass
+
+
+def listening(events):
+    return lambda event: events.append(event.name)
+
+
+def test_a_block_starts_the_scheduler_and_stops_it_when_it_ends():
+    ran, events = [], []
+
+    async def work():
+        ran.append(1)
+
+    async def story():
+        clock = VirtualClock(START)
+        scheduler = Scheduler("memory:", clock=clock, observer=listening(events))
+        async with running(scheduler, [("job", "* * * * *", work, 60)]) as same:
+            assert same is scheduler
+            await clock.advance(60)
+
+    asyncio.run(story())
+    assert (ran, events[-1]) == ([1, 1], "SchedulerStopped")
+
+
+@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError, KeyboardInterrupt])
+def test_a_block_that_raises_stops_the_scheduler_all_the_same(error):
+    events = []
+
+    async def story():
+        scheduler = Scheduler("memory:", clock=VirtualClock(START), observer=listening(events))
+        async with running(scheduler, [("job", "0 12 * * *", nothing, 60)]):
+            raise error
+
+    with pytest.raises(error):
+        asyncio.run(story())
+    assert events[-1] == "SchedulerStopped"
+
+
+def test_a_list_that_is_refused_leaves_an_active_scheduler_as_it_is():
+    async def story():
+        events = []
+        scheduler = Scheduler("memory:", clock=VirtualClock(START), observer=listening(events))
+        async with running(scheduler, []):
+            with pytest.raises(SchedulerAlreadyActiveError):
+                async with running(scheduler, []):
+                    raise AssertionError("must not begin")
+            return "SchedulerStopRequested" in events
+
+    assert asyncio.run(story()) is False
+
+
+def test_a_synchronous_program_runs_its_tasks_on_a_thread_and_stops_them(tmp_path):
+    ran, events = threading.Event(), []
+
+    def work():
+        ran.set()
+
+    registrations = [("job", "* * * * *", in_thread(work), 60)]
+    with in_background(registrations, f"sqlite:{tmp_path / 'state.db'}", observer=listening(events)) as tasks:
+        assert ran.wait(30)
+    assert events[-2:] == ["PollingStopped", "SchedulerStopped"]
+    tasks.stop()
+
+
+def test_what_initialize_raises_is_raised_to_the_program(tmp_path):
+    def work():
+        pass
+
+    with pytest.raises(InvalidRegistrationError):
+        in_background([("job", "* * * * *", work, 60)], "memory:")
+    with pytest.raises(StoreError, match="has no directory"):
+        in_background([], f"sqlite:{tmp_path / 'nowhere' / 'state.db'}")
+    assert not [thread for thread in threading.enumerate() if thread.name == "dutiful-scheduler"]
+
+
+def test_any_thread_may_stop_it_and_all_return_when_it_has_stopped():
+    events = []
+    tasks = in_background([("job", "0 12 1 1 *", nothing, 60)], "memory:", observer=listening(events))
+    stoppers = [threading.Thread(target=tasks.stop) for _ in range(8)]
+    for stopper in stoppers:
+        stopper.start()
+    for stopper in stoppers:
+        stopper.join(30)
+    assert events.count("SchedulerStopped") == 1
+    assert not any(stopper.is_alive() for stopper in stoppers)
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_a_task_that_stops_its_own_scheduler_is_not_waited_for(blocking):
+    events, holder, stopped = [], [], threading.Event()
+    made = threading.Event()
+
+    def stop():
+        made.wait(30)
+        holder[0].stop()
+
+    async def stop_async():
+        await asyncio.to_thread(made.wait, 30)
+        holder[0].stop()
+
+    def hear(event):
+        events.append(event.name)
+        if event.name == "SchedulerStopped":
+            stopped.set()
+
+    callback = in_thread(stop) if blocking else stop_async
+    holder.append(in_background([("job", "* * * * *", callback, 60)], "memory:", observer=hear))
+    made.set()
+    assert stopped.wait(30)
+    assert "TaskRunCompleted" in events
+    holder[0].stop()
+
+
+def test_a_program_that_ends_without_stop_waits_for_what_runs_and_ends(tmp_path):
+    program = f"""
+        import threading, time
+        import dutiful
+
+        begun = threading.Event()
+
+        def work():
+            begun.set()
+            time.sleep(0.3)
+            print("worked", flush=True)
+
+        def tell(event):
+            if event.name == "SchedulerStopped":
+                print(event.name, flush=True)
+
+        tasks = [("job", "* * * * *", dutiful.in_thread(work), 60)]
+        dutiful.in_background(tasks, "sqlite:{tmp_path / "state.db"}", observer=tell)
+        begun.wait(30)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("worked\nSchedulerStopped\n", "", 0)
