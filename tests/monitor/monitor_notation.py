@@ -13,6 +13,8 @@ NAMES = {
     "RS": "RunStart",
     "REs": "RunSuccess",
     "REf": "RunFailure",
+    "REc": "RunCancelled",
+    "RR": "RunRequest",
 }
 LISTS = {
     "minutely": [("a", "* * * * *", 90)],

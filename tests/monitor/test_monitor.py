@@ -10,6 +10,31 @@ from tests.monitor.monitor_notation import LISTS, broken, trace
 from dutiful.monitor import Violation, check, from_events
 
 ACCEPTABLE = {
+    "a person asked for a run, and it failed": """
+        09:30 IS hourly
+        09:30 IEs hourly
+        10:00 RS a
+        10:00:01 REs a
+        10:10 RR a
+        10:10 RS a
+        10:10:05 REf a
+        10:11:35 RS a
+        10:11:40 REs a""",
+    "a cancelled run owes no retry": """
+        09:30 IS hourly
+        09:30 IEs hourly
+        10:00 RS a
+        10:00:10 REc a
+        10:50 SS
+        10:50 SE""",
+    "a cancelled retry is owed no more": """
+        09:30 IS hourly
+        09:30 IEs hourly
+        10:00 RS a
+        10:00:10 REf a
+        10:00:20 REc a
+        10:50 SS
+        10:50 SE""",
     "file 003, trace 1: normal operation": """
         09:59:30 IS minutely
         09:59:30 IEs minutely

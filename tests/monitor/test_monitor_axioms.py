@@ -25,6 +25,28 @@ BROKEN = {
     ),
     "S1 while it runs": (BEGUN + "10:00 RS a\n11:00 RS a", [("S1", 3)]),
     "S1 not registered": (BEGUN + "10:00 RS a\n10:00 REs a\n10:00 RS b", [("S1", 4)]),
+    "S1 not registered, and its end is no other fault": (
+        BEGUN + "10:00 RS a\n10:00 REs a\n10:00 RS b\n10:00 REs b",
+        [("S1", 4)],
+    ),
+    "S1 while it runs, and both ends are no other fault": (
+        BEGUN + "10:00 RS a\n10:00:10 RS a\n10:00:20 REs a\n10:00:30 REs a",
+        [("S1", 3)],
+    ),
+    "S1 and S3: a run of no registered task is waited for too": (
+        BEGUN + "10:00 RS a\n10:00 REs a\n10:00 RS b\n10:01 SS\n10:01 SE",
+        [("S1", 4), ("S3", 6)],
+    ),
+    "S3, and its end after another list is no other fault": (
+        BEGUN + "10:00 RS a\n10:01 SS\n10:01 SE\n10:02 IS other\n10:02 IEs other\n10:02 REs a",
+        [("S3", 4)],
+    ),
+    "EA7 a second end": (BEGUN + "10:00 RS a\n10:00:01 REs a\n10:00:02 REs a", [("EA7", 4)]),
+    "EA7 cancelled though nothing was": (RAN + "10:01 REc a", [("EA7", 4)]),
+    "S1 a second start for one request": (
+        RAN + "10:10 RR a\n10:10 RS a\n10:11 REs a\n10:12 RS a",
+        [("S1", 7)],
+    ),
     "S1 before any initialize": ("10:00 RS a", [("S1", 0)]),
     "S1 after a stop was requested": (BEGUN + "10:00 SS\n10:00 RS a", [("S1", 3)]),
     "S1 after a crash": (BEGUN + "10:00 Crash\n10:00 RS a", [("S1", 3)]),

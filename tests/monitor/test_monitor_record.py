@@ -55,7 +55,7 @@ def test_a_trace_begins_with_the_registrations_and_the_zone(tmp_path):
     header, *events = lines(tmp_path / "trace")
     (name,) = header["registrations"]
     registrations = {name: [["job", "* * * * *", 60.0], ["rare", "0 0 1 1 *", 2.5]]}
-    assert header == {"registrations": registrations, "timezone": "Europe/Kyiv"}
+    assert header == {"registrations": registrations, "timezone": "Europe/Kyiv", "dialect": "posix"}
     assert {(event["list"], event["call"]) for event in events} == {(name, name)}
     assert events[0]["at"] == "2026-01-05T09:00:00+02:00"
     assert monitor(tmp_path / "trace") == f"ok: {len(events)} events break no axiom\n"

@@ -39,6 +39,7 @@ def monitor(trace: Path, lag: float, end: str | None, as_json: bool) -> None:
         steps,
         registrations=header["registrations"],
         timezone=header["timezone"],
+        dialect=header["dialect"],
         lag=lag,
         end=until,
     )
@@ -82,16 +83,17 @@ def _object(number: int, text: str) -> dict[str, Any]:
 
 def _split(lines: list[_Line]) -> tuple[dict[str, Any], list[_Line]]:
     """Return the headers as one, complete, and the lines with events."""
-    header: dict[str, Any] = {"registrations": {}, "timezone": "UTC"}
+    header: dict[str, Any] = {"registrations": {}, "timezone": "UTC", "dialect": "posix"}
     events: list[_Line] = []
     for place, (number, line) in enumerate(lines):
         if "name" in line or (place and "registrations" not in line):
             events.append((number, line))
             continue
-        where = line.get("timezone", "UTC")
-        if place and where != header["timezone"]:
-            raise InvalidArgumentError(f"line {number}", where, "is another timezone than that of line 1")
-        header["timezone"] = where
+        for name, usual in (("timezone", "UTC"), ("dialect", "posix")):
+            said = line.get(name, usual)
+            if place and said != header[name]:
+                raise InvalidArgumentError(f"line {number}", said, f"is another {name} than that of line 1")
+            header[name] = said
         header["registrations"] |= _lists(line.get("registrations", {}))
     return header, events
 

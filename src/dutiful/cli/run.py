@@ -63,15 +63,18 @@ def run(target: str, trace: str | None, json_lines: bool, quiet: bool, **setting
         if show is print_line and sys.stdout.isatty():
             show = _live_table(board, f"dutiful run {target}, {settings['store']}, {where}", clock, opened)
         # What is shown is recorded before, so that a kill leaves no trace with less than people saw.
-        observers: list[Show] = [board.see, *_recorder(trace, registrations, where, opened), show]
+        recorder = _recorder(trace, registrations, where, settings["dialect"], opened)
+        observers: list[Show] = [board.see, *recorder, show]
         scheduler = Scheduler(clock=clock, timezone=where, observer=_to_all(observers), **settings)
         asyncio.run(_serve(scheduler, registrations, board))
 
 
-def _recorder(trace: str | None, registrations: Any, where: tzinfo, opened: ExitStack) -> list[Show]:
+def _recorder(
+    trace: str | None, registrations: Any, where: tzinfo, dialect: str, opened: ExitStack
+) -> list[Show]:
     if trace is None:
         return []
-    record = TraceFile(trace, registrations, where)
+    record = TraceFile(trace, registrations, where, dialect)
     opened.callback(record.close)
     return [record]
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import InvalidCronExpressionError
 from dutiful.core.name import name_flaw
-from dutiful.monitor.obligation import Task, due_in, epoch_seconds, iso, just_before_minute
+from dutiful.monitor.obligation import NEVER, Task, due_in, instant_of, iso, just_before, length_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     Registrations = Mapping[str, Sequence[tuple[str, str, Any]]]
 
 # Beyond this many tasks the bound on a start grows by 6 ms for each.
-_TASKS_IN_LAG, _LAG_PER_TASK = 10_000, 0.006
+_TASKS_IN_LAG, _LAG_PER_TASK = 10_000, 6000
+
+
+_LONG_AGO = instant_of(datetime.min.replace(tzinfo=UTC))
 
 
 class Violation(NamedTuple):
@@ -37,26 +41,30 @@ class Monitor:
 
     registrations: Registrations
     timezone: str | tzinfo
-    lag: float
+    lag: timedelta | float
+    dialect: str = "posix"
     violations: list[Violation] = field(default_factory=list)
     _tasks: dict[str, Task] = field(default_factory=dict)
     _position: int = -1
-    _now: float = float("-inf")
-    _active_since: float | None = None
+    # The time of the last event.
+    _now: int = _LONG_AGO
+    _active_since: int | None = None
     _initialized: bool = False
     # Open calls of initialize: call -> (list, whether something else was active when it began, deadline).
     _initializing: dict[Any, tuple[str, bool, float]] = field(default_factory=dict)
-    _stopping: dict[Any, float] = field(default_factory=dict)
+    _stopping: dict[Any, int] = field(default_factory=dict)
     _stop_deadline: float | None = None
-    _frozen_since: float | None = None
+    _frozen_since: int | None = None
+    # Runs that should not have begun, by name: of no registered task, or beside another run of theirs.
+    _strays: Counter[str] = field(default_factory=Counter)
     _deadlines: list[tuple[float, str, int]] = field(default_factory=list)
 
     def see(self, event: Mapping[str, Any]) -> None:
         """Take the next event."""
         self._position += 1
-        at = epoch_seconds(event["at"])
+        at = instant_of(event["at"])
         if at < self._now:
-            self._violate("EA3", f"time goes back from {self._now} to {at}")
+            self._violate("EA3", f"time goes back from {iso(self._now)} to {iso(at)}")
             at = self._now
         name = event["name"]
         if self._frozen_since is not None and name not in ("Unfrozen", "Crash"):
@@ -78,8 +86,10 @@ class Monitor:
                 self._stop_end(event)
             case "RunStart":
                 self._run_start(event["task"])
-            case "RunSuccess" | "RunFailure":
+            case "RunSuccess" | "RunFailure" | "RunCancelled":
                 self._run_end(name, event["task"])
+            case "RunRequest":
+                self._run_request(event["task"])
             case "Crash":
                 self._crash()
             case "Frozen":
@@ -87,7 +97,7 @@ class Monitor:
             case "Unfrozen":
                 self._unfreeze()
 
-    def pass_time(self, now: float) -> None:
+    def pass_time(self, now: int) -> None:
         """Let time pass: what is owed by then and did not come breaks a liveness axiom."""
         self._now = now
         if self._frozen_since is not None:
@@ -100,7 +110,7 @@ class Monitor:
         for call, (list_, other, deadline) in list(self._initializing.items()):
             if deadline < now:
                 self._violate("L2", f"initialize({list_}) did not return by {iso(deadline)}", never=True)
-                self._initializing[call] = list_, other, float("inf")
+                self._initializing[call] = list_, other, NEVER
         if self._stop_deadline is not None and self._stop_deadline < now:
             self._violate("L3", f"stop did not return by {iso(self._stop_deadline)}", never=True)
             self._stop_deadline = None
@@ -147,7 +157,8 @@ class Monitor:
     def _stop_end(self, event: Mapping[str, Any]) -> None:
         if self._stopping.pop(event.get("call"), None) is None:
             self._violate("EA7", "StopEnd without an open StopStart")
-        running = sorted(name for name, task in self._tasks.items() if task.started is not None)
+        started = {name for name, task in self._tasks.items() if task.started is not None}
+        running = sorted(started | {*self._strays})
         if running:
             self._violate("S3", f"stop returned while {', '.join(running)} ran")
         self._initialized, self._stop_deadline = False, None
@@ -158,8 +169,18 @@ class Monitor:
         problem = self._no_obligation(task)
         if problem is not None:
             self._violate("S1", f"{name} started {problem}")
+        if task is None or task.started is not None:
+            self._strays[name] += 1
         if task is not None:
             task.mark, task.retry, task.orphan, task.started = self._now, None, False, self._now
+            task.requested = None
+            self._changed(name)
+
+    def _run_request(self, name: str) -> None:
+        task = self._tasks.get(name)
+        if task is not None:
+            # Asked for, a success needs no due minute after the one before.
+            task.requested, task.succeeded = self._now, None
             self._changed(name)
 
     def _no_obligation(self, task: Task | None) -> str | None:
@@ -175,23 +196,39 @@ class Monitor:
     def _run_end(self, event_name: str, name: str) -> None:
         task = self._tasks.get(name)
         if task is None or task.started is None:
-            self._violate("EA7", f"{event_name} of {name}, which does not run")
+            self._end_without_start(event_name, name, task)
             return
         if event_name == "RunFailure":
             task.retry = self._now + task.delay
-        else:
-            if task.succeeded is not None and not due_in(task.cron, task.succeeded, task.started):
-                self._violate("S2", f"{name} succeeded twice without a due minute in between")
-            task.succeeded = task.started
+        elif event_name == "RunSuccess":
+            self._succeed(name, task, task.started)
         task.started, task.ended = None, self._now
         self._changed(name)
         self._await_quiescence()
+
+    def _succeed(self, name: str, task: Task, started: int) -> None:
+        if task.succeeded is not None and not due_in(task.cron, task.succeeded, started):
+            self._violate("S2", f"{name} succeeded twice without a due minute in between")
+        task.succeeded = started
+
+    def _end_without_start(self, event_name: str, name: str, task: Task | None) -> None:
+        """Take the end of a run that the model does not count: one that broke S1, or a cancelled retry."""
+        if self._strays[name] > 0:
+            self._strays[name] -= 1
+            self._strays += Counter()  # Without the names that have none left.
+            self._await_quiescence()
+        elif event_name == "RunCancelled" and task is not None and task.retry is not None:
+            task.retry = None
+            self._changed(name)
+        else:
+            self._violate("EA7", f"{event_name} of {name}, which does not run")
 
     def _crash(self) -> None:
         for task in self._tasks.values():
             task.orphan = task.orphan or task.started is not None
             task.started = None
             task.version += 1
+        self._strays.clear()
         self._initializing.clear()
         self._stopping.clear()
         self._active_since, self._stop_deadline, self._initialized = None, None, False
@@ -210,29 +247,32 @@ class Monitor:
 
     # Facts
 
-    def _register(self, tasks: dict[str, tuple[Cron, float]]) -> None:
+    def _register(self, tasks: dict[str, tuple[Cron, int]]) -> None:
         previous, self._tasks = self._tasks, {}
+        self._strays.update(
+            name for name, task in previous.items() if task.started is not None and name not in tasks
+        )
         for name, (cron, delay) in tasks.items():
             known = previous.get(name)
             if known is None:
-                known = Task(cron, delay, just_before_minute(self._now, cron.zone))
+                known = Task(cron, delay, just_before(self._now, cron))
             if known.succeeded is not None and due_in(known.cron, known.succeeded, self._now):
                 # Due under the cron it had: the next success needs no other minute.
                 known.succeeded = None
             known.cron, known.delay = cron, delay
             self._tasks[name] = known
 
-    def _valid_tasks(self, list_: str) -> dict[str, tuple[Cron, float]] | None:
-        tasks: dict[str, tuple[Cron, float]] = {}
+    def _valid_tasks(self, list_: str) -> dict[str, tuple[Cron, int]] | None:
+        tasks: dict[str, tuple[Cron, int]] = {}
         for name, text, delay in self.registrations[list_]:
             seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
             try:
-                cron = Cron.parse(text, "posix", self.timezone)
+                cron = Cron.parse(text, self.dialect, self.timezone)
             except InvalidCronExpressionError:
                 return None
             if name in tasks or name_flaw(name) is not None or not 0 <= seconds < math.inf:
                 return None
-            tasks[name] = cron, seconds
+            tasks[name] = cron, length_of(delay)
         return tasks
 
     def _changed(self, name: str) -> None:
@@ -240,18 +280,18 @@ class Monitor:
         task = self._tasks[name]
         task.version += 1
         pending = task.pending_since()
-        if pending is not None and pending != float("inf") and self._active_since is not None:
+        if pending is not None and pending != NEVER and self._active_since is not None:
             since = max(pending, self._active_since, task.ended)
             heapq.heappush(self._deadlines, (since + self._bound(), name, task.version))
 
     def _await_quiescence(self) -> None:
         if not self._stopping or self._stop_deadline is not None:
             return
-        if all(task.started is None for task in self._tasks.values()):
+        if not self._strays and all(task.started is None for task in self._tasks.values()):
             self._stop_deadline = self._now + self._bound()
 
     def _bound(self) -> float:
-        return self.lag + _LAG_PER_TASK * max(0, len(self._tasks) - _TASKS_IN_LAG)
+        return length_of(self.lag) + _LAG_PER_TASK * max(0, len(self._tasks) - _TASKS_IN_LAG)
 
     def _violate(self, axiom: str, message: str, *, never: bool = False) -> None:
         self.violations.append(Violation(axiom, None if never else self._position, message))

@@ -1,4 +1,7 @@
-"""What a task is owed: four facts, and the minutes that its cron matches."""
+"""What a task is owed: its facts, and the minutes that its cron matches.
+
+All instants and lengths are whole microseconds, so that "exactly at failure plus delay" is exact.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from dutiful.core.cron.dialect import DIALECTS
 from dutiful.core.cron.zone import EPOCH
 from dutiful.core.errors import CronCalculationError
 
 if TYPE_CHECKING:
     from dutiful.core.cron.cron import Cron
-    from dutiful.core.cron.zone import Zone
+
+SECOND = 1_000_000
+_MICROSECOND = timedelta(microseconds=1)
+NEVER = float("inf")
 
 
 @dataclass(slots=True)
@@ -19,14 +26,16 @@ class Task:
     """What the model knows of one registered name."""
 
     cron: Cron
-    delay: float
-    mark: float
-    retry: float | None = None
+    delay: int
+    mark: int
+    retry: int | None = None
     orphan: bool = False
-    started: float | None = None
-    ended: float = float("-inf")
+    # When a person asked for a run that has not begun.
+    requested: int | None = None
+    started: int | None = None
+    ended: float = -NEVER
     # Start of the last run that succeeded: the next such start needs a due minute in between.
-    succeeded: float | None = None
+    succeeded: int | None = None
     # Counts changes, so that an old deadline is known to be stale.
     version: int = 0
 
@@ -35,32 +44,43 @@ class Task:
         if self.started is not None:
             return None
         if self.orphan:
-            return float("-inf")
-        try:
-            due = float(self.cron.next_epoch(int(self.mark // 1)))
-        except CronCalculationError:
-            due = float("inf")
-        return min(due, self.retry if self.retry is not None else float("inf"))
+            return -NEVER
+        asked = [at for at in (self.retry, self.requested) if at is not None]
+        return min([next_due(self.cron, self.mark), *asked])
 
 
-def due_in(cron: Cron, after: float, until: float) -> bool:
-    """Return whether the cron matches a minute in (after, until]."""
-    return cron.next_epoch(int(after // 1)) <= until
+def next_due(cron: Cron, after: int) -> float:
+    """Return the first instant after this one that the cron matches."""
+    try:
+        return cron.next_epoch(after // SECOND) * SECOND
+    except CronCalculationError:
+        return NEVER
 
 
-def just_before_minute(now: float, where: Zone) -> float:
-    """Return the last second of the civil minute before."""
-    instant = int(now // 1)
-    return instant - (instant + where.offset(instant)) % 60 - 1
+def due_in(cron: Cron, after: int, until: int) -> bool:
+    """Return whether the cron matches an instant in (after, until]."""
+    return next_due(cron, after) <= until
 
 
-def epoch_seconds(at: Any) -> float:
-    """Return an instant of a trace, in any of its forms, as epoch seconds."""
+def just_before(now: int, cron: Cron) -> int:
+    """Return the last second before this civil minute, or before this second where cron texts have seconds."""
+    instant = now // SECOND
+    into_unit = 0 if DIALECTS[cron.dialect].seconds else (instant + cron.zone.offset(instant)) % 60
+    return (instant - into_unit - 1) * SECOND
+
+
+def instant_of(at: Any) -> int:
+    """Return an instant of a trace: epoch seconds, an ISO text, or an aware datetime."""
     if isinstance(at, str):
         at = datetime.fromisoformat(at)
-    return (at - EPOCH).total_seconds() if isinstance(at, datetime) else float(at)
+    return (at - EPOCH) // _MICROSECOND if isinstance(at, datetime) else round(at * SECOND)
 
 
-def iso(seconds: float) -> str:
-    """Return epoch seconds as people read them."""
-    return (EPOCH + timedelta(seconds=seconds)).isoformat()
+def length_of(time: timedelta | float) -> int:
+    """Return a length: a timedelta, or a number of seconds."""
+    return time // _MICROSECOND if isinstance(time, timedelta) else round(time * SECOND)
+
+
+def iso(instant: float) -> str:
+    """Return an instant as people read it."""
+    return (EPOCH + timedelta(microseconds=instant)).isoformat()

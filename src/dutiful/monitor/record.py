@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dutiful.core.cron.zone import zone
 from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.name import exact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,11 +40,13 @@ class TraceFile:
         path: str | os.PathLike[str],
         registrations: Sequence[tuple[Any, ...]],
         timezone: str | tzinfo = "UTC",
+        dialect: str = "posix",
     ) -> None:
         self._list = uuid.uuid4().hex[:8]
         # Only a name can be written down: this refuses a zone that has none.
         where = zone(zone(timezone).name).name
-        header = {"registrations": {self._list: [_plain(*each) for each in registrations]}, "timezone": where}
+        lists = {self._list: [_plain(*each) for each in registrations]}
+        header = {"registrations": lists, "timezone": where, "dialect": dialect}
         self._file = _opened(os.fspath(path))
         for line in (*_mend(self._file, os.fspath(path)), header):
             self._write(line)
@@ -71,7 +74,7 @@ def _opened(path: str) -> FileIO:
 def _plain(name: str, cron: str, *rest: Any) -> tuple[str, str, float]:
     """Return a registration without its callback."""
     delay = rest[-1]
-    return name, cron, delay.total_seconds() if isinstance(delay, timedelta) else delay
+    return exact(name), exact(cron), delay.total_seconds() if isinstance(delay, timedelta) else delay
 
 
 def _mend(file: FileIO, path: str) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ _NAMES = {
     "TaskRetryStarted": "RunStart",
     "TaskRunCompleted": "RunSuccess",
     "TaskRunFailed": "RunFailure",
+    "TaskRunCancelled": "RunCancelled",
     **{name: name for name in ("Crash", "Frozen", "Unfrozen")},
 }
 
@@ -57,6 +58,8 @@ class _Converter:
             self._standing_by.discard(call)
             self._add("InitStart", event)
         if call not in self._standing_by or name in ("Crash", "Frozen", "Unfrozen"):
+            if name == "RunStart" and event.get("trigger") == "manual":
+                self._add("RunRequest", event)
             self._add(name, event)
         elif name == "StopEnd":
             self._standing_by.discard(call)
