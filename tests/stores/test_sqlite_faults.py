@@ -12,7 +12,7 @@ import pytest
 from tests.stores.notation import T0, declare, due_at, pass_at, schedule
 from tests.stores.sqlite_rig import run_script, with_store
 
-from dutiful.core.errors import InvalidArgumentError, StoreError
+from dutiful.core.errors import StoreError
 from dutiful.stores.sqlite import SqliteStore
 from dutiful.stores.sqlite.file import require
 
@@ -231,12 +231,6 @@ def test_an_old_library_is_refused():
     with pytest.raises(StoreError, match=r"linked to SQLite 3\.37\.2: use one with 3\.38\.0 or later"):
         require((3, 37, 2))
     require((3, 38, 0))
-
-
-@pytest.mark.parametrize("namespace", ["", "a/b", "..", "a b", "x" * 65, "é"])
-def test_a_namespace_must_be_fit_for_a_file_name(path, namespace):
-    with pytest.raises(InvalidArgumentError, match="Invalid namespace"):
-        SqliteStore(path, namespace=namespace)
 
 
 def test_namespaces_do_not_see_each_other(path):

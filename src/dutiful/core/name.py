@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+
+from dutiful.core.errors import InvalidArgumentError
+
+# Part of file names and of keys in every store.
+_NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 # Cc: control characters. Cs: halves of surrogate pairs, which have no UTF-8. Zl, Zp: line and paragraph
 # separators. Any of them could forge a line of a log or a table, or cannot be stored.
@@ -30,3 +36,11 @@ def name_flaw(text: str) -> str | None:
     return (
         f"must not contain U+{ord(odd):04X}: control characters, surrogates and line separators are refused"
     )
+
+
+def checked_namespace(value: object) -> str:
+    """Return the namespace of a store as an exact text, or raise InvalidArgumentError."""
+    if not isinstance(value, str) or not _NAMESPACE.fullmatch(value):
+        advice = "write 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first"
+        raise InvalidArgumentError("namespace", value, advice)
+    return exact(value)

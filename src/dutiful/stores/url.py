@@ -5,19 +5,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.name import checked_namespace, exact
 from dutiful.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from dutiful.runtime.ports import Store
 
+_FORMS = 'write "sqlite:FILE" or "memory:"'
 
-def store_for(url: object, namespace: str) -> Store:
+
+def store_for(url: object, namespace: object) -> Store:
     """Return the store, not yet opened, or raise InvalidArgumentError."""
-    kind, _, rest = url.partition(":") if isinstance(url, str) else ("", "", "")
+    namespace = checked_namespace(namespace)
+    if not isinstance(url, str):
+        raise InvalidArgumentError("store", url, _FORMS)
+    kind, _, rest = exact(url).partition(":")
     if kind == "memory" and not rest:
         return MemoryStore()
-    if kind == "sqlite" and rest:
+    if kind == "sqlite":
         from dutiful.stores.sqlite import SqliteStore
 
-        return SqliteStore(rest, namespace=namespace)
-    raise InvalidArgumentError("store", url, 'write "sqlite:FILE" or "memory:"')
+        return SqliteStore(sqlite_path(url), namespace=namespace)
+    raise InvalidArgumentError("store", url, _FORMS)
+
+
+def sqlite_path(url: str) -> str:
+    """Return the path in "sqlite:FILE", or raise InvalidArgumentError.
+
+    The path is taken as written. After "sqlite://" it is read as SQLAlchemy reads it: "sqlite:///x.db" is
+    relative to the current directory, and "sqlite:////x.db" absolute.
+    """
+    path = exact(url).removeprefix("sqlite:")
+    if path == ":memory:":
+        raise InvalidArgumentError("store", url, 'write "memory:" for a store that forgets all')
+    if path.startswith("//"):
+        if not path.startswith("///"):
+            advice = f'write "sqlite:{path[2:] or "FILE"}"; what follows two slashes would be a host'
+            raise InvalidArgumentError("store", url, advice)
+        path = path[3:]
+    if not path:
+        raise InvalidArgumentError("store", url, _FORMS)
+    if "\0" in path:
+        raise InvalidArgumentError("store", url, "a path cannot hold the character NUL")
+    return path

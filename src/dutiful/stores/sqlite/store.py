@@ -8,7 +8,7 @@ import os
 import re
 from typing import TYPE_CHECKING, TypeVar
 
-from dutiful.core.errors import InvalidArgumentError, LostLeadershipError, NamespaceOwnedError, StoreError
+from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, StoreError
 from dutiful.stores.sqlite import edits, meta, reads, upkeep
 from dutiful.stores.sqlite.commit import commit
 from dutiful.stores.sqlite.file import DatabaseFile
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from dutiful.stores.sqlite.reads import Damage
 
 T = TypeVar("T")
-# It becomes part of a file name.
-_NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _KEY = re.compile(r"[0-9a-f]{64}")
 _SAVE_WORKFLOW = (
     "INSERT INTO workflows (namespace, workflow_id, version, dag, updated_at) VALUES (?, ?, ?, ?, ?)"
@@ -51,8 +49,6 @@ class SqliteStore:
     def __init__(
         self, path: str | os.PathLike[str], *, namespace: str = "default", busy_timeout: float = 5.0
     ) -> None:
-        if not _NAMESPACE.fullmatch(namespace):
-            raise InvalidArgumentError("namespace", namespace, "write letters, digits, '.', '_' and '-'")
         self._path, self._namespace = os.path.realpath(path), namespace
         lock_path = f"{self._path}.{namespace}.lock"
         self._file = DatabaseFile(self._path, lock_path, busy_timeout)

@@ -1,0 +1,66 @@
+"""Texts that name a store: what they mean, and what is refused with the right spelling."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+
+import pytest
+
+from dutiful.errors import InvalidArgumentError
+from dutiful.stores.memory import MemoryStore
+from dutiful.stores.url import sqlite_path, store_for
+
+
+FORMS = 'write "sqlite:FILE" or "memory:"'
+
+
+class Place(str, Enum):  # noqa: UP042 - the kind that formats as its own name
+    FILE = "sqlite:state.db"
+    NAMESPACE = "reports"
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:state.db", "state.db"),
+        ("sqlite:./a/state.db", "./a/state.db"),
+        ("sqlite:/var/lib/state.db", "/var/lib/state.db"),
+        ("sqlite:///state.db", "state.db"),
+        ("sqlite:///a/state.db", "a/state.db"),
+        ("sqlite:////var/lib/state.db", "/var/lib/state.db"),
+        ("sqlite:a:b?c#d%20", "a:b?c#d%20"),
+        (Place.FILE, "state.db"),
+    ],
+)
+def test_a_path_is_taken_as_written_and_slashes_are_read_as_sqlalchemy_reads_them(url, path):
+    assert sqlite_path(url) == path
+    assert store_for(url, Place.NAMESPACE)._path == os.path.realpath(path)
+
+
+@pytest.mark.parametrize(
+    ("url", "advice"),
+    [
+        ("sqlite::memory:", 'write "memory:" for a store that forgets all'),
+        ("sqlite://state.db", 'write "sqlite:state.db"; what follows two slashes would be a host'),
+        ("sqlite://", 'write "sqlite:FILE"; what follows two slashes would be a host'),
+        ("sqlite:a\0b", "a path cannot hold the character NUL"),
+        *((url, FORMS) for url in ("sqlite:", "sqlite:///", "", "x.db", "memory:x", None, 5)),
+    ],
+    ids=repr,
+)
+def test_what_names_no_store_is_refused_with_the_right_spelling(url, advice):
+    with pytest.raises(InvalidArgumentError) as caught:
+        store_for(url, "default")
+    assert caught.value.details == {"argument": "store", "value": url, "reason": advice}
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite:state.db"])
+@pytest.mark.parametrize("namespace", [None, 5, "", "../up", "a/b", "a\0b", "-a", "x" * 65, "ä"], ids=repr)
+def test_a_bad_namespace_is_refused_for_every_store(url, namespace):
+    with pytest.raises(InvalidArgumentError, match="Invalid namespace"):
+        store_for(url, namespace)
+
+
+def test_the_memory_store_needs_no_file():
+    assert isinstance(store_for("memory:", "default"), MemoryStore)
