@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock_time
 from zoneinfo import ZoneInfo
@@ -223,3 +224,14 @@ def assert_complete(rows: list[Run], ticks: list[int]) -> None:
         ended_well = row.status in {Status.SUCCESS, Status.STARTED}
         assert ended_well or row.reason in {Reason.MISSED, Reason.OVERLAP, Reason.LOST_RUN}
     assert list(at_row) == []
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_is_left_as_it_was_found(enabled):
+    was_enabled = gc.isenabled()
+    try:
+        gc.enable() if enabled else gc.disable()
+        simulated(schedule(HOURLY), hours=1)
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable() if was_enabled else gc.disable()

@@ -11,7 +11,6 @@ from dutiful.errors import InvalidArgumentError
 from dutiful.stores.memory import MemoryStore
 from dutiful.stores.url import sqlite_path, store_for
 
-
 FORMS = 'write "sqlite:FILE" or "memory:"'
 
 

@@ -63,7 +63,7 @@ def due_in(cron: Cron, after: int, until: int) -> bool:
 
 
 def just_before(now: int, cron: Cron) -> int:
-    """Return the last second before this civil minute, or before this second where cron texts have seconds."""
+    """Return the last second before this civil minute, or before this second if cron texts have seconds."""
     instant = now // SECOND
     into_unit = 0 if DIALECTS[cron.dialect].seconds else (instant + cron.zone.offset(instant)) % 60
     return (instant - into_unit - 1) * SECOND

@@ -45,6 +45,7 @@ def simulate(file: ScheduleFile, start: datetime, end: datetime) -> Simulation:
     What is due at `end` is included; an outage that does not begin in between is left out.
     """
     # A year of runs is many small objects that all stay alive: collecting in between finds nothing.
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         run = _Run(file, start, end)
@@ -53,7 +54,8 @@ def simulate(file: ScheduleFile, start: datetime, end: datetime) -> Simulation:
             runner.run(run.run())
         return run.result
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 class _NoInput(DefaultSelector):
