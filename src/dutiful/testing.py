@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from dutiful.runtime.ports import Launch
 
-# On an event loop that hides its queue of callbacks, such as uvloop, this many turns in which every task waits
-# for something are enough: callbacks that belong to no task have had their turn by then.
+# On an event loop that hides its queue of callbacks, such as uvloop, this many turns in which every task
+# waits for something are enough: callbacks that belong to no task have had their turn by then.
 _QUIET_TURNS = 20
 # Ten thousand years: no datetime lives to see the end of such a sleep.
 _SECONDS_MAX = 3.2e11

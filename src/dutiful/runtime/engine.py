@@ -27,6 +27,7 @@ from dutiful.runtime.ports import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
@@ -160,7 +161,7 @@ class Engine:
         await self._try_to_settle()
         await self._clock.wait(self._woken, seconds)
 
-    def hold(self) -> contextlib.AbstractContextManager[None]:
+    def hold(self) -> AbstractContextManager[None]:
         """Keep virtual time from moving while a task is at work outside the event loop."""
         return self._clock.hold()
 
