@@ -180,7 +180,7 @@ def test_what_cannot_be_run_is_bad_usage_and_says_what_to_write(tmp_path, target
     [
         (["--timezone", "Mars/Phobos"], "is not in the time zone database"),
         (["--store", "mysql:x"], 'write "sqlite:FILE" or "memory:"'),
-        (["--namespace", "../up"], "write letters, digits"),
+        (["--namespace", "../up"], "letters, digits"),
         (["--quiet", "--json-lines"], "prints nothing"),
         (["--trace", "no/trace"], "No such file or directory"),
         (["--trace", "tasks.py"], "is there and is no trace; name another file"),
