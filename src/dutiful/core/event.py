@@ -58,6 +58,15 @@ class RunEndedByPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class RunOutlasted:
+    """A run is still in flight when the next tick of its schedule is due; that tick waits for its end."""
+
+    at: Instant
+    run: Run
+    tick: Instant
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleQuarantined:
     """A schedule cannot be computed and is left alone until it is edited."""
 
@@ -113,6 +122,7 @@ Event: TypeAlias = (
     | TicksSkipped
     | RunHeld
     | RunEndedByPlan
+    | RunOutlasted
     | ScheduleQuarantined
     | ClockStepped
     | LeadershipChanged

@@ -6,11 +6,12 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from dutiful.core.policy import Reason
 from dutiful.core.schedule import tick_key
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
-    from dutiful.core.policy import Overlap, Reason
+    from dutiful.core.policy import Overlap
 
 Kind = Literal["schedule", "manual"]
 
@@ -55,6 +56,14 @@ NEXT_PHASES = MappingProxyType(
 )
 _ENDED, _LAUNCHED = Phase.ENDED, Phase.LAUNCHED
 IN_FLIGHT = frozenset({Phase.LAUNCHED, Phase.ACCEPTED})
+OPEN = frozenset(Phase) - {_ENDED}
+# An open run with this reason was asked to end; the leader ends it in its next pass.
+CANCEL_ASKED = Reason.INTERRUPTED
+
+
+def frees_slot(run: Run) -> bool:
+    """Return whether a change by the planner may have given back a slot of the run's capacity group."""
+    return run.phase is Phase.RETRY or (run.phase is _ENDED and run.status is Status.FAILED)
 
 
 class Run(NamedTuple):

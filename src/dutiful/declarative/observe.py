@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
+    from dutiful.core.run import Run
 
 Observer: TypeAlias = "Callable[[SchedulerEvent], None]"
 
@@ -29,7 +30,7 @@ logger = logging.getLogger("dutiful")
 logger.addHandler(logging.NullHandler())
 
 _WARNINGS = {
-    *("TaskRunFailed", "TaskStartLate", "SchedulerInitializationFailed", "ClockStepped"),
+    *("TaskRunFailed", "TaskRunOverran", "TaskStartLate", "SchedulerInitializationFailed", "ClockStepped"),
     *("ScheduleQuarantined", "PassFailed", "LoopBlocked", "SchedulerStandby"),
 }
 _ERRORS = {"EngineStopped": logging.ERROR}
@@ -95,15 +96,20 @@ def translate(event: Event) -> SchedulerEvent | None:
     """Return the event under the names of the declarative scheduler; None for what it does not tell."""
     match event:
         case happened.RunLaunched(run=run):
-            name = "TaskRetryStarted" if event.before is Phase.RETRY else "TaskRunStarted"
-            return _of(name, event.at, run.schedule_id)
+            if event.before is Phase.RETRY:
+                return _of("TaskRetryStarted", event.at, run.schedule_id)
+            details = {"trigger": "manual"} if run.kind == "manual" else {}
+            return _of("TaskRunStarted", event.at, run.schedule_id, **details)
         case happened.RunSettled(run=run, error=error):
             name = "TaskRunCompleted" if run.status is Status.SUCCESS else "TaskRunFailed"
             details = {} if run.detail is None else {"error": run.detail}
             told = _of(name, event.at, run.schedule_id, **details)
             return told if error is None else replace(told, exception=error)
-        case happened.RunEndedByPlan(run=run) if run.reason is Reason.TASK_FAILED:
-            return _of("TaskRetryPreempted", event.at, run.schedule_id)
+        case happened.RunEndedByPlan(run=run) | happened.RunHeld(run=run):
+            return _planned(event.at, run)
+        case happened.RunOutlasted(run=run):
+            ran = event.at - (run.started_at or event.at)
+            return _of("TaskRunOverran", event.at, run.schedule_id, runningMs=ran)
         case happened.ClockStepped():
             return _of("ClockStepped", event.at, byMs=event.by)
         case happened.ScheduleQuarantined():
@@ -116,6 +122,17 @@ def translate(event: Event) -> SchedulerEvent | None:
             return _of("LoopBlocked", event.at, event.task, seconds=event.seconds)
         case _:
             return None
+
+
+def _planned(at: Instant, run: Run) -> SchedulerEvent | None:
+    """Return the event of a run that the planner ended, or that it made wait."""
+    if run.phase is Phase.RETRY or run.reason is Reason.LOST_RUN:
+        # The planner fails a run, to be tried again or for good, only when it has outlived its timeout.
+        return _of("TaskRunFailed", at, run.schedule_id, error=run.detail or "timed out")
+    if run.phase is Phase.ENDED and run.reason is Reason.INTERRUPTED:
+        return _of("TaskRunCancelled", at, run.schedule_id)
+    preempted = run.phase is Phase.ENDED and run.reason is Reason.TASK_FAILED
+    return _of("TaskRetryPreempted", at, run.schedule_id) if preempted else None
 
 
 def changes_in_words(changed: Iterable[tuple[str, object, object]]) -> dict[str, str]:

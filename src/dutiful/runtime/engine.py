@@ -14,10 +14,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core import event as happened
+from dutiful.core.cadence import next_tick
 from dutiful.core.errors import DutifulError, LostLeadershipError
 from dutiful.core.plan.outcome import Failed, Outcome, raised, settlement
 from dutiful.core.plan.planner import plan
-from dutiful.core.run import Phase, Status
+from dutiful.core.policy import Overlap
+from dutiful.core.run import IN_FLIGHT, Phase, Status
 from dutiful.core.snapshot import Limits
 from dutiful.runtime.clock_watch import ClockWatch
 from dutiful.runtime.gc_pause import Collector
@@ -402,8 +404,20 @@ class Engine:
                     self._emit(happened.RunEndedByPlan(now, run))
                 else:
                     self._emit(happened.RunHeld(now, run))
+            if move.blocked and not move.due.blocked:
+                self._report_overrun(move, now)
             if move.state.quarantine is not None and move.due.state.quarantine is None:
                 self._emit(happened.ScheduleQuarantined(now, move.due.schedule.id, move.state.quarantine))
+
+    def _report_overrun(self, move: Move, now: Instant) -> None:
+        """Emit that a run has outlasted the next tick of its schedule; once, as the tick then waits."""
+        schedule = move.due.schedule
+        if schedule.policy.overlap is not Overlap.BUFFER_ONE:
+            return
+        tick = next_tick(schedule.cadence, move.state.cursor, move.state.ended_at)
+        run = next((run for run in move.due.runs if run.phase in IN_FLIGHT), None)
+        if run is not None and tick is not None and tick <= now:
+            self._emit(happened.RunOutlasted(now, run, tick))
 
     def _emit(self, event: Event) -> None:
         try:

@@ -23,7 +23,7 @@ from dutiful.core.plan.outcome import Report, Settlement, hear
 from dutiful.core.plan.reconcile import Changes, Difference, Note, Put, reconcile
 from dutiful.core.plan.verdict import EDITED, Verdict, explain, minute_of
 from dutiful.core.policy import Reason
-from dutiful.core.run import Phase, Run, Status
+from dutiful.core.run import CANCEL_ASKED, Phase, Run, Status
 from dutiful.core.schedule import State
 from dutiful.core.snapshot import Due, Limits
 from dutiful.runtime.ledger_lookup import recalled, rows_between
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Overlap
     from dutiful.core.schedule import Schedule
     from dutiful.runtime.ports import Clock, Store
+
+
+CANCELLED = "cancelled by request"
 
 
 class Registrar:
@@ -138,6 +141,24 @@ class Registrar:
             with contextlib.suppress(OvertakenError):
                 await self.apply(Changes([Put(due.schedule, due.state, now, due.version)], rows=[run]))
                 return run
+
+    async def cancel(self, schedule_id: str) -> list[Run]:
+        """Ask for every open run of a schedule to be ended, and return those runs.
+
+        The request is durable: the leader ends the runs in its next pass, and cancels what it carries. A run
+        that ends by itself before that keeps its outcome. May be called by any process.
+        """
+        while True:
+            due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
+            asked = [
+                run._replace(reason=CANCEL_ASKED, detail=CANCELLED, updated_at=run.noted(now))
+                for run in due.runs
+            ]
+            if not asked:
+                return []
+            with contextlib.suppress(OvertakenError):
+                await self.apply(Changes([Put(due.schedule, due.state, now, due.version)], rows=asked))
+                return list(due.runs)
 
     async def backfill(
         self, schedule_id: str, start: Instant, end: Instant, overlap: Overlap | None = None

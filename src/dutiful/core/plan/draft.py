@@ -33,7 +33,17 @@ class Draft:
 
     __slots__ = (
         *("schedule", "state", "now", "limits", "policy", "cadence", "cursor", "from_completion", "blocked"),
-        *("unfinished", "launched", "cancels", "was_blocked", "ended_at", "_due", "_places", "_skipped"),
+        *(
+            "unfinished",
+            "launched",
+            "cancels",
+            "was_blocked",
+            "ended_at",
+            "failed_at",
+            "_due",
+            "_places",
+            "_skipped",
+        ),
         *("_open", "_opening", "_busy", "_inserts", "_changes", "_first_attempts", "_noted", "_promised"),
         "_looks_again",
     )
@@ -52,7 +62,11 @@ class Draft:
         self._promised = self._places_promised()
         self._looks_again = False
         self.was_blocked = due.blocked
-        self._skipped, self.ended_at = due.state.skipped, due.state.ended_at
+        self._skipped, self.ended_at, self.failed_at = (
+            due.state.skipped,
+            due.state.ended_at,
+            due.state.failed_at,
+        )
         self._open = {(run.run_at, run.kind): run for run in due.runs} if due.runs else {}
         self._busy = sum(map(self._occupies, due.runs)) if due.runs else 0
         self._inserts: list[Run] = []
@@ -206,10 +220,15 @@ class Draft:
     def end(self, run: Run, status: Status, reason: Reason, ended_at: Instant | None = None) -> None:
         """End a run that is already recorded."""
         if run.phase in IN_FLIGHT:
-            carried = run.phase is Phase.LAUNCHED and run.epoch == self.limits.epoch
-            self._take_room(-1, in_engine=carried)
+            self._free_room(run)
             self.ended_at = self.now if ended_at is None else ended_at
         self.change(run.ended(status, reason, self.now, run.detail))
+
+    def fail(self, became: Run) -> None:
+        """Record the failure of a run in flight of this engine, ended or to be tried again."""
+        self._take_room(-1)
+        self.ended_at = self.failed_at = self.now
+        self.change(became)
 
     def change(self, run: Run) -> None:
         """Write down a new phase of a run that is already recorded."""
@@ -276,6 +295,9 @@ class Draft:
         self._busy += self._occupies(run)
         self.cursor, self._skipped = run.run_at, None
 
+    def _free_room(self, run: Run) -> None:
+        self._take_room(-1, in_engine=run.phase is Phase.LAUNCHED and run.epoch == self.limits.epoch)
+
     def _take_room(self, runs: int, in_engine: bool = True, in_group: bool = True) -> None:
         if in_engine and self.limits.room is not None:
             self._places.take(ENGINE, runs)
@@ -292,7 +314,7 @@ class Draft:
             old.runs_started + self._first_attempts,
             self.now if self.launched else old.attempted_at,
             old.succeeded_at,
-            old.failed_at,
+            self.failed_at,
             self.ended_at,
             self._skipped,
             None,

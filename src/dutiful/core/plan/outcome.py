@@ -118,6 +118,12 @@ def _launch_failed(run: Run, detail: str | None, policy: Policy, now: Instant) -
     return _retried(run, policy.launch_retry, launches, Reason.LAUNCH_FAILED, detail, now)
 
 
+def timed_out(run: Run, policy: Policy, now: Instant) -> Run:
+    """Return what becomes of a run that outlived its timeout: a failure, tried again as any other."""
+    became = _task_failed(run, f"timed out after {(policy.run_timeout or 0) / 1000:g} s", policy, now)
+    return became._replace(reason=Reason.LOST_RUN) if became.phase is Phase.ENDED else became
+
+
 def _may_retry(retry: Retry | None, tries: int) -> bool:
     return retry is not None and (retry.limit is None or tries <= retry.limit)
 

@@ -14,8 +14,9 @@ from dutiful.core.plan.draft import Draft, gives_way
 from dutiful.core.plan.fast_path import usual_move
 from dutiful.core.plan.jitter import fire_time
 from dutiful.core.plan.opening import first_wake
+from dutiful.core.plan.outcome import timed_out
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Reason
-from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+from dutiful.core.run import CANCEL_ASKED, IN_FLIGHT, OPEN, Phase, Run, Status
 from dutiful.core.snapshot import Due, Limits, Move
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def decide_in_steps(due: Due, now: Instant, limits: Limits, used: dict[str, int]
     """Return the move of one schedule, whatever is going on."""
     draft = Draft(due, now, limits, used)
     if due.runs:
+        end_cancelled_runs(draft)
         adopt_orphans(draft)
         expire_lost_runs(draft)
         resume_waiting_runs(draft)
@@ -88,6 +90,15 @@ def decide_in_steps(due: Due, now: Instant, limits: Limits, used: dict[str, int]
         resume_backfill(draft)
         retry_failed_runs(draft)
     return draft.move()
+
+
+def end_cancelled_runs(draft: Draft) -> None:
+    """End the open runs that a person asked to end, also those that only wait; none is tried again."""
+    for run in draft.runs(*OPEN):
+        if run.reason is CANCEL_ASKED:
+            if run.phase in IN_FLIGHT:
+                draft.cancels.append(run)
+            draft.end(run, Status.FAILED, Reason.INTERRUPTED)
 
 
 def adopt_orphans(draft: Draft) -> None:
@@ -129,7 +140,15 @@ def expire_lost_runs(draft: Draft) -> None:
         expires_at = draft.expires_at(run)
         if expires_at is not None and expires_at <= draft.now:
             draft.cancels.append(run)
-            draft.end(run, Status.FAILED, Reason.LOST_RUN)
+            if _runs_here(run) and draft.policy.retry is not None:
+                draft.fail(timed_out(run, draft.policy, draft.now))
+            else:
+                draft.end(run, Status.FAILED, Reason.LOST_RUN)
+
+
+def _runs_here(run: Run) -> bool:
+    """Return whether the task of a run is at work in this process, so that cancelling the run ends it."""
+    return run.phase is Phase.LAUNCHED and run.status is Status.STARTED
 
 
 def resume_waiting_runs(draft: Draft) -> None:
@@ -152,7 +171,10 @@ def resume_backfill(draft: Draft) -> None:
 
 def _resume_delayed(draft: Draft, run: Run, overlap: Overlap) -> None:
     queue = len(draft.runs(Phase.QUEUED))
-    if run.kind == "manual" or overlap is Overlap.ALLOW or not (draft.busy() or queue):
+    if run.kind == "manual" and overlap is Overlap.BUFFER_ONE and draft.busy():
+        # Never two at a time: the end of the run in flight lets this one go.
+        draft.blocked = True
+    elif run.kind == "manual" or overlap is Overlap.ALLOW or not (draft.busy() or queue):
         draft.launch_waiting(run)
     elif overlap is Overlap.SKIP:
         draft.end(run, Status.SKIPPED, Reason.OVERLAP)

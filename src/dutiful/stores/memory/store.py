@@ -10,7 +10,7 @@ from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, Overta
 from dutiful.core.plan.planner import Batch
 from dutiful.core.plan.rearm import rearmed
 from dutiful.core.plan.reconcile import Survey
-from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+from dutiful.core.run import IN_FLIGHT, Phase, Run, Status, frees_slot
 from dutiful.core.schedule import SkippedRange, State
 from dutiful.runtime.ports import Committed, Launch, Leader, Loaded, Retention
 from dutiful.stores.memory.row import Row, by_tick
@@ -183,7 +183,7 @@ class MemoryStore:
     def _wake_for_room(self, row: Row, move: Move) -> None:
         """Wake what waits for a place that a run ended by the planner may have held."""
         for run in move.changes:
-            if run.phase is Phase.ENDED and run.status is Status.FAILED and row.group() is not None:
+            if frees_slot(run) and row.group() is not None:
                 for other in list(self._rows.values()):
                     if other is not row and other.blocked and other.group() == row.group():
                         self._wake(other, run.ended_at)

@@ -8,7 +8,7 @@ from itertools import compress
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
-from dutiful.core.run import Phase, Run, Status
+from dutiful.core.run import Phase, Run, Status, frees_slot
 from dutiful.runtime.ports import Committed, Launch
 from dutiful.stores.rows import (
     RUN,
@@ -169,9 +169,9 @@ def _still_launched(
 
 
 def _freed(changes: Sequence[_Written]) -> list[tuple[str, int, int]]:
-    """Return (group, ended_at, number) of the runs that the planner ended, which may have held a place."""
+    """Return (group, ended_at, number) of the runs that the planner ended or made wait for a retry."""
     return [
         (schedule.policy.capacity.group, run.ended_at or 0, number)
         for _, schedule, number, run in changes
-        if schedule.policy.capacity is not None and run.phase is _ENDED and run.status is Status.FAILED
+        if schedule.policy.capacity is not None and frees_slot(run)
     ]
