@@ -141,3 +141,15 @@ def test_on_a_terminal_a_table_shows_what_runs_and_what_is_next(tmp_path):
 def test_a_table_that_is_too_long_says_how_many_are_left_out(tmp_path):
     code, screen = play_on_a_terminal(tmp_path, "tasks:MANY", r"task-1 ", lines="20")
     assert (code, "… and 87 more" in screen) == (0, True)
+
+
+def test_the_longest_delay_there_is_leaves_the_cron_text_to_decide():
+    it = board_of(check([("daily", "30 9 * * *", nothing, timedelta.max)], BERLIN).schedules, NINE)
+    tell(it, (0, "TaskRunStarted", "daily"), (1, "TaskRunFailed", "daily", {"error": "E: x"}))
+    assert shown(it) == [("daily", False, "09:30:00", "09:00:01 failed after 1 s: E: x")]
+
+
+def test_a_cancelled_run_is_shown_as_cancelled():
+    it = board()
+    tell(it, (0, "TaskRunStarted", "daily"), (2, "TaskRunCancelled", "daily"))
+    assert shown(it)[0] == ("daily", False, "09:30:00", "09:00:02 cancelled after 2 s")

@@ -31,7 +31,8 @@ class Entry:
 
     name: str
     cron: Cron
-    delay: timedelta
+    # Milliseconds: a delay may be longer than a timedelta can hold when it is rounded up.
+    delay: int
     due: datetime | None
     began: datetime | None = None
     last: str = ""
@@ -59,8 +60,10 @@ class Board:
                 self._end(entry, event, "ok", "")
             case "TaskRunFailed":
                 self._end(entry, event, "failed", f": {quoted(event.details.get('error', ''))}")
-                retry = event.at + entry.delay
-                entry.due = retry if entry.due is None else min(retry, entry.due)
+                entry.due = min(filter(None, [_later(event.at, entry.delay), entry.due]), default=None)
+            case "TaskRunCancelled":
+                self._end(entry, event, "cancelled", "")
+                entry.due = _next(entry.cron, event.at)
 
     def _end(self, entry: Entry, event: SchedulerEvent, how: str, why: str) -> None:
         took = event.at - (entry.began or event.at)
@@ -83,9 +86,17 @@ def board_of(schedules: Iterable[Schedule], now: datetime) -> Board:
     entries = {}
     for schedule in schedules:
         cron, retry = cast("Cron", schedule.cadence), schedule.policy.retry
-        delay = timedelta(milliseconds=retry.delay if retry is not None else 0)
+        delay = retry.delay if retry is not None else 0
         entries[schedule.id] = Entry(schedule.id, cron, delay, _next(cron, now))
     return Board(entries)
+
+
+def _later(at: datetime, delay: int) -> datetime | None:
+    """Return when a delay is over; None beyond the years of a datetime."""
+    try:
+        return at + timedelta(milliseconds=delay)
+    except OverflowError:
+        return None
 
 
 def _order(entry: Entry) -> tuple[bool, float, str]:

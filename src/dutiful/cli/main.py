@@ -64,6 +64,9 @@ COMMANDS = {
         "cli",
         "Run the real engine over a schedule file on a virtual clock.",
     ),
+    "tasks": Entry(
+        "dutiful.cli.tasks:tasks", "cli", "Look at and steer the tasks of a scheduler, through its store."
+    ),
     "token": Entry("dutiful.cli.token:token", "service", "Print a token for development."),
     "worker": Entry(
         "dutiful.cli.serve:worker",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from typing import TYPE_CHECKING
 
 import click
@@ -26,7 +27,16 @@ if TYPE_CHECKING:
 _OFTEN = 10_000
 # What a person at a table wants to keep reading after the table has moved on.
 _KEPT = {
-    *("TaskRunFailed", "TaskStartLate", "ClockStepped", "LoopBlocked", "PassFailed", "ScheduleQuarantined"),
+    *(
+        "TaskRunFailed",
+        "TaskRunOverran",
+        "TaskRunCancelled",
+        "TaskStartLate",
+        "ClockStepped",
+        "LoopBlocked",
+        "PassFailed",
+        "ScheduleQuarantined",
+    ),
     *("SchedulerStandby", "SchedulerStopped"),
 }
 
@@ -36,13 +46,20 @@ def print_nothing(event: SchedulerEvent) -> None:
 
 
 def print_json_line(event: SchedulerEvent) -> None:
-    """Print an event as one JSON object."""
-    _say(json.dumps(event.as_dict()))
+    """Print an event as one JSON object; that of a failed run has the trace of its callback."""
+    trace = {"traceback": trace_of(event)} if event.exception is not None else {}
+    _say(json.dumps(event.as_dict() | trace))
 
 
 def print_line(event: SchedulerEvent) -> None:
-    """Print an event as one line."""
-    _say(line_of(event))
+    """Print an event as one line, and below it what its callback raised."""
+    _say("\n".join(filter(None, [line_of(event), trace_of(event)])))
+
+
+def trace_of(event: SchedulerEvent) -> str:
+    """Return the trace of what the callback of a failed run raised; empty for other events."""
+    error = event.exception
+    return "" if error is None else "".join(traceback.format_exception(error)).rstrip()
 
 
 def _say(line: str) -> None:
@@ -75,7 +92,8 @@ class LiveTable:
     def show(self, event: SchedulerEvent) -> None:
         """Print above the table what should stay to be read."""
         if event.name in _KEPT:
-            self._console.print(line_of(event), markup=False, highlight=False)
+            for text in filter(None, [line_of(event), trace_of(event)]):
+                self._console.print(text, markup=False, highlight=False)
 
     def _draw(self) -> RenderableType:
         from rich.console import Group

@@ -34,9 +34,12 @@ from dutiful.declarative.registration import Registered, check
 from dutiful.declarative.stored_task import check_stored, unreadable
 from dutiful.launchers.callback import CallbackLauncher
 from dutiful.runtime.clock import SystemClock
+from dutiful.runtime.engine import Settings
 from dutiful.runtime.gc_pause import Collector
 from dutiful.runtime.host import Host
+from dutiful.runtime.ports import Retention
 from dutiful.runtime.registrar import Registrar
+from dutiful.stores.memory import MemoryStore
 from dutiful.stores.url import store_for
 
 if TYPE_CHECKING:
@@ -53,6 +56,7 @@ Lifecycle: TypeAlias = Literal["uninitialized", "initializing", "running", "stop
 
 # A start is late beyond one minute, and 6 ms more for each task (R1: 100,000 tasks, ten minutes).
 _LATE, _LATE_PER_TASK = 60_000, 6
+_LOOK_EVERY_MS = 1000
 _OTHER_LOOP = "stop() must be called in the event loop that called initialize()"
 
 
@@ -178,7 +182,16 @@ class Scheduler:
         # A stop that is called in the same breath comes during this initialize, whatever the store.
         await asyncio.sleep(0)
         launcher = CallbackLauncher(self._registered.callbacks)
-        host = Host("library", self._store, launcher, self._clock, self._hear, declare=self._declare)
+        host = Host(
+            "library",
+            self._store,
+            launcher,
+            self._clock,
+            self._hear,
+            pace=self._pace(),
+            declare=self._declare,
+            retention=Retention if self._ledger else None,
+        )
         self._declared_under, self._host = None, host
         with Collector():
             await host.open()
@@ -188,6 +201,11 @@ class Scheduler:
             self._state = "running"
         if epoch is None:
             self._tell("SchedulerStandby", **await self._leader_in_words())
+
+    def _pace(self) -> Settings:
+        """Return how often to look into the store, where `dutiful tasks` may leave requests."""
+        is_shared = isinstance(self._clock, SystemClock) and not isinstance(self._store, MemoryStore)
+        return Settings(tick=_LOOK_EVERY_MS if is_shared else None)
 
     async def _leader_in_words(self) -> dict[str, Any]:
         with self._clock.hold():

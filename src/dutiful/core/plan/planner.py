@@ -98,6 +98,7 @@ def end_cancelled_runs(draft: Draft) -> None:
         if run.reason is CANCEL_ASKED:
             if run.phase in IN_FLIGHT:
                 draft.cancels.append(run)
+                draft.failed_at = draft.now
             draft.end(run, Status.FAILED, Reason.INTERRUPTED)
 
 
