@@ -40,6 +40,8 @@ LANGUAGES = {"python", "console", "sh", "shell-session", "text", "toml", "yaml",
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>.*)\n(?P<text>(?:.*\n)*?)(?P=indent)```$", re.MULTILINE)
 # A python block that begins so is run by pytest, not as a script.
 TEST_FILE = re.compile(r"# (test_\w+\.py)\n")
+# A python block that begins so is the whole of that file, which tests/test_examples.py runs.
+EXAMPLE_FILE = re.compile(r"# (examples/\w+\.py)\n")
 DATA_FILE = re.compile(r"# ([\w-]+\.(?:toml|yaml))\n")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 REFUSAL = re.compile(r"^\| `(.*?)` \| `(\w+)` \| `(\w+)` \| (.+) \|$", re.MULTILINE)
@@ -84,7 +86,7 @@ def test_the_python_examples_are_true(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(page, "python"):
-        if TEST_FILE.match(block.text):
+        if TEST_FILE.match(block.text) or EXAMPLE_FILE.match(block.text):
             continue
         told = re.search(r"(?<!clock\.)\b(now|today|utcnow)\(", block.text)
         assert not told, f"line {block.line}: use a fixed time"

@@ -73,7 +73,7 @@ ADVICE = {
     r"pypi\.(org|python)|pythonhosted\.|npmjs\.|-index-[u]rl|find-[l]inks": "name no registry",
     r"(?<![\w.}-])/(home|Users|root|work|workspace|mnt)/\w|[A-Z]:\\+Users": "write a path inside the project",
 }
-GENERATED = re.compile(r"build|dist|\.git|\.venv|\.\w+_cache|\.hypothesis|__pycache__|.*\.(egg-info|db.*)")
+GENERATED = re.compile(r"build|dist|\.git|\.venv.*|\.\w+_cache|\.hypothesis|__pycache__|.*\.(egg-info|db.*)")
 
 
 @dataclass(frozen=True)

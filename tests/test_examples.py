@@ -1,0 +1,72 @@
+"""The examples as whole files: each runs as a newcomer would; a page that shows one shows all of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+from tests.ports import port_without_listener
+from tests.test_docs import EXAMPLE_FILE, PAGES, ROOT, blocks
+
+SHOWN = [
+    (f"{page.stem}-{name[1]}", name[1], block.text)
+    for page in PAGES
+    for block in blocks(page, "python")
+    if (name := EXAMPLE_FILE.match(block.text))
+]
+
+
+@pytest.mark.parametrize(("name", "text"), [pair for _, *pair in SHOWN], ids=[place for place, *_ in SHOWN])
+def test_an_example_that_a_page_shows_is_the_file(name, text):
+    assert (ROOT / name).read_text(encoding="utf-8") == text
+
+
+def test_every_example_is_run_by_a_test_and_reachable_from_a_page():
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    users = [*(ROOT / "tests").rglob("*.py"), ROOT / "examples/service.py"]
+    used = "".join(path.read_text(encoding="utf-8") for path in users)
+    examples = [*(ROOT / "examples").glob("*.py")]
+    assert [path.name for path in examples if path.name not in pages] == []
+    assert [path.name for path in examples if path.stem not in used] == []
+
+
+@contextmanager
+def started(folder, *command):
+    environ = os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT / "examples")}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, *command], cwd=folder, env=environ, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_the_library_runs_its_task_at_once_and_stops_on_ctrl_c(tmp_path):
+    with started(tmp_path, ROOT / "examples/library.py") as process:
+        assert process.stdout.readline() == "sending the report\n"
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(), process.stderr.read()) == (0, "")
+    assert (tmp_path / "state.db").exists()
+
+
+def test_the_fastapi_app_refreshes_and_stops_with_uvicorn(tmp_path):
+    import httpx2
+
+    with (
+        port_without_listener() as port,
+        started(tmp_path, "-m", "uvicorn", "fastapi_app:app", "--port", str(port)) as process,
+    ):
+        while "Application startup complete" not in process.stderr.readline():
+            assert process.poll() is None
+        while "running on" not in (line := process.stderr.readline()):
+            assert process.poll() is None, line
+        url = f"http://127.0.0.1:{port}/seen"
+        assert re.match(r'\["fresh"', httpx2.get(url, trust_env=False, timeout=60).text)
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+        assert process.wait() in {0, -signal.SIGTERM}
