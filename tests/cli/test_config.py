@@ -45,3 +45,22 @@ def test_settings_with_which_the_service_cannot_start_are_bad_usage():
     assert result.exit_code == 2
     assert "TICK_MS is 'fast': write a whole number from 10 to 60000" in result.stderr
     assert "DUTIFUL_HOST is '0.0.0.0'" in result.stderr
+
+
+def test_files_that_are_not_there_are_all_named(tmp_path):
+    absent, log = str(tmp_path / "absent.pem"), str(tmp_path / "none" / "audit.jsonl")
+    present = tmp_path / "key.pem"
+    present.touch()
+    result = run(DUTIFUL_TLS_CERT=absent, DUTIFUL_TLS_KEY=str(present), DUTIFUL_AUDIT_LOG=log)
+    assert result.exit_code == 2
+    assert f"DUTIFUL_TLS_CERT is '{absent}': there is no such file" in result.stderr
+    assert f"no file can be made in the folder '{tmp_path / 'none'}'" in result.stderr
+    assert "DUTIFUL_TLS_KEY" not in result.stderr
+
+
+def test_files_that_are_there_are_no_problem(tmp_path):
+    present = tmp_path / "pair.pem"
+    present.touch()
+    log = str(tmp_path / "audit.jsonl")
+    result = run(DUTIFUL_TLS_CERT=str(present), DUTIFUL_TLS_KEY=str(present), DUTIFUL_AUDIT_LOG=log)
+    assert (result.exit_code, log in result.output) == (0, True)

@@ -16,9 +16,10 @@ from tests.still_loop import run_still, silent_server
 from tests.web_server import Reply, serving
 
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.core.plan.outcome import Accepted, Refused, Unanswered, Unreached
+from dutiful.core.plan.outcome import Accepted, Refused, Succeeded, Unanswered, Unreached
 from dutiful.core.policy import Reason
 from dutiful.core.signature import signature
+from dutiful.launchers.executor import Mode
 from dutiful.launchers.http import HttpExecutor
 from dutiful.outbound import Allowed
 from dutiful.outbound.secret import Secret
@@ -49,9 +50,9 @@ def into_silence(scheme: str, seconds: float):
     return run_still(story())
 
 
-def answered(reply: Reply):
+def answered(reply: Reply, **settings):
     with serving(lambda _: reply) as web:
-        outcome = ran(web.url)
+        outcome = ran(web.url, **settings)
     assert len(web.asked) == 1
     return type(outcome)(
         *(text.replace(web.url, "URL") if isinstance(text, str) else text for text in outcome)
@@ -224,3 +225,64 @@ def test_urls_that_lead_astray_are_refused_at_once_without_their_secrets(url):
     with pytest.raises(InvalidArgumentError) as caught:
         HttpExecutor(url, SETTINGS)
     assert "canary" not in str(caught.value) + str(caught.value.details)
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        (Reply(200), Succeeded(None)),
+        (Reply(204), Succeeded(None)),
+        (Reply(200, b"sent 3 mails\n\x1b[0m"), Succeeded("sent 3 mails  [0m")),
+        (Reply(200, {"run_id": "r-1"}), Succeeded('{"run_id": "r-1"}')),
+        (Reply(503, b"no"), Unanswered("URL answered 503: no")),
+        (Reply(400, b"no"), Refused(Reason.LAUNCH_REFUSED, "URL answered 400: no")),
+    ],
+    ids=lambda value: str(value)[:48],
+)
+def test_for_a_webhook_2xx_is_success(reply, outcome):
+    assert answered(reply, mode=Mode.WEBHOOK) == outcome
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(
+    ("asked", "milliseconds"),
+    [
+        ("7", 7000),
+        ("0", 0),
+        ("Sun, 01 Mar 2026 02:31:01 GMT", 60_000),
+        ("Sun, 01 Mar 2026 02:00:00 GMT", 0),
+        ("-5", 0),
+        ("soon", 0),
+        ("٣", 0),
+        ("9" * 400, 999_999_999_999_000),
+    ],
+)
+def test_an_executor_says_when_to_try_again(status, asked, milliseconds):
+    with serving(lambda _: Reply(status, headers={"Retry-After": asked.encode().decode("latin-1")})) as web:
+        assert ran(web.url).retry_after == milliseconds
+
+
+def test_a_run_is_cancelled_by_one_signed_delete():
+    async def story(url):
+        executor = HttpExecutor(url, SETTINGS._replace(secret=Secret("s" * 32)))
+        await executor.cancel(META, "r-1")
+        await executor.cancel(META, None)
+        await executor.close()
+
+    with serving(lambda _: Reply(405)) as web:
+        asyncio.run(story(f"{web.url}/runs"))
+    first, second = web.asked
+    assert (first.method, first.path, first.body) == ("DELETE", "/runs", b"")
+    assert first.headers["idempotency-key"] == KEY
+    assert first.headers["dutiful-signature"] == signature("s" * 32, NOW, KEY, b"")
+    assert (first.headers["dutiful-run-id"], "dutiful-run-id" in second.headers) == ("r-1", False)
+
+
+def test_cancelling_raises_nothing_where_nobody_listens():
+    async def story(url):
+        executor = HttpExecutor(url, SETTINGS)
+        await executor.cancel(META, None)
+        await executor.close()
+
+    with port_without_listener() as port:
+        asyncio.run(story(f"http://127.0.0.1:{port}/"))

@@ -14,7 +14,7 @@ from dutiful.launchers.http import HttpExecutor
 from dutiful.launchers.nats import NatsExecutor
 from dutiful.launchers.python import PythonExecutor
 from dutiful.launchers.redis import RedisExecutor
-from dutiful.launchers.url import executor_for
+from dutiful.launchers.url import Executors, executor_for
 
 FORMS = (
     "write command:PROGRAM ARGS, http(s)://HOST/PATH, python:MODULE:FUNCTION, celery+BROKER_URL?task=NAME,"
@@ -127,3 +127,28 @@ def test_a_missing_client_is_told_with_the_extra_that_brings_it(monkeypatch, url
     with pytest.raises(InvalidArgumentError) as caught:
         executor_for(url, SETTINGS)
     assert str(caught.value).endswith(f"the package {module!r} is missing; install dutiful[{extra}]")
+
+
+def test_an_executor_is_made_once_for_each_url_and_the_default_for_none():
+    own = executor_for("command:true", SETTINGS)
+    executors = Executors(own, SETTINGS)
+    other = executors.get("python:tests.launchers.executor_functions:yes")
+    assert (executors.get(None), executors.get("python:tests.launchers.executor_functions:yes")) == (
+        own,
+        other,
+    )
+    assert (executors.descriptors, other is own) == (own.descriptors, False)
+
+
+def test_a_url_that_names_no_executor_is_refused_when_it_is_used():
+    with pytest.raises(InvalidArgumentError, match="there is no such program"):
+        Executors(object(), SETTINGS).get("command:no-such-program-anywhere")
+
+
+def test_schedules_cannot_name_executors_without_end():
+    executors = Executors(object(), SETTINGS)
+    for number in range(256):
+        executors.get(f"http://127.0.0.1/{number}")
+    with pytest.raises(InvalidArgumentError, match="256 other executors already"):
+        executors.get("http://127.0.0.1/more")
+    assert executors.get("http://127.0.0.1/7")

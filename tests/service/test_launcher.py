@@ -6,14 +6,16 @@ import asyncio
 
 import pytest
 from tests.core.plan.planner_notation import run, schedule
-from tests.service.rig import Calls
+from tests.service.rig import Calls, given
 
 from dutiful.core.errors import StoreError
 from dutiful.core.plan.outcome import Accepted, Failed, Refused, Unreached
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.schedule import Schedule, Task
+from dutiful.launchers.executor import ExecutorSettings
+from dutiful.launchers.url import Executors
 from dutiful.runtime.ports import Launch
-from dutiful.service import RunLauncher, WorkflowStore
+from dutiful.service import RunLauncher, Service, WorkflowStore, settings_from
 from dutiful.service.launcher import NoExecutor
 from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
@@ -33,7 +35,8 @@ def launched(executor, record, payload=PAYLOAD, texts=None):
         if texts is None:
             await workflows.save_dag("report", 1, {"nodes": [1]})
         declared = Schedule("s", Task("workflow", payload), schedule().cadence)
-        return await RunLauncher(workflows, executor).launch(Launch(declared, record))
+        executors = Executors(executor, ExecutorSettings(clock))
+        return await RunLauncher(workflows, executors).launch(Launch(declared, record))
 
     return asyncio.run(story())
 
@@ -87,3 +90,57 @@ def test_what_an_executor_raises_or_babbles_is_a_failed_run():
 
 def test_without_an_executor_every_run_is_refused():
     assert launched(NoExecutor(), run("10:01")).reason is Reason.LAUNCH_REFUSED
+
+
+MEMORY = {"DUTIFUL_STORE": "memory:", "DUTIFUL_DRAIN_S": "0"}
+
+
+class Cancellable(Calls):
+    """An executor that remembers which runs it was asked to end."""
+
+    def __init__(self):
+        super().__init__()
+        self.cancelled = []
+
+    async def cancel(self, meta, run_id):
+        self.cancelled.append((meta.idempotency_key, meta.attempt, run_id))
+
+
+class InProcess:
+    """An executor that runs in this process, for ever."""
+
+    in_process = True
+
+    async def run(self, _dag, _meta):
+        await asyncio.Event().wait()
+
+
+def test_a_run_that_is_replaced_is_cancelled_at_its_executor():
+    async def story():
+        clock, executor = VirtualClock("2026-01-05T10:00:00+00:00"), Cancellable()
+        service = await Service(settings_from(MEMORY), clock, executor=executor).start()
+        await service.workflows.save_dag("report", 1, {})
+        await service.registrar.upsert_schedule(given(overlap_policy="cancel_other"))
+        await clock.advance(120)
+        runs = (await service.registrar.runs("job")).items
+        await service.stop()
+        return executor.cancelled, runs
+
+    cancelled, (second, first) = asyncio.run(story())
+    assert cancelled == [(first.idempotency_key, 1, first.run_id)]
+    assert (first.status, first.reason, second.status) == ("FAILED", "interrupted", "ENQUEUED")
+
+
+@pytest.mark.parametrize(("kind", "status"), [(Calls, "ENQUEUED"), (InProcess, "STARTED")])
+def test_a_run_in_this_process_is_shown_as_started(kind, status):
+    async def story():
+        clock, executor = VirtualClock("2026-01-05T10:00:00+00:00"), kind()
+        service = await Service(settings_from(MEMORY), clock, executor=executor).start()
+        await service.workflows.save_dag("report", 1, {})
+        await service.registrar.upsert_schedule(given())
+        await clock.advance(60)
+        [found] = (await service.registrar.runs("job")).items
+        await service.stop()
+        return found.status
+
+    assert asyncio.run(story()) == status

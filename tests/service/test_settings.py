@@ -44,6 +44,7 @@ def test_without_variables_the_defaults_are_in_force():
         "host": "127.0.0.1",
         "port": 8787,
         "executor": None,
+        "executor_mode": "report",
         "executor_secret": None,
         "executor_allow": Allowed(setting="DUTIFUL_EXECUTOR_ALLOW"),
         "executor_timeout_s": None,
@@ -84,6 +85,7 @@ def test_every_variable_is_a_field_and_every_field_a_variable():
         ("DUTIFUL_PORT", "0", "port", 0),
         ("DUTIFUL_LEASE_S", "2.5", "lease_s", 2.5),
         ("DUTIFUL_EXECUTOR", "command:./run", "executor", "command:./run"),
+        ("DUTIFUL_EXECUTOR_MODE", "webhook", "executor_mode", "webhook"),
         ("DUTIFUL_EXECUTOR_SECRET", "s" * 16, "executor_secret", Secret("s" * 16)),
         (
             "DUTIFUL_EXECUTOR_ALLOW",

@@ -21,6 +21,7 @@ class CommandExecutor:
     """Runs a command for every run and waits for its end."""
 
     descriptors = process.DESCRIPTORS
+    in_process = True
 
     def __init__(self, argv: list[str], settings: ExecutorSettings) -> None:
         self._argv, self._timeout = argv, settings.timeout or _TIMEOUT

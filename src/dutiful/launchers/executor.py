@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from dutiful.outbound import Allowed
@@ -36,11 +37,18 @@ class Meta(NamedTuple):
         return {**self._asdict(), "scheduled_for": _rfc3339(self.scheduled_for)}
 
 
+class Mode(StrEnum):
+    """What a 2xx of a web service means: the run is accepted and reported later, or it has succeeded."""
+
+    REPORT = "report"
+    WEBHOOK = "webhook"
+
+
 class Executor(Protocol):
     """Runs workflows, or hands them to another system.
 
     An executor may have an attribute `descriptors`: how many open files one run needs. Without it one is
-    assumed.
+    assumed. With `in_process = True` a launched run is shown as STARTED: it runs here, not in a queue.
     """
 
     async def run(self, dag: Any, meta: Meta) -> Outcome:
@@ -49,6 +57,14 @@ class Executor(Protocol):
         Succeeded and Failed: the run ended here. Accepted: another system runs it and reports. Refused: not
         to be tried again. Unreached: nothing was sent. Unanswered: it was sent and may have begun.
         """
+
+
+@runtime_checkable
+class Cancelling(Protocol):
+    """An executor that can be asked to end a run that it has accepted."""
+
+    async def cancel(self, meta: Meta, run_id: str | None) -> None:
+        """Ask once that the run be ended; nothing is raised, and nothing waits for it to end."""
 
 
 @runtime_checkable
@@ -74,6 +90,7 @@ class ExecutorSettings(NamedTuple):
     secret: Secret | None = None
     allowed: Allowed = Allowed(setting="DUTIFUL_EXECUTOR_ALLOW")
     timeout: float | None = None
+    mode: Mode = Mode.REPORT
 
 
 def launches_that_fit(executor: object, descriptors: int) -> int:

@@ -1,25 +1,33 @@
-"""Workflows that a web service runs: one signed POST, and the status of the answer as the outcome."""
+"""Runs workflows by a web service: one signed POST per run; the status of the answer is the outcome."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
+import math
+from contextlib import suppress
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.core.plan.outcome import Accepted, Outcome, Refused, Unanswered, Unreached
+from dutiful.core.plan.outcome import Accepted, Outcome, Refused, Succeeded, Unanswered, Unreached
 from dutiful.core.policy import Reason
 from dutiful.core.signature import signature
+from dutiful.launchers.executor import Mode
 from dutiful.outbound import Allowed, ForbiddenTargetError, HttpClient, NoAnswerError, Outbound, parse_target
 from dutiful.outbound.client import tls_context
 from dutiful.outbound.guard import check
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from dutiful.launchers.executor import ExecutorSettings, Meta
     from dutiful.outbound import Answer, Target
 
-_TIMEOUT = 10.0
-# Too early, too many, too slow: the service is there, and asks to be asked again.
+# Seconds for one call. A webhook does its work before it answers, so it has longer.
+_TIMEOUTS = {Mode.REPORT: 10.0, Mode.WEBHOOK: 60.0}
+# Timeout, too early, too many requests: the service is there, and asks for another attempt.
 _LATER = {408, 425, 429}
 _RUN_ID_MAX = 256
 
@@ -37,18 +45,19 @@ class HttpExecutor:
         except ForbiddenTargetError as error:
             raise InvalidArgumentError("executor", _without_query(url), str(error)) from None
         self._url, self._secret, self._clock = url, settings.secret, settings.clock
-        self._client = HttpClient()
+        self._mode, self._client = settings.mode, HttpClient()
         if target.scheme == "https":
             # Load the authorities now: that takes tens of milliseconds, too long for a launch.
             tls_context()
-        self._outbound = Outbound(allowed=allowed, deadline=settings.timeout or _TIMEOUT, client=self._client)
+        deadline = settings.timeout or _TIMEOUTS[settings.mode]
+        self._outbound = Outbound(allowed=allowed, deadline=deadline, client=self._client)
 
     async def run(self, dag: Any, meta: Meta) -> Outcome:
-        """Return what the answer means.
+        """Return the outcome that the answer means.
 
-        2xx is Accepted, with the `run_id` of the answer if it has one. No connection is Unreached. After the
-        request has left, no answer, 408, 425, 429 and 5xx are Unanswered: whoever says so may have begun all
-        the same. Everything else is Refused.
+        2xx is Accepted, with the `run_id` of the answer if it has one; in the mode `webhook` it is Succeeded.
+        No connection is Unreached. After the request has left, no answer, 408, 425, 429 and 5xx are
+        Unanswered: the run may have begun all the same. Everything else is Refused.
         """
         body = json.dumps({"dag": dag, "meta": meta.as_json()}).encode()
         outbound = self._outbound._replace(plain_headers=self._headers(meta, body))
@@ -58,11 +67,24 @@ class HttpExecutor:
             return Refused(Reason.LAUNCH_REFUSED, str(error))
         except NoAnswerError as error:
             return Unanswered(str(error)) if error.sent else Unreached(str(error))
+        return self._outcome(answer)
+
+    def _outcome(self, answer: Answer) -> Outcome:
+        if answer.is_success and self._mode is Mode.WEBHOOK:
+            return Succeeded(answer.excerpt() or None)
         if answer.is_success:
             return Accepted(_run_id(answer))
         if answer.status in _LATER or answer.status >= 500:
-            return Unanswered(answer.problem())
+            return Unanswered(answer.problem(), _retry_after(answer, self._clock.now()))
         return Refused(Reason.LAUNCH_REFUSED, answer.problem())
+
+    async def cancel(self, meta: Meta, run_id: str | None) -> None:
+        """Send one DELETE to the URL, with the headers of the run; the answer is not looked at."""
+        headers = self._headers(meta, b"")
+        if run_id is not None:
+            headers["Dutiful-Run-Id"] = run_id
+        with suppress(ForbiddenTargetError, NoAnswerError):
+            await self._outbound._replace(plain_headers=headers).send("DELETE", self._url)
 
     async def close(self) -> None:
         """Close the connections that are kept open."""
@@ -94,6 +116,19 @@ def _with_loopback(target: Target, allowed: Allowed) -> Allowed:
 def _without_query(url: str) -> str:
     """Return a URL without the parts that hold secrets."""
     return url.partition("?")[0].rpartition("@")[2]
+
+
+def _retry_after(answer: Answer, now: datetime) -> int:
+    """Return how many milliseconds the answer asks to wait: seconds or a date of HTTP, 0 for neither."""
+    text = answer.headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdecimal():
+        return int(text[:12]) * 1000
+    try:
+        at = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError):
+        return 0
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return max(0, math.ceil((at - now).total_seconds() * 1000))
 
 
 def _run_id(answer: Answer) -> str | None:

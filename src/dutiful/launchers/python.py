@@ -1,4 +1,4 @@
-"""Workflows that a function of this process runs."""
+"""Runs workflows by a function of this process."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _DETAIL_MAX = 500
 
 class PythonExecutor:
     """Calls `function(dag, meta)` for every run."""
+
+    in_process = True
 
     def __init__(self, place: str, settings: ExecutorSettings) -> None:
         """Import the function; raises InvalidArgumentError if it cannot be found."""

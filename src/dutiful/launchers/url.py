@@ -1,4 +1,4 @@
-"""Which executor a text such as "command:./run-dag" names."""
+"""Executors by URL: the executor that a text such as "command:./run-dag" names, and a table of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.launchers.command import CommandExecutor
+from dutiful.launchers.executor import Closing
 from dutiful.launchers.http import HttpExecutor
 from dutiful.launchers.python import PythonExecutor
 
@@ -16,10 +17,43 @@ if TYPE_CHECKING:
 _CELERY = ("celery+redis", "celery+rediss", "celery+amqp", "celery+amqps")
 _NATS, _REDIS = ("nats", "tls"), ("redis", "rediss", "valkey", "valkeys")
 SCHEMES = ("command", "http", "https", "python", *_CELERY, *_NATS, *_REDIS)
+# Executors that a service keeps for the URLs of its schedules.
+_EXECUTORS_MAX = 256
 _FORMS = (
     "command:PROGRAM ARGS, http(s)://HOST/PATH, python:MODULE:FUNCTION, celery+BROKER_URL?task=NAME,"
     " nats://HOST:PORT or redis://HOST:PORT/DB"
 )
+
+
+class Executors:
+    """The executor of a service, and those that its schedules name; each is made when it is first used."""
+
+    def __init__(self, default: Executor, settings: ExecutorSettings) -> None:
+        self.default, self._settings = default, settings
+        self._named: dict[str, Executor] = {}
+
+    def get(self, url: str | None) -> Executor:
+        """Return the executor of a URL, the default for None; raises InvalidArgumentError."""
+        if url is None:
+            return self.default
+        if url not in self._named:
+            if len(self._named) >= _EXECUTORS_MAX:
+                advice = f"schedules name {_EXECUTORS_MAX} other executors already; use fewer, then restart"
+                raise InvalidArgumentError("executor", f"{scheme_of(url)}:…", advice)
+            self._named[url] = executor_for(url, self._settings)
+        return self._named[url]
+
+    @property
+    def descriptors(self) -> int:
+        """Return how many open files a run of the service's own executor needs."""
+        return getattr(self.default, "descriptors", 1)
+
+    async def close(self) -> None:
+        """Close all executors."""
+        for executor in (self.default, *self._named.values()):
+            if isinstance(executor, Closing):
+                await executor.close()
+        self._named.clear()
 
 
 def executor_for(url: str, settings: ExecutorSettings) -> Executor:

@@ -59,11 +59,15 @@ class Answer(NamedTuple):
         except (ValueError, RecursionError):
             return None
 
+    def excerpt(self) -> str:
+        """Return the beginning of the body on one line, the request's secret headers masked."""
+        return _shown(self.body.decode("utf-8", "replace"), self.secrets)
+
     def problem(self) -> str:
         """Return what is wrong with this answer in one line."""
         if 300 <= self.status < 400:
             return f"{self.origin} answered {self.status}; redirects are not followed"
-        excerpt = _shown(self.body.decode("utf-8", "replace"), self.secrets)
+        excerpt = self.excerpt()
         return f"{self.origin} answered {self.status}" + (f": {excerpt}" if excerpt else "")
 
 

@@ -25,7 +25,7 @@ from dutiful.runtime.clock_watch import ClockWatch
 from dutiful.runtime.gc_pause import Collector
 from dutiful.runtime.in_flight import Flight, Flights, key_of
 from dutiful.runtime.ledger_lookup import recalled
-from dutiful.runtime.ports import Launch
+from dutiful.runtime.ports import CancellingLauncher, Launch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -111,6 +111,7 @@ class Engine:
         self._stopping = False
         self._loop: asyncio.Task[None] | None = None
         self._running = Flights()
+        self._cancelling: set[asyncio.Task[None]] = set()
         self._finished: list[tuple[Launch, Outcome, Instant]] = []
         # Moves of a commit whose answer was lost: they may be written or not.
         self._unsure: list[Move] = []
@@ -173,6 +174,8 @@ class Engine:
         self._collector.hold(False)
         if self._loop is not None:
             self._loop.cancel()
+        for task in self._cancelling:
+            task.cancel()
         self._drop_runs()
 
     async def _run(self) -> None:
@@ -248,7 +251,7 @@ class Engine:
         self._watch.shown_before = 0
         self._checkpoint("committed")
         for move in made:
-            self._running.cancel(move.cancels)
+            self._cancel(move)
         self._report(made, now)
         before = {key_of(run): run.phase for move in made if move.changes for run in move.due.runs}
         free_at = {move.due.schedule.id: ended for move in made if (ended := move.due.state.ended_at)}
@@ -384,6 +387,17 @@ class Engine:
             # The place of a run that is still open is made free by the plan that ends it, and only once.
             still_open = {key_of(run) for due in known for run in due.runs}
             self._running.cancel(run for run in outlived if key_of(run) not in still_open)
+
+    def _cancel(self, move: Move) -> None:
+        """Cancel the runs that a move has ended: here, and at the system that has accepted them."""
+        self._running.cancel(move.cancels)
+        if isinstance(self._launcher, CancellingLauncher):
+            for run in move.cancels:
+                asked = self._launcher.cancel(Launch(move.due.schedule, run, move.due.number))
+                task = asyncio.get_running_loop().create_task(asked, name=f"cancel {run.schedule_id}")
+                # Held here until it is done: the event loop alone would not keep it alive.
+                self._cancelling.add(task)
+                task.add_done_callback(self._cancelling.discard)
 
     def _drop_runs(self) -> None:
         """Let go of every run; nothing of them is written any more."""

@@ -5,7 +5,7 @@ The contracts are in the docstrings; `tests/stores/contract.py` holds every stor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     import asyncio
@@ -102,6 +102,14 @@ class Launcher(Protocol):
 
     async def launch(self, launch: Launch) -> Outcome:
         """Invoke the task and return how it went; what it raises counts as a failed task."""
+
+
+@runtime_checkable
+class CancellingLauncher(Protocol):
+    """A launcher that can ask for the end of a run that another system has accepted."""
+
+    async def cancel(self, launch: Launch) -> None:
+        """Ask once that the run be ended; raises nothing. The run is already recorded as ended."""
 
 
 class WorkflowTexts(Protocol):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, get_args
 
-from dutiful.core.errors import CodecError, StoreError, quoted
+from dutiful.core.errors import CodecError, InvalidArgumentError, StoreError, quoted
 from dutiful.core.plan.outcome import Accepted, Failed, Outcome, Refused, Succeeded, Unreached, raised
 from dutiful.core.policy import Reason
-from dutiful.launchers.executor import Closing, Meta
+from dutiful.launchers.executor import Cancelling, Meta
 from dutiful.service.declaration import workflow_of
 from dutiful.service.tracing import span_of
 from dutiful.service.views import moment, trigger_of
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
-    from dutiful.launchers.executor import Executor, Source
+    from dutiful.launchers.executor import Source
+    from dutiful.launchers.url import Executors
     from dutiful.runtime.ports import Launch
     from dutiful.service.workflows import WorkflowStore
 
@@ -24,7 +26,7 @@ _SOURCES: dict[str, Source] = {"schedule": "schedule", "manual": "manual", "back
 
 
 class NoExecutor:
-    """Stands in where none was set: every run is refused, with what to do about it."""
+    """The executor of a service without DUTIFUL_EXECUTOR: refuses every run, and says what to set."""
 
     async def run(self, dag: Any, meta: Meta) -> Outcome:
         """Refuse."""
@@ -33,17 +35,16 @@ class NoExecutor:
 
 
 class RunLauncher:
-    """Starts runs of workflows, for the engine and for whoever asks."""
+    """Starts runs of workflows, for the engine and for callers of `start`."""
 
-    in_process = False
-
-    def __init__(self, workflows: WorkflowStore, executor: Executor) -> None:
-        self._workflows, self._executor = workflows, executor
+    def __init__(self, workflows: WorkflowStore, executors: Executors) -> None:
+        self._workflows, self._executors = workflows, executors
+        # Whether a launched run has started, or waits in a queue until its executor reports.
+        self.in_process: bool = getattr(executors.default, "in_process", False)
 
     async def close(self) -> None:
-        """Let go of what the executor keeps open."""
-        if isinstance(self._executor, Closing):
-            await self._executor.close()
+        """Close the executors."""
+        await self._executors.close()
 
     async def start(
         self, workflow_id: str, version: int, user_id: str, scheduled_for: datetime, idempotency_key: str
@@ -53,31 +54,24 @@ class RunLauncher:
         return isinstance(await self._carry(meta), Accepted | Succeeded)
 
     async def launch(self, launch: Launch) -> Outcome:
-        """Carry a run of the ledger to the executor, and return how that went; raises nothing."""
-        run = launch.run
+        """Carry a run of the ledger to its executor, and return how that went; raises nothing."""
         try:
-            workflow_id, version, user_id, _ = workflow_of(launch.schedule)
+            return await self._carry(_meta(launch), _executor_of(launch))
         except CodecError as error:
             return Refused(Reason.LAUNCH_REFUSED, str(error))
-        return await self._carry(
-            Meta(
-                source=_SOURCES[trigger_of(run)],
-                schedule_id=run.schedule_id,
-                workflow_id=workflow_id,
-                version=version,
-                user_id=user_id,
-                scheduled_for=moment(run.run_at),
-                idempotency_key=run.key,
-                attempt=run.attempt,
-                epoch=run.epoch,
-            )
-        )
 
-    async def _carry(self, meta: Meta) -> Outcome:
+    async def cancel(self, launch: Launch) -> None:
+        """Ask the executor of a run to end it, where the executor can be asked; raises nothing."""
+        with suppress(CodecError, InvalidArgumentError):
+            executor = self._executors.get(_executor_of(launch))
+            if isinstance(executor, Cancelling):
+                await executor.cancel(_meta(launch), launch.run.run_id)
+
+    async def _carry(self, meta: Meta, executor: str | None = None) -> Outcome:
         with span_of(meta):
-            return await self._hand_over(meta)
+            return await self._hand_over(meta, executor)
 
-    async def _hand_over(self, meta: Meta) -> Outcome:
+    async def _hand_over(self, meta: Meta, executor: str | None) -> Outcome:
         try:
             dag = await self._workflows.load_dag(meta.workflow_id, meta.version)
         except (StoreError, ValueError) as error:
@@ -87,7 +81,29 @@ class RunLauncher:
             problem = f"workflow {quoted(meta.workflow_id)!r} has no version {meta.version}; store it first"
             return Refused(Reason.UNKNOWN_WORKFLOW, problem)
         try:
-            outcome: object = await self._executor.run(dag, meta)
+            outcome: object = await self._executors.get(executor).run(dag, meta)
+        except InvalidArgumentError as error:
+            return Refused(Reason.LAUNCH_REFUSED, str(error))
         except Exception as error:  # noqa: BLE001 - whatever an executor raises is a run that failed
             return raised(error)
         return outcome if isinstance(outcome, get_args(Outcome)) else Failed(f"it answered {outcome!r:.80}")
+
+
+def _meta(launch: Launch) -> Meta:
+    run, workflow = launch.run, workflow_of(launch.schedule)
+    return Meta(
+        source=_SOURCES[trigger_of(run)],
+        schedule_id=run.schedule_id,
+        workflow_id=workflow.workflow_id,
+        version=workflow.version,
+        user_id=workflow.user_id,
+        scheduled_for=moment(run.run_at),
+        idempotency_key=run.key,
+        attempt=run.attempt,
+        epoch=run.epoch,
+    )
+
+
+def _executor_of(launch: Launch) -> str | None:
+    """Return the URL of the executor that the schedule names, None for that of the service."""
+    return getattr(workflow_of(launch.schedule), "executor", None)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from dutiful.core.policy import CatchUp, Overlap
+    from dutiful.launchers.executor import Mode
     from dutiful.outbound.secret import Secret
     from dutiful.service.variables import LogLevel
 
@@ -66,6 +67,7 @@ class Settings:
     host: str
     port: int
     executor: str | None
+    executor_mode: Mode
     executor_secret: Secret | None
     executor_allow: Allowed
     executor_timeout_s: float | None
@@ -114,11 +116,21 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
 
 
 def effective(environ: Mapping[str, str]) -> list[Effective]:
-    """Return all settings in their order, secrets hidden; raises SettingsError as `settings_from` does."""
+    """Return all settings in their order, secrets hidden.
+
+    Raises SettingsError as `settings_from` does, and for files that the settings name and that are not there.
+    """
     settings, given = _read(environ)
+    values = [(variable, getattr(settings, variable.field)) for variable in VARIABLES]
+    missing = [
+        SettingProblem(variable.name, str(value), why)
+        for variable, value in values
+        if (why := variable.missing(value)) is not None
+    ]
+    if missing:
+        raise SettingsError(missing)
     return [
-        Effective(variable.name, _shown(getattr(settings, variable.field)), given[variable.name].source)
-        for variable in VARIABLES
+        Effective(variable.name, _shown(value), given[variable.name].source) for variable, value in values
     ]
 
 

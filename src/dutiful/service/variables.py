@@ -5,6 +5,7 @@ A reader takes the text of a variable and returns its value, or raises ValueErro
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from enum import StrEnum
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.policy import CatchUp, Overlap
+from dutiful.launchers.executor import Mode
 from dutiful.launchers.url import scheme_of
 from dutiful.outbound import Allowed
 from dutiful.outbound.secret import Secret
@@ -72,6 +74,16 @@ def text(value: str) -> str:
     if not value.isprintable() or len(value) > 4096:
         raise ValueError("write one line of at most 4096 characters")
     return value
+
+
+def file(value: str) -> str:
+    """Read the path of a file that must be there when the service starts; `missing` tells whether it is."""
+    return text(value)
+
+
+def log_file(value: str) -> str:
+    """Read the path of a file that is made when it is missing; its folder must be there."""
+    return text(value)
 
 
 def name(value: str) -> str:
@@ -147,6 +159,18 @@ class Variable(NamedTuple):
         """Return the name of the value in Settings."""
         return self.name.removeprefix("DUTIFUL_").lower()
 
+    def missing(self, value: object) -> str | None:
+        """Return why the file that this variable names cannot be used, None where it names none or it can."""
+        if value is None or self.read not in {file, log_file}:
+            return None
+        path = str(value)
+        if self.read is log_file:
+            folder = os.path.dirname(path) or "."
+            return None if os.access(folder, os.W_OK) else f"no file can be made in the folder {folder!r}"
+        if not os.path.exists(path):
+            return "there is no such file"
+        return None if os.access(path, os.R_OK) else "this user may not read the file"
+
     @property
     def is_secret(self) -> bool:
         """Return whether the value must never be shown, not even when it is refused."""
@@ -169,6 +193,7 @@ VARIABLES = (
     Variable("DUTIFUL_HOST", host, "127.0.0.1", "the address to listen at"),
     Variable("DUTIFUL_PORT", port, "8787", "the port to listen at; 0 takes a free one"),
     Variable("DUTIFUL_EXECUTOR", executor, None, "what runs the workflows"),
+    Variable("DUTIFUL_EXECUTOR_MODE", choice(Mode), "report", "what 2xx of an HTTP executor means"),
     Variable("DUTIFUL_EXECUTOR_SECRET", secret, None, "signs the requests to an HTTP executor"),
     Variable("DUTIFUL_EXECUTOR_ALLOW", allowed, "", "hosts and networks that are open although not public"),
     Variable("DUTIFUL_EXECUTOR_TIMEOUT_S", seconds(0.1, 86_400), None, "for one call of the executor"),
@@ -178,18 +203,18 @@ VARIABLES = (
         None,
         "launches at a time; unset, 256 or what open files allow",
     ),
-    Variable("DUTIFUL_JWT_KEYS", text, None, "file of the keys that tokens are signed with"),
+    Variable("DUTIFUL_JWT_KEYS", file, None, "file of the keys that tokens are signed with"),
     Variable("DUTIFUL_JWT_ISSUER", text, None, "the `iss` that tokens must have"),
     Variable("DUTIFUL_JWT_AUDIENCE", text, None, "the `aud` that tokens must have"),
-    Variable("DUTIFUL_JWT_REVOKED", text, None, "file of the `jti` of tokens that are no longer taken"),
-    Variable("DUTIFUL_TLS_CERT", text, None, "file of the server's certificate chain, PEM"),
-    Variable("DUTIFUL_TLS_KEY", text, None, "file of the server's private key, PEM"),
-    Variable("DUTIFUL_TLS_CLIENT_CA", text, None, "file of the authorities that sign clients, PEM"),
-    Variable("DUTIFUL_TLS_CLIENTS", text, None, "file of the clients' names and scopes"),
+    Variable("DUTIFUL_JWT_REVOKED", file, None, "file of the `jti` of tokens that are no longer taken"),
+    Variable("DUTIFUL_TLS_CERT", file, None, "file of the server's certificate chain, PEM"),
+    Variable("DUTIFUL_TLS_KEY", file, None, "file of the server's private key, PEM"),
+    Variable("DUTIFUL_TLS_CLIENT_CA", file, None, "file of the authorities that sign clients, PEM"),
+    Variable("DUTIFUL_TLS_CLIENTS", file, None, "file of the clients' names and scopes"),
     Variable("DUTIFUL_RATE_PER_S", number(1, 100_000), "50", "requests of one caller or address, on average"),
     Variable("DUTIFUL_RATE_BURST", number(1, 1_000_000), "100", "requests of one caller or address, at once"),
     Variable("DUTIFUL_CONNECTIONS_PER_PEER", number(1, 100_000), "256", "open connections of one address"),
-    Variable("DUTIFUL_AUDIT_LOG", text, None, "file to which who changed what is added, as JSON lines"),
+    Variable("DUTIFUL_AUDIT_LOG", log_file, None, "file to which who changed what is added, as JSON lines"),
     Variable("DUTIFUL_LOG_LEVEL", choice(LogLevel), "info", "the least of what is logged"),
     Variable("DUTIFUL_CONFIG", text, None, "TOML file of settings that no variable names"),
 )

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dutiful.launchers.executor import ExecutorSettings
-from dutiful.launchers.url import executor_for
+from dutiful.launchers.url import Executors, executor_for
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.loop_thread import LoopThread
 from dutiful.service import certificates
@@ -53,8 +53,8 @@ class Service:
         self._metrics = Metrics(self._due_so_far, self._in_flight)
         self.workflows = WorkflowStore(self._store, self.clock)
         self._given = executor
-        self._executor = executor or _executor(settings, self.clock)
-        self.launcher = RunLauncher(self.workflows, self._executor)
+        self._executors = _executors(settings, self.clock, executor)
+        self.launcher = RunLauncher(self.workflows, self._executors)
         self._worker = self._make_worker() if worker else None
         # The worker passes once a tick by itself, so edits of ticks beyond its patience need not wake it.
         self.registrar = SchedulerRegistrar(
@@ -62,13 +62,13 @@ class Service:
         )
 
     def _make_worker(self) -> Worker:
-        settings, store, executor = self.settings, self._store, self._executor
+        settings, store, executors = self.settings, self._store, self._executors
         if isinstance(self.clock, SystemClock) and not isinstance(store, MemoryStore):
             self._thread = LoopThread("dutiful-worker")
             store = store_for(settings.store, settings.namespace)
             # An executor keeps connections, which belong to one event loop.
-            executor = self._given or _executor(settings, self.clock)
-        return Worker(settings, store, executor, self.clock, self._metrics)
+            executors = _executors(settings, self.clock, self._given)
+        return Worker(settings, store, executors, self.clock, self._metrics)
 
     async def start(self) -> Service:
         """Open the store and begin to work; raises StoreError where the store cannot be used."""
@@ -127,15 +127,18 @@ class Service:
         return 0 if self._worker is None else self._worker.due_so_far()
 
 
-def _executor(settings: Settings, clock: Clock) -> Executor:
-    if settings.executor is None:
-        return NoExecutor()
-    return executor_for(
-        settings.executor,
-        ExecutorSettings(
-            clock, settings.executor_secret, settings.executor_allow, settings.executor_timeout_s
-        ),
+def _executors(settings: Settings, clock: Clock, given: Executor | None) -> Executors:
+    """Return the executors: that of the service is the `given` one, or that of the settings."""
+    shared = ExecutorSettings(
+        clock,
+        settings.executor_secret,
+        settings.executor_allow,
+        settings.executor_timeout_s,
+        settings.executor_mode,
     )
+    if given is None:
+        given = NoExecutor() if settings.executor is None else executor_for(settings.executor, shared)
+    return Executors(given, shared)
 
 
 def _defaults(settings: Settings) -> Defaults:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.event import Event
     from dutiful.core.run import Run
-    from dutiful.launchers.executor import Executor
+    from dutiful.launchers.url import Executors
     from dutiful.runtime.ports import Clock, Store
     from dutiful.service.metrics import Metrics
     from dutiful.service.settings import Settings
@@ -40,14 +40,14 @@ class Worker:
     """
 
     def __init__(
-        self, settings: Settings, store: Store, executor: Executor, clock: Clock, metrics: Metrics
+        self, settings: Settings, store: Store, executors: Executors, clock: Clock, metrics: Metrics
     ) -> None:
         self._settings, self._store, self._clock, self._metrics = settings, store, clock, metrics
-        self._launcher = RunLauncher(WorkflowStore(store, clock), executor)
+        self._launcher = RunLauncher(WorkflowStore(store, clock), executors)
         self._trouble: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         tick = settings.tick_ms
-        self.launches_max = settings.launches_max or launches_that_fit(executor, _open_files_max())
+        self.launches_max = settings.launches_max or launches_that_fit(executors, _open_files_max())
         metrics.launches_max(self.launches_max)
         pace = Pace(
             retry_after=tick, lookahead=settings.lookahead_ms, in_flight_max=self.launches_max, tick=tick

@@ -9,6 +9,7 @@ import pytest
 from tests.core.plan.planner_notation import MINUTE, at, run
 
 from dutiful.core.plan.outcome import (
+    RETRY_AFTER_MAX,
     Accepted,
     Failed,
     NoWork,
@@ -180,3 +181,18 @@ def test_a_success_after_a_retry_has_no_reason_left():
 def test_what_has_ended_stays_so(phase):
     with pytest.raises(AssertionError):
         run("10:00", Phase.ENDED).to(phase)
+
+
+@pytest.mark.parametrize("kind", [Unreached, Unanswered])
+@pytest.mark.parametrize(
+    ("asked", "waited"), [(0, 1000), (500, 1000), (30_000, 30_000), (10**12, RETRY_AFTER_MAX)]
+)
+def test_a_launch_is_not_tried_again_before_the_executor_asks_for_it(kind, asked, waited):
+    policy = Policy(launch_retry=Retry(delay=1000, limit=3, backoff=2))
+    became = settle(run("10:00"), kind("busy", asked), policy, LATER)
+    assert (became.phase, became.fire_at - LATER) == (Phase.RETRY, waited)
+
+
+def test_a_wish_for_a_later_attempt_does_not_add_attempts():
+    ended = settle(run("10:00"), Unanswered("busy", 5000), Policy(), LATER)
+    assert (ended.phase, ended.ended_at) == (Phase.ENDED, LATER)

@@ -48,12 +48,16 @@ class Unreached(NamedTuple):
     """The launcher could not be reached; nothing was sent."""
 
     detail: str | None = None
+    # Milliseconds that the executor asks to wait before the next attempt.
+    retry_after: int = 0
 
 
 class Unanswered(NamedTuple):
     """The launch was sent and no answer came: it may or may not have happened."""
 
     detail: str | None = None
+    # Milliseconds that the executor asks to wait before the next attempt.
+    retry_after: int = 0
 
 
 Outcome: TypeAlias = Succeeded | Failed | NoWork | Accepted | Refused | Unreached | Unanswered
@@ -62,6 +66,8 @@ Outcome: TypeAlias = Succeeded | Failed | NoWork | Accepted | Refused | Unreache
 # Asking the class for it each time is slow, and so is taking apart what nearly every run comes to.
 _SUCCESS = Status.SUCCESS
 _DELAY_MAX = 2**55
+# An executor cannot put a run off for longer than this by asking for a later attempt.
+RETRY_AFTER_MAX = 3_600_000
 # What a row keeps of a failure: enough to tell which one it was. The log has all of it; a ledger with a
 # thousand rows of some task's megabyte would be slow to read for everybody.
 DETAIL_MAX = 2000
@@ -98,12 +104,12 @@ def settle(run: Run, outcome: Outcome, policy: Policy, now: Instant) -> Run:
             return run.ended(Status.FAILED, reason, now, _kept(detail))
         case Failed(detail):
             return _task_failed(run, detail, policy, now)
-        case Unreached(detail):
-            return _launch_failed(run, detail, policy, now)
+        case Unreached(detail, retry_after):
+            return _launch_failed(run, detail, policy, now, retry_after)
         case Unanswered(detail) if policy.on_orphan is OnOrphan.GIVE_UP:
             return run.ended(Status.FAILED, Reason.OUTCOME_UNKNOWN, now, _kept(detail))
-        case Unanswered(detail):
-            return _launch_failed(run, detail, policy, now)
+        case Unanswered(detail, retry_after):
+            return _launch_failed(run, detail, policy, now, retry_after)
         case _:
             assert_never(outcome)
 
@@ -113,9 +119,13 @@ def _task_failed(run: Run, detail: str | None, policy: Policy, now: Instant) -> 
     return _retried(failed, policy.retry, failed.task_failures, Reason.TASK_FAILED, detail, now)
 
 
-def _launch_failed(run: Run, detail: str | None, policy: Policy, now: Instant) -> Run:
+def _launch_failed(run: Run, detail: str | None, policy: Policy, now: Instant, retry_after: int) -> Run:
     launches = run.attempt - run.task_failures
-    return _retried(run, policy.launch_retry, launches, Reason.LAUNCH_FAILED, detail, now)
+    tried = _retried(run, policy.launch_retry, launches, Reason.LAUNCH_FAILED, detail, now)
+    earliest = now + min(retry_after, RETRY_AFTER_MAX)
+    return (
+        tried if tried.phase is Phase.ENDED or tried.fire_at >= earliest else tried._replace(fire_at=earliest)
+    )
 
 
 def timed_out(run: Run, policy: Policy, now: Instant) -> Run:
@@ -178,7 +188,7 @@ def hear(run: Run, report: Report, policy: Policy, now: Instant) -> Run | None:
     if run.phase is Phase.ENDED or run.attempt == 0:
         return None
     stale = report.attempt is not None and report.attempt < run.attempt
-    run = run._replace(run_id=report.run_id or run.run_id)
+    known_as, run = run.run_id, run._replace(run_id=report.run_id or run.run_id)
     match report.status:
         case Status.SUCCESS:
             return run.ended(Status.SUCCESS, None, now)
@@ -187,8 +197,10 @@ def hear(run: Run, report: Report, policy: Policy, now: Instant) -> Run | None:
             return None if stale or known else _task_failed(run, report.error, policy, now)
         case Status.FAILED:
             return _task_failed(run, report.error, policy, now)
-        case Status.STARTED if run.status is Status.STARTED or stale:
+        case Status.STARTED if stale or (run.status is Status.STARTED and run.run_id == known_as):
             return None
+        case Status.STARTED if run.status is Status.STARTED:
+            return run._replace(updated_at=run.noted(now))
         case Status.STARTED:
             return run.to(
                 Phase.ACCEPTED, status=Status.STARTED, reason=None, ended_at=None, detail=None,
