@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.timing import slowness
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+TIMES = {"s", "ms", "us"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,14 @@ def times_better(ours: float, peers: Mapping[str, float], factors: Mapping[str, 
 
 
 def at_most(value: float, limit: float, unit: str) -> Goal:
-    """Return the goal that `value` does not exceed `limit`; the unit may be "x something"."""
-    return Goal(f"<= {limit:g}{'' if unit.startswith('x') else ' '}{unit}", value <= limit)
+    """Return the goal that `value` does not exceed `limit`; the unit may be "x something".
+
+    A limit in seconds, or a part of one, is multiplied by how much slower than the reference machine
+    this one runs the calibration loop, so that a verdict means the same everywhere.
+    """
+    if unit.split(maxsplit=1)[0] in TIMES:
+        limit *= slowness()
+    return Goal(f"<= {limit:.3g}{'' if unit.startswith('x') else ' '}{unit}", value <= limit)
 
 
 def as_text(section: Section) -> str:

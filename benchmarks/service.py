@@ -22,6 +22,16 @@ from benchmarks.report import Row, Section, at_most
 
 UPSERTS, CONNECTIONS = 4_000, 16
 BULK, BULK_SIZE = 100_000, 10_000
+ASKERS = 16
+QUESTIONS = (
+    "/schedules/daily/explain?at=2100-01-01T00:30:00Z",
+    "/schedules/leap/next?count=1000",
+    "/schedules/busy-1/next?count=1000",
+    "/schedules/busy-1/runs?limit=1000",
+    "/schedules?limit=1000&label=team%3Dnone",
+    "/runs?limit=1000",
+    "/",
+)
 LARGE = bool(os.environ.get("DUTIFUL_BENCH_LARGE"))
 
 
@@ -29,7 +39,10 @@ def run() -> Section:
     """Measure a real server on loopback, and the store below it."""
     with tempfile.TemporaryDirectory() as folder, _Server(folder) as server:
         server.ask("PUT", "/workflows/w/1", {"nodes": []})
-        upserts, bulk, drift = _upserts(server), _bulk(server), _drift(server)
+        upserts, bulk, drift = _upserts(server, "one"), _bulk(server), _drift(server)
+        beside = _upserts(server, "two")
+    with tempfile.TemporaryDirectory() as folder, _Server(folder) as server:
+        idle, asked = _drift_beside_questions(server)
     sizes = (1_000, 100_000, *((1_000_000,) if LARGE else ()))
     queries = {n: _due_query(n) for n in sizes}
     growth = queries[100_000] / queries[1_000]
@@ -38,8 +51,13 @@ def run() -> Section:
         Row("100k upserts over HTTP in bulk", bulk, "s", {}, (at_most(bulk, 10, "s"),)),
         *(Row(f"due query, {n:,} schedules", took, "us", {}, ()) for n, took in queries.items()),
         Row("due query at 100k over 1k", growth, "x", {}, (at_most(growth, 2, "x"),)),
+        Row(
+            "upserts beside 200 launches a second", beside, "/s", {}, (at_most(1000 / beside, 1, "ms each"),)
+        ),
         Row("drift p50, 200 launches a second", drift[0], "ms", {}, ()),
         Row("drift p99, 200 launches a second", drift[1], "ms", {}, (at_most(drift[1], 1000, "ms"),)),
+        Row(f"drift p99, 20 launches a second, beside {ASKERS} askers", asked, "ms", {"idle": idle}, ()),
+        Row("the same over idle", asked / idle, "x", {}, (at_most(asked / idle, 3, "x idle"),)),
     ]
     notes = (
         f"{CONNECTIONS} connections; one server process with its worker; SQLite, FULL",
@@ -127,13 +145,13 @@ def _given(schedule_id: str, **more: Any) -> dict[str, Any]:
     return {"schedule_id": schedule_id, **common, **more}
 
 
-def _upserts(server: _Server) -> float:
+def _upserts(server: _Server, prefix: str) -> float:
     """Return how many a second are stored, each asked for on one of the connections when it is free.
 
     What is sent is made before, and of what comes back only the status and the length are read: the
     sender shares the machine with the server, and what it costs would be measured too.
     """
-    requests = [_request("/schedules/upsert", _given(f"one-{n}")) for n in range(UPSERTS)]
+    requests = [_request("/schedules/upsert", _given(f"{prefix}-{n}")) for n in range(UPSERTS)]
 
     async def send(first: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -176,6 +194,49 @@ def _drift(server: _Server) -> tuple[float, float]:
     return cuts[49] * 1000, cuts[98] * 1000
 
 
+def _drift_beside_questions(server: _Server) -> tuple[float, float]:
+    """Return the p99 of the drift in ms, with nobody asking and with the askers at work."""
+    server.ask("PUT", "/workflows/w/1", {"nodes": []})
+    server.ask(
+        "POST", "/schedules/upsert", _given("leap", cron_expr="0 0 29 2 *", timezone="Australia/Lord_Howe")
+    )
+    server.ask("POST", "/schedules/upsert", _given("daily", cron_expr="30 1 * * *", timezone="Europe/Berlin"))
+    every_second = {"cron_expr": "* * * * * *", "overlap_policy": "allow"}
+    server.ask("POST", "/schedules/bulk", [_given(f"busy-{n}", **every_second) for n in range(20)])
+    idle = _drift_p99(server)
+    command = [sys.executable, "-m", "benchmarks.service", "ask", str(server.port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as askers:
+        asked = _drift_p99(server)
+        assert askers.stdin is not None
+        askers.stdin.close()
+    return idle, asked
+
+
+def _drift_p99(server: _Server) -> float:
+    time.sleep(3)
+    server.arrivals.clear()
+    time.sleep(20)
+    return quantiles(server.arrivals, n=100)[98] * 1000
+
+
+async def _ask_until_told(port: int) -> None:
+    """Ask the dearest legal questions, on several connections at once, until the input ends."""
+    ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+    async def ask(first: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        turn = first
+        while not ended.done():
+            path = QUESTIONS[turn % len(QUESTIONS)]
+            turn += 1
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r")[0]))
+        writer.close()
+
+    await asyncio.gather(*map(ask, range(ASKERS)))
+
+
 def _due_query(n: int) -> float:
     command = [sys.executable, "-m", "benchmarks.service", str(n)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -201,5 +262,7 @@ async def _time_due_query(n: int) -> float:
     return took * 1e6
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1] == "ask":
+    asyncio.run(_ask_until_told(int(sys.argv[2])))
+elif __name__ == "__main__":
     print(asyncio.run(_time_due_query(int(sys.argv[1]))))

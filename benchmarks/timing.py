@@ -6,6 +6,7 @@ import gc
 import statistics
 from collections import deque
 from contextlib import contextmanager
+from functools import cache
 from time import thread_time
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _SAMPLE_US = 2000
+# The CPU milliseconds of the fixed loop on the machine for which limits in seconds are written.
+REFERENCE_MS = 18
 _drop_all = deque[object](maxlen=0).extend
 
 
 def calibrate() -> float:
     """Return the CPU milliseconds of a fixed loop, to compare runs on different machines."""
     return statistics.median(cpu_us(_fixed_loop, 1) for _ in range(5)) / 1000
+
+
+@cache
+def slowness() -> float:
+    """Return how many times longer than on the reference machine the fixed loop takes here."""
+    return calibrate() / REFERENCE_MS
 
 
 def cpu_us(work: Callable[[], object], calls: int) -> float:
