@@ -248,3 +248,25 @@ def test_a_retry_after_the_end_of_all_datetimes_is_no_damage(tmp_path):
     tasks = [("job", "0 9 * * *", fail, 3600 * 24 * 365 * 9000)]
     initialize(path, tasks)
     initialize(path, tasks)
+
+
+def test_a_record_that_is_damaged_while_it_is_in_use_is_told_once_and_the_others_run(tmp_path, caplog):
+    path, told, ran = tmp_path / "state.db", [], []
+
+    async def callback():
+        ran.append(1)
+
+    async def story():
+        clock = VirtualClock("2026-01-05T09:00:00")
+        scheduler = Scheduler(f"sqlite:{path}", clock=clock, observer=told.append)
+        await scheduler.initialize([("job", "* * * * *", callback, 60), ("other", "* * * * *", callback, 60)])
+        await clock.advance(1)
+        edit(path, "UPDATE declarations SET checksum = checksum + 1 WHERE id = 'job'")
+        await clock.advance(180)
+        await scheduler.stop()
+
+    asyncio.run(story())
+    [damaged] = [event for event in told if event.name == "ScheduleDamaged"]
+    assert (damaged.task, "checksum" in damaged.details["problem"]) == ("job", True)
+    assert len(ran) == 2 + 3
+    assert [record.levelname for record in caplog.records if "ScheduleDamaged" in record.message] == ["ERROR"]

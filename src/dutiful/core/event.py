@@ -76,6 +76,15 @@ class ScheduleQuarantined:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleDamaged:
+    """The stored rows of a schedule cannot be read; it does not run until it is stored again."""
+
+    at: Instant
+    schedule_id: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClockStepped:
     """The wall clock moved by `by` ms more than time passed."""
 
@@ -124,6 +133,7 @@ Event: TypeAlias = (
     | RunEndedByPlan
     | RunOutlasted
     | ScheduleQuarantined
+    | ScheduleDamaged
     | ClockStepped
     | LeadershipChanged
     | PassFailed

@@ -33,7 +33,7 @@ _WARNINGS = {
     *("TaskRunFailed", "TaskRunOverran", "TaskStartLate", "SchedulerInitializationFailed", "ClockStepped"),
     *("ScheduleQuarantined", "PassFailed", "LoopBlocked", "SchedulerStandby"),
 }
-_ERRORS = {"EngineStopped": logging.ERROR}
+_ERRORS = {"EngineStopped": logging.ERROR, "ScheduleDamaged": logging.ERROR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,8 @@ def translate(event: Event) -> SchedulerEvent | None:
             return _of("ClockStepped", event.at, byMs=event.by)
         case happened.ScheduleQuarantined():
             return _of("ScheduleQuarantined", event.at, event.schedule_id, error=event.error)
+        case happened.ScheduleDamaged():
+            return _of("ScheduleDamaged", event.at, event.schedule_id, problem=event.problem)
         case happened.PassFailed():
             return _of("PassFailed", event.at, error=event.error)
         case happened.EngineStopped():

@@ -175,6 +175,8 @@ class FleetScheduler:
                 self._logger.warning("the clock was set by %+.1f s", event.by / 1000)
             case happened.ScheduleQuarantined():
                 self._logger.error("%s is set aside: %s", event.schedule_id, event.error)
+            case happened.ScheduleDamaged():
+                self._logger.error("%s cannot be read: %s", event.schedule_id, event.problem)
 
     def is_running(self) -> bool:
         """Return whether passes are made."""

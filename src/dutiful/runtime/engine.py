@@ -115,6 +115,7 @@ class Engine:
         self._finished: list[tuple[Launch, Outcome, Instant]] = []
         # Moves of a commit whose answer was lost: they may be written or not.
         self._unsure: list[Move] = []
+        self._damaged: set[str] = set()
         self._watch = ClockWatch()
         self._rearm = True
         self._led_at = 0
@@ -240,6 +241,7 @@ class Engine:
 
     async def _plan_and_launch(self, now: Instant, epoch: int) -> Instant | None:
         loaded = await self._load(now)
+        self._tell_damage(loaded.damaged, now)
         self._collector.hold(len(loaded.batch.due) >= self._settings.batch)
         self._checkpoint("loaded")
         self.counts["schedules_due"] += len(loaded.batch.due)
@@ -432,6 +434,15 @@ class Engine:
         run = next((run for run in move.due.runs if run.phase in IN_FLIGHT), None)
         if run is not None and tick is not None and tick <= now:
             self._emit(happened.RunOutlasted(now, run, tick))
+
+    def _tell_damage(self, damaged: Sequence[tuple[str, str]], now: Instant) -> None:
+        """Report each damaged schedule once, and again when it was mended and is damaged anew."""
+        if not damaged and not self._damaged:
+            return
+        for schedule_id, problem in damaged:
+            if schedule_id not in self._damaged:
+                self._emit(happened.ScheduleDamaged(now, schedule_id, problem))
+        self._damaged = {schedule_id for schedule_id, _ in damaged}
 
     def _emit(self, event: Event) -> None:
         try:

@@ -31,6 +31,8 @@ class Loaded(NamedTuple):
 
     batch: Batch
     next_wake: Instant | None
+    # (id, problem) of every schedule that is known to be damaged, of which none is in the batch.
+    damaged: Sequence[tuple[str, str]] = ()
 
 
 class Launch(NamedTuple):

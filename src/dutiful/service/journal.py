@@ -35,6 +35,8 @@ def write(event: Event) -> None:
             _log(logging.INFO, "leading" if event.epoch is not None else "standby", event, epoch=event.epoch)
         case happened.PassFailed():
             _log(logging.WARNING, "pass failed", event, error=event.error)
+        case happened.ScheduleDamaged():
+            _log(logging.ERROR, "damaged", event, schedule=event.schedule_id, problem=event.problem)
         case happened.EngineStopped():
             _log(logging.ERROR, "engine stopped", event, error=event.error)
         case happened.ClockStepped():

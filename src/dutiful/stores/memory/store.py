@@ -144,7 +144,7 @@ class MemoryStore:
             known = {row.schedule.id for row in rows}
             rows += [self._rows[id_] for id_ in sorted({*also} & self._rows.keys() - known)]
         batch = _new(Batch, ([row.due() for row in rows], dict(self._used)))
-        return _new(Loaded, (batch, next_wake))
+        return _new(Loaded, (batch, next_wake, ()))
 
     def _wake(self, row: Row, wake_at: Instant | None) -> None:
         if wake_at is not None and wake_at != row.wake_at:
