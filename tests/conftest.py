@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 from hypothesis import HealthCheck, settings
@@ -23,6 +24,13 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("dutiful")
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector from going through all modules and tests again and again."""
+    gc.collect()
+    gc.freeze()
+
 
 # A shell that starts `make test &`, or nohup, has the tests inherit SIGINT as ignored; a program that a test
 # starts would inherit that in turn, and never end when the test interrupts it.

@@ -309,3 +309,18 @@ def test_a_schedule_that_cannot_be_computed_is_told_and_left_alone():
     told, noted = asyncio.run(story())
     assert [(event.schedule_id, event.error[:17]) for event in told] == [("bad", "ZeroDivisionError")]
     assert [id_ for _, id_, *_ in noted] == ["good", "good"]
+
+
+def test_a_run_is_carried_by_a_task_named_after_its_schedule_from_the_first_step_on():
+    names = []
+
+    async def note(_):
+        names.append(asyncio.current_task().get_name())
+        return Succeeded()
+
+    async def story():
+        async with Rig(schedule(), behave=note) as rig:
+            await rig.time.advance(60)
+
+    asyncio.run(story())
+    assert names == ["s"]

@@ -62,9 +62,11 @@ async def watched(observer, story, beat=BEAT):
 
 async def block_in_a_task(name, ears, watchdog):
     async def block():
+        # An eager task begins before create_task names it.
+        asyncio.current_task().set_name(name)
         ears.block_until_told(watchdog._turned)
 
-    await asyncio.create_task(block(), name=name)
+    await asyncio.create_task(block())
 
 
 async def turn(watchdog):

@@ -338,6 +338,10 @@ class Engine:
 
     async def _carry(self, launch: Launch, key: Key) -> None:
         carried_run.set((self, key))
+        task = asyncio.current_task()
+        # A loop names a task after its task factory has made it, and an eager one has begun by then.
+        if task is not None and task.get_name() != launch.run.schedule_id:
+            task.set_name(launch.run.schedule_id)
         self._checkpoint("launching")
         try:
             answer: object = await self._launcher.launch(launch)
