@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 # On an event loop that hides its queue of callbacks, such as uvloop, this many turns in which every task
 # waits for something are enough: callbacks that belong to no task have had their turn by then.
 _QUIET_TURNS = 20
-# Ten thousand years: no datetime lives to see the end of such a sleep.
+# Ten thousand years: longer than the range of a datetime.
 _SECONDS_MAX = 3.2e11
 
 
 class VirtualClock:
-    """A clock for tests. `timezone` is the zone its `now()` is told in."""
+    """A clock for tests; `now()` is in `timezone`."""
 
     def __init__(self, start: str | datetime, timezone: str = "UTC") -> None:
         at = datetime.fromisoformat(start) if isinstance(start, str) else start
         self.timezone = zone(timezone).tzinfo
-        # Both in whole microseconds: a simulated year reads them millions of times.
+        # Whole microseconds, because a simulated year reads both values millions of times.
         self._wall = _microseconds(
             (at if at.tzinfo is not None else at.replace(tzinfo=self.timezone)) - EPOCH
         )
@@ -92,7 +92,7 @@ class VirtualClock:
         while self._sleepers and self._sleepers[0][0] <= target:
             due, _, timer = heapq.heappop(self._sleepers)
             if timer.done():
-                # Woken before its time: nobody waits for this instant any more.
+                # Already woken, so nothing waits for this instant.
                 continue
             self._flow(due - self._flowed)
             _finish(timer)
@@ -120,7 +120,7 @@ class VirtualClock:
         self._wall = wall
 
     def _push(self, timer: asyncio.Future[None], seconds: float) -> None:
-        # Never at this very instant: time must flow for a sleep to end.
+        # At least a microsecond: time must flow for a sleep to end.
         length = max(round(min(seconds, _SECONDS_MAX) * 1_000_000), 1)
         heapq.heappush(self._sleepers, (self._flowed + length, next(self._order), timer))
 
@@ -140,11 +140,11 @@ class VirtualClock:
 
 
 class _Hold:
-    """Counts who holds time. One object, entered again and again: this is done in every pass."""
+    """Counts the holders of time. One reusable object, because every pass holds time."""
 
     def __init__(self) -> None:
         self.count = 0
-        # Of the event loop that waits, if one does: a test may use one clock in several loops, one by one.
+        # A future of the loop that waits now; a test may use one clock in several loops, one by one.
         self._released: asyncio.Future[None] | None = None
 
     def __enter__(self) -> None:
@@ -170,7 +170,7 @@ def _microseconds(length: timedelta) -> int:
 
 
 def _finish(timer: asyncio.Future[None]) -> None:
-    # A loop that was closed has left its timers behind, and nothing waits for them.
+    # Skip the timers of a closed loop: nothing waits for them.
     if not timer.done() and not timer.get_loop().is_closed():
         timer.set_result(None)
 

@@ -63,8 +63,7 @@ def test_a_limit_of_retries_and_a_backoff_hold(store):
         await world.scheduler().initialize([with_options(task, retry_limit=2, retry_backoff=3)])
         await world.clock.advance(1800)
 
-    # The monitor knows the plain rule, under which a failure is tried again without end.
-    assert play(story, store=store, monitored=False).ran == ["10:00 job", "10:01 job", "10:04 job"]
+    assert play(story, store=store).ran == ["10:00 job", "10:01 job", "10:04 job"]
 
 
 def test_a_timeout_counts_against_the_limit_of_retries(store):
@@ -73,7 +72,7 @@ def test_a_timeout_counts_against_the_limit_of_retries(store):
         await world.scheduler().initialize([with_options(task, timeout=30, retry_limit=1)])
         await world.clock.advance(1800)
 
-    world = play(story, store=store, monitored=False)
+    world = play(story, store=store)
     assert (world.ran, len(world.names(prefix="TaskRunFailed"))) == (["10:00 job", "10:01:30 job"], 2)
 
 

@@ -195,3 +195,23 @@ def test_the_bound_grows_with_very_many_tasks():
     events = trace("09:59 IS many\n09:59 IEs many")
     assert check(events, registrations=lists, end=instant("10:01:59")) == []
     assert len(check(events, registrations=lists, end=instant("10:02:01"))) == 20_000
+
+
+LIMITED = {"all": [("a", "0 * * * *", 60, {"retry_limit": 2, "retry_backoff": 3})]}
+TRIED = "10:00 RS a|10:00:10 REf a|10:01:10 RS a|10:01:20 REf a|10:04:20 RS a|10:04:30 REf a"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (TRIED, []),
+        (TRIED + "|11:00 RS a|11:00:10 REf a|11:01:10 RS a", []),
+        (TRIED + "|10:13:30 RS a", [("S1", 8)]),
+        (TRIED.replace("10:04:20 RS", "10:04:19 RS"), [("S1", 6)]),
+        ("10:00 RS a|10:00:10 REf a|10:10 SS", [("L1", None)]),
+    ],
+)
+def test_a_limit_and_a_backoff_decide_which_retries_are_owed(text, expected):
+    begun = "09:30 IS all|09:30 IEs all|"
+    found = check(trace((begun + text).replace("|", "\n")), registrations=LIMITED)
+    assert [(violation.axiom, violation.position) for violation in found] == expected

@@ -10,6 +10,7 @@ from dutiful.core.errors import DutifulError
 from dutiful.declarative.registration import check as check_registrations
 from dutiful.declarative.scheduler import Scheduler
 from dutiful.monitor import check, from_events
+from dutiful.monitor.record import plain
 from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
 
@@ -137,7 +138,7 @@ class World:
             check_registrations(given, self.clock.timezone)
         except DutifulError:
             return INVALID
-        return [(name, cron, delay) for name, cron, _, delay in given]
+        return [plain(registration) for registration in given]
 
 
 def play(story, start="10:00", timezone="UTC", store="memory:", lag=1.0, monitored=True):

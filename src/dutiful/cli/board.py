@@ -1,4 +1,4 @@
-"""What runs now and what runs next, kept up by the events of a scheduler."""
+"""The board: running and upcoming tasks, updated by the events of a scheduler."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Board:
             for entry in self.entries.values():
                 if entry.due is not None and entry.due < now:
                     entry.due = _next(entry.cron, now)
-        # Copied at once: a thread draws while the event loop goes on.
+        # Copy first: the drawing thread reads while the event loop writes.
         return heapq.nsmallest(count, [*self.entries.values()], key=_order)
 
 

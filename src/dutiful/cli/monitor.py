@@ -108,12 +108,19 @@ def _lists(lists: Any) -> dict[str, Any]:
 def _is_list(value: Any) -> bool:
     return isinstance(value, list) and all(
         isinstance(entry, list)
-        and len(entry) == 3
+        and (len(entry) == 3 or (len(entry) == 4 and _are_options(entry[3])))
         and isinstance(entry[0], str)
         and isinstance(entry[1], str)
         and isinstance(entry[2], int | float)
         for entry in value
     )
+
+
+def _are_options(value: Any) -> bool:
+    if not isinstance(value, dict) or not value.keys() <= {"retry_limit", "retry_backoff"}:
+        return False
+    limit, backoff = value.get("retry_limit"), value.get("retry_backoff", 1)
+    return (limit is None or type(limit) is int) and type(backoff) is int
 
 
 def _steps(lists: dict[str, Any], lines: list[_Line]) -> list[dict[str, Any]]:

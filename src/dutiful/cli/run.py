@@ -62,7 +62,7 @@ def run(target: str, trace: str | None, json_lines: bool, quiet: bool, **setting
         show: Show = print_nothing if quiet else print_json_line if json_lines else print_line
         if show is print_line and sys.stdout.isatty():
             show = _live_table(board, f"dutiful run {target}, {settings['store']}, {where}", clock, opened)
-        # What is shown is recorded before, so that a kill leaves no trace with less than people saw.
+        # Record before showing, so that after a kill the trace holds everything that was shown.
         recorder = _recorder(trace, registrations, where, settings["dialect"], opened)
         observers: list[Show] = [board.see, *recorder, show]
         scheduler = Scheduler(clock=clock, timezone=where, observer=_to_all(observers), **settings)
@@ -103,7 +103,7 @@ async def _serve(scheduler: Scheduler, registrations: Any, board: Board) -> None
             await asked.wait()
             await scheduler.stop()
         except DutifulError as error:
-            # Nothing that was written on the command line: the store, or what is in it.
+            # The store or its content is at fault, not the command line: exit code 1, not 2.
             raise click.ClickException("\n".join([str(error), *getattr(error, "__notes__", [])])) from error
 
 

@@ -26,7 +26,7 @@ _FORM = "a list of (name, cron text, callback, retry delay)"
 
 
 class TargetError(click.UsageError):
-    """What was named on the command line is not there, or is not what it should be."""
+    """The module or the name on the command line does not exist, or is not a list."""
 
 
 def load_registrations(target: str) -> list[Any] | tuple[Any, ...]:
@@ -108,7 +108,7 @@ def _near(name: str, known: list[str]) -> str:
 
 
 def _broken(name: str, error: Exception) -> click.ClickException:
-    """Return what a module of the user raised, with the lines of it that led there."""
+    """Return the user's exception with its traceback, without frames of dutiful and importlib."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
     told = "".join(traceback.format_list(own) + traceback.format_exception_only(error))

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from dutiful.cli.board import Board, Entry
     from dutiful.declarative.observe import SchedulerEvent
 
-# So many tasks are drawn once a second; more, as much less often.
+# Up to this many tasks are drawn once a second; twice as many, half as often.
 _OFTEN = 10_000
-# What a person at a table wants to keep reading after the table has moved on.
+# Events that are printed above the table, where they stay.
 _KEPT = {
     *(
         "TaskRunFailed",
@@ -42,7 +42,7 @@ _KEPT = {
 
 
 def print_nothing(event: SchedulerEvent) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
 def print_json_line(event: SchedulerEvent) -> None:
@@ -66,7 +66,7 @@ def _say(line: str) -> None:
     try:
         click.echo(line)
     except BrokenPipeError:
-        # Whoever read this has gone; the tasks go on without.
+        # The reader of the pipe has gone; the tasks go on without output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -85,12 +85,12 @@ class LiveTable:
 
         self._board, self._title, self._now = board, title, now
         self._console = Console()
-        # Drawing walks all tasks: with very many of them it must not eat the time in which they run.
+        # Drawing walks all tasks, so with very many of them it happens less often.
         often = min(1.0, _OFTEN / max(1, len(board.entries)))
         self.live: Live = Live(get_renderable=self._draw, console=self._console, refresh_per_second=often)
 
     def show(self, event: SchedulerEvent) -> None:
-        """Print above the table what should stay to be read."""
+        """Print the events that should stay, above the table."""
         if event.name in _KEPT:
             for text in filter(None, [line_of(event), trace_of(event)]):
                 self._console.print(text, markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""What the outside is told: named events, as structured log records and to an observer."""
+"""The scheduler's named events: as structured log records, as metrics, and for an observer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SchedulerEvent:
     at: datetime
     task: str | None = None
     details: dict[str, Any] = field(default_factory=dict)
-    # What the callback raised, of a TaskRunFailed; its trace is logged.
+    # The exception of the callback, for a TaskRunFailed; its traceback is logged.
     exception: BaseException | None = field(default=None, compare=False, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
@@ -53,12 +53,12 @@ class SchedulerEvent:
 
 
 class EventCounts:
-    """An observer that counts: how often each event was told, and how late late starts were."""
+    """An observer that counts events by name, and adds up the lateness of late starts."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.late_seconds_sum = self.late_seconds_max = 0.0
-        # A watchdog tells of a blocked loop from a thread of its own.
+        # LoopBlocked comes from the watchdog's thread.
         self._lock = threading.Lock()
 
     def __call__(self, event: SchedulerEvent) -> None:
@@ -93,7 +93,7 @@ def log(event: SchedulerEvent) -> None:
 
 
 def translate(event: Event) -> SchedulerEvent | None:
-    """Return the event under the names of the declarative scheduler; None for what it does not tell."""
+    """Return the event under the names of the declarative scheduler; None for other events."""
     match event:
         case happened.RunLaunched(run=run):
             if event.before is Phase.RETRY:

@@ -1,4 +1,4 @@
-"""Door 1: the declarative scheduler. Two methods, `initialize` and `stop`; everything else is data."""
+"""`Scheduler`, the declarative door: two methods, `initialize` and `stop`; the tasks are data."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Scheduler:
             self._note_failure()
 
     def _note_failure(self) -> None:
-        # With a stop under way it is the stop that ends this life.
+        # With a stop under way the stop sets the final state.
         self._state = "uninitialized" if self._stopping is None else "stopping"
         self._tell("SchedulerInitializationFailed")
 
@@ -179,7 +179,7 @@ class Scheduler:
             self._note_failure()
 
     async def _open(self) -> None:
-        # A stop that is called in the same breath comes during this initialize, whatever the store.
+        # Yield once, so that a stop called right after initialize finds it under way with every store.
         await asyncio.sleep(0)
         launcher = CallbackLauncher(self._registered.callbacks)
         host = Host(
@@ -263,7 +263,7 @@ class Scheduler:
         error: Exception | None = None
         try:
             await self._close()
-        except Exception as problem:  # noqa: BLE001 - told as the error of this step, below
+        except Exception as problem:  # noqa: BLE001 - raised as StopSchedulerError below
             error = problem
         self._state = "stopped"
         self._tell("SchedulerStopped")
@@ -286,14 +286,14 @@ class Scheduler:
             raise UnrecordedRunsError([run.schedule_id for run in drained.unrecorded], drained.error)
 
     async def _drain(self, host: Host) -> Drained:
-        # Not told before the poll under way is completed: after it nothing starts.
+        # Emit the event after the poll under way is completed: nothing starts after the event.
         await host.drain(within=0)
         self._tell("SchedulerStopRequested")
         if self._polling:
             self._tell("PollingStopRequested")
         return await host.drain()
 
-    # Telling
+    # Events
 
     def _hear(self, event: Event) -> None:
         told = None if _is_routine(event) and not self._is_heard() else translate(event)
@@ -310,16 +310,16 @@ class Scheduler:
 
     def _tell(self, name: str, task: str | None = None, **details: Any) -> None:
         now = self._clock.now().astimezone(self._zone.tzinfo)
-        # To the millisecond, like the engine's own events, so that a trace never steps back.
+        # Round down to milliseconds, as in the engine's events, so that a trace never steps back.
         at = now.replace(microsecond=now.microsecond // 1000 * 1000)
         self._pass_on(SchedulerEvent(name, at, task, details))
 
     def _is_heard(self) -> bool:
-        # With a million tasks, words that nobody hears cost more than the work they are about.
+        # With a million tasks, building events without a listener costs more than the runs themselves.
         return self._observer is not None or logger.isEnabledFor(logging.INFO)
 
     def _pass_on(self, event: SchedulerEvent) -> None:
-        # A log handler or an observer that raises, CancelledError included, must not end a life half-way.
+        # A log handler or an observer that raises, CancelledError included, must not interrupt a stop.
         with suppress(Exception, asyncio.CancelledError):
             log(event)
         if self._observer is not None:

@@ -1,7 +1,7 @@
-"""What is wrong with a stored task, as the Task… error of the declarative scheduler.
+"""Task… errors for stored tasks that cannot be read, or that have impossible times.
 
-A store says in words why a row cannot be read; the words are those of the codec. What can be read may
-still be impossible, because somebody edited it.
+A store describes a damaged row in the words of the codec. A row that can be read may still hold times that no
+history can have, because a person edited it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dutiful.stores.task_record import TIMES, check_order, kind_of
 if TYPE_CHECKING:
     from dutiful.core.snapshot import Due
 
-# Where a store keeps what a record calls otherwise.
+# Path in the store -> name of the field in a task record.
 _FIELDS = {
     "cadence.text": "cronExpression",
     "policy.retry": "retryDelayMs",
@@ -37,12 +37,12 @@ _MISSING = re.compile(r"(.+): the key '(\w+)' is missing")
 _MISTYPED = re.compile(r"(.+): '(\w+)' must be (\w+), not \w+: (.+)")
 _REFUSED = re.compile(r"cadence: Invalid cron expression \"(.*)\": (.+)")
 _UNKNOWN = re.compile(r"(.+): the (\w+) '(.+?)' (?:of '(\w+)' )?is unknown")
-# What a datetime can hold, in epoch milliseconds.
+# The range of a datetime, in epoch milliseconds.
 _EARLIEST, _LATEST = epoch_ms(datetime.min.replace(tzinfo=UTC)), epoch_ms(datetime.max.replace(tzinfo=UTC))
 
 
 def unreadable(name: str, problem: str) -> TaskTryDeserializeError:
-    """Return the error that a store's words for a damaged row mean."""
+    """Return the Task… error for a store's description of a damaged row."""
     return _noted(name, _error(name, problem))
 
 
@@ -53,7 +53,7 @@ def check_stored(due: Due) -> None:
     if due.runs:
         retry = next((run.fire_at for run in due.runs if run.phase is Phase.RETRY), None)
     times = (state.attempted_at, state.succeeded_at, state.failed_at, retry)
-    # Where a million tasks wait for a retry this is asked a million times, and the answer is yes.
+    # The fast check first: a million tasks may wait for a retry, and nearly all have possible times.
     if not _are_possible(*times):
         try:
             check_order({field: _iso(field, at) for field, at in zip(TIMES, times, strict=True)})
@@ -73,7 +73,7 @@ def _iso(field: str, at: int | None) -> str | None:
     if at is None:
         return None
     if field == "pendingRetryUntil":
-        # A long delay may well end after the last year of datetime.
+        # A long delay may end after the last year of a datetime.
         at = min(at, _LATEST)
     try:
         return (EPOCH + timedelta(milliseconds=at)).isoformat()
@@ -82,7 +82,7 @@ def _iso(field: str, at: int | None) -> str | None:
 
 
 def _noted(name: str, error: TaskTryDeserializeError) -> TaskTryDeserializeError:
-    # The texts are fixed and do not say which task it is about.
+    # The message texts are fixed and do not name the task.
     error.add_note(f"in the stored record of the task {quoted(name)!r}")
     return error
 
@@ -109,5 +109,5 @@ def _value(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:
-        # It was too long to be quoted whole.
+        # The text was cut because it was too long.
         return text

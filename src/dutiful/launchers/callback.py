@@ -1,4 +1,4 @@
-"""Tasks that are callables of this process."""
+"""The launcher of tasks that are callables of this process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Callback: TypeAlias = "Callable[[], Awaitable[Any]]"
 
 
 class CallbackLauncher:
-    """Calls what is registered under the task's name, and waits for it."""
+    """Calls the callback that is registered under the task's name, and awaits it."""
 
     in_process = True
 
@@ -35,7 +35,7 @@ class CallbackLauncher:
         self._warned: set[str] = set()
 
     async def launch(self, launch: Launch) -> Outcome:
-        """Await the callback; what it raises is left to the engine."""
+        """Await the callback; the engine handles its exceptions."""
         name = launch.schedule.task.name
         callback = self._callbacks.get(name)
         if callback is None:

@@ -1,4 +1,4 @@
-"""The model: it is fed one event at a time and keeps what broke."""
+"""The formal model: takes one event at a time and collects violations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import tzinfo
 
-    Registrations = Mapping[str, Sequence[tuple[str, str, Any]]]
+    # List name -> (name, cron text, delay) of each task, and where it has some a mapping of retry options.
+    Registrations = Mapping[str, Sequence[tuple[Any, ...]]]
 
 # Beyond this many tasks the bound on a start grows by 6 ms for each.
 _TASKS_IN_LAG, _LAG_PER_TASK = 10_000, 6000
@@ -35,9 +36,18 @@ class Violation(NamedTuple):
     message: str
 
 
+class _Registered(NamedTuple):
+    """What a list says of one task."""
+
+    cron: Cron
+    delay: int
+    retry_limit: int | None = None
+    retry_backoff: int = 1
+
+
 @dataclass(slots=True)
 class Monitor:
-    """The model, fed one event at a time."""
+    """The state of the model, and the violations found so far."""
 
     registrations: Registrations
     timezone: str | tzinfo
@@ -55,7 +65,7 @@ class Monitor:
     _stopping: dict[Any, int] = field(default_factory=dict)
     _stop_deadline: float | None = None
     _frozen_since: int | None = None
-    # Runs that should not have begun, by name: of no registered task, or beside another run of theirs.
+    # Count by name of runs that broke S1: of no registered task, or beside another run of the same task.
     _strays: Counter[str] = field(default_factory=Counter)
     _deadlines: list[tuple[float, str, int]] = field(default_factory=list)
 
@@ -98,7 +108,7 @@ class Monitor:
                 self._unfreeze()
 
     def pass_time(self, now: int) -> None:
-        """Let time pass: what is owed by then and did not come breaks a liveness axiom."""
+        """Advance the time; every deadline that has passed breaks a liveness axiom."""
         self._now = now
         if self._frozen_since is not None:
             return
@@ -132,7 +142,7 @@ class Monitor:
         self._initialized = True
         self._register(tasks)
         self._active_since = None if self._stopping else self._now
-        # Those that stand are of tasks as they were.
+        # The old deadlines belong to the previous registrations.
         self._deadlines.clear()
         for name in self._tasks:
             self._changed(name)
@@ -172,14 +182,13 @@ class Monitor:
         if task is None or task.started is not None:
             self._strays[name] += 1
         if task is not None:
-            task.mark, task.retry, task.orphan, task.started = self._now, None, False, self._now
-            task.requested = None
+            task.begin(self._now)
             self._changed(name)
 
     def _run_request(self, name: str) -> None:
         task = self._tasks.get(name)
         if task is not None:
-            # Asked for, a success needs no due minute after the one before.
+            # A requested run may succeed without a due minute since the last success.
             task.requested, task.succeeded = self._now, None
             self._changed(name)
 
@@ -199,7 +208,7 @@ class Monitor:
             self._end_without_start(event_name, name, task)
             return
         if event_name == "RunFailure":
-            task.retry = self._now + task.delay
+            task.fail(self._now)
         elif event_name == "RunSuccess":
             self._succeed(name, task, task.started)
         task.started, task.ended = None, self._now
@@ -212,10 +221,10 @@ class Monitor:
         task.succeeded = started
 
     def _end_without_start(self, event_name: str, name: str, task: Task | None) -> None:
-        """Take the end of a run that the model does not count: one that broke S1, or a cancelled retry."""
+        """Handle the end of a run that broke S1 when it began, or a cancelled retry."""
         if self._strays[name] > 0:
             self._strays[name] -= 1
-            self._strays += Counter()  # Without the names that have none left.
+            self._strays += Counter()  # Drop names whose count is zero.
             self._await_quiescence()
         elif event_name == "RunCancelled" and task is not None and task.retry is not None:
             task.retry = None
@@ -235,7 +244,7 @@ class Monitor:
         self._frozen_since = None
 
     def _unfreeze(self) -> None:
-        """Time that was not granted does not count: every deadline moves by it."""
+        """Move every deadline by the time that was frozen."""
         lost = self._now - (self._frozen_since if self._frozen_since is not None else self._now)
         self._frozen_since = None
         self._deadlines = [(deadline + lost, name, version) for deadline, name, version in self._deadlines]
@@ -247,24 +256,24 @@ class Monitor:
 
     # Facts
 
-    def _register(self, tasks: dict[str, tuple[Cron, int]]) -> None:
+    def _register(self, tasks: dict[str, _Registered]) -> None:
         previous, self._tasks = self._tasks, {}
         self._strays.update(
             name for name, task in previous.items() if task.started is not None and name not in tasks
         )
-        for name, (cron, delay) in tasks.items():
+        for name, given in tasks.items():
             known = previous.get(name)
             if known is None:
-                known = Task(cron, delay, just_before(self._now, cron))
+                known = Task(given.cron, given.delay, just_before(self._now, given.cron))
             if known.succeeded is not None and due_in(known.cron, known.succeeded, self._now):
-                # Due under the cron it had: the next success needs no other minute.
+                # A minute was due under the old cron, so the next success needs no other one.
                 known.succeeded = None
-            known.cron, known.delay = cron, delay
+            known.cron, known.delay, known.retry_limit, known.retry_backoff = given
             self._tasks[name] = known
 
-    def _valid_tasks(self, list_: str) -> dict[str, tuple[Cron, int]] | None:
-        tasks: dict[str, tuple[Cron, int]] = {}
-        for name, text, delay in self.registrations[list_]:
+    def _valid_tasks(self, list_: str) -> dict[str, _Registered] | None:
+        tasks: dict[str, _Registered] = {}
+        for name, text, delay, *more in self.registrations[list_]:
             seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
             try:
                 cron = Cron.parse(text, self.dialect, self.timezone)
@@ -272,11 +281,11 @@ class Monitor:
                 return None
             if name in tasks or name_flaw(name) is not None or not 0 <= seconds < math.inf:
                 return None
-            tasks[name] = cron, length_of(delay)
+            tasks[name] = _Registered(cron, length_of(delay), **(more[0] if more else {}))
         return tasks
 
     def _changed(self, name: str) -> None:
-        """Set the deadline of what is owed to this task now or next."""
+        """Set the deadline of the start that the task is owed now or next."""
         task = self._tasks[name]
         task.version += 1
         pending = task.pending_since()

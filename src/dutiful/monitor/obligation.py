@@ -38,6 +38,23 @@ class Task:
     succeeded: int | None = None
     # Counts changes, so that an old deadline is known to be stale.
     version: int = 0
+    retry_limit: int | None = None
+    retry_backoff: int = 1
+    # Failures of the run that was started last, counting its retries.
+    failures: int = 0
+
+    def begin(self, now: int) -> None:
+        """Note a start; one that is owed only as a retry goes on with the run that failed."""
+        is_due = next_due(self.cron, self.mark) <= now or self.requested is not None
+        if is_due and not self.orphan:
+            self.failures = 0
+        self.mark, self.retry, self.orphan, self.started, self.requested = now, None, False, now, None
+
+    def fail(self, now: int) -> None:
+        """Note a failure, after which a retry is owed unless the limit is reached."""
+        self.failures += 1
+        if self.retry_limit is None or self.failures <= self.retry_limit:
+            self.retry = now + self.delay * self.retry_backoff ** min(self.failures - 1, 64)
 
     def pending_since(self) -> float | None:
         """Return since when, or from when, a start is owed; None while it runs or is never due."""

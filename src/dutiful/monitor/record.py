@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from io import FileIO
 
 
-# How a trace begins, and how much of its end is sure to hold the last line.
+# The first bytes of every trace, and how many bytes at the end hold the last line for sure.
 _OPENING, _TAIL = b'{"registrations": ', 65_536
 
 
 class Told(Protocol):
-    """What an observer is told."""
+    """An event, as observers receive it."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the event as plain values."""
@@ -43,9 +43,9 @@ class TraceFile:
         dialect: str = "posix",
     ) -> None:
         self._list = uuid.uuid4().hex[:8]
-        # Only a name can be written down: this refuses a zone that has none.
+        # A zone is recorded by its name; a zone without one is refused here.
         where = zone(zone(timezone).name).name
-        lists = {self._list: [_plain(*each) for each in registrations]}
+        lists = {self._list: [plain(each) for each in registrations]}
         header = {"registrations": lists, "timezone": where, "dialect": dialect}
         self._file = _opened(os.fspath(path))
         for line in (*_mend(self._file, os.fspath(path)), header):
@@ -56,7 +56,7 @@ class TraceFile:
         self._write(event.as_dict() | {"call": self._list, "list": self._list})
 
     def close(self) -> None:
-        """Let go of the file; what is told from here on is lost."""
+        """Close the file; later events are lost."""
         self._file.close()
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -65,16 +65,21 @@ class TraceFile:
 
 def _opened(path: str) -> FileIO:
     try:
-        # Unbuffered, so that a line is one write: nothing is lost with the process, and threads may tell.
+        # Unbuffered: a line is one write, so a killed process loses nothing and threads do not mix lines.
         return open(path, "a+b", buffering=0)
     except OSError as error:
         raise InvalidArgumentError("trace", path, error.strerror or str(error)) from None
 
 
-def _plain(name: str, cron: str, *rest: Any) -> tuple[str, str, float]:
-    """Return a registration without its callback."""
-    delay = rest[-1]
-    return exact(name), exact(cron), delay.total_seconds() if isinstance(delay, timedelta) else delay
+def plain(registration: Sequence[Any]) -> tuple[Any, ...]:
+    """Return a registration as `check` takes it: without its callback, with its retry options if any."""
+    name, cron, *_, delay = registration
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    options = getattr(registration, "options", None)
+    if options is None or (options.retry_limit, options.retry_backoff) == (None, 1):
+        return exact(name), exact(cron), seconds
+    retries = {"retry_limit": options.retry_limit, "retry_backoff": options.retry_backoff}
+    return exact(name), exact(cron), seconds, retries
 
 
 def _mend(file: FileIO, path: str) -> list[dict[str, Any]]:

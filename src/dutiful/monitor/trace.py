@@ -1,4 +1,4 @@
-"""From the events that a scheduler tells to the alphabet of the model."""
+"""Convert the events of a scheduler to the alphabet of the model."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _Converter:
             self._standing_by.discard(call)
 
     def _stand_by(self, call: Any) -> None:
-        """Take back the call of initialize, which waits for its turn."""
+        """Remove the call of a standby's initialize; it enters the trace at the takeover."""
         self._standing_by.add(call)
         begun = max(n for n, step in enumerate(self.trace) if step["call"] == call)
         while self.trace[begun]["name"] != "InitStart" or self.trace[begun]["call"] != call:
@@ -76,6 +76,6 @@ class _Converter:
     def _add(self, name: str, event: Mapping[str, Any]) -> None:
         call = event.get("call")
         list_ = self._given.get(call) if name.startswith("Init") else None
-        # Whatever else an event says, such as where it was found, stays with its step.
+        # Keep the other keys of the event, such as the line where it was read.
         step = {"name": name, "at": event["at"], "task": event.get("task"), "call": call, "list": list_}
         self.trace.append({**event, **step})

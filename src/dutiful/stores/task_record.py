@@ -1,4 +1,4 @@
-"""A task's record as plain values: what is stored of one registered task, under the names of its door."""
+"""Task records: the stored form of one registered task, as plain values under documented names."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 TaskState: TypeAlias = Literal["AwaitingRun", "Running", "AwaitingRetry"]
 
-# In the order of the times in a state.
+# In the order of the fields of `State`.
 TIMES = ("lastAttemptAt", "lastSuccessAt", "lastFailureAt", "pendingRetryUntil")
-# The words of JSON, which is what records are written in.
+# Python type -> name of the JSON type.
 _KINDS = {str: "string", int: "number", float: "number", bool: "boolean", dict: "object", list: "array"}
 
 
@@ -39,7 +39,7 @@ class TaskRecord(NamedTuple):
 
     @property
     def state(self) -> TaskState:
-        """What the task does: run, wait for its retry, or wait for its next minute."""
+        """Whether the task runs, waits for its retry, or waits for its next minute."""
         ends = [at for at in (self.last_success_at, self.last_failure_at) if at is not None]
         if self.last_attempt_at is not None and not any(self.last_attempt_at <= end for end in ends):
             return "Running"
@@ -142,5 +142,5 @@ def _mistyped(field: str, value: object, expected: str) -> TaskInvalidTypeError:
 
 
 def kind_of(value: object) -> str:
-    """Return the word of JSON for a type."""
+    """Return the name of the JSON type of a value."""
     return "null" if value is None else _KINDS.get(type(value), type(value).__name__)
