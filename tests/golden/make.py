@@ -23,6 +23,7 @@ from dutiful.core.plan.reconcile import Changes, Note, Put
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.run import Status
 from dutiful.core.schedule import Schedule, Task, Window
+from dutiful.core.workflow import PutWorkflow, Workflow
 from dutiful.stores.sqlite import SqliteStore
 
 FILE = Path(__file__).with_name("sqlite-schema-1.sql")
@@ -98,7 +99,8 @@ async def run_plain(store):
 
 async def run_service(store):
     """A run that was accepted, skipped ticks while paused, and one of them run by a backfill."""
-    await store.save_workflow("report", 3, '{"nodes":["\\u00e9\\u65e5"]}', T0)
+    workflow = Workflow("report", 3, "ada", '{"nodes":["\\u00e9\\u65e5"]}', T0)
+    await store.apply(Changes(workflows=[PutWorkflow(workflow)]))
     await store.apply(Changes([put(NIGHTLY, T0 + MINUTE, T0)]))
     [launch] = await pass_at(store, T0 + MINUTE)
     await end(store, launch, T0 + MINUTE, Accepted("job 9"))

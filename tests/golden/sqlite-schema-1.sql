@@ -31,7 +31,7 @@ CREATE TABLE meta (
   value     ANY  NOT NULL,
   PRIMARY KEY (namespace, name)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "meta" VALUES('','schema 0001','59ca5bab853dc79a1c8edb655e9c7c042bff784b9572fc148370dba17ea85f1f');
+INSERT INTO "meta" VALUES('','schema 0001','832a6bee5d7695936f792a9922390b04a5138fe0b1204bb98907e1ef04185a39');
 INSERT INTO "meta" VALUES('default','clean',1);
 INSERT INTO "meta" VALUES('default','epoch',1);
 INSERT INTO "meta" VALUES('inline','clean',1);
@@ -140,11 +140,12 @@ CREATE TABLE workflows (
   namespace   TEXT    NOT NULL,
   workflow_id TEXT    NOT NULL,
   version     INTEGER NOT NULL,
+  owner       TEXT    NOT NULL,
   dag         TEXT    NOT NULL,
   updated_at  INTEGER NOT NULL,
   PRIMARY KEY (namespace, workflow_id, version)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "workflows" VALUES('service','report',3,'{"nodes":["\u00e9\u65e5"]}',1700000040000);
+INSERT INTO "workflows" VALUES('service','report',3,'ada','{"nodes":["\u00e9\u65e5"]}',1700000040000);
 CREATE INDEX declarations_damaged ON declarations (namespace) WHERE damage IS NOT NULL;
 CREATE INDEX states_due ON states (namespace, wake_at) WHERE wake_at IS NOT NULL;
 CREATE INDEX states_blocked ON states (namespace, capacity_group) WHERE blocked = 1;

@@ -233,5 +233,5 @@ def wrong_claims() -> Iterator[Forgery]:
         yield f"iss {value!r}", "token_issuer", token(claims=claims(iss=value))
     for value in ("other", "dutiful2", "Dutiful", "", None, [], ["other"], [["dutiful"]], {"dutiful": 1}, 0):
         yield f"aud {value!r}", "token_audience", token(claims=claims(aud=value))
-    for value in ("", "a b", "ada\n", "x" * 129, None, 7, ["ada"], "аda"):
+    for value in ("", "ada\n", "a\u2028b", "x" * 256, None, 7, ["ada"]):
         yield f"sub {str(value)[:8]!r} {len(str(value))}", "token_malformed", token(claims=claims(sub=value))

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from dutiful.core.name import subject_flaw
 from dutiful.httpd.auth import LOCAL, PEER_NAMES, Auth, Caller, ClientsFileError, caller_of, read_clients
 from dutiful.httpd.errors import ScopeMissingError, UnauthenticatedError
 from dutiful.httpd.reloading_file import ReloadingFile
@@ -130,18 +131,25 @@ NAME = "write DNS:NAME or URI:NAME, exactly as in the certificate"
         ({"clients": {"deployer": entry()}}, f"client 'deployer': {NAME}"),
         ({"clients": {"DNS:*.internal": entry()}}, f"client 'DNS:*.internal': {NAME}"),
         ({"clients": {"IP:10.0.0.1": entry()}}, f"client 'IP:10.0.0.1': {NAME}"),
-        ({"clients": {"DNS:a": 1}}, 'client \'DNS:a\': write {"user_id": …, "scope": …} and nothing else'),
+        (
+            {"clients": {"DNS:a": 1}},
+            'client \'DNS:a\': write {"user_id": …, "scope": …} and, if need be, "act_as", and nothing else',
+        ),
+        (
+            {"clients": {"DNS:a": entry(act_as="ada")}},
+            "client 'DNS:a': `act_as` is a list of at most 1000 users, or [\"*\"] for all",
+        ),
         (
             {"clients": {"DNS:a": entry(user_id="")}},
-            "client 'DNS:a': user_id has 1 to 128 visible ASCII characters",
+            f"client 'DNS:a': user_id: {subject_flaw('')}",
         ),
         (
             {"clients": {"DNS:a": entry(scope="read wirte")}},
-            "client 'DNS:a': scope is words of read, write, trigger, admin",
+            "client 'DNS:a': scope is words of read, write, trigger, report, admin",
         ),
         (
             {"clients": {"DNS:a": entry(scope=["read"])}},
-            "client 'DNS:a': scope is words of read, write, trigger, admin",
+            "client 'DNS:a': scope is words of read, write, trigger, report, admin",
         ),
     ],
 )

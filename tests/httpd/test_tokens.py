@@ -70,7 +70,7 @@ def test_what_a_token_may_also_be(check, good):
         ("trigger", {"trigger"}),
         ("READ readwrite", set()),
         (["read"], set()),
-        ("admin", {"read", "write", "trigger", "admin"}),
+        ("admin", {"read", "write", "trigger", "report", "admin"}),
     ],
 )
 def test_scopes_are_words(check, scope, granted):

@@ -14,7 +14,7 @@ def test_a_dag_is_read_back_as_it_was():
     async def story(rig):
         workflows = rig.service.workflows
         await workflows.save_dag("w", 1, {"old": 1})
-        await workflows.save_dag("w", 1, DAG)
+        await workflows.save_dag("w", 1, DAG, replace=True)
         return [await workflows.load_dag("w", version) for version in (1, 2)]
 
     assert play(story) == [DAG, None]

@@ -28,7 +28,8 @@ from dutiful.core.plan.reconcile import Changes, Note
 from dutiful.core.policy import Overlap, Policy, Reason, Retry
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, tick_key
-from dutiful.runtime.ports import Retention
+from dutiful.core.workflow import PutWorkflow, Workflow, WorkflowEntry
+from dutiful.runtime.ports import Found, Retention
 
 KEY = "ab" * 32
 
@@ -40,6 +41,12 @@ def manual(run_at: int, own_key: str | None = KEY, id_: str = "a") -> Run:
     )  # fmt: skip
 
 
+def workflow(
+    version: int, dag: str | None = None, owner: str = "ada", id_: str = "w", at: int = T0
+) -> Workflow:
+    return Workflow(id_, version, owner, dag or f'{{"a":{version}}}', at)
+
+
 class KeyContract:
     """A run is found by the key that others know it by."""
 
@@ -48,9 +55,9 @@ class KeyContract:
         await declare(store, schedule("a"), schedule("b"))
         await store.lead("me")
         launch, _ = await pass_at(store, T0)
-        assert await store.find(tick_key("a", T0)) == launch.run
+        assert await store.find(tick_key("a", T0)) == Found(launch.run, schedule("a"))
         await end(store, launch, T0 + 1)
-        found = await store.find(tick_key("a", T0))
+        found = (await store.find(tick_key("a", T0))).run
         assert (found.schedule_id, found.status) == ("a", Status.SUCCESS)
         assert (found.created_at, found.updated_at) == (T0, T0 + 1)
 
@@ -66,11 +73,11 @@ class KeyContract:
     async def test_a_manual_run_is_found_by_its_own_key(self, store):
         await declare(store, schedule())
         await store.apply(Changes([put(schedule())], rows=[manual(T0 + 1)]))
-        assert await store.find(KEY) == manual(T0 + 1)
+        assert (await store.find(KEY)).run == manual(T0 + 1)
         await store.lead("me")
         launches = await pass_at(store, T0 + 1)
         assert KEY in [launch.run.key for launch in launches]
-        assert (await store.find(KEY)).phase is Phase.LAUNCHED
+        assert (await store.find(KEY)).run.phase is Phase.LAUNCHED
 
     @stored
     async def test_a_stretch_is_found_by_its_first_tick(self, store):
@@ -78,7 +85,7 @@ class KeyContract:
         await store.lead("me")
         await pass_at(store, T0)
         await pass_at(store, T0 + 2 * MINUTE)
-        found = await store.find(tick_key("a", T0))
+        found = (await store.find(tick_key("a", T0))).run
         assert (found.reason, found.ticks) == (Reason.PAUSED, 3)
         # It began when its first tick was skipped, and was written again when it grew.
         assert (found.created_at, found.updated_at) == (T0, T0 + 2 * MINUTE)
@@ -95,7 +102,7 @@ class KeyContract:
         )  # fmt: skip
         await store.apply(Changes([put(schedule(), cursor=T0 + MINUTE)], rows=[stretch]))
         assert len(await rows(store)) == 2
-        assert (await store.find(tick_key("a", T0))).status is Status.SUCCESS
+        assert (await store.find(tick_key("a", T0))).run.status is Status.SUCCESS
 
     @stored
     async def test_runs_that_leave_no_ledger_have_no_key(self, store):
@@ -286,10 +293,41 @@ class NoteContract:
     @stored
     async def test_workflows_are_kept_by_id_and_version(self, store):
         assert await store.load_workflow("w", 1) is None
-        await store.save_workflow("w", 1, '{"a":1}', T0)
-        await store.save_workflow("w", 2, '{"a":2}', T0)
-        await store.save_workflow("w", 1, '{"a":"é日"}', T0)
-        assert [await store.load_workflow("w", n) for n in (1, 2, 3)] == ['{"a":"é日"}', '{"a":2}', None]
+        await store.apply(Changes(workflows=[PutWorkflow(workflow(1)), PutWorkflow(workflow(2))]))
+        replaced = workflow(1, '{"a":"é日"}', at=T0 + 1)
+        await store.apply(Changes(workflows=[PutWorkflow(replaced, '{"a":1}')]))
+        assert [await store.load_workflow("w", n) for n in (1, 2, 3)] == [replaced, workflow(2), None]
+        assert [await store.workflow_owner(id_) for id_ in ("w", "v")] == ["ada", None]
+
+    @stored
+    async def test_a_workflow_that_is_not_as_expected_stops_all_that_is_written_with_it(self, store):
+        await store.apply(Changes(workflows=[PutWorkflow(workflow(1))]))
+        for wanted in (
+            PutWorkflow(workflow(1, '{"a":2}')),
+            PutWorkflow(workflow(1, '{"a":2}'), '{"a":3}'),
+            PutWorkflow(workflow(2), '{"a":1}'),
+            PutWorkflow(workflow(2, owner="bob")),
+        ):
+            with pytest.raises(OvertakenError):
+                await store.apply(Changes([put(schedule("a"))], workflows=[wanted]))
+        assert await store.every() == []
+        assert [await store.load_workflow("w", n) for n in (1, 2)] == [workflow(1), None]
+
+    @stored
+    async def test_workflows_are_listed_and_deleted(self, store):
+        stored = [workflow(2), workflow(10), workflow(1, '{"a":"é"}', owner="bob", id_="v")]
+        await store.apply(Changes(workflows=[PutWorkflow(each) for each in stored]))
+        bobs, second, tenth = (
+            WorkflowEntry("v", 1, "bob", 10, T0),
+            WorkflowEntry("w", 2, "ada", 7, T0),
+            WorkflowEntry("w", 10, "ada", 8, T0),
+        )
+        assert await store.workflows(("", -1), 9) == [bobs, second, tenth]
+        assert await store.workflows(("v", 1), 1) == [second]
+        assert await store.workflows(("w", 2), 9) == [tenth]
+        assert await store.workflows(("", -1), 9, "bob") == [bobs]
+        assert [await store.delete_workflow("w", 2) for _ in range(2)] == [True, False]
+        assert await store.workflows(("", -1), 9, "ada") == [tenth]
 
 
 class DropContract:
@@ -315,7 +353,7 @@ class DropContract:
         edit = put(due.schedule, cursor=due.state.cursor)._replace(version=due.version)
         await store.apply(Changes([edit], rows=[run, first, last], drops=[row]))
         assert await store.ledger("a", None, 10) == [last, run, first]
-        assert await store.find(tick_key("a", T0 + MINUTE)) == run
+        assert (await store.find(tick_key("a", T0 + MINUTE))).run == run
         assert (await store.get("a")).state.skipped is None
 
     @stored

@@ -14,6 +14,7 @@ from dutiful.core.plan.reconcile import Note
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State, tick_key
+from dutiful.core.workflow import Workflow
 from dutiful.stores.schema import migrations
 
 
@@ -104,13 +105,14 @@ def test_what_the_service_has_left_is_what_it_was(path):
             '{"workflow_id":"report","version":3,"user_id":"ada","labels":{"team":"é日"}}'
         )
         assert await store.notes(["nightly"]) == {"nightly": Note(T0 + MINUTE, "moving house")}
-        assert await store.load_workflow("report", 3) == '{"nodes":["\\u00e9\\u65e5"]}'
+        workflow = Workflow("report", 3, "ada", '{"nodes":["\\u00e9\\u65e5"]}', T0)
+        assert await store.load_workflow("report", 3) == workflow
         rest, backfilled, skipped, started = await store.ledger("nightly", None, 10)
         assert [row.reason for row in (rest, skipped)] == [Reason.PAUSED] * 2
         assert (backfilled.backfill, backfilled.detail) == (Overlap.ALLOW, "exit status 1")
         assert (started.status, started.phase, started.run_id) == (Status.STARTED, Phase.ACCEPTED, "job 9")
         for row in (backfilled, started):
-            assert await store.find(tick_key("nightly", row.run_at)) == row
+            assert (await store.find(tick_key("nightly", row.run_at))).run == row
             assert None not in (row.created_at, row.updated_at)
 
     with_store(path, look, namespace="service")

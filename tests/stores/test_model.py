@@ -180,7 +180,8 @@ class TwoStores(RuleBasedStateMachine):
     @rule(data=st.data(), status=st.sampled_from([Status.STARTED, Status.SUCCESS, Status.FAILED]))
     def report(self, data, status):
         said = data.draw(st.sampled_from(self.launches)).run
-        found = self.both(lambda store: store.find(said.key))
+        known = self.both(lambda store: store.find(said.key))
+        found = known and known.run
         became = found and hear(found, Report(status, said.attempt, "r 1", "oh"), Policy(), self.now)
         if became:
             self.both(lambda store: store.report(found, Settlement(became, found.created_at is not None)))

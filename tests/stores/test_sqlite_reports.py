@@ -33,7 +33,7 @@ def test_a_report_reaches_a_schedule_that_was_declared_anew_meanwhile(tmp_path):
             await leader.apply(Changes(removes=["a"]))
             await declare(leader, schedule())
             await pass_at(leader, T0)
-            heard.append(await report(front, await front.find(tick_key("a", T0)), T0 + 1))
+            heard.append(await report(front, (await front.find(tick_key("a", T0))).run, T0 + 1))
         return heard, await rows(leader)
 
     assert with_two(tmp_path / "state.db", story) == ([True] * 3, [(0, "SUCCESS", "ended")])
@@ -45,7 +45,7 @@ def test_a_leader_leaves_out_a_move_that_a_report_has_overtaken(tmp_path):
         await leader.lead("me")
         await pass_at(leader, T0)
         before = await leader.get("a")
-        await report(front, await front.find(tick_key("a", T0)), T0 + 999)
+        await report(front, (await front.find(tick_key("a", T0))).run, T0 + 999)
         assert (await leader.get("a")).version != before.version
         await pass_at(leader, T0 + 1000)
         return await rows(leader)
@@ -60,7 +60,7 @@ def test_keys_are_those_of_the_namespace(tmp_path):
         await pass_at(leader, T0)
         other = SqliteStore(tmp_path / "state.db", namespace="other")
         await other.open()
-        found = [await store.find(tick_key("a", T0)) for store in (front, other)]
+        found = [(await store.find(tick_key("a", T0))).run for store in (front, other)]
         recent = await other.recent(10)
         await other.close()
         return [run is not None for run in found], recent

@@ -60,7 +60,7 @@ def test_runs_come_newest_first_in_pages(service):
 
 
 def test_a_failed_run_has_a_reason_and_the_words_of_its_task(service):
-    service.put("/workflows/report/1", {"fail": "no such table"})
+    service.put("/workflows/report/1", {"fail": "no such table"}, replace="true")
     service.upsert()
     service.advance(1801)
     (run,) = service.get("/schedules/nightly/runs")["runs"]
@@ -159,7 +159,7 @@ def test_a_backfill_backwards_or_too_large_or_of_the_future_is_refused(service, 
 @pytest.fixture
 def flying(service):
     """A service with one run whose end nobody knows yet."""
-    service.put("/workflows/report/1", {"hang": True})
+    service.put("/workflows/report/1", {"hang": True}, replace="true")
     service.upsert()
     service.advance(1801)
     return service

@@ -6,6 +6,7 @@ import base64
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from urllib.parse import quote
 
 import httpx2
 import jwt
@@ -30,14 +31,15 @@ def guarded(tmp_path):
         yield service
 
 
-def token(user, scope):
+def token(user, scope, act_as=()):
     claims = {"iss": "issuer", "aud": "dutiful", "sub": user, "iat": NOW, "nbf": NOW, "exp": NOW + 600}
-    return jwt.encode({**claims, "scope": scope}, KEY, algorithm="HS256", headers={"kid": "k1"})
+    claims |= {"scope": scope, "act_as": [*act_as]}
+    return jwt.encode(claims, KEY, algorithm="HS256", headers={"kid": "k1"})
 
 
-def asking(service, user, scope="read write trigger"):
+def asking(service, user, scope="read write trigger report", act_as=()):
     """Return how this user asks: method, path, body -> (status, content)."""
-    headers = {"authorization": f"Bearer {token(user, scope)}"}
+    headers = {"authorization": f"Bearer {token(user, scope, act_as)}"}
 
     def ask(method, path, body=None):
         answer = service.client.request(method, path, headers=headers, json=body)
@@ -68,8 +70,10 @@ NEEDS = [
     ("POST", "/schedules/bulk", [SCHEDULE], "write"),
     ("POST", "/schedules/pause", {"schedule_id": "nightly", "paused": False}, "write"),
     ("POST", "/schedules/pause-many", {"paused": False, "user_id": "ada"}, "write"),
+    ("GET", "/workflows", None, "read"),
     ("PUT", "/workflows/report/1", {}, "write"),
-    ("POST", "/runs/unknown/status", {"status": "SUCCESS"}, "trigger"),
+    ("DELETE", "/workflows/unknown/1", None, "write"),
+    ("POST", "/runs/unknown/status", {"status": "SUCCESS"}, "report"),
     ("DELETE", "/schedules/nightly", None, "write"),
     ("POST", "/schedules/nightly/trigger", None, "trigger"),
     ("POST", "/schedules/nightly/backfill", PAST, "trigger"),
@@ -79,9 +83,9 @@ NEEDS = [
 
 @pytest.mark.parametrize(("method", "path", "body", "scope"), NEEDS)
 def test_every_route_needs_its_scope(guarded, method, path, body, scope):
-    asking(guarded, "root", "admin")("PUT", "/workflows/report/1", {})
+    asking(guarded, "ada")("PUT", "/workflows/report/1", {})
     asking(guarded, "ada")("POST", "/schedules/upsert", SCHEDULE)
-    others = {"read", "write", "trigger"} - {scope}
+    others = {"read", "write", "trigger", "report"} - {scope}
     status, content = asking(guarded, "ada", " ".join(others))(method, path, body)
     assert (status, content["error"]["code"]) == (403, "scope_missing")
     status, _ = asking(guarded, "ada", scope)(method, path, body)
@@ -157,7 +161,7 @@ def test_pausing_by_filter_stays_with_the_caller(guarded):
 
 def test_nobody_reports_on_the_runs_of_another_user(guarded):
     ada, bob, root = asking(guarded, "ada"), asking(guarded, "bob"), asking(guarded, "root", "admin")
-    root("PUT", "/workflows/report/1", {"hang": True})
+    ada("PUT", "/workflows/report/1", {"hang": True})
     ada("POST", "/schedules/upsert", SCHEDULE)
     key = ada("POST", "/schedules/nightly/trigger")[1]["idempotency_key"]
     path, report = f"/runs/{key}/status", {"status": "SUCCESS"}
@@ -174,13 +178,89 @@ def test_an_admin_sees_and_does_everything(guarded):
     assert root("DELETE", "/schedules/nightly")[0] == 204
 
 
-def test_only_an_admin_replaces_a_workflow(guarded):
-    ada, root = asking(guarded, "ada"), asking(guarded, "root", "admin")
+EXECUTOR, DEPLOYER = ("executor", "report"), ("deployer", "read write")
+
+
+def test_an_executor_reports_on_the_runs_of_the_users_in_its_token(guarded):
+    ada = asking(guarded, "ada")
+    ada("PUT", "/workflows/report/1", {"hang": True})
+    ada("POST", "/schedules/upsert", SCHEDULE)
+    key = ada("POST", "/schedules/nightly/trigger")[1]["idempotency_key"]
+    path = f"/runs/{key}/status"
+    for act_as in ((), ("bob",)):
+        status, content = asking(guarded, *EXECUTOR, act_as)("POST", path, {"status": "STARTED"})
+        assert (status, content["error"]["code"]) == (404, "unknown_run")
+    assert asking(guarded, *EXECUTOR, ("bob", "ada"))("POST", path, {"status": "STARTED"})[0] == 200
+    assert asking(guarded, *EXECUTOR, ("*",))("POST", path, {"status": "SUCCESS"})[1]["status"] == "SUCCESS"
+    # It may say how runs end, and nothing else.
+    assert asking(guarded, *EXECUTOR, ("*",))("GET", "/schedules/nightly")[0] == 403
+
+
+def test_a_deployer_writes_for_the_users_in_its_token_and_no_others(guarded):
+    deployer, everybody = asking(guarded, *DEPLOYER, ("ada",)), asking(guarded, *DEPLOYER, ("*",))
+    assert deployer("POST", "/schedules/upsert", SCHEDULE)[0] == 200
+    assert deployer("GET", "/schedules/nightly")[1]["user_id"] == "ada"
+    assert [each["user_id"] for each in deployer("GET", "/schedules?user_id=ada")[1]["schedules"]] == ["ada"]
+    # Without a filter a list is about the caller itself.
+    assert deployer("GET", "/schedules")[1]["schedules"] == []
+    status, content = deployer(
+        "POST", "/schedules/upsert", {**SCHEDULE, "schedule_id": "b", "user_id": "bob"}
+    )
+    assert (status, content["error"]["code"]) == (403, "other_user")
+    assert content["error"]["message"].startswith("You may not act for the user 'bob'; ")
+    assert (
+        everybody("POST", "/schedules/upsert", {**SCHEDULE, "schedule_id": "b", "user_id": "bob"})[0] == 200
+    )
+    assert len(everybody("GET", "/schedules")[1]["schedules"]) == 2
+    assert asking(guarded, "ada")("GET", "/schedules/nightly")[0] == 200
+
+
+@pytest.mark.parametrize("user", ["ada@example.com", "auth0|1", "Ада Лавлейс", "👩‍💻", "a b/c?d%e"])
+def test_an_owner_is_any_subject_that_a_token_names(guarded, user):
+    ask = asking(guarded, user)
+    assert ask("PUT", "/workflows/own/1", {})[0] == 200
+    assert ask("POST", "/schedules/upsert", {**SCHEDULE, "workflow_id": "own", "user_id": user})[0] == 200
+    assert ask("GET", "/schedules/nightly")[1]["user_id"] == user
+    found = ask("GET", f"/schedules?user_id={quote(user, safe='')}")[1]["schedules"]
+    assert [each["user_id"] for each in found] == [user]
+    key = ask("POST", "/schedules/nightly/trigger")[1]["idempotency_key"]
+    assert ask("POST", f"/runs/{key}/status", {"status": "SUCCESS"})[0] == 200
+    assert ask("GET", "/workflows")[1]["workflows"][0]["user_id"] == user
+
+
+@pytest.mark.parametrize("user", ["", "a\nb", "a\u2028b", "\x00", "x" * 256])
+def test_what_could_forge_a_line_is_no_user(guarded, user):
+    status, content = asking(guarded, "root", "admin")(
+        "POST", "/schedules/upsert", {**SCHEDULE, "user_id": user}
+    )
+    assert (status, content["error"]["details"]["problems"][0]["at"]) == (422, "user_id")
+    assert asking(guarded, user)("GET", "/schedules")[1]["error"]["code"] == "token_malformed"
+
+
+def test_a_workflow_belongs_to_whoever_stored_its_first_version(guarded):
+    ada, bob, root = asking(guarded, "ada"), asking(guarded, "bob"), asking(guarded, "root", "admin")
     assert ada("PUT", "/workflows/w/1", {"by": "ada"})[0] == 200
-    status, content = asking(guarded, "bob")("PUT", "/workflows/w/1", {"by": "bob"})
-    assert (status, content["error"]["code"]) == (409, "workflow_exists")
-    assert ada("PUT", "/workflows/w/1", {"by": "ada"})[0] == 200
-    assert root("PUT", "/workflows/w/1", {"by": "root"})[0] == 200
+    for path in (
+        "/workflows/w/1",
+        "/workflows/w/1?replace=true",
+        "/workflows/w/2",
+        "/workflows/w/2?user_id=bob",
+    ):
+        status, content = bob("PUT", path, {"by": "bob"})
+        assert (status, content["error"]["code"]) == (403, "other_user"), path
+    status, content = bob("DELETE", "/workflows/w/1")
+    assert (status, content["error"]["code"]) == (403, "other_user")
+    # An operator may change it, and it stays ada's.
+    assert root("PUT", "/workflows/w/2", {"by": "root"})[0] == 200
+    assert [each["user_id"] for each in bob("GET", "/workflows")[1]["workflows"]] == ["ada", "ada"]
+    assert bob("GET", "/workflows/w/1")[1] == {"by": "ada"}
+
+
+def test_a_deployer_stores_workflows_for_others(guarded):
+    deployer = asking(guarded, *DEPLOYER, ("ada",))
+    assert deployer("PUT", "/workflows/w/1?user_id=ada", {})[0] == 200
+    assert deployer("PUT", "/workflows/v/1?user_id=bob", {})[0] == 403
+    assert asking(guarded, "ada")("PUT", "/workflows/w/2", {})[0] == 200
 
 
 def test_the_page_shows_the_callers_own_schedules(guarded):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from dutiful.httpd.problems import InvalidRequestError
@@ -20,10 +22,56 @@ def test_a_stored_dag_is_given_back_as_it_was(service):
     assert service.get("/workflows/billing/3") == DAG
 
 
-def test_a_dag_may_be_replaced(service):
+def test_a_stored_version_stays_as_it_is_unless_it_is_replaced_on_purpose(service):
     service.put("/workflows/billing/3", DAG)
-    service.put("/workflows/billing/3", {"nodes": []})
+    service.put("/workflows/billing/3", {**DAG})
+    answer = service.client.put("/workflows/billing/3", json={"nodes": []})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "workflow_exists")
+    assert service.get("/workflows/billing/3") == DAG
+    service.put("/workflows/billing/3", {"nodes": []}, replace="true")
     assert service.get("/workflows/billing/3") == {"nodes": []}
+
+
+def test_workflows_are_listed_page_by_page(service):
+    for workflow_id, version in (("b", 2), ("b", 10), ("a", 1)):
+        service.put(f"/workflows/{workflow_id}/{version}", DAG)
+    first = service.get("/workflows", limit=2)
+    size, at = len(json.dumps(DAG, separators=(",", ":"))), "2026-03-02T09:00:00Z"
+    assert first["workflows"] == [
+        {"workflow_id": "a", "version": 1, "user_id": "local", "size": size, "updated_at": at},
+        {"workflow_id": "b", "version": 2, "user_id": "local", "size": size, "updated_at": at},
+    ]
+    second = service.get("/workflows", limit=2, cursor=first["next_cursor"])
+    assert [(each["workflow_id"], each["version"]) for each in second["workflows"]] == [
+        ("b", 10),
+        ("report", 1),
+    ]
+    assert second["next_cursor"] is None
+    assert service.get("/workflows", user_id="ada")["workflows"] == []
+
+
+def test_a_version_is_deleted_once_no_schedule_starts_it(service):
+    service.upsert(schedule_id="a")
+    answer = service.client.delete("/workflows/report/1")
+    assert (answer.status_code, answer.json()["error"]["details"]["schedules"]) == (409, ["a"])
+    service.upsert(schedule_id="a", version=2)
+    assert service.client.delete("/workflows/report/1").status_code == 204
+    answer = service.client.delete("/workflows/report/1")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_workflow")
+
+
+def test_a_refused_registration_stores_nothing(service):
+    taken = {"triggers": [{**TRIGGER, "name": "a"}, {**TRIGGER, "name": "b", "timezone": "Mars/Olympus"}]}
+    answer = service.client.put("/workflows/new/1", json=taken, params={"register": "true"})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["details"]["at"]) == (
+        422,
+        "invalid_argument",
+        "triggers.1",
+    )
+    assert error["message"].startswith("triggers.1: ")
+    assert service.get("/schedules")["schedules"] == []
+    assert service.client.get("/workflows/new/1").status_code == 404
 
 
 @pytest.mark.parametrize("body", ["[]", '"text"', "1", "null"])
@@ -73,18 +121,19 @@ def test_settings_of_a_trigger_may_be_nested_and_the_user_may_be_the_dags():
             {"type": "schedule_based", "id": "x", "config": {"cron": "0 6 * * *", "timezone": "Asia/Tokyo"}}
         ],
     }
-    (schedule,) = schedules_of("w", 1, dag, "owner")
+    (schedule,) = schedules_of("w", 1, dag, "owner").values()
     assert (schedule.cron_expr, schedule.timezone, schedule.user_id) == ("0 6 * * *", "Asia/Tokyo", "eve")
 
 
 def test_without_a_user_a_schedule_belongs_to_whoever_registers_it():
-    (schedule,) = schedules_of("w", 1, {"triggers": [{"type": "schedule_based", "cron": "0 6 * * *"}]}, "me")
+    dag = {"triggers": [{"type": "schedule_based", "cron": "0 6 * * *"}]}
+    (schedule,) = schedules_of("w", 1, dag, "me").values()
     assert schedule.user_id == "me"
 
 
 def test_an_id_that_cannot_be_written_is_replaced_by_a_stable_one():
     dag = {"triggers": [{**TRIGGER, "name": "every morning at six"}]}
-    (first,), (second,) = (schedules_of("w", version, dag, "me") for version in (1, 2))
+    (first,), (second,) = (schedules_of("w", version, dag, "me").values() for version in (1, 2))
     assert first.schedule_id == second.schedule_id == "w.4420febba52dd01f938b7bafe700db9b"
 
 
@@ -106,5 +155,5 @@ def test_a_trigger_that_cannot_be_read_is_told_by_its_place(triggers, at):
 
 
 def test_what_is_no_schedule_is_left_alone():
-    assert schedules_of("w", 1, {"triggers": [1, None, "x", {"type": "webhook"}]}, "me") == []
-    assert schedules_of("w", 1, {}, "me") == []
+    assert schedules_of("w", 1, {"triggers": [1, None, "x", {"type": "webhook"}]}, "me") == {}
+    assert schedules_of("w", 1, {}, "me") == {}

@@ -22,6 +22,7 @@ from dutiful.runtime.clock import SystemClock
 @click.option("--audience", envvar="DUTIFUL_JWT_AUDIENCE", default="dutiful", show_default=True)
 @click.option("--user", default="developer", show_default=True, help="The `sub` of the token.")
 @click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="May be repeated. [read]")
+@click.option("--act-as", metavar="USER", multiple=True, help="May be repeated; * is every user. [nobody]")
 @click.option("--expires", default="1h", show_default=True, metavar="DURATION", help="At most 1h.")
 @click.option("--kid", metavar="NAME", help="Which key, if the file has several.")
 @click.option("--new-key", is_flag=True, help="Make the key file first; it must not exist.")
@@ -31,6 +32,7 @@ def token(
     audience: str,
     user: str,
     scopes: tuple[str, ...],
+    act_as: tuple[str, ...],
     expires: str,
     kid: str | None,
     new_key: bool,
@@ -50,6 +52,7 @@ def token(
         "aud": audience,
         "sub": user,
         "scope": " ".join(scopes or ("read",)),
+        **({"act_as": [*act_as]} if act_as else {}),
         "iat": now,
         "nbf": now,
         "exp": now + lifetime,

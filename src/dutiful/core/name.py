@@ -14,6 +14,9 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 # separators. Any of them could forge a line of a log or a table, or cannot be stored.
 _REFUSED = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
+# Characters of a user: an identity provider's subject has at most 255.
+SUBJECT_MAX = 255
+
 
 def exact(text: str) -> str:
     """Return `text` as a plain `str`.
@@ -44,3 +47,10 @@ def checked_namespace(value: object) -> str:
         advice = "write 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first"
         raise InvalidArgumentError("namespace", value, advice)
     return exact(value)
+
+
+def subject_flaw(text: object) -> str | None:
+    """Return what is wrong with the name of a user, as a rule to follow; None for a legal one."""
+    if not isinstance(text, str) or not 0 < len(text) <= SUBJECT_MAX or name_flaw(text) is not None:
+        return f"write 1 to {SUBJECT_MAX} characters without control characters and line separators"
+    return None

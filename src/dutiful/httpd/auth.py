@@ -2,8 +2,8 @@
 
 A file of clients maps the exact names of client certificates to callers:
 
-{"clients": {"DNS:deployer.internal": {"user_id": "deployer", "scope": "read write"},
-             "URI:spiffe://prod/executor": {"user_id": "executor", "scope": "trigger"}}}
+{"clients": {"DNS:deployer.internal": {"user_id": "deployer", "scope": "read write", "act_as": ["ada"]},
+             "URI:spiffe://prod/executor": {"user_id": "executor", "scope": "report", "act_as": ["*"]}}}
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from dutiful.core.errors import DutifulError, quoted
+from dutiful.core.name import subject_flaw
 from dutiful.httpd.errors import InvalidJsonError, ScopeMissingError, UnauthenticatedError
 from dutiful.httpd.strict_json import decode
 
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 
     from dutiful.httpd.reloading_file import ReloadingFile
 
-Scope: TypeAlias = Literal["read", "write", "trigger", "admin"]
-SCOPES = ("read", "write", "trigger", "admin")
+Scope: TypeAlias = Literal["read", "write", "trigger", "report", "admin"]
+SCOPES = ("read", "write", "trigger", "report", "admin")
+EVERYBODY = "*"
+_ACT_AS_MAX = 1000
 
 # The key in the state of an ASGI scope under which the protocol leaves the names of the client's certificate.
 PEER_NAMES = "peer_names"
 _NAME = re.compile(r"(DNS|URI):[!-~]{1,512}")
-_USER = re.compile(r"[!-~]{1,128}")
 _FILE_MAX = 1_048_576
 
 
@@ -36,6 +38,17 @@ class Caller(NamedTuple):
     user_id: str
     scopes: frozenset[str]
     how: Literal["token", "certificate", "loopback", "nobody"]
+    # The other users for whom the caller may use its scopes; "*" is all of them.
+    act_as: frozenset[str] = frozenset()
+
+    @property
+    def acts_for_all(self) -> bool:
+        """Return whether the caller may use its scopes for every user."""
+        return EVERYBODY in self.act_as or self.may("admin")
+
+    def acts_for(self, user_id: str) -> bool:
+        """Return whether the caller may use its scopes for this user."""
+        return self.acts_for_all or user_id == self.user_id or user_id in self.act_as
 
     def may(self, scope: Scope) -> bool:
         """Return whether this scope was granted."""
@@ -56,6 +69,14 @@ def granted(words: object) -> frozenset[str]:
     """Return the scopes among these words; `admin` contains all. Words of other services are ignored."""
     found = frozenset(words.split() if isinstance(words, str) else ()) & {*SCOPES}
     return frozenset(SCOPES) if "admin" in found else found
+
+
+def users_of(given: object) -> frozenset[str]:
+    """Return the users of an `act_as`, a list of names; raises ValueError that says what to write."""
+    names = given if isinstance(given, list) else [None]
+    if len(names) > _ACT_AS_MAX or any(subject_flaw(name) is not None for name in names):
+        raise ValueError(f'`act_as` is a list of at most {_ACT_AS_MAX} users, or ["*"] for all')
+    return frozenset(names)
 
 
 class TokenReader(Protocol):
@@ -133,14 +154,19 @@ def _client(path: str, name: str, entry: Any) -> Caller:
     place = f"client {quoted(name)!r}"
     if not _NAME.fullmatch(name) or "*" in name:
         raise ClientsFileError(path, f"{place}: write DNS:NAME or URI:NAME, exactly as in the certificate")
-    if not isinstance(entry, dict) or {*entry} != {"user_id", "scope"}:
-        raise ClientsFileError(path, f'{place}: write {{"user_id": …, "scope": …}} and nothing else')
-    if not isinstance(entry["user_id"], str) or not _USER.fullmatch(entry["user_id"]):
-        raise ClientsFileError(path, f"{place}: user_id has 1 to 128 visible ASCII characters")
+    if not isinstance(entry, dict) or {*entry} - {"act_as"} != {"user_id", "scope"}:
+        keys = '{"user_id": …, "scope": …} and, if need be, "act_as"'
+        raise ClientsFileError(path, f"{place}: write {keys}, and nothing else")
+    if (flaw := subject_flaw(entry["user_id"])) is not None:
+        raise ClientsFileError(path, f"{place}: user_id: {flaw}")
     words = entry["scope"].split() if isinstance(entry["scope"], str) else [""]
     if not {*words} <= {*SCOPES}:
         raise ClientsFileError(path, f"{place}: scope is words of {', '.join(SCOPES)}")
-    return Caller(entry["user_id"], granted(entry["scope"]), "certificate")
+    try:
+        act_as = users_of(entry.get("act_as", []))
+    except ValueError as error:
+        raise ClientsFileError(path, f"{place}: {error}") from None
+    return Caller(entry["user_id"], granted(entry["scope"]), "certificate", act_as)
 
 
 def caller_of(names: Sequence[str], clients: Mapping[str, Caller]) -> Caller:

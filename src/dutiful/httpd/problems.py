@@ -37,50 +37,6 @@ class InvalidRequestError(RequestRefusedError):
         super().__init__(f"Invalid request: {first}", problems=problems)
 
 
-class OtherUserError(RequestRefusedError):
-    """A caller that may act for one user asks for another."""
-
-    status = 403
-    code = "other_user"
-
-    def __init__(self, user_id: str) -> None:
-        super().__init__(f"You may act for the user {quoted(user_id)!r} only, without the scope 'admin'")
-
-
-class UnknownWorkflowError(RequestRefusedError):
-    """There is no such version of a workflow."""
-
-    status = 404
-    code = "unknown_workflow"
-
-    def __init__(self, workflow_id: str, version: int) -> None:
-        message = f"There is no version {version} of the workflow {quoted(workflow_id)!r}"
-        super().__init__(message, workflow_id=workflow_id, version=version)
-
-
-class WorkflowExistsError(RequestRefusedError):
-    """The version of the workflow is stored already, and the caller may not replace it."""
-
-    status = 409
-    code = "workflow_exists"
-
-    def __init__(self, workflow_id: str, version: int) -> None:
-        message = f"Version {version} of {quoted(workflow_id)!r} is there already; store the next version"
-        super().__init__(message, workflow_id=workflow_id, version=version)
-
-
-class DamagedScheduleError(RequestRefusedError):
-    """The row of a schedule cannot be read."""
-
-    status = 409
-    code = "damaged_schedule"
-
-    def __init__(self, schedule_id: str, problem: str) -> None:
-        message = f"The row of the schedule {quoted(schedule_id)!r} cannot be read: {problem}"
-        advice = "store it again, or delete it"
-        super().__init__(f"{message}; {advice}", schedule_id=schedule_id, problem=problem)
-
-
 class NotJsonError(RequestRefusedError):
     """The content type of a body is not JSON."""
 
@@ -139,20 +95,22 @@ def problem_of(item: Any, prefix: tuple[int | str, ...]) -> dict[str, str]:
 
 async def _of_dutiful(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, DutifulError)
+    # Where the request has many things, the message names the one that is meant.
+    message = f"{error.details['at']}: {error}" if "at" in error.details else str(error)
     if isinstance(error, RequestRefusedError):
-        answer = _answer(error.status, error.code, str(error), error.details)
+        answer = _answer(error.status, error.code, message, error.details)
         answer.headers.update(error.headers)
         return answer
     if isinstance(error, LookupError):
-        return _answer(404, _code(error), str(error), error.details)
+        return _answer(404, _code(error), message, error.details)
     if isinstance(error, OvertakenError):
-        return _answer(409, _code(error), str(error), error.details)
+        return _answer(409, _code(error), message, error.details)
     if isinstance(error, StoreError | CodecError):
         # The message of a store may hold paths and SQL, so only the log has it.
         logger.warning("the store failed: %s", error)
-        message = "The store cannot be used at the moment; nothing was changed. Try again."
-        return _answer(503, "store_unavailable", message, {})
-    return _answer(422, _code(error), str(error), error.details)
+        advice = "The store cannot be used at the moment; nothing was changed. Try again."
+        return _answer(503, "store_unavailable", advice, {})
+    return _answer(422, _code(error), message, error.details)
 
 
 def _code(error: DutifulError) -> str:

@@ -8,7 +8,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dutiful.httpd.auth import Caller, granted
+from dutiful.core.name import subject_flaw
+from dutiful.httpd.auth import Caller, granted, users_of
 from dutiful.httpd.errors import InvalidJsonError, UnauthenticatedError
 from dutiful.httpd.keys import JTI_MAX, hmac_bytes
 from dutiful.httpd.strict_json import decode
@@ -28,7 +29,6 @@ LEEWAY = 30
 LIFETIME_MAX = 3600
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _KID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_SUBJECT = re.compile(r"[!-~]{1,128}")
 # Any other header (crit, jku, jwk, x5u, x5c, b64, zip …) would change how the token is checked.
 _HEADER = {"alg", "kid", "typ"}
 _CLAIMS = ("iss", "aud", "sub", "exp", "nbf", "iat")
@@ -55,7 +55,7 @@ class TokenCheck(NamedTuple):
         _verify(token, key)
         claims = _part(payload)
         self._check(claims)
-        return Caller(claims["sub"], granted(claims.get("scope", "")), "token")
+        return Caller(claims["sub"], granted(claims.get("scope", "")), "token", _act_as(claims))
 
     def _key(self, header: dict[str, Any]) -> Key:
         if not {*header} <= _HEADER:
@@ -76,8 +76,8 @@ class TokenCheck(NamedTuple):
         if missing:
             message = f"The token lacks {', '.join(missing)}"
             raise UnauthenticatedError("token_claim_missing", message, missing=missing)
-        if not isinstance(claims["sub"], str) or not _SUBJECT.fullmatch(claims["sub"]):
-            raise _malformed("`sub` must have 1 to 128 visible ASCII characters")
+        if (flaw := subject_flaw(claims["sub"])) is not None:
+            raise _malformed(f"`sub`: {flaw}")
         if claims["iss"] != self.issuer:
             raise UnauthenticatedError("token_issuer", "The token is from another issuer")
         audiences = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
@@ -141,6 +141,13 @@ def _id_of(claims: dict[str, Any]) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= JTI_MAX:
         raise _malformed(f"`jti` must have 1 to {JTI_MAX} characters")
     return value
+
+
+def _act_as(claims: dict[str, Any]) -> frozenset[str]:
+    try:
+        return users_of(claims.get("act_as", []))
+    except ValueError as error:
+        raise _malformed(str(error)) from None
 
 
 def _malformed(reason: str) -> UnauthenticatedError:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
+    from dutiful.core.workflow import Workflow, WorkflowEntry
 
 Observer: TypeAlias = "Callable[[Event], None]"
 """Is told what happened, after it is durable. What it raises is swallowed and counted."""
@@ -114,17 +115,35 @@ class CancellingLauncher(Protocol):
         """Ask once that the run be ended; raises nothing. The run is already recorded as ended."""
 
 
-class WorkflowTexts(Protocol):
-    """Durable memory of what the service runs."""
+class Found(NamedTuple):
+    """A run that was looked up by its key, and its schedule."""
 
-    async def save_workflow(self, workflow_id: str, version: int, dag: str, now: Instant, /) -> None:
-        """Keep the text of a DAG, in place of one of the same version."""
-
-    async def load_workflow(self, workflow_id: str, version: int) -> str | None:
-        """Return the text of a DAG, or None."""
+    run: Run
+    schedule: Schedule
 
 
-class Store(WorkflowTexts, Protocol):
+class Workflows(Protocol):
+    """Durable memory of what the service runs; they are stored by `Store.apply`."""
+
+    async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
+        """Return one version of a workflow, or None."""
+
+    async def workflow_owner(self, workflow_id: str) -> str | None:
+        """Return the owner of all versions of a workflow, None where no version is stored."""
+
+    async def workflows(
+        self, after: tuple[str, int], limit: int, owner: str | None = None
+    ) -> list[WorkflowEntry]:
+        """Return at most `limit` versions that come after this id and version, by id and version.
+
+        With an `owner`, only the workflows of that user.
+        """
+
+    async def delete_workflow(self, workflow_id: str, version: int) -> bool:
+        """Delete one version, and return whether it was there."""
+
+
+class Store(Workflows, Protocol):
     """Durable memory. Every method is one transaction: all of it happened, or none."""
 
     async def open(self) -> None:
@@ -149,8 +168,9 @@ class Store(WorkflowTexts, Protocol):
     async def apply(self, changes: Changes) -> None:
         """Write and delete schedules, all together. A put replaces declaration, state and wake.
 
-        Raises OvertakenError, and writes nothing, when a put was made from a version that has passed, or
-        a row to be dropped is no longer as it was.
+        Raises OvertakenError, and writes nothing, when a put was made from a version that has passed, a row
+        to be dropped is no longer as it was, or a stored workflow is not the one to be replaced or has
+        another owner.
         """
 
     async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
@@ -222,8 +242,8 @@ class Store(WorkflowTexts, Protocol):
     async def recent(self, limit: int) -> list[Run]:
         """Return rows of all schedules that keep a ledger, newest first."""
 
-    async def find(self, key: str) -> Run | None:
-        """Return the row of a key, of a schedule that keeps a ledger."""
+    async def find(self, key: str) -> Found | None:
+        """Return the row of a key, of a schedule that keeps a ledger and can be read."""
 
     async def rearm(self, now: Instant, beyond: int) -> int:
         """Bring back what a clock more than `beyond` ms ahead has written; return of how many schedules.

@@ -36,10 +36,16 @@ if TYPE_CHECKING:
     from dutiful.core.plan.reconcile import Survey
     from dutiful.core.policy import Overlap
     from dutiful.core.schedule import Schedule
+    from dutiful.core.workflow import PutWorkflow
     from dutiful.runtime.ports import Clock, Store
 
 
 CANCELLED = "cancelled by request"
+
+
+async def no_workflows() -> Sequence[PutWorkflow]:
+    """Return nothing: only a deploy of the service stores workflows beside schedules."""
+    return ()
 
 
 class Registrar:
@@ -78,14 +84,16 @@ class Registrar:
         ids: Sequence[str],
         edit: Callable[[str, Due | None], Schedule | None],
         note: str | None = None,
+        workflows: Callable[[], Awaitable[Sequence[PutWorkflow]]] = no_workflows,
     ) -> list[Due]:
         """Store all of these schedules or none, each as `edit` makes it from what is there; return them.
 
         What a deploy does not say, such as whether a schedule is paused, is decided by `edit`; None leaves
-        a schedule out. The note of a paused one stays, unless there is a new one.
+        a schedule out. The note of a paused one stays, unless there is a new one. The `workflows` are stored
+        in the same transaction; after another write overtook this one they are asked for again.
         """
         while True:
-            now = self._now()
+            now, texts = self._now(), await workflows()
             found = [await recalled(self._store, due, now) for due in await self._store.some(ids)]
             known = {due.schedule.id: due for due in found}
             kept = {} if note else await self._pause_notes(known.values())
@@ -101,7 +109,7 @@ class Registrar:
                 rows += changes.rows
                 became.append(Due(schedule, puts[-1].state, () if due is None else due.runs))
             with contextlib.suppress(OvertakenError):
-                await self.apply(Changes(puts, rows=rows, notes=notes))
+                await self.apply(Changes(puts, rows=rows, notes=notes, workflows=texts))
                 return became
 
     async def _pause_notes(self, known: Iterable[Due]) -> dict[str, str | None]:
@@ -177,19 +185,18 @@ class Registrar:
                 await self.apply(planned.changes)
                 return planned
 
-    async def report(self, key: str, report: Report) -> Run:
-        """Take note of what an executor says of a run, and return the run as it now stands.
+    async def report(self, key: str, report: Report, may: Callable[[Schedule], bool] = lambda _: True) -> Run:
+        """Record what an executor says of a run, and return the run as it now stands.
 
-        Raises UnknownRunError. May be called by any process, whoever leads.
+        Raises UnknownRunError, also for a run of a schedule that `may` refuses. May be called by any process,
+        leading or not.
         """
         while True:
-            found = await self._store.find(key)
-            if found is None:
+            known = await self._store.find(key)
+            if known is None or not may(known.schedule):
                 raise UnknownRunError(key)
-            due = await self._store.get(found.schedule_id)
-            if due is None:
-                raise UnknownRunError(key)
-            became = hear(found, report, due.schedule.policy, self._now())
+            found = known.run
+            became = hear(found, report, known.schedule.policy, self._now())
             if became is None:
                 return found
             with self._clock.hold():

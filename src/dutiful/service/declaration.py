@@ -18,7 +18,7 @@ from zoneinfo import available_timezones
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.zone import epoch_ms, zone
 from dutiful.core.errors import CodecError, InvalidArgumentError
-from dutiful.core.name import exact
+from dutiful.core.name import exact, subject_flaw
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task, Window
 
@@ -97,6 +97,13 @@ def identify(field: str, value: object) -> str:
     return exact(value)
 
 
+def user(field: str, value: object) -> str:
+    """Return the name of a user, or raise InvalidArgumentError."""
+    if (flaw := subject_flaw(value)) is not None:
+        raise InvalidArgumentError(field, value, flaw)
+    return exact(str(value))
+
+
 def instant(field: str, value: object) -> int:
     """Return an aware datetime in epoch milliseconds, rounded up, or raise InvalidArgumentError."""
     if not isinstance(value, datetime) or value.utcoffset() is None:
@@ -112,6 +119,11 @@ def choose(field: str, value: object, choices: type[E]) -> E:
         raise InvalidArgumentError(field, value, f"choose from {', '.join(choices)}") from None
 
 
+def owner_of(schedule: Schedule) -> str:
+    """Return the user of a schedule."""
+    return _workflow(schedule.task.payload).user_id
+
+
 @lru_cache(maxsize=16_384)
 def _workflow(payload: str) -> Workflow:
     try:
@@ -123,8 +135,8 @@ def _workflow(payload: str) -> Workflow:
 def _payload(given: ScheduleInput) -> str:
     workflow = Workflow(
         identify("workflow_id", given.workflow_id),
-        _integer("version", given.version, 0, _INTEGER_MAX),
-        identify("user_id", given.user_id),
+        whole_number("version", given.version),
+        user("user_id", given.user_id),
         _labels(given.labels),
     )
     return _ENCODER.encode(workflow._asdict())
@@ -187,10 +199,10 @@ def _policy(given: ScheduleInput, defaults: Defaults) -> Policy:
         catch_up=choose("catchup_policy", catch_up, CatchUp),
         grace=_USUAL.grace if given.grace_s is None else _milliseconds("grace_s", given.grace_s, 0),
         catch_up_cap=defaults.catch_up_cap,
-        jitter=_integer("jitter_ms", jitter, 0, _DAY_MS),
+        jitter=whole_number("jitter_ms", jitter, 0, _DAY_MS),
         on_orphan=_ORPHANS[delivery],
         run_timeout=_USUAL.run_timeout if timeout is None else _milliseconds("run_timeout_s", timeout, 1),
-        queue_limit=_USUAL.queue_limit if limit is None else _integer("queue_limit", limit, 0, 1_000_000),
+        queue_limit=_USUAL.queue_limit if limit is None else whole_number("queue_limit", limit, 0, 1_000_000),
     )
 
 
@@ -200,8 +212,9 @@ def _shared_policy(**choices: Any) -> Policy:
     return Policy(launch_retry=_LAUNCH_RETRY, **choices)
 
 
-def _integer(field: str, value: int, low: int, high: int) -> int:
-    # Exactly: True is an int to isinstance.
+def whole_number(field: str, value: int, low: int = 0, high: int = _INTEGER_MAX) -> int:
+    """Return a whole number from `low` to `high`, or raise InvalidArgumentError."""
+    # Compare types exactly: isinstance(True, int) is true.
     if type(value) is not int or not low <= value <= high:
         raise InvalidArgumentError(field, value, f"write a whole number from {low} to {high}")
     return value

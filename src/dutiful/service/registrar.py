@@ -12,19 +12,20 @@ from dutiful.core.errors import DutifulError, InvalidArgumentError, UnknownRunEr
 from dutiful.core.plan.outcome import Report
 from dutiful.core.policy import Overlap
 from dutiful.core.run import Status
-from dutiful.runtime.registrar import Registrar
-from dutiful.service.declaration import Defaults, choose, declared, identify, instant, workflow_of
+from dutiful.runtime.registrar import Registrar, no_workflows
+from dutiful.service.declaration import Defaults, choose, declared, identify, instant, owner_of, workflow_of
 from dutiful.service.paging import LIMIT_MAX, decode_cursor, encode_cursor, page_size
 from dutiful.service.types import Backfilled, Damaged, Explanation, Page, Triggered, Upserted
 from dutiful.service.views import fire_times, moment, next_run_at, view_run, view_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from datetime import datetime
 
     from dutiful.core.cadence import Instant
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due
+    from dutiful.core.workflow import PutWorkflow
     from dutiful.runtime.ports import Clock, Store
     from dutiful.service.types import RunView, ScheduleInput, ScheduleView
 
@@ -59,10 +60,16 @@ class SchedulerRegistrar:
         [upserted] = await self.upsert_many([given])
         return upserted
 
-    async def upsert_many(self, given: Sequence[ScheduleInput], owner: str | None = None) -> list[Upserted]:
+    async def upsert_many(
+        self,
+        given: Sequence[ScheduleInput],
+        may_edit: Callable[[str], bool] = lambda _: True,
+        workflows: Callable[[], Awaitable[Sequence[PutWorkflow]]] = no_workflows,
+    ) -> list[Upserted]:
         """Store all or none; an error has the `index` of what is wrong in its details.
 
-        With an `owner`, a schedule of another user is as unknown as one that does not exist.
+        Raises UnknownScheduleError for a stored schedule whose owner `may_edit` refuses. The `workflows` are
+        stored in the same transaction.
         """
         if len(given) > BULK_MAX:
             raise InvalidArgumentError("schedules", len(given), f"send at most {BULK_MAX} at a time")
@@ -76,14 +83,14 @@ class SchedulerRegistrar:
 
         def edit(schedule_id: str, known: Due | None) -> Schedule:
             schedule, paused = wanted[schedule_id]
-            if known is not None and owner not in (None, workflow_of(known.schedule).user_id):
+            if known is not None and not may_edit(owner_of(known.schedule)):
                 raise UnknownScheduleError(schedule_id)
             if paused is None:
                 paused = known is not None and known.schedule.paused
             return schedule._replace(paused=True) if paused else schedule
 
         upserted, now = list[Upserted](), self._now()
-        for index, due in enumerate(await self._registrar.upsert_all([*wanted], edit)):
+        for index, due in enumerate(await self._registrar.upsert_all([*wanted], edit, workflows=workflows)):
             upserted.append(Upserted(due.schedule.id, next_run_at(due, now)))
             await _let_others_in(index)
         return upserted
@@ -128,6 +135,10 @@ class SchedulerRegistrar:
         """Delete a schedule and its history; what it has started already goes on."""
         await self._registrar.remove(schedule_id)
 
+    async def owner_of(self, schedule_id: str) -> str:
+        """Return the user of a schedule; raises UnknownScheduleError."""
+        return owner_of((await self._due(schedule_id)).schedule)
+
     async def get_schedule(self, schedule_id: str) -> ScheduleView:
         """Return a schedule with its next five fire times; raises UnknownScheduleError."""
         due = await self._due(schedule_id)
@@ -157,6 +168,11 @@ class SchedulerRegistrar:
         views = [view_schedule(due, notes.get(due.schedule.id), now) for due in shown]
         more = encode_cursor(shown[-1].schedule.id) if len(found) > size else None
         return Page(views, more)
+
+    async def schedules_of(self, workflow_id: str, version: int) -> list[str]:
+        """Return the ids of the schedules that start this version of a workflow."""
+        wanted = workflow_id, version
+        return [due.schedule.id async for due in self._all("") if workflow_of(due.schedule)[:2] == wanted]
 
     async def damaged(self) -> list[Damaged]:
         """Return the schedules that were found unreadable; no list has them, and only `delete` takes them."""
@@ -223,12 +239,12 @@ class SchedulerRegistrar:
         done = await self._registrar.backfill(schedule_id, begin, stop, overlap)
         return Backfilled(done.accepted, done.already_recorded)
 
-    async def get_run(self, idempotency_key: str) -> RunView:
-        """Return one entry of the ledger; raises UnknownRunError."""
+    async def get_run(self, idempotency_key: str, may_see: Callable[[str], bool] = lambda _: True) -> RunView:
+        """Return one entry of the ledger; raises UnknownRunError, also for a user whom `may_see` refuses."""
         found = await self._store.find(idempotency_key)
-        if found is None:
+        if found is None or not may_see(owner_of(found.schedule)):
             raise UnknownRunError(idempotency_key)
-        return view_run(found)
+        return view_run(found.run)
 
     async def report(
         self,
@@ -237,17 +253,22 @@ class SchedulerRegistrar:
         attempt: int | None = None,
         run_id: str | None = None,
         error: str | None = None,
+        may_report: Callable[[str], bool] = lambda _: True,
     ) -> RunView:
-        """Take what an executor says of a run, and return the run as it now stands; the first end wins.
+        """Record what an executor says of a run, and return the run as it now stands; the first end wins.
 
-        Raises UnknownRunError.
+        Raises UnknownRunError, also for a run of a user whom `may_report` refuses.
         """
         if status not in _REPORTS:
             raise InvalidArgumentError("status", status, f"choose from {', '.join(_REPORTS)}")
         if attempt is not None and (type(attempt) is not int or attempt < 1):
             raise InvalidArgumentError("attempt", attempt, "write the number of the attempt, from 1")
         said = Report(_REPORTS[status], attempt, run_id, error)  # type: ignore[arg-type]
-        return view_run(await self._registrar.report(idempotency_key, said))
+
+        run = await self._registrar.report(
+            idempotency_key, said, lambda schedule: may_report(owner_of(schedule))
+        )
+        return view_run(run)
 
     async def _due(self, schedule_id: str) -> Due:
         due = await self._store.get(schedule_id)

@@ -111,6 +111,16 @@ class RunView:
     detail: str | None
 
 
+class WorkflowView(NamedTuple):
+    """A stored version of a workflow, with the size of its DAG in bytes."""
+
+    workflow_id: str
+    version: int
+    user_id: str
+    size: int
+    updated_at: datetime
+
+
 class Page(NamedTuple, Generic[T]):
     """Some of a list, and where the next page begins."""
 

@@ -5,37 +5,87 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.service.declaration import identify
+from dutiful.core.workflow import PutWorkflow, Workflow
+from dutiful.runtime.registrar import Registrar
+from dutiful.service.declaration import identify, user, whole_number
+from dutiful.service.errors import UnknownWorkflowError, WorkflowExistsError
+from dutiful.service.paging import decode_cursor, encode_cursor, page_size
+from dutiful.service.types import Page, WorkflowView
+from dutiful.service.views import moment
 
 if TYPE_CHECKING:
-    from dutiful.runtime.ports import Clock, WorkflowTexts
+    from collections.abc import Callable
+
+    from dutiful.runtime.ports import Clock, Store
+
+# The owner where nobody is known by name: the operator of a service on the loopback.
+OPERATOR = "local"
+
+
+class WorkflowInput(NamedTuple):
+    """A workflow to be stored. `replace` allows another DAG in place of a version that is there."""
+
+    workflow_id: str
+    version: int
+    dag: Mapping[str, Any]
+    owner: str = OPERATOR
+    replace: bool = False
+
+
+def _anybody(owner: str) -> None:
+    """Let every caller change the workflows of this owner."""
 
 
 class WorkflowStore:
-    """Keeps DAGs as JSON; what is inside them is the executor's business."""
+    """Keeps DAGs as JSON; only executors look inside them."""
 
-    def __init__(self, texts: WorkflowTexts, clock: Clock) -> None:
-        self._texts, self._clock = texts, clock
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store, self._clock = store, clock
         # Runs that begin together ask for the same DAG together: it is read once for all of them.
-        self._readings: dict[tuple[str, int], asyncio.Future[str | None]] = {}
+        self._readings: dict[tuple[str, int], asyncio.Future[Workflow | None]] = {}
 
-    async def save_dag(self, workflow_id: str, version: int, dag: Mapping[str, Any]) -> None:
-        """Store a DAG, in place of one of the same version; raises InvalidArgumentError."""
-        identify("workflow_id", workflow_id)
-        if type(version) is not int or version < 0:
-            raise InvalidArgumentError("version", version, "write a whole number from 0")
-        if not isinstance(dag, Mapping):
-            raise InvalidArgumentError("dag", dag, "write a JSON object")
-        try:
-            text = json.dumps(dict(dag), allow_nan=False, separators=(",", ":"))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidArgumentError("dag", workflow_id, f"is not JSON: {error}") from error
-        with self._clock.hold():
-            await self._texts.save_workflow(workflow_id, version, text, epoch_ms(self._clock.now()))
+    async def save_dag(
+        self,
+        workflow_id: str,
+        version: int,
+        dag: Mapping[str, Any],
+        *,
+        owner: str = OPERATOR,
+        replace: bool = False,
+    ) -> None:
+        """Store a DAG; storing the same one again changes nothing.
+
+        Raises InvalidArgumentError, and WorkflowExistsError for another DAG under a stored version.
+        """
+        wanted = WorkflowInput(workflow_id, version, dag, owner, replace)
+        registrar = Registrar(self._store, self._clock, wake=lambda: None)
+        await registrar.upsert_all(
+            (), lambda _, known: known and known.schedule, workflows=lambda: self.puts(wanted)
+        )
+
+    async def puts(
+        self, wanted: WorkflowInput, demand_owner: Callable[[str], None] = _anybody
+    ) -> list[PutWorkflow]:
+        """Return what to write so that the workflow is stored, nothing where it is stored already.
+
+        The first version of a workflow decides whose it is; `demand_owner` raises where the caller may not
+        change the workflows of that user.
+        """
+        text = _text(wanted)
+        owner = await self._store.workflow_owner(wanted.workflow_id)
+        demand_owner(wanted.owner if owner is None else owner)
+        there = await self._store.load_workflow(wanted.workflow_id, wanted.version)
+        if there is not None and json.loads(there.dag) == json.loads(text):
+            return []
+        if there is not None and not wanted.replace:
+            raise WorkflowExistsError(wanted.workflow_id, wanted.version)
+        now = epoch_ms(self._clock.now())
+        workflow = Workflow(wanted.workflow_id, wanted.version, owner or wanted.owner, text, now)
+        return [PutWorkflow(workflow, None if there is None else there.dag)]
 
     async def load_dag(self, workflow_id: str, version: int) -> dict[str, Any] | None:
         """Return a DAG, or None where there is none."""
@@ -45,9 +95,44 @@ class WorkflowStore:
             reading = self._readings[place] = asyncio.ensure_future(self._read(workflow_id, version))
             reading.add_done_callback(lambda _: self._readings.pop(place))
         # A reader that is cancelled leaves the reading to the others.
-        text = await asyncio.shield(reading)
-        return None if text is None else dict(json.loads(text))
+        found = await asyncio.shield(reading)
+        return None if found is None else dict(json.loads(found.dag))
 
-    async def _read(self, workflow_id: str, version: int) -> str | None:
+    async def list_workflows(
+        self, *, owner: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> Page[WorkflowView]:
+        """Return a page of the stored versions, by id and version; with an `owner` only that user's."""
+        size = page_size(limit)
+        workflow_id, version = ("", -1) if cursor is None else decode_cursor(cursor, str, int)
+        entries = await self._store.workflows((str(workflow_id), int(version)), size + 1, owner)
+        shown = entries[:size]
+        more = encode_cursor(shown[-1].workflow_id, shown[-1].version) if len(entries) > size else None
+        return Page([WorkflowView(*entry[:-1], moment(entry.updated_at)) for entry in shown], more)
+
+    async def delete_dag(
+        self, workflow_id: str, version: int, demand_owner: Callable[[str], None] = _anybody
+    ) -> None:
+        """Delete one version; raises UnknownWorkflowError. Runs that were launched with it go on."""
+        owner = await self._store.workflow_owner(workflow_id)
+        if owner is not None:
+            demand_owner(owner)
         with self._clock.hold():
-            return await self._texts.load_workflow(workflow_id, version)
+            deleted = await self._store.delete_workflow(workflow_id, version)
+        if not deleted:
+            raise UnknownWorkflowError(workflow_id, version)
+
+    async def _read(self, workflow_id: str, version: int) -> Workflow | None:
+        with self._clock.hold():
+            return await self._store.load_workflow(workflow_id, version)
+
+
+def _text(wanted: WorkflowInput) -> str:
+    identify("workflow_id", wanted.workflow_id)
+    whole_number("version", wanted.version)
+    user("owner", wanted.owner)
+    if not isinstance(wanted.dag, Mapping):
+        raise InvalidArgumentError("dag", wanted.dag, "write a JSON object")
+    try:
+        return json.dumps(dict(wanted.dag), allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentError("dag", wanted.workflow_id, f"is not JSON: {error}") from error

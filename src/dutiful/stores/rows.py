@@ -95,6 +95,12 @@ def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Due:
     return tuple.__new__(Due, (schedule, state, runs, version, blocked == 1, pruned, (), number))
 
 
+def read_schedule(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Schedule:
+    """Return what the columns SCHEDULE hold, or raise CodecError."""
+    _, schedule_id, checksum, task, payload, cadence, policy, start, end, paused = row
+    return revive(schedule_id, texts[cadence, policy], task, payload, start, end, paused, checksum)
+
+
 def inline_run(schedule_id: str, inline_at: int, inline_epoch: int, attempted_at: int) -> Run:
     """Return the run that a state holds the facts of: a tick that was launched at the last attempt."""
     return Run.launched(schedule_id, inline_at, inline_at, attempted_at, inline_epoch, _STARTED, None)

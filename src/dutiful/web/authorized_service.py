@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
 
-from dutiful.core.errors import UnknownRunError, UnknownScheduleError
-from dutiful.httpd.problems import DamagedScheduleError, OtherUserError
+from dutiful.core.errors import DutifulError, UnknownScheduleError
+from dutiful.service.errors import DamagedScheduleError, OtherUserError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from dutiful.httpd.audit import AuditLog
     from dutiful.httpd.auth import Caller, Scope
-    from dutiful.service.types import Damaged, ScheduleInput, ScheduleView, Upserted
+    from dutiful.service.types import Damaged, ScheduleInput, Upserted
     from dutiful.service.wiring import Service
+    from dutiful.service.workflows import WorkflowInput
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizedService:
-    """The service as one caller sees it. Without the scope `admin` that is its own schedules."""
+    """The service as one caller may use it: for its own user and for those that its `act_as` names."""
 
     service: Service
     caller: Caller
@@ -32,39 +34,60 @@ class AuthorizedService:
 
     @property
     def tenant(self) -> str | None:
-        """Return the only user whose schedules the caller may see, None for all."""
-        return None if self.caller.may("admin") else self.caller.user_id
+        """Return the only user whose schedules are listed for the caller, None for all users."""
+        return None if self.caller.acts_for_all else self.caller.user_id
 
-    async def schedule(self, schedule_id: str) -> ScheduleView:
-        """Return a schedule; one of somebody else is as unknown as one that does not exist.
+    async def demand_schedule(self, schedule_id: str) -> None:
+        """Raise UnknownScheduleError unless there is such a schedule and the caller may act for its owner.
 
-        Raises UnknownScheduleError or DamagedScheduleError.
+        Raises DamagedScheduleError to callers that act for all users: the owner of a schedule that cannot
+        be read is not known.
         """
         try:
-            view = await self.service.registrar.get_schedule(schedule_id)
+            owner = await self.service.registrar.owner_of(schedule_id)
         except UnknownScheduleError:
             for damaged in await self.damaged():
                 if damaged.schedule_id == schedule_id:
                     raise DamagedScheduleError(*damaged) from None
             raise
-        if self.tenant not in (None, view.user_id):
+        if not self.caller.acts_for(owner):
             raise UnknownScheduleError(schedule_id)
-        return view
 
     async def damaged(self) -> list[Damaged]:
-        """Return the schedules that cannot be read, to those who may see all: whose they are is not known."""
+        """Return the schedules that cannot be read, for callers that act for all users, else nothing."""
         return await self.service.registrar.damaged() if self.tenant is None else []
 
     def demand_user(self, user_id: str) -> None:
-        """Refuse to act for another user than the caller's own."""
-        if self.tenant not in (None, user_id):
-            raise OtherUserError(self.caller.user_id)
+        """Raise OtherUserError unless the caller may act for this user."""
+        if not self.caller.acts_for(user_id):
+            raise OtherUserError(user_id)
 
-    async def upsert(self, inputs: Sequence[ScheduleInput]) -> list[Upserted]:
-        """Store schedules, all or none, for no other user than the caller may act for."""
-        for wanted in inputs:
-            self.demand_user(wanted.user_id)
-        return await self.service.registrar.upsert_many(inputs, owner=self.tenant)
+    async def upsert(self, declared: Mapping[str, ScheduleInput]) -> list[Upserted]:
+        """Store schedules of users for whom the caller may act, all or none.
+
+        The keys say where each schedule stands in the request, for errors.
+        """
+        with _named(declared):
+            self._demand_users(declared)
+            return await self.service.registrar.upsert_many([*declared.values()], self.caller.acts_for)
+
+    async def deploy(self, workflow: WorkflowInput, declared: Mapping[str, ScheduleInput]) -> list[Upserted]:
+        """Store a workflow and the schedules that it declares, all or nothing."""
+        with _named(declared):
+            self._demand_users(declared)
+            return await self.service.registrar.upsert_many(
+                [*declared.values()],
+                self.caller.acts_for,
+                workflows=lambda: self.service.workflows.puts(workflow, self.demand_user),
+            )
+
+    def _demand_users(self, declared: Mapping[str, ScheduleInput]) -> None:
+        for index, wanted in enumerate(declared.values()):
+            try:
+                self.demand_user(wanted.user_id)
+            except OtherUserError as error:
+                error.details["index"] = index
+                raise
 
     def intend(self, action: str, **what: Any) -> None:
         """Write down a change before it is made; raises AuditUnavailableError, which prevents the change."""
@@ -78,19 +101,21 @@ class AuthorizedService:
         """Write down a change that was made."""
         self.audit.record(self.request, self.caller.user_id, action, **what)
 
-    async def demand_run(self, idempotency_key: str) -> None:
-        """Raise UnknownRunError for a run of somebody else, as for one that does not exist."""
-        if self.tenant is None:
-            return
-        run = await self.service.registrar.get_run(idempotency_key)
-        try:
-            await self.schedule(run.schedule_id)
-        except UnknownScheduleError:
-            raise UnknownRunError(idempotency_key) from None
+
+@contextmanager
+def _named(places: Iterable[str]) -> Iterator[None]:
+    """Give an error about one of many things, by its `index`, the place of that thing in the request."""
+    try:
+        yield
+    except DutifulError as error:
+        index = error.details.pop("index", None)
+        if index is not None and (place := [*places][index]):
+            error.details["at"] = place
+        raise
 
 
 def _authorized_for(scope: Scope) -> Callable[[Request], Awaitable[AuthorizedService]]:
-    # A coroutine although it awaits nothing: the framework calls a plain function in a thread.
+    # A coroutine although it awaits nothing: FastAPI calls a plain function in a thread.
     async def authorized(request: Request) -> AuthorizedService:
         state = request.app.state
         caller: Caller = request.state.caller
@@ -103,3 +128,4 @@ def _authorized_for(scope: Scope) -> Callable[[Request], Awaitable[AuthorizedSer
 Reader = Annotated[AuthorizedService, Depends(_authorized_for("read"))]
 Writer = Annotated[AuthorizedService, Depends(_authorized_for("write"))]
 Starter = Annotated[AuthorizedService, Depends(_authorized_for("trigger"))]
+Reporter = Annotated[AuthorizedService, Depends(_authorized_for("report"))]

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from dutiful.core.name import SUBJECT_MAX
 from dutiful.httpd.instants import Instant
 from dutiful.service.types import ScheduleInput
 
@@ -20,6 +21,10 @@ Id = Annotated[str, Field(pattern=ID_PATTERN)]
 Version = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
 # No control characters: they would forge lines of logs and tables.
 Text = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00-\x1f\x7f\x85\u2028\u2029]*$")]
+# The subject of a token, such as ada@example.com or auth0|1.
+User = Annotated[
+    str, Field(min_length=1, max_length=SUBJECT_MAX, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")
+]
 Seconds = Annotated[float, Field(ge=0, le=_SECONDS_MAX, allow_inf_nan=False)]
 OverlapPolicy = Literal["allow", "skip", "queue", "buffer_one", "cancel_other"]
 CatchupPolicy = Literal["none", "latest", "fire_immediately", "spread"]
@@ -36,7 +41,7 @@ class ScheduleRequest(StrictModel):
 
     workflow_id: Id
     version: Version
-    user_id: Id
+    user_id: User
     cron_expr: Annotated[str, Field(max_length=256)]
     schedule_id: Id | None = None
     timezone: Annotated[str, Field(max_length=64)] = "UTC"
@@ -91,7 +96,7 @@ class PauseManyRequest(StrictModel):
     paused: bool
     note: Text | None = None
     workflow_id: Id | None = None
-    user_id: Id | None = None
+    user_id: User | None = None
     label: Text | None = None
 
 
@@ -108,7 +113,7 @@ class StartRequest(StrictModel):
 
     workflow_id: Id
     version: Version
-    user_id: Id
+    user_id: User
     scheduled_for: Instant
     idempotency_key: Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
 
@@ -128,7 +133,7 @@ class ListQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     workflow_id: Id | None = None
-    user_id: Id | None = None
+    user_id: User | None = None
     paused: bool | None = None
     label: Text | None = None
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
@@ -168,9 +173,25 @@ class ExplainQuery(BaseModel):
     at: Instant
 
 
-class RegisterQuery(BaseModel):
-    """Whether to register the schedules that a DAG declares."""
+class SaveWorkflowQuery(BaseModel):
+    """How a DAG is stored.
+
+    `register` also stores the schedules that it declares, `replace` puts it in place of a stored version,
+    and `user_id` is the owner of a workflow that is new.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     register_: Annotated[bool, Field(alias="register")] = False
+    replace: bool = False
+    user_id: User | None = None
+
+
+class WorkflowsQuery(BaseModel):
+    """Filter and paging of the list of workflows."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user_id: User | None = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    cursor: Annotated[str, Field(max_length=1000)] | None = None

@@ -166,6 +166,23 @@ class WorkflowAnswer(Answer):
     schedules: list[UpsertedAnswer]
 
 
+class WorkflowEntryAnswer(Answer):
+    """A stored version of a workflow; `size` is that of its DAG, in bytes."""
+
+    workflow_id: str
+    version: int
+    user_id: str
+    size: int
+    updated_at: Instant
+
+
+class WorkflowsAnswer(Answer):
+    """One page of stored versions, by id and version."""
+
+    workflows: list[WorkflowEntryAnswer]
+    next_cursor: str | None
+
+
 class StartedAnswer(Answer):
     """Whether the executor took the run."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from dutiful.httpd.problems import InvalidRequestError, problem_of
-from dutiful.service.declaration import Defaults, declared
 from dutiful.web.requests import ID_PATTERN, ScheduleRequest
 
 if TYPE_CHECKING:
@@ -24,13 +23,15 @@ _CRON_NAMES = ("cron_expr", "cron", "cron_expression", "expression")
 _TAKEN = frozenset(ScheduleRequest.model_fields) - {"workflow_id", "version", "schedule_id"}
 
 
-def schedules_of(workflow_id: str, version: int, dag: Mapping[str, Any], owner: str) -> list[ScheduleInput]:
-    """Return one schedule for each trigger; raises an InvalidRequestError with all that is wrong.
+def schedules_of(
+    workflow_id: str, version: int, dag: Mapping[str, Any], owner: str
+) -> dict[str, ScheduleInput]:
+    """Return one schedule for each trigger, by its place; raises InvalidRequestError with all that is wrong.
 
     The user is the trigger's, else the DAG's, else `owner`. An id depends on the workflow and on the name
     or place of the trigger, not on the version: the next deploy edits the schedules of the one before.
     """
-    inputs: list[ScheduleInput] = []
+    inputs: dict[str, ScheduleInput] = {}
     problems, ids = list[dict[str, str]](), set[str]()
     for place, trigger in _schedule_triggers(dag):
         settings = {"user_id": dag.get("user_id", owner), **_settings(trigger)}
@@ -40,10 +41,7 @@ def schedules_of(workflow_id: str, version: int, dag: Mapping[str, Any], owner: 
         ids.add(schedule_id)
         fixed = {"workflow_id": workflow_id, "version": version, "schedule_id": schedule_id}
         try:
-            given = ScheduleRequest.model_validate(settings | fixed).as_input()
-            # What the registrar would refuse is refused before the DAG is stored.
-            declared(given, schedule_id, paused=False, defaults=Defaults())
-            inputs.append(given)
+            inputs[f"triggers.{place}"] = ScheduleRequest.model_validate(settings | fixed).as_input()
         except ValidationError as error:
             problems += [problem_of(item, ("triggers", place, *item["loc"])) for item in error.errors()]
     if problems:

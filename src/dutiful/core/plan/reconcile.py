@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule, State
     from dutiful.core.snapshot import Due
+    from dutiful.core.workflow import PutWorkflow
 
 
 class Put(NamedTuple):
@@ -47,6 +48,7 @@ class Changes(NamedTuple):
     drops: Sequence[Run] = ()
     # By the id of a schedule; those that are not there are passed over.
     notes: Sequence[tuple[str, Note]] = ()
+    workflows: Sequence[PutWorkflow] = ()
 
 
 class Survey(NamedTuple):

@@ -12,9 +12,10 @@ from dutiful.core.plan.rearm import rearmed
 from dutiful.core.plan.reconcile import Survey
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status, frees_slot
 from dutiful.core.schedule import SkippedRange, State
-from dutiful.runtime.ports import Committed, Launch, Leader, Loaded, Retention
+from dutiful.runtime.ports import Committed, Found, Launch, Leader, Loaded, Retention
 from dutiful.stores.memory.row import Row, by_tick
 from dutiful.stores.memory.wakes import Wakes
+from dutiful.stores.memory.workflows import StoredWorkflows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from dutiful.core.plan.reconcile import Changes, Note, Put
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
+    from dutiful.core.workflow import Workflow, WorkflowEntry
 
 # Asking the class for it each time is slow, and nearly all runs are.
 _LAUNCHED = Phase.LAUNCHED
@@ -43,7 +45,7 @@ class MemoryStore:
         # No schedule that was removed had a higher version; one of the same id begins above it.
         self._version_floor = 0
         self._used: dict[str, int] = {}
-        self._workflows: dict[tuple[str, int], str] = {}
+        self._workflows = StoredWorkflows()
         self._epoch = 0
         self._owner: str | None = None
         self._door: str | None = None
@@ -77,10 +79,7 @@ class MemoryStore:
 
     async def apply(self, changes: Changes) -> None:
         """Write and delete schedules."""
-        for put in changes.puts:
-            self._check_version(put)
-        for run in changes.drops:
-            self._check_drop(run)
+        self._check_expectations(changes)
         for schedule_id in changes.removes:
             row = self._rows.pop(schedule_id, None)
             if row is not None:
@@ -103,6 +102,15 @@ class MemoryStore:
         for schedule_id, note in changes.notes:
             if schedule_id in self._rows:
                 self._rows[schedule_id].note = note
+        self._workflows.put_all(changes.workflows)
+
+    def _check_expectations(self, changes: Changes) -> None:
+        for put in changes.puts:
+            self._check_version(put)
+        for run in changes.drops:
+            self._check_drop(run)
+        for workflow in changes.workflows:
+            self._workflows.check(workflow)
 
     def _check_version(self, put: Put) -> None:
         row = self._rows.get(put.schedule.id)
@@ -346,20 +354,34 @@ class MemoryStore:
         by_number.sort(key=lambda pair: (pair[1].run_at, pair[0], pair[1].kind), reverse=True)
         return [run for _, run in by_number[:limit]]
 
-    async def find(self, key: str) -> Run | None:
-        """Return the row of a key."""
-        runs = [run for row in self._rows.values() for run in row.runs()]
-        found = [run for run in runs if run.key == key and (run.own_key or run.created_at is not None)]
+    async def find(self, key: str) -> Found | None:
+        """Return the row of a key, and its schedule."""
+        runs = [Found(run, row.schedule) for row in self._rows.values() for run in row.runs()]
+        found = [
+            each
+            for each in runs
+            if each.run.key == key and (each.run.own_key or each.run.created_at is not None)
+        ]
         # The rest of a stretch may begin within the second of a tick that has run.
-        return max(found, key=lambda run: (run.attempt, -run.run_at), default=None)
+        return max(found, key=lambda each: (each.run.attempt, -each.run.run_at), default=None)
 
-    async def save_workflow(self, workflow_id: str, version: int, dag: str, _now: Instant) -> None:
-        """Keep a DAG."""
-        self._workflows[workflow_id, version] = dag
-
-    async def load_workflow(self, workflow_id: str, version: int) -> str | None:
-        """Return a DAG."""
+    async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
+        """Return one version of a workflow."""
         return self._workflows.get((workflow_id, version))
+
+    async def workflow_owner(self, workflow_id: str) -> str | None:
+        """Return the owner of a workflow."""
+        return self._workflows.owner(workflow_id)
+
+    async def workflows(
+        self, after: tuple[str, int], limit: int, owner: str | None = None
+    ) -> list[WorkflowEntry]:
+        """Return the versions that come after this one."""
+        return self._workflows.listed(after, limit, owner)
+
+    async def delete_workflow(self, workflow_id: str, version: int) -> bool:
+        """Delete one version, and return whether it was there."""
+        return self._workflows.pop((workflow_id, version), None) is not None
 
     async def rearm(self, now: Instant, beyond: int) -> int:
         """Bring back the cursors that are far ahead of `now`."""

@@ -30,7 +30,7 @@ from dutiful.stores.rows import (
     run_columns,
     state_columns,
 )
-from dutiful.stores.sqlite import inline_runs, meta
+from dutiful.stores.sqlite import inline_runs, meta, workflows
 from dutiful.stores.sqlite.rest import insert_rest
 from dutiful.stores.sqlite.texts import StoredTexts
 from dutiful.stores.sqlite.wake import wake_groups
@@ -126,6 +126,8 @@ def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> N
         _write_run(connection, numbers[run.schedule_id], run, puts[run.schedule_id])
     notes = [(*note, namespace, schedule_id) for schedule_id, note in changes.notes]
     connection.executemany(_NOTE, notes)
+    for workflow in changes.workflows:
+        workflows.put(connection, namespace, workflow)
 
 
 def _drop(connection: sqlite3.Connection, number: int, run: Run) -> None:

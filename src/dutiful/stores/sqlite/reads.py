@@ -12,13 +12,15 @@ from dutiful.core.errors import CodecError, StoreError
 from dutiful.core.plan.planner import Batch
 from dutiful.core.plan.reconcile import Note
 from dutiful.core.snapshot import Due
-from dutiful.runtime.ports import Loaded
+from dutiful.runtime.ports import Found, Loaded
 from dutiful.stores.rows import (
     READ,
     RUN_ALL,
+    SCHEDULE,
     listed,
     read_due,
     read_run,
+    read_schedule,
 )
 from dutiful.stores.sqlite.inline_runs import AS_ROW
 
@@ -76,16 +78,17 @@ _LEDGER = (
     f" WHERE phase = 'ended' AND {_OF_SCHEDULE} ORDER BY run_at DESC, kind DESC LIMIT ?4)"
     " ORDER BY run_at DESC, kind DESC LIMIT ?4"
 )
-_WITH_ID = f"SELECT id, {listed(f'runs.{column}' for column in RUN_ALL)} FROM runs"
+_ID_AND_RUN = f"id, {listed(f'runs.{column}' for column in RUN_ALL)} FROM runs"
+_SCHEDULE = listed(f"declarations.{column}" for column in SCHEDULE)
 _ITS_SCHEDULE = "CROSS JOIN declarations ON declarations.number = runs.schedule WHERE namespace = ?"
 # Along the primary key. What leaves no ledger does not say when it began.
 _RECENT = (
-    f"{_WITH_ID} {_ITS_SCHEDULE} AND created_at IS NOT NULL"
+    f"SELECT {_ID_AND_RUN} {_ITS_SCHEDULE} AND created_at IS NOT NULL"
     " ORDER BY runs.run_at DESC, runs.schedule DESC, runs.kind DESC LIMIT ?"
 )
 # The rest of a stretch may begin within the second of a tick that has run.
 _OF_KEY = (
-    f"{_WITH_ID} INDEXED BY runs_key {_ITS_SCHEDULE} AND runs.key = ?"
+    f"SELECT {_SCHEDULE}, {_ID_AND_RUN} INDEXED BY runs_key {_ITS_SCHEDULE} AND runs.key = ?"
     " ORDER BY runs.attempt DESC, runs.run_at LIMIT 1"
 )
 _NOTES = (
@@ -204,10 +207,16 @@ def recent(connection: sqlite3.Connection, namespace: str, limit: int) -> list[R
     return [_readable_run(schedule_id, row) for schedule_id, *row in rows]
 
 
-def find(connection: sqlite3.Connection, namespace: str, key: bytes) -> Run | None:
-    """Return the row of a key."""
+def find(connection: sqlite3.Connection, texts: Texts, namespace: str, key: bytes) -> Found | None:
+    """Return the row of a key, and its schedule; None where the schedule cannot be read."""
     found = connection.execute(_OF_KEY, (namespace, key)).fetchone()
-    return None if found is None else _readable_run(found[0], found[1:])
+    if found is None:
+        return None
+    columns, (schedule_id, *row) = found[: len(SCHEDULE)], found[len(SCHEDULE) :]
+    try:
+        return Found(_readable_run(schedule_id, row), read_schedule(columns, texts))
+    except CodecError:
+        return None
 
 
 def notes(connection: sqlite3.Connection, namespace: str, ids: Iterable[str]) -> dict[str, Note]:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, StoreError
-from dutiful.stores.sqlite import edits, meta, reads, upkeep
+from dutiful.stores.sqlite import edits, meta, reads, upkeep, workflows
 from dutiful.stores.sqlite.commit import commit
 from dutiful.stores.sqlite.file import DatabaseFile
 from dutiful.stores.sqlite.lock import LeaderLock
@@ -28,16 +28,12 @@ if TYPE_CHECKING:
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
-    from dutiful.runtime.ports import Committed, Leader, Loaded, Retention
+    from dutiful.core.workflow import Workflow, WorkflowEntry
+    from dutiful.runtime.ports import Committed, Found, Leader, Loaded, Retention
     from dutiful.stores.sqlite.reads import Damage
 
 T = TypeVar("T")
 _KEY = re.compile(r"[0-9a-f]{64}")
-_SAVE_WORKFLOW = (
-    "INSERT INTO workflows (namespace, workflow_id, version, dag, updated_at) VALUES (?, ?, ?, ?, ?)"
-    " ON CONFLICT DO UPDATE SET dag = excluded.dag, updated_at = excluded.updated_at"
-)
-_LOAD_WORKFLOW = "SELECT dag FROM workflows WHERE namespace = ? AND workflow_id = ? AND version = ?"
 
 
 class SqliteStore:
@@ -271,25 +267,40 @@ class SqliteStore:
         """Return rows of all schedules, newest first."""
         return await self._read(lambda connection: reads.recent(connection, self._namespace, limit))
 
-    async def find(self, key: str) -> Run | None:
-        """Return the row of a key."""
+    async def find(self, key: str) -> Found | None:
+        """Return the row of a key, and its schedule."""
         if not _KEY.fullmatch(key):
             return None
         digest = bytes.fromhex(key)
-        return await self._read(lambda connection: reads.find(connection, self._namespace, digest))
+        return await self._read(
+            lambda connection: reads.find(connection, self._texts, self._namespace, digest)
+        )
 
     # Workflows
 
-    async def save_workflow(self, workflow_id: str, version: int, dag: str, now: Instant) -> None:
-        """Keep a DAG."""
-        values = self._namespace, workflow_id, version, dag, now
-        await self._write(lambda connection: connection.execute(_SAVE_WORKFLOW, values).rowcount)
+    async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
+        """Return one version of a workflow."""
+        return await self._read(
+            lambda connection: workflows.load(connection, self._namespace, workflow_id, version)
+        )
 
-    async def load_workflow(self, workflow_id: str, version: int) -> str | None:
-        """Return a DAG."""
-        values = self._namespace, workflow_id, version
-        found = await self._read(lambda connection: connection.execute(_LOAD_WORKFLOW, values).fetchone())
-        return None if found is None else str(found[0])
+    async def workflow_owner(self, workflow_id: str) -> str | None:
+        """Return the owner of a workflow."""
+        return await self._read(lambda connection: workflows.owner(connection, self._namespace, workflow_id))
+
+    async def workflows(
+        self, after: tuple[str, int], limit: int, owner: str | None = None
+    ) -> list[WorkflowEntry]:
+        """Return the versions that come after this one."""
+        return await self._read(
+            lambda connection: workflows.listed(connection, self._namespace, after, limit, owner)
+        )
+
+    async def delete_workflow(self, workflow_id: str, version: int) -> bool:
+        """Delete one version, and return whether it was there."""
+        return await self._write(
+            lambda connection: workflows.delete(connection, self._namespace, workflow_id, version)
+        )
 
     # Upkeep
 

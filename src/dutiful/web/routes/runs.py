@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 
 from dutiful.httpd.strict_route import StrictRoute
 from dutiful.web import requests, responses
-from dutiful.web.authorized_service import Reader, Starter
+from dutiful.web.authorized_service import Reader, Reporter, Starter
 from dutiful.web.routes.schedules import ScheduleId
 
 router = APIRouter(tags=["runs"], route_class=StrictRoute)
@@ -20,7 +20,7 @@ async def list_runs(
     authorized: Reader, schedule_id: ScheduleId, query: Annotated[requests.PageQuery, Query()]
 ) -> responses.RunsAnswer:
     """Return one page of the runs of a schedule, the newest first."""
-    await authorized.schedule(schedule_id)
+    await authorized.demand_schedule(schedule_id)
     page = await authorized.service.registrar.runs(schedule_id, query.limit, query.cursor)
     runs = [responses.RunAnswer.model_validate(run) for run in page.items]
     return responses.RunsAnswer(runs=runs, next_cursor=page.next_cursor)
@@ -31,7 +31,7 @@ async def explain(
     authorized: Reader, schedule_id: ScheduleId, query: Annotated[requests.ExplainQuery, Query()]
 ) -> responses.ExplanationAnswer:
     """Say why the tick at that instant ran, did not run, or will run."""
-    await authorized.schedule(schedule_id)
+    await authorized.demand_schedule(schedule_id)
     explanation = await authorized.service.registrar.explain(schedule_id, query.at)
     return responses.ExplanationAnswer.model_validate(explanation)
 
@@ -39,7 +39,7 @@ async def explain(
 @router.post("/schedules/{schedule_id}/trigger")
 async def trigger(authorized: Starter, schedule_id: ScheduleId) -> responses.TriggeredAnswer:
     """Run a schedule now, beside its ticks, whether it is paused or not."""
-    await authorized.schedule(schedule_id)
+    await authorized.demand_schedule(schedule_id)
     authorized.intend("trigger", schedule_id=schedule_id)
     triggered = await authorized.service.registrar.trigger(schedule_id)
     authorized.record("trigger", schedule_id=schedule_id, idempotency_key=triggered.idempotency_key)
@@ -51,7 +51,7 @@ async def backfill(
     authorized: Starter, schedule_id: ScheduleId, wanted: requests.BackfillRequest
 ) -> responses.BackfilledAnswer:
     """Run the past ticks in [start, end) that are not recorded yet, under an overlap policy of their own."""
-    await authorized.schedule(schedule_id)
+    await authorized.demand_schedule(schedule_id)
     authorized.intend("backfill", schedule_id=schedule_id, given=wanted.model_dump(mode="json"))
     done = await authorized.service.registrar.backfill(
         schedule_id, wanted.start, wanted.end, wanted.overlap_policy
@@ -62,12 +62,18 @@ async def backfill(
 
 @router.post("/runs/{idempotency_key}/status")
 async def report_status(
-    authorized: Starter, idempotency_key: Annotated[str, Path(max_length=256)], report: requests.ReportRequest
+    authorized: Reporter,
+    idempotency_key: Annotated[str, Path(max_length=256)],
+    report: requests.ReportRequest,
 ) -> responses.RunAnswer:
     """Take what an executor says of a run, and return the run as it now stands; the first end wins."""
-    await authorized.demand_run(idempotency_key)
     run = await authorized.service.registrar.report(
-        idempotency_key, report.status, report.attempt, report.run_id, report.error
+        idempotency_key,
+        report.status,
+        report.attempt,
+        report.run_id,
+        report.error,
+        may_report=authorized.caller.acts_for,
     )
     return responses.RunAnswer.model_validate(run)
 

@@ -8,8 +8,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from dutiful.httpd.problems import DamagedScheduleError, InvalidRequestError
+from dutiful.httpd.problems import InvalidRequestError
 from dutiful.httpd.strict_route import StrictRoute
+from dutiful.service.errors import DamagedScheduleError
 from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader, Writer
 
@@ -22,7 +23,7 @@ ScheduleId = Annotated[str, Path(pattern=requests.ID_PATTERN)]
 async def upsert_schedule(authorized: Writer, schedule: requests.ScheduleRequest) -> responses.UpsertedAnswer:
     """Store a schedule, new or edited. Without `schedule_id` it is a new one."""
     authorized.intend("upsert", schedule_id=schedule.schedule_id, given=schedule.as_json())
-    [stored] = await authorized.upsert([schedule.as_input()])
+    [stored] = await authorized.upsert({"": schedule.as_input()})
     authorized.record("upsert", schedule_id=stored.schedule_id)
     return responses.UpsertedAnswer.model_validate(stored)
 
@@ -32,7 +33,9 @@ async def upsert_many_schedules(authorized: Writer, schedules: requests.BulkRequ
     """Store up to 10,000 schedules, all or none; the body is a list, bare or under `schedules`."""
     given = [{"schedule_id": each.schedule_id, "given": each.as_json()} for each in schedules]
     authorized.intend_all("upsert", given)
-    stored = await authorized.upsert([schedule.as_input() for schedule in schedules])
+    stored = await authorized.upsert(
+        {f"schedules.{place}": schedule.as_input() for place, schedule in enumerate(schedules)}
+    )
     authorized.record("upsert", schedule_ids=[one.schedule_id for one in stored])
     return responses.BulkAnswer(schedules=[responses.UpsertedAnswer.model_validate(one) for one in stored])
 
@@ -40,7 +43,7 @@ async def upsert_many_schedules(authorized: Writer, schedules: requests.BulkRequ
 @router.post("/pause")
 async def pause_schedule(authorized: Writer, pause: requests.PauseRequest) -> responses.PausedAnswer:
     """Pause or resume one schedule; the note is shown to whoever wonders why."""
-    await authorized.schedule(pause.schedule_id)
+    await authorized.demand_schedule(pause.schedule_id)
     action = "pause" if pause.paused else "resume"
     authorized.intend(action, schedule_id=pause.schedule_id, note=pause.note)
     await authorized.service.registrar.pause_schedule(pause.schedule_id, pause.paused, pause.note)
@@ -72,7 +75,7 @@ async def list_schedules(
     authorized: Reader, query: Annotated[requests.ListQuery, Query()]
 ) -> responses.SchedulesAnswer:
     """Return one page of the schedules that match all given filters."""
-    if query.user_id is not None and authorized.tenant not in (None, query.user_id):
+    if query.user_id is not None and not authorized.caller.acts_for(query.user_id):
         return responses.SchedulesAnswer(schedules=[], next_cursor=None, damaged=[])
     page = await authorized.service.registrar.list_schedules(
         workflow_id=query.workflow_id,
@@ -91,14 +94,17 @@ async def list_schedules(
 @router.get("/{schedule_id}")
 async def get_schedule(authorized: Reader, schedule_id: ScheduleId) -> responses.ScheduleAnswer:
     """Return a schedule with its next five fire times."""
-    return responses.ScheduleAnswer.model_validate(await authorized.schedule(schedule_id))
+    await authorized.demand_schedule(schedule_id)
+    return responses.ScheduleAnswer.model_validate(
+        await authorized.service.registrar.get_schedule(schedule_id)
+    )
 
 
 @router.delete("/{schedule_id}", status_code=204, response_class=Response)
 async def delete_schedule(authorized: Writer, schedule_id: ScheduleId) -> None:
     """Delete a schedule; what it has started already goes on."""
     with suppress(DamagedScheduleError):
-        await authorized.schedule(schedule_id)
+        await authorized.demand_schedule(schedule_id)
     authorized.intend("delete", schedule_id=schedule_id)
     await authorized.service.registrar.delete_schedule(schedule_id)
     authorized.record("delete", schedule_id=schedule_id)
@@ -109,6 +115,6 @@ async def next_fire_times(
     authorized: Reader, schedule_id: ScheduleId, query: Annotated[requests.NextQuery, Query()]
 ) -> responses.PreviewAnswer:
     """Return the next fire times, in the schedule's own zone."""
-    await authorized.schedule(schedule_id)
+    await authorized.demand_schedule(schedule_id)
     preview = await authorized.service.registrar.next_fires(schedule_id, query.count)
     return responses.PreviewAnswer(schedule_id=schedule_id, preview=preview)

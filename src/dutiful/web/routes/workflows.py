@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Path, Query
+from fastapi import APIRouter, Body, Path, Query, Response
 
-from dutiful.httpd.problems import UnknownWorkflowError, WorkflowExistsError
 from dutiful.httpd.strict_route import StrictRoute
+from dutiful.service.errors import UnknownWorkflowError, WorkflowInUseError
+from dutiful.service.workflows import WorkflowInput
 from dutiful.web import requests, responses
-from dutiful.web.authorized_service import AuthorizedService, Reader, Writer
+from dutiful.web.authorized_service import Reader, Writer
 from dutiful.web.triggers import schedules_of
 
 router = APIRouter(prefix="/workflows", tags=["workflows"], route_class=StrictRoute)
@@ -25,31 +26,33 @@ async def save_workflow(
     workflow_id: WorkflowId,
     version: Version,
     dag: Annotated[dict[str, Any], Body()],
-    query: Annotated[requests.RegisterQuery, Query()],
+    query: Annotated[requests.SaveWorkflowQuery, Query()],
 ) -> responses.WorkflowAnswer:
-    """Store a DAG; with `register=true` also a schedule for each of its `schedule_based` triggers."""
-    await _demand_new(authorized, workflow_id, version, dag)
-    owner = authorized.caller.user_id
-    inputs = schedules_of(workflow_id, version, dag, owner) if query.register_ else []
-    for schedule in inputs:
-        authorized.demand_user(schedule.user_id)
+    """Store a DAG; with `register=true` also a schedule for each of its `schedule_based` triggers.
+
+    A stored version stays as it is, unless its owner says `replace=true`. All is stored, or nothing.
+    """
+    owner = query.user_id or authorized.caller.user_id
+    declared = schedules_of(workflow_id, version, dag, owner) if query.register_ else {}
+    workflow = WorkflowInput(workflow_id, version, dag, owner, query.replace)
     authorized.intend("save_workflow", workflow_id=workflow_id, version=version)
-    await authorized.service.workflows.save_dag(workflow_id, version, dag)
-    stored = await authorized.upsert(inputs) if inputs else []
+    stored = await authorized.deploy(workflow, declared)
+    schedules = [responses.UpsertedAnswer.model_validate(one) for one in stored]
     ids = [one.schedule_id for one in stored]
     authorized.record("save_workflow", workflow_id=workflow_id, version=version, schedules=ids)
-    schedules = [responses.UpsertedAnswer.model_validate(one) for one in stored]
     return responses.WorkflowAnswer(workflow_id=workflow_id, version=version, schedules=schedules)
 
 
-async def _demand_new(
-    authorized: AuthorizedService, workflow_id: str, version: int, dag: dict[str, Any]
-) -> None:
-    """Refuse to let one user change what the schedules of another run."""
-    if authorized.tenant is not None:
-        known = await authorized.service.workflows.load_dag(workflow_id, version)
-        if known not in (None, dag):
-            raise WorkflowExistsError(workflow_id, version)
+@router.get("")
+async def list_workflows(
+    authorized: Reader, query: Annotated[requests.WorkflowsQuery, Query()]
+) -> responses.WorkflowsAnswer:
+    """Return one page of the stored versions, by id and version."""
+    page = await authorized.service.workflows.list_workflows(
+        owner=query.user_id, limit=query.limit, cursor=query.cursor
+    )
+    listed = [responses.WorkflowEntryAnswer.model_validate(each) for each in page.items]
+    return responses.WorkflowsAnswer(workflows=listed, next_cursor=page.next_cursor)
 
 
 @router.get("/{workflow_id}/{version}")
@@ -59,3 +62,14 @@ async def load_workflow(authorized: Reader, workflow_id: WorkflowId, version: Ve
     if dag is None:
         raise UnknownWorkflowError(workflow_id, version)
     return dag
+
+
+@router.delete("/{workflow_id}/{version}", status_code=204, response_class=Response)
+async def delete_workflow(authorized: Writer, workflow_id: WorkflowId, version: Version) -> None:
+    """Delete one version of a workflow that no schedule starts; runs that it was launched for go on."""
+    using = await authorized.service.registrar.schedules_of(workflow_id, version)
+    if using:
+        raise WorkflowInUseError(workflow_id, version, using)
+    authorized.intend("delete_workflow", workflow_id=workflow_id, version=version)
+    await authorized.service.workflows.delete_dag(workflow_id, version, authorized.demand_user)
+    authorized.record("delete_workflow", workflow_id=workflow_id, version=version)

@@ -115,11 +115,12 @@ CREATE TRIGGER declarations_deleted AFTER DELETE ON declarations BEGIN
   DELETE FROM notes WHERE number = old.number;
 END;
 
--- The DAGs of the service, by id and version.
+-- The DAGs of the service, by id and version. All versions of an id have the same owner.
 CREATE TABLE workflows (
   namespace   TEXT    NOT NULL,
   workflow_id TEXT    NOT NULL,
   version     INTEGER NOT NULL,
+  owner       TEXT    NOT NULL,
   dag         TEXT    NOT NULL,
   updated_at  INTEGER NOT NULL,
   PRIMARY KEY (namespace, workflow_id, version)

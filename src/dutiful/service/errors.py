@@ -1,0 +1,74 @@
+"""The refusals of the service, each with the status and the code that callers over HTTP get.
+
+RequestRefusedError
+├── OtherUserError            403  the caller may not act for that user
+├── UnknownWorkflowError      404  there is no such version of a workflow
+├── WorkflowExistsError       409  that version is stored with another DAG
+├── WorkflowInUseError        409  schedules start that version
+└── DamagedScheduleError      409  the row of a schedule cannot be read
+"""
+
+from __future__ import annotations
+
+from dutiful.core.errors import quoted
+from dutiful.httpd.errors import RequestRefusedError
+
+
+class OtherUserError(RequestRefusedError):
+    """A caller asks for something in the name of a user for whom it may not act."""
+
+    status = 403
+    code = "other_user"
+
+    def __init__(self, user_id: str) -> None:
+        advice = "name it in `act_as` of your token, or use one with the scope 'admin'"
+        super().__init__(f"You may not act for the user {quoted(user_id)!r}; {advice}", user_id=user_id)
+
+
+class UnknownWorkflowError(RequestRefusedError):
+    """There is no such version of a workflow."""
+
+    status = 404
+    code = "unknown_workflow"
+
+    def __init__(self, workflow_id: str, version: int) -> None:
+        message = f"There is no version {version} of the workflow {quoted(workflow_id)!r}"
+        super().__init__(message, workflow_id=workflow_id, version=version)
+
+
+class WorkflowExistsError(RequestRefusedError):
+    """A version of a workflow is stored already, with another DAG."""
+
+    status = 409
+    code = "workflow_exists"
+
+    def __init__(self, workflow_id: str, version: int) -> None:
+        message = f"Version {version} of {quoted(workflow_id)!r} is stored with another DAG"
+        advice = "store the next version, or replace this one with ?replace=true"
+        super().__init__(f"{message}; {advice}", workflow_id=workflow_id, version=version)
+
+
+class WorkflowInUseError(RequestRefusedError):
+    """A version of a workflow would be deleted that schedules start."""
+
+    status = 409
+    code = "workflow_in_use"
+
+    def __init__(self, workflow_id: str, version: int, schedules: list[str]) -> None:
+        named = ", ".join(schedules[:3]) + (" and more" if len(schedules) > 3 else "")
+        message = (
+            f"Version {version} of {quoted(workflow_id)!r} is started by {named}; edit or delete these first"
+        )
+        super().__init__(message, workflow_id=workflow_id, version=version, schedules=schedules)
+
+
+class DamagedScheduleError(RequestRefusedError):
+    """The row of a schedule cannot be read."""
+
+    status = 409
+    code = "damaged_schedule"
+
+    def __init__(self, schedule_id: str, problem: str) -> None:
+        message = f"The row of the schedule {quoted(schedule_id)!r} cannot be read: {problem}"
+        advice = "store it again, or delete it"
+        super().__init__(f"{message}; {advice}", schedule_id=schedule_id, problem=problem)
