@@ -78,6 +78,8 @@ def running(folder: Path, **environ: str) -> Iterator[Running]:
     environ = {
         "DUTIFUL_STORE": f"sqlite:{folder}/service.db",
         "DUTIFUL_EXECUTOR": "python:tests.web.running:run_dag",
+        # A run under `hang` would hold up the end of every test for as long as this.
+        "DUTIFUL_DRAIN_S": "0",
         "DUTIFUL_PORT": "0",
         **environ,
     }
