@@ -14,11 +14,12 @@ from datetime import UTC, datetime
 
 from dutiful.core.cadence import Every
 from dutiful.core.cron.cron import Cron
+from dutiful.core.plan.edit import arm
 from dutiful.core.plan.outcome import Failed, Succeeded
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task
 from dutiful.runtime.engine import Engine
-from dutiful.runtime.registrar import Registrar, arm
+from dutiful.runtime.registrar import Registrar
 from dutiful.stores.sqlite import SqliteStore
 from dutiful.testing import VirtualClock
 

@@ -100,7 +100,7 @@ def test_a_run_that_an_edit_saved_from_the_plan_goes_on_and_nobody_is_told_other
             await rig.time.advance(150)
             return await rig.rows(), rig.told(RunEndedByPlan)
 
-    assert asyncio.run(story()) == (["10:01 STARTED", "10:02 SKIPPED replaced"], [])
+    assert asyncio.run(story()) == (["10:01 STARTED", "10:02 SKIPPED overlap"], [])
 
 
 @pytest.mark.parametrize(("overlap", "kind"), [(Overlap.SKIP, TicksSkipped), (Overlap.QUEUE, RunHeld)])

@@ -14,8 +14,7 @@ from dutiful.core.cadence import Every, Once, OnDemand
 from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import UnknownScheduleError
 from dutiful.core.plan.reconcile import Changes, Put
-from dutiful.core.policy import CatchUp, Overlap, Reason
-from dutiful.core.run import Phase, Run, Status
+from dutiful.core.policy import CatchUp, Overlap, Policy
 from dutiful.core.schedule import State, Task, Window
 
 
@@ -96,38 +95,94 @@ def test_an_edit_never_makes_a_past_tick_due(old, changes, window):
     assert [instant for instant, *_ in calls][:1] == expected
 
 
-def test_ticks_that_nobody_decided_before_an_edit_are_replaced_by_it():
+OTHER_TICKS = Cron.parse("0,30 * * * *")
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "expected"),
+    [
+        (CatchUp.NONE, ["10:02-10:03 SKIPPED missed", "10:04 SUCCESS", "10:30 SUCCESS"]),
+        (CatchUp.LATEST, ["10:02-10:03 SKIPPED coalesced", "10:04 SUCCESS", "10:30 SUCCESS"]),
+        (CatchUp.FIRE_IMMEDIATELY, ["10:02 SUCCESS", "10:03 SUCCESS", "10:04 SUCCESS", "10:30 SUCCESS"]),
+        (CatchUp.SPREAD, ["10:02 SUCCESS", "10:03 SUCCESS", "10:04 SUCCESS", "10:30 SUCCESS"]),
+    ],
+)
+@pytest.mark.parametrize("new", [CatchUp.NONE, CatchUp.FIRE_IMMEDIATELY])
+def test_what_is_owed_under_the_old_ticks_is_settled_by_the_old_catch_up(catch_up, new, expected):
     async def story():
-        async with Rig(schedule()) as rig:
+        async with Rig(schedule(catch_up=catch_up, overlap=Overlap.ALLOW)) as rig:
             await rig.time.advance(60)
             await rig.crash()
             await rig.time.advance(3 * 60 + 30)
-            next_fire = await registrar(rig).upsert(schedule(Cron.parse("0,30 * * * *")))
+            edited = schedule(OTHER_TICKS, catch_up=new, overlap=Overlap.ALLOW)
+            next_fire = await registrar(rig).upsert(edited)
             rig.boot()
-            await rig.time.advance(3600)
-            return next_fire, await rig.store.ledger("s", None, 100)
+            await rig.time.advance(30 * 60)
+            return next_fire, await rig.rows()
 
-    next_fire, rows = asyncio.run(story())
-    assert next_fire == at("10:30")
-    replaced = Run(
-        "s", at("10:02"), "schedule", Status.SKIPPED, Phase.ENDED, at("10:02"), Reason.REPLACED,
-        ended_at=at("10:04:30"), run_until=at("10:04"), ticks=3, detail="the schedule was edited",
-        created_at=at("10:04:30"), updated_at=at("10:04:30"),
-    )  # fmt: skip
-    assert rows[2] == replaced
-    assert [(clock(row.run_at), row.status) for row in rows if row is not rows[2]] == [
-        ("11:00", Status.SUCCESS),
-        ("10:30", Status.SUCCESS),
-        ("10:01", Status.SUCCESS),
-    ]
+    assert asyncio.run(story()) == (at("10:30"), ["10:01 SUCCESS", *expected])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"task": Task("another")}, {"policy": Policy(Overlap.ALLOW, CatchUp.FIRE_IMMEDIATELY, jitter=5)}],
+)
+def test_an_edit_that_keeps_the_ticks_drops_none_that_is_owed(changes):
+    async def story():
+        declared = schedule(catch_up=CatchUp.FIRE_IMMEDIATELY, overlap=Overlap.ALLOW)
+        async with Rig(declared) as rig:
+            await rig.time.advance(60)
+            await rig.crash()
+            await rig.time.advance(3 * 60 + 30)
+            await registrar(rig).upsert(declared._replace(**changes))
+            rig.boot()
+            await rig.time.advance(1)
+            return [row.split()[0] for row in await rig.rows()]
+
+    assert asyncio.run(story()) == ["10:01", "10:02", "10:03", "10:04"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (CatchUp.NONE, CatchUp.FIRE_IMMEDIATELY, ["10:02-10:03 SKIPPED missed", "10:04 SUCCESS"]),
+        (CatchUp.FIRE_IMMEDIATELY, CatchUp.NONE, ["10:02 SUCCESS", "10:03 SUCCESS", "10:04 SUCCESS"]),
+    ],
+)
+def test_another_catch_up_judges_only_what_passes_after_it(old, new, expected):
+    async def story():
+        async with Rig(schedule(catch_up=old, overlap=Overlap.ALLOW)) as rig:
+            await rig.time.advance(60)
+            await rig.crash()
+            await rig.time.advance(3 * 60 + 30)
+            await registrar(rig).upsert(schedule(catch_up=new, overlap=Overlap.ALLOW))
+            rig.boot()
+            await rig.time.advance(1)
+            return await rig.rows()
+
+    assert asyncio.run(story()) == ["10:01 SUCCESS", *expected]
+
+
+def test_more_than_an_edit_may_hold_is_one_range_beyond_the_cap():
+    async def story():
+        declared = schedule(catch_up=CatchUp.FIRE_IMMEDIATELY, catch_up_cap=2)
+        async with Rig(declared) as rig:
+            await rig.time.advance(60)
+            await rig.crash()
+            await rig.time.advance(10 * 60 + 30)
+            await registrar(rig).upsert(schedule(OTHER_TICKS))
+            return await rig.rows()
+
+    expected = ["10:02-10:08 SKIPPED catchup_cap", "10:09 ENQUEUED", "10:10 ENQUEUED", "10:11 ENQUEUED"]
+    assert asyncio.run(story()) == ["10:01 SUCCESS", *expected]
 
 
 @pytest.mark.parametrize(
     ("edited", "skipped", "noted"),
     [
-        # Its ticks are others now, so what waited is written off …
-        (schedule(Cron.parse("30 * * * *")), ["replaced 10:02-10:03 x2"], ["10:01", "10:30"]),
-        (schedule(Every(HOUR, "start")), ["replaced 10:02-10:03 x2"], ["10:01"]),
+        # Its ticks are others now, so the one that waited is held under its own key …
+        (schedule(OTHER_TICKS, overlap=Overlap.QUEUE), ["replaced 10:02 x1"], ["10:01", "10:03"]),
+        (schedule(Every(HOUR, "start"), overlap=Overlap.QUEUE), ["replaced 10:02 x1"], ["10:01", "10:03"]),
         # … and otherwise goes on waiting, under the new policy.
         (schedule(overlap=Overlap.BUFFER_ONE, grace=HOUR), ["replaced 10:02 x1"], ["10:01", "10:03"]),
         (schedule(overlap=Overlap.BUFFER_ONE, paused=True), ["paused 10:02-10:29 x28"], ["10:01"]),
@@ -162,7 +217,7 @@ def test_a_tick_that_jitter_holds_back_is_not_lost_by_an_edit():
 
     held_back, rows = asyncio.run(story())
     assert at("11:00:05") < held_back[0] < at("11:10")
-    assert rows == ["11:00 SKIPPED replaced", "11:30 SUCCESS"]
+    assert rows == ["11:00 SUCCESS", "11:30 SUCCESS"]
 
 
 def test_an_edit_keeps_the_history_and_the_run_in_flight():

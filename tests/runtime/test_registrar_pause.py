@@ -11,10 +11,11 @@ from tests.sim.rig import TEN, Rig
 
 from dutiful.core.cadence import Every, OnDemand
 from dutiful.core.cron.cron import Cron
+from dutiful.core.plan.edit import arm
 from dutiful.core.plan.reconcile import Changes, Difference, Put
 from dutiful.core.policy import CatchUp, Overlap
 from dutiful.core.schedule import State, Task, Window
-from dutiful.runtime.registrar import Registrar, arm
+from dutiful.runtime.registrar import Registrar
 from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
 

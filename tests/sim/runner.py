@@ -22,6 +22,7 @@ from tests.sim.world import BROKEN
 from dutiful.core.cadence import Every
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.event import PassFailed, ScheduleQuarantined
+from dutiful.core.plan.edit import arm
 from dutiful.core.plan.opening import first_wake
 from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Reason
@@ -29,7 +30,7 @@ from dutiful.core.run import IN_FLIGHT
 from dutiful.core.schedule import State
 from dutiful.runtime.engine import Engine, Settings, nothing_to_do
 from dutiful.runtime.ports import Retention
-from dutiful.runtime.registrar import Registrar, arm
+from dutiful.runtime.registrar import Registrar
 from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.core.cadence import Every, OnDemand
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.plan.draft import Draft
+from dutiful.core.plan.edit import upserted
 from dutiful.core.plan.opening import first_wake
 from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason
@@ -17,7 +18,6 @@ from dutiful.fleet.cron import parse_cron_expression
 from dutiful.fleet.file.agents import problems_of_schedule
 from dutiful.fleet.interval import parse_interval
 from dutiful.fleet.types import Problem, ScheduleState
-from dutiful.runtime.registrar import upserted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from dutiful.core.plan.outcome import Outcome, Settlement
     from dutiful.core.plan.planner import Batch
     from dutiful.core.plan.reconcile import Changes, Note, Survey
-    from dutiful.core.run import Run
+    from dutiful.core.policy import Policy
+    from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
     from dutiful.core.workflow import Workflow, WorkflowEntry
@@ -53,10 +54,18 @@ class Committed(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """How long ended rows are kept: at most `age` ms and `rows` of them a schedule."""
+    """How long ended rows are kept: at most `age` ms and `rows` of them a schedule.
+
+    A schedule whose policy says otherwise decides for itself.
+    """
 
     age: int = 30 * 86_400_000
     rows: int = 1000
+
+    def of(self, policy: Policy) -> Retention:
+        """Return the retention of a schedule with this policy."""
+        age, rows = policy.retention_age, policy.retention_rows
+        return Retention(self.age if age is None else age, self.rows if rows is None else rows)
 
 
 class Leader(NamedTuple):
@@ -173,6 +182,13 @@ class Store(Workflows, Protocol):
         another owner.
         """
 
+    async def request(self, run: Run) -> Run | None:
+        """Record a manual run that a user asks for, make its schedule due, and return the run.
+
+        Each manual run has an instant of its own: its `run_at`, or the one after the latest that is taken. A
+        run whose key is known is returned as it stands. None: there is no such schedule.
+        """
+
     async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
         """Return at most `limit` schedules whose wake is at or before `now`, the most overdue first.
 
@@ -236,8 +252,10 @@ class Store(Workflows, Protocol):
         They are kept and left alone.
         """
 
-    async def ledger(self, schedule_id: str, until: Instant | None, limit: int) -> list[Run]:
-        """Return rows with run_at <= until, newest first."""
+    async def ledger(
+        self, schedule_id: str, until: Instant | None, limit: int, kind: Kind | None = None
+    ) -> list[Run]:
+        """Return rows with run_at <= until, newest first; with a kind only the rows of that kind."""
 
     async def recent(self, limit: int) -> list[Run]:
         """Return rows of all schedules that keep a ledger, newest first."""
@@ -252,4 +270,7 @@ class Store(Workflows, Protocol):
         """
 
     async def prune(self, now: Instant, retention: Retention) -> int:
-        """Delete ended rows beyond the retention, never one whose tick is after the cursor."""
+        """Delete ended rows beyond the retention; return how many.
+
+        Rows of ticks after the cursor stay, and so do the rows of runs that users asked for.
+        """

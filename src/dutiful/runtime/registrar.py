@@ -3,44 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-from itertools import islice
 from typing import TYPE_CHECKING
 
-from dutiful.core.cadence import Every, last_tick
-from dutiful.core.cron.zone import epoch_ms
+from dutiful.core.cron.zone import epoch_ms, from_epoch_ms
 from dutiful.core.errors import (
-    DutifulError,
     InvalidArgumentError,
     OvertakenError,
     UnknownRunError,
     UnknownScheduleError,
 )
 from dutiful.core.plan.backfill import Backfill, backfill, past_ticks
-from dutiful.core.plan.draft import Draft
-from dutiful.core.plan.jitter import fire_time
-from dutiful.core.plan.opening import first_wake
+from dutiful.core.plan.edit import accounted, edited, upserted
 from dutiful.core.plan.outcome import Report, Settlement, hear
+from dutiful.core.plan.preview import upcoming
 from dutiful.core.plan.reconcile import Changes, Difference, Note, Put, reconcile
-from dutiful.core.plan.verdict import EDITED, Verdict, explain, minute_of
-from dutiful.core.policy import Reason
+from dutiful.core.plan.verdict import Verdict, explain, minute_of
 from dutiful.core.run import CANCEL_ASKED, Phase, Run, Status
-from dutiful.core.schedule import State
-from dutiful.core.snapshot import Due, Limits
+from dutiful.core.snapshot import Due
 from dutiful.runtime.ledger_lookup import recalled, rows_between
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from datetime import datetime
 
     from dutiful.core.cadence import Instant
     from dutiful.core.plan.reconcile import Survey
     from dutiful.core.policy import Overlap
-    from dutiful.core.schedule import Schedule
+    from dutiful.core.schedule import Schedule, State
     from dutiful.core.workflow import PutWorkflow
     from dutiful.runtime.ports import Clock, Store
 
 
 CANCELLED = "cancelled by request"
+_FUTURE = "lies in the future; a backfill runs ticks that have passed"
 
 
 async def no_workflows() -> Sequence[PutWorkflow]:
@@ -129,26 +124,29 @@ class Registrar:
             noted = [(schedule_id, Note(now, note if paused else None))]
             if due.schedule.paused == paused:
                 return Changes(notes=noted)
-            return _edit(due, due.schedule._replace(paused=paused), now)._replace(notes=noted)
+            return edited(due, due.schedule._replace(paused=paused), now)._replace(notes=noted)
 
         await self._change(schedule_id, edit)
 
-    async def trigger(self, schedule_id: str, own_key: str) -> Run:
-        """Have a run made now, whatever the clock says and also when paused; return it as it waits."""
-        while True:
-            due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
-            _refuse_quarantined(due)
-            rows = await self._store.ledger(schedule_id, now + 1000, 10)
-            # Each has an instant of its own, also where several are asked for at once.
-            taken = [row.run_at for row in rows if row.kind == "manual" and row.run_at >= now]
-            run_at, noted = max(taken, default=now - 1) + 1, now if due.schedule.policy.ledger else None
-            run = Run(
-                schedule_id, run_at, "manual", Status.ENQUEUED, Phase.DELAYED, now,
-                own_key=own_key, created_at=noted, updated_at=noted,
-            )  # fmt: skip
-            with contextlib.suppress(OvertakenError):
-                await self.apply(Changes([Put(due.schedule, due.state, now, due.version)], rows=[run]))
-                return run
+    async def trigger(self, schedule_id: str, own_key: str, input: str | None = None) -> Run:  # noqa: A002
+        """Have a run made now, whatever the clock says and also when paused; return it as it waits.
+
+        The run is given `input`, a JSON text, in place of the schedule's own. A key that is known is answered
+        with its run, and no other one is made.
+        """
+        due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
+        _refuse_quarantined(due)
+        noted = now if due.schedule.policy.ledger else None
+        wanted = Run(
+            schedule_id, now, "manual", Status.ENQUEUED, Phase.DELAYED, now,
+            own_key=own_key, created_at=noted, updated_at=noted, input=input,
+        )  # fmt: skip
+        with self._clock.hold():
+            run = await self._store.request(wanted)
+        if run is None:
+            raise UnknownScheduleError(schedule_id)
+        self._wake()
+        return run
 
     async def cancel(self, schedule_id: str) -> list[Run]:
         """Ask for every open run of a schedule to be ended, and return those runs.
@@ -169,19 +167,31 @@ class Registrar:
                 return list(due.runs)
 
     async def backfill(
-        self, schedule_id: str, start: Instant, end: Instant, overlap: Overlap | None = None
+        self,
+        schedule_id: str,
+        start: Instant,
+        end: Instant,
+        overlap: Overlap | None = None,
+        force: bool = False,
     ) -> Backfill:
         """Have the past ticks in [start, end) run that have not; return how many those are.
 
-        They run when paused too. Raises OversizedBackfillError where there are too many at a time.
+        They run when paused too. Raises OversizedBackfillError where there are too many at a time. With
+        `force` those run too of which it is not known any more whether they ran.
         """
         while True:
             due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
             _refuse_quarantined(due)
-            ticks = past_ticks(due, start, end)
-            rows = await rows_between(self._store, schedule_id, ticks[0], ticks[-1]) if ticks else []
-            planned = backfill(due, ticks, rows, overlap, now)
+            if start >= now:
+                raise InvalidArgumentError("start", from_epoch_ms(start), _FUTURE)
             with contextlib.suppress(OvertakenError):
+                passed = accounted(await recalled(self._store, due, now), now)
+                if passed is not None:
+                    await self.apply(passed)
+                    continue
+                ticks = past_ticks(due, start, end)
+                rows = await rows_between(self._store, schedule_id, ticks[0], ticks[-1]) if ticks else []
+                planned = backfill(due, ticks, rows, overlap, now, force)
                 await self.apply(planned.changes)
                 return planned
 
@@ -224,9 +234,8 @@ class Registrar:
         """Return why the tick at `at` ran, did not run, or will run."""
         due = _known(schedule_id, await self._store.get(schedule_id))
         _, until = minute_of(due.schedule, at)
-        rows = await self._store.ledger(schedule_id, until, 100)
-        row = next((run for run in rows if run.kind == "schedule"), None)
-        return explain(due, row, at, self._now())
+        rows = await self._store.ledger(schedule_id, until, 1, "schedule")
+        return explain(due, next(iter(rows), None), at, self._now())
 
     async def _change(self, schedule_id: str, edit: Callable[[Due | None], Changes]) -> None:
         """Apply an edit to what is stored now; when a pass overtakes it, edit what the pass has left."""
@@ -263,114 +272,3 @@ def _known(schedule_id: str, due: Due | None) -> Due:
     if due is None:
         raise UnknownScheduleError(schedule_id)
     return due
-
-
-def upcoming(due: Due, now: Instant, at_most: int) -> list[tuple[Instant, Instant]]:
-    """Return the next ticks with their fire times, as far as they are known."""
-    limit = due.schedule.policy.max_runs
-    left = at_most if limit is None else max(0, limit - due.state.runs_started)
-    return list(islice(_fire_times(due, now), min(at_most, left)))
-
-
-def _fire_times(due: Due, now: Instant) -> Iterator[tuple[Instant, Instant]]:
-    draft = Draft(due, now, Limits(), {})
-    if due.state.quarantine is not None:
-        return
-    if draft.from_completion:
-        tick = None if draft.busy() else draft.next_tick()
-        # Late, it is run now, once.
-        yield from [] if tick is None else [(tick, max(now, fire_time(due.schedule, tick)))]
-        return
-    draft.cursor = draft.last_due(now - 1) or draft.cursor
-    while (tick := draft.next_tick()) is not None:
-        yield tick, fire_time(due.schedule, tick)
-        draft.cursor = tick
-
-
-def arm(schedule: Schedule, now: Instant) -> Put:
-    """Return a new schedule that owes nothing before `now`; a period runs at once."""
-    state = State(cursor=_fresh_cursor(schedule, now))
-    return Put(schedule, state, first_wake(schedule, state), 0)
-
-
-def upserted(known: Due | None, schedule: Schedule, now: Instant) -> Changes:
-    """Return the changes that store a schedule, new or in place of what is there, from `now` on."""
-    return Changes([arm(schedule, now)]) if known is None else _edit(known, schedule, now)
-
-
-def _fresh_cursor(schedule: Schedule, now: Instant) -> Instant:
-    return now - schedule.cadence.period if isinstance(schedule.cadence, Every) else now
-
-
-def _edit(due: Due, schedule: Schedule, now: Instant) -> Changes:
-    """Return the changes that put `schedule` in place of what is stored, from `now` on."""
-    state, rows = due.state, list[Run]()
-    if schedule != due.schedule:
-        moved = _moves_ticks(due, schedule)
-        state, rows = _leave(due, now, moved)
-        cursor = _edited_cursor(due.schedule, schedule, state.cursor, now, moved)
-        state = state._replace(cursor=cursor, skipped=None if moved else state.skipped)
-    # Editing is also how a quarantined schedule gets another chance.
-    state = state._replace(quarantine=None)
-    wake_at = now if due.runs else first_wake(schedule, state)
-    return Changes([Put(schedule, state, wake_at, due.version)], rows=rows)
-
-
-def _moves_ticks(due: Due, new: Schedule) -> bool:
-    """Return whether the edit gives the schedule other ticks than it has now."""
-    draft = Draft(due, 0, Limits(), {})
-    # The one tick of a period counted from completion is none once the limit is reached.
-    ended = draft.from_completion and draft.limit_reached()
-    return ended or (new.cadence, new.window) != (due.schedule.cadence, due.schedule.window)
-
-
-def _leave(due: Due, now: Instant, moved: bool) -> tuple[State, list[Run]]:
-    """Return the state after, and the rows for, the ticks of the old schedule that nobody decided."""
-    draft = Draft(due, now, Limits(), {})
-    reason = _why_undecided(draft)
-    try:
-        last = _last_passed(draft, now, moved)
-        if last is not None:
-            draft.skip_through(last, reason)
-        move = draft.move()
-    except (DutifulError, ArithmeticError, LookupError, TypeError, ValueError):
-        # What cannot be computed was quarantined for it: there are no ticks to account for.
-        return due.state, []
-    detail = EDITED if reason is Reason.REPLACED else None
-    return move.state, [row._replace(detail=detail) for row in (*move.inserts, *move.changes)]
-
-
-def _why_undecided(draft: Draft) -> Reason:
-    if draft.state.quarantine is not None:
-        return Reason.QUARANTINED
-    if draft.schedule.paused:
-        return Reason.PAUSED
-    return Reason.LIMIT_REACHED if draft.limit_reached() else Reason.REPLACED
-
-
-def _last_passed(draft: Draft, now: Instant, moved: bool) -> Instant | None:
-    """Return the last tick that the old schedule still has to account for."""
-    waits = draft.waits_for_run() and (draft.from_completion or not (moved or draft.schedule.paused))
-    if waits or (draft.from_completion and not moved):
-        # What waits for a run in flight goes on waiting for it. A period counted from completion has
-        # one tick at a time, which stays due.
-        return None
-    last, end = draft.last_due(now), draft.schedule.window.end
-    if not moved:
-        return last
-    # A tick that jitter holds back beyond this edit is not left to the new schedule either.
-    nominal = last_tick(draft.cadence, draft.cursor, now if end is None else min(now, end), draft.ended_at)
-    return max((tick for tick in (last, nominal) if tick is not None), default=None)
-
-
-def _edited_cursor(old: Schedule, new: Schedule, cursor: Instant, now: Instant, moved: bool) -> Instant:
-    """Return from where an edited schedule goes on; it owes no more before `now` than a new one."""
-    cadence = new.cadence
-    if not moved:
-        return cursor
-    if isinstance(cadence, Every) and cadence.anchor == "completion":
-        return max(cursor, _fresh_cursor(new, now))
-    if isinstance(cadence, Every) and cadence == old.cadence:
-        # It keeps its beat.
-        return last_tick(cadence, cursor, now) or cursor
-    return max(cursor, _fresh_cursor(new, now))

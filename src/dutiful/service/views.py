@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dutiful.core.cron.cron import Cron
-from dutiful.runtime.registrar import upcoming
+from dutiful.core.plan.preview import upcoming
 from dutiful.service.declaration import delivery_of, workflow_of
 from dutiful.service.types import RunView, ScheduleView
 

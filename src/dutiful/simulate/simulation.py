@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.event import ClockStepped, LeadershipChanged, ScheduleQuarantined
+from dutiful.core.plan.edit import arm
 from dutiful.core.plan.outcome import Failed, Outcome, Succeeded
 from dutiful.runtime.engine import Engine
-from dutiful.runtime.registrar import Registrar, arm
+from dutiful.runtime.registrar import Registrar
 from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
 

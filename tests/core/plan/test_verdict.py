@@ -43,10 +43,8 @@ async def killed_at_eleven(rig):
     await crash_and_boot(rig, 60)
 
 
-async def edited_late(rig):
-    await rig.crash()
-    await rig.time.advance(3601)
-    await registrar(rig).upsert(schedule(Cron.parse("45 * * * *")))
+async def down_for_three_hours(rig):
+    await crash_and_boot(rig, 3 * 3600)
 
 
 async def limit_lifted(rig):
@@ -93,7 +91,10 @@ REASONS = [
         Reason.REPLACED, {"overlap": Overlap.BUFFER_ONE, "run_timeout": None},
         takes(10_000), lambda rig: rig.time.advance(5 * 3600), "12:00", "overlap=buffer_one",
     ),
-    (Reason.REPLACED, {}, Rig, edited_late, "11:00", None),
+    (
+        Reason.REPLACED, {"overlap": Overlap.CANCEL_OTHER, "catch_up": CatchUp.FIRE_IMMEDIATELY}, Rig,
+        down_for_three_hours, "11:00", "overlap=cancel_other",
+    ),
     (Reason.PAUSED, {}, Rig, paused_from_the_start, "12:00", "paused=True"),
     (Reason.LIMIT_REACHED, {"max_runs": 1}, Rig, limit_lifted, "12:00", "max_runs=none"),
     (

@@ -40,7 +40,7 @@ _FOLD_MAX = 2 * DAY_SECONDS
 _BLOCK_BITS = 27
 # zoneinfo does not publish its transitions; they are found by probing. The shortest stretch in the
 # tz database lasts four days (tests/core/test_zone.py reads the database itself to make sure).
-_PROBE_STEP = DAY_SECONDS
+_PROBE_STEP = 2 * DAY_SECONDS
 
 
 def epoch_ms(at: datetime) -> int:

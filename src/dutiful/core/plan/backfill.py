@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cadence import count_ticks, last_tick, next_tick
-from dutiful.core.errors import OversizedBackfillError
+from dutiful.core.cron.zone import from_epoch_ms
+from dutiful.core.errors import InvalidArgumentError, OversizedBackfillError
 from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Overlap
-from dutiful.core.run import Phase, Run, Status
+from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,26 +19,37 @@ if TYPE_CHECKING:
 
 # They are all open runs of one schedule, looked at together in every pass.
 TICKS_MAX = 1000
+# Ten years: to count the ticks of a longer range takes too long for a question.
+RANGE_MAX = 10 * 366 * 86_400_000
 
 
 class Backfill(NamedTuple):
-    """The changes that make past ticks run, how many those are, and how many had run or will anyway."""
+    """The changes that make past ticks run, and how many of the ticks asked for are of which kind."""
 
     changes: Changes
+    # They run now.
     accepted: int
+    # They have run, or will anyway.
     already_recorded: int
+    # Their rows were pruned: whether they ran is not known any more.
+    unknown: int = 0
+    # They would only be skipped for, or cancelled by, another one of the same request.
+    overlapping: int = 0
 
 
 def past_ticks(due: Due, start: Instant, end: Instant) -> list[Instant]:
     """Return the decided ticks in [start, end) of the schedule as it is now, oldest first.
 
-    Those after the cursor are left to the engine. Raises OversizedBackfillError before it lists them.
+    Those after the cursor are left to the engine. Raises OversizedBackfillError before it lists them, and
+    InvalidArgumentError for a range of more than ten years.
     """
     window, cadence = due.schedule.window, due.schedule.cadence
     after = max(start, window.start if window.start is not None else start) - 1
     until = min(end - 1, due.state.cursor, window.end if window.end is not None else end)
     if until <= after:
         return []
+    if until - after > RANGE_MAX:
+        raise InvalidArgumentError("start", from_epoch_ms(start), "a backfill covers at most ten years")
     count = count_ticks(cadence, after, until)
     if count > TICKS_MAX:
         raise OversizedBackfillError(count, TICKS_MAX)
@@ -48,19 +60,30 @@ def past_ticks(due: Due, start: Instant, end: Instant) -> list[Instant]:
 
 
 def backfill(
-    due: Due, ticks: Sequence[Instant], rows: Sequence[Run], overlap: Overlap | None, now: Instant
+    due: Due,
+    ticks: Sequence[Instant],
+    rows: Sequence[Run],
+    overlap: Overlap | None,
+    now: Instant,
+    force: bool = False,
 ) -> Backfill:
     """Return what to write so that the ticks run; `rows` are those of the ledger around them, in any order.
 
     Without an `overlap` every tick gets its turn: all at once where the schedule allows that, else one
-    after the other.
+    after the other. `force` also runs the ticks of which it is not known any more whether they ran.
     """
     allowed = due.schedule.policy.overlap is Overlap.ALLOW
     judged_by = overlap or (Overlap.ALLOW if allowed else Overlap.QUEUE)
     recorded = {row.run_at for row in rows if row.kind == "schedule" and not _is_skip(row)}
-    wanted = [tick for tick in ticks if tick > due.pruned_until and tick not in recorded]
+    skipped = {tick for row in rows if _is_skip(row) for tick in _within(row, ticks)}
+    unknown = {tick for tick in ticks if tick <= due.pruned_until} - recorded - skipped
+    if force:
+        unknown = set()
+    candidates = [tick for tick in ticks if tick not in recorded and tick not in unknown]
+    wanted = _able_to_run(due, candidates, judged_by)
+    counts = len(wanted), len(recorded.intersection(ticks)), len(unknown), len(candidates) - len(wanted)
     if not wanted:
-        return Backfill(Changes(), 0, len(ticks))
+        return Backfill(Changes(), *counts)
     touched = [row for row in rows if _is_skip(row) and _within(row, wanted)]
     pieces = [piece for row in touched for piece in _split(due, row, wanted)]
     runs = [_run(due, tick, judged_by, now) for tick in wanted]
@@ -68,7 +91,15 @@ def backfill(
     grows = growing is not None and any(row.run_at == growing.run_at for row in touched)
     state = due.state._replace(skipped=None) if grows else due.state
     put = Put(due.schedule, state, now, due.version)
-    return Backfill(Changes([put], (), [*runs, *pieces], touched), len(wanted), len(ticks) - len(wanted))
+    return Backfill(Changes([put], (), [*runs, *pieces], touched), *counts)
+
+
+def _able_to_run(due: Due, ticks: list[Instant], overlap: Overlap) -> list[Instant]:
+    """Return the ticks that can run when all are asked for at once."""
+    if overlap is Overlap.SKIP:
+        busy = any(run.phase in IN_FLIGHT for run in due.runs)
+        return [] if busy else ticks[:1]
+    return ticks[-1:] if overlap is Overlap.CANCEL_OTHER else ticks
 
 
 def _run(due: Due, tick: Instant, overlap: Overlap, now: Instant) -> Run:

@@ -45,7 +45,7 @@ class Draft:
             "_skipped",
         ),
         *("_open", "_opening", "_busy", "_inserts", "_changes", "_first_attempts", "_noted", "_promised"),
-        "_looks_again",
+        *("_looks_again", "holds"),
     )
 
     def __init__(self, due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> None:
@@ -61,6 +61,8 @@ class Draft:
         self._due, self._places = due, Places(used)
         self._promised = self._places_promised()
         self._looks_again = False
+        # Whether ticks that may run are held for the engine instead of launched.
+        self.holds = False
         self.was_blocked = due.blocked
         self._skipped, self.ended_at, self.failed_at = (
             due.state.skipped,
@@ -151,6 +153,15 @@ class Draft:
             return after
         fired = last is None or fire_time(self.schedule, last) <= now
         return last if fired or last is None else self._last(last - 1)
+
+    def last_before(self, now: Instant) -> Instant | None:
+        """Return the latest tick after the cursor that lies before `now` and has fired by then.
+
+        Jitter may fire a tick before its time and hold one back: neither has passed.
+        """
+        last = self._last(now - 1)
+        held_back = last is not None and fire_time(self.schedule, last) >= now
+        return self._last(last - 1) if held_back and last is not None else last
 
     def _last(self, until: Instant) -> Instant | None:
         return last_tick(self.cadence, self.cursor, until, self.ended_at)

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
 
 
+# How often an edit goes on where the cap of a pass is reached, until it records the rest as capped.
+_HELD_ROUNDS = 10
+
+
 class Batch(NamedTuple):
     """Everything a plan is made from: the due schedules, and the runs in flight per capacity group."""
 
@@ -190,6 +194,25 @@ def _resume_delayed(draft: Draft, run: Run, overlap: Overlap) -> None:
         draft.change(run.to(Phase.QUEUED, updated_at=run.noted(draft.now)))
 
 
+def hold_owed_ticks(draft: Draft, last: Instant) -> None:
+    """Decide every tick up to `last` by the schedule's own catch-up, and hold those that may run.
+
+    An edit that changes the ticks of a schedule does this first, so that it drops no tick that is owed.
+    """
+    draft.holds = True
+    if draft.waits_for_run():
+        # The newest tick would have run after the one in flight (`buffer_one`).
+        draft.skip_before(last, Reason.REPLACED)
+        offer(draft, last)
+        return
+    for _ in range(_HELD_ROUNDS):
+        draft.unfinished = False
+        _decide_ticks(draft, last)
+        if not draft.unfinished:
+            return
+    draft.skip_through(last, Reason.CATCHUP_CAP)
+
+
 def take_ticks(draft: Draft) -> None:
     """Decide every tick that has fallen due since the cursor."""
     last = draft.last_due(draft.now)
@@ -203,10 +226,14 @@ def take_ticks(draft: Draft) -> None:
     elif draft.waits_for_run():
         draft.blocked = True
     else:
-        _take_buffered(draft)
-        _take_kept(draft, last)
-        _catch_up(draft, last)
-        _take_live(draft, last)
+        _decide_ticks(draft, last)
+
+
+def _decide_ticks(draft: Draft, last: Instant) -> None:
+    _take_buffered(draft)
+    _take_kept(draft, last)
+    _catch_up(draft, last)
+    _take_live(draft, last)
 
 
 def _take_buffered(draft: Draft) -> None:
@@ -291,6 +318,9 @@ def offer(draft: Draft, tick: Instant) -> None:
     overlap, busy = draft.policy.overlap, draft.busy()
     if draft.limit_reached():
         draft.skip_through(tick, Reason.LIMIT_REACHED)
+    elif draft.holds:
+        # What is in flight when the engine takes the run up decides about overlap.
+        draft.hold(tick, Phase.DELAYED, fire_time(draft.schedule, tick))
     elif busy and overlap is Overlap.SKIP:
         draft.skip_through(tick, Reason.OVERLAP)
     elif overlap is Overlap.QUEUE and (busy or draft.runs(Phase.QUEUED)):

@@ -13,10 +13,12 @@ from dutiful.core.cadence import Every, count_ticks, last_tick, next_tick
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.dialect import DIALECTS
 from dutiful.core.cron.zone import epoch_ms
+from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.draft import Draft
 from dutiful.core.plan.jitter import fire_time
 from dutiful.core.plan.opening import opening_cursor
 from dutiful.core.plan.planner import decide
+from dutiful.core.plan.preview import HORIZON
 from dutiful.core.policy import Capacity, OnOrphan, Reason, Retry
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import Window
@@ -25,9 +27,6 @@ from dutiful.core.snapshot import Due, Limits
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.schedule import Schedule
-
-# The detail of ticks that were replaced by an edit, and not by a newer tick.
-EDITED = "the schedule was edited"
 
 # Which setting of the policy decided, per reason.
 _DECIDED_BY = {
@@ -75,9 +74,12 @@ def minute_of(schedule: Schedule, at: datetime) -> tuple[Instant, Instant]:
 def explain(due: Due, row: Run | None, at: datetime, now: Instant) -> Verdict:
     """Return the verdict on the tick in the minute (or second) of `at`.
 
-    `row` is the newest ledger row that begins before that minute is over, if there is one.
+    `row` is the newest ledger row that begins before that minute is over, if there is one. Raises
+    InvalidArgumentError for an instant more than 50 years ahead: to tell would take too long.
     """
     schedule, state = due.schedule, due.state
+    if epoch_ms(at) > now + HORIZON:
+        raise InvalidArgumentError("at", at, "is more than 50 years ahead; ask about an instant before that")
     begin, end = minute_of(schedule, at)
     if _is_imaginary(schedule, at):
         return _no_tick(schedule, at)
@@ -190,7 +192,9 @@ def _shortly_before(due: Due, tick: Instant) -> Due:
     cadence, cursor = due.schedule.cadence, opening_cursor(due.schedule, due.state.cursor)
     before = tick - cadence.period if isinstance(cadence, Every) else tick - 1
     waiting = sum(run.attempt == 0 for run in due.runs)
-    started = due.state.runs_started + waiting + count_ticks(cadence, cursor, tick - 1)
+    # Only a limit of runs makes it worth counting the ticks in between.
+    between = 0 if due.schedule.policy.max_runs is None else count_ticks(cadence, cursor, tick - 1)
+    started = due.state.runs_started + waiting + between
     return due._replace(state=due.state._replace(cursor=before, runs_started=started, skipped=None), runs=())
 
 
@@ -202,16 +206,16 @@ def _in_window(schedule: Schedule, tick: Instant) -> bool:
 def _verdict(
     schedule: Schedule, tick: Instant, due: bool, reason: Reason, text: str, run: Run | None = None
 ) -> Verdict:
-    setting = _setting(schedule, reason, run)
+    setting = _setting(schedule, reason)
     return Verdict(tick, due, reason, setting, _sentence(schedule, tick, text, setting), run)
 
 
-def _setting(schedule: Schedule, reason: Reason, run: Run | None) -> str | None:
+def _setting(schedule: Schedule, reason: Reason) -> str | None:
     """Return the setting behind a reason, with its value today; a pause is over, but was one."""
     name = _DECIDED_BY.get(reason)
     if reason is Reason.PAUSED:
         return "paused=True"
-    if name is None or (run is not None and run.detail == EDITED):
+    if name is None:
         return None
     if reason is Reason.INTERRUPTED and schedule.policy.on_orphan is not OnOrphan.WAIT:
         name = "overlap"

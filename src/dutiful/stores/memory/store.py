@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.plan.outcome import Settlement
     from dutiful.core.plan.reconcile import Changes, Note, Put
+    from dutiful.core.run import Kind
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
     from dutiful.core.workflow import Workflow, WorkflowEntry
@@ -140,6 +141,17 @@ class MemoryStore:
         row.idle_wake_at = None
         self._wake(row, put.wake_at)
         return group if group != row.group() else None
+
+    async def request(self, run: Run) -> Run | None:
+        """Record a manual run that a user asks for."""
+        row, known = self._rows.get(run.schedule_id), await self.find(run.key)
+        if known is not None or row is None:
+            return known
+        manual = [each.run_at for each in row.runs() if each.kind == "manual" and each.run_at >= run.run_at]
+        run = run._replace(run_at=max(manual, default=run.run_at - 1) + 1)
+        self._insert(row, run)
+        self._wake(row, run.fire_at if row.wake_at is None else min(row.wake_at, run.fire_at))
+        return run
 
     async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
         """Return what is due, and those with these ids."""
@@ -339,12 +351,15 @@ class MemoryStore:
         """Objects cannot be unreadable."""
         return []
 
-    async def ledger(self, schedule_id: str, until: Instant | None, limit: int) -> list[Run]:
+    async def ledger(
+        self, schedule_id: str, until: Instant | None, limit: int, kind: Kind | None = None
+    ) -> list[Run]:
         """Return rows, newest first."""
         row = self._rows.get(schedule_id)
         if row is None:
             return []
-        runs = sorted(row.runs(), key=by_tick, reverse=True)
+        of_kind = [run for run in row.runs() if kind in (None, run.kind)]
+        runs = sorted(of_kind, key=by_tick, reverse=True)
         return [run for run in runs if until is None or run.run_at <= until][:limit]
 
     async def recent(self, limit: int) -> list[Run]:
@@ -396,18 +411,22 @@ class MemoryStore:
 
     async def prune(self, now: Instant, retention: Retention) -> int:
         """Delete ended rows beyond the retention."""
-        deleted = 0
-        for row in self._rows.values():
-            newest_first = sorted(row.ended, reverse=True)
-            for rank, key in enumerate(newest_first):
-                run_at = row.ended[key].run_until or key[0]
-                growing = row.state.skipped is not None and row.state.skipped.run_at == key[0]
-                expendable = run_at <= row.state.cursor and not growing
-                if expendable and (rank >= retention.rows or run_at < now - retention.age):
-                    del row.ended[key]
-                    row.pruned_until = max(row.pruned_until, run_at)
-                    deleted += 1
-        return deleted
+        return sum(_prune(row, now, retention.of(row.schedule.policy)) for row in self._rows.values())
+
+
+def _prune(row: Row, now: Instant, retention: Retention) -> int:
+    """Delete the ended rows of one schedule that are beyond the retention; return how many."""
+    deleted = 0
+    asked_for = {key for key, run in row.ended.items() if run.kind == "manual" or run.backfill is not None}
+    for rank, key in enumerate(sorted(row.ended.keys() - asked_for, reverse=True)):
+        last = row.ended[key].run_until or key[0]
+        growing = row.state.skipped is not None and row.state.skipped.run_at == key[0]
+        expendable = last <= row.state.cursor and not growing
+        if expendable and (rank >= retention.rows or last < now - retention.age):
+            del row.ended[key]
+            row.pruned_until = max(row.pruned_until, last)
+            deleted += 1
+    return deleted
 
 
 def _grows(old: Run, new: Run) -> bool:

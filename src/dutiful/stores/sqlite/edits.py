@@ -31,6 +31,7 @@ from dutiful.stores.rows import (
     state_columns,
 )
 from dutiful.stores.sqlite import inline_runs, meta, workflows
+from dutiful.stores.sqlite.reads import find
 from dutiful.stores.sqlite.rest import insert_rest
 from dutiful.stores.sqlite.texts import StoredTexts
 from dutiful.stores.sqlite.wake import wake_groups
@@ -94,6 +95,17 @@ _NOTE = (
 _DROP_RUN = "DELETE FROM runs WHERE schedule = ? AND run_at = ? AND kind = ? AND phase <> 'ended'"
 
 
+_NUMBER = "SELECT number FROM declarations WHERE namespace = ? AND id = ? AND damage IS NULL"
+_LATEST_MANUAL = "SELECT max(run_at) FROM runs WHERE schedule = ? AND run_at >= ? AND kind = 'manual'"
+_REQUEST = (
+    f"INSERT INTO runs ({listed(RUN_ALL)}, schedule, capacity_group) SELECT {listed('?' * len(RUN_ALL))},"
+    " number, capacity_group FROM states WHERE number = ?"
+)
+_WAKE_BY = (
+    "UPDATE states SET wake_at = min(coalesce(wake_at, ?1), ?1), version = version + 1 WHERE number = ?2"
+)
+
+
 class _Known(NamedTuple):
     number: int
     cadence: str | None
@@ -128,6 +140,19 @@ def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> N
     connection.executemany(_NOTE, notes)
     for workflow in changes.workflows:
         workflows.put(connection, namespace, workflow)
+
+
+def request(connection: sqlite3.Connection, namespace: str, run: Run) -> Run | None:
+    """Record a manual run at an instant of its own and make its schedule due; None without a schedule."""
+    known = find(connection, namespace, bytes.fromhex(run.key))
+    number = connection.execute(_NUMBER, (namespace, run.schedule_id)).fetchone()
+    if known is not None or number is None:
+        return known
+    (latest,) = connection.execute(_LATEST_MANUAL, (*number, run.run_at)).fetchone()
+    run = run if latest is None else run._replace(run_at=latest + 1)
+    connection.execute(_REQUEST, (*run_columns(run), *birth_columns(run), *number))
+    connection.execute(_WAKE_BY, (run.fire_at, *number))
+    return run
 
 
 def _drop(connection: sqlite3.Connection, number: int, run: Run) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.run import Run
+    from dutiful.core.run import Kind, Run
     from dutiful.stores.rows import Row
     from dutiful.stores.sqlite.texts import Texts
 
@@ -69,11 +69,13 @@ _IN_FLIGHT = (
 )
 _OF_SCHEDULE = (
     "schedule = (SELECT number FROM declarations WHERE namespace = ?2 AND id = ?3) AND run_at <= ?1"
+    " AND kind = ifnull(?5, kind)"
 )
 _LEDGER = (
     f"SELECT {listed(RUN_ALL)} FROM runs INDEXED BY runs_open WHERE phase <> 'ended' AND {_OF_SCHEDULE}"
     f" UNION ALL SELECT {AS_ROW} FROM states WHERE inline_at IS NOT NULL AND inline_at <= ?1"
     " AND number = (SELECT number FROM declarations WHERE namespace = ?2 AND id = ?3)"
+    " AND ifnull(?5, 'schedule') = 'schedule'"
     f" UNION ALL SELECT * FROM (SELECT {listed(RUN_ALL)} FROM runs INDEXED BY runs_ended"
     f" WHERE phase = 'ended' AND {_OF_SCHEDULE} ORDER BY run_at DESC, kind DESC LIMIT ?4)"
     " ORDER BY run_at DESC, kind DESC LIMIT ?4"
@@ -193,11 +195,16 @@ def repaired(connection: sqlite3.Connection, texts: Texts, namespace: str) -> li
 
 
 def ledger(
-    connection: sqlite3.Connection, namespace: str, schedule_id: str, until: Instant | None, limit: int
+    connection: sqlite3.Connection,
+    namespace: str,
+    schedule_id: str,
+    until: Instant | None,
+    limit: int,
+    kind: Kind | None,
 ) -> list[Run]:
     """Return rows of the ledger, newest first; raise StoreError for one that cannot be read."""
-    latest = _END_OF_TIME if until is None else until
-    rows = connection.execute(_LEDGER, (latest, namespace, schedule_id, limit))
+    latest = _END_OF_TIME if until is None else min(until, _END_OF_TIME)
+    rows = connection.execute(_LEDGER, (latest, namespace, schedule_id, limit, kind))
     return [_readable_run(schedule_id, row) for row in rows]
 
 

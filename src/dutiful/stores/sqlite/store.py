@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.plan.outcome import Settlement
     from dutiful.core.plan.reconcile import Changes, Note, Survey
-    from dutiful.core.run import Run
+    from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
     from dutiful.core.workflow import Workflow, WorkflowEntry
@@ -180,6 +180,10 @@ class SqliteStore:
         """Write and delete schedules."""
         await self._write(lambda connection: edits.apply(connection, self._namespace, changes))
 
+    async def request(self, run: Run) -> Run | None:
+        """Record a manual run that a user asks for."""
+        return await self._write(lambda connection: edits.request(connection, self._namespace, run))
+
     async def get(self, schedule_id: str) -> Due | None:
         """Return one schedule, unless it is damaged."""
         return next(iter(await self._some("id = ?", schedule_id)), None)
@@ -257,10 +261,12 @@ class SqliteStore:
 
     # The ledger
 
-    async def ledger(self, schedule_id: str, until: Instant | None, limit: int) -> list[Run]:
+    async def ledger(
+        self, schedule_id: str, until: Instant | None, limit: int, kind: Kind | None = None
+    ) -> list[Run]:
         """Return rows, newest first."""
         return await self._read(
-            lambda connection: reads.ledger(connection, self._namespace, schedule_id, until, limit)
+            lambda connection: reads.ledger(connection, self._namespace, schedule_id, until, limit, kind)
         )
 
     async def recent(self, limit: int) -> list[Run]:

@@ -40,10 +40,17 @@ SELECT run_at, schedule, kind, last
 FROM (
   SELECT run_at, schedule, kind, coalesce(run_until, run_at) AS last,
     row_number() OVER (PARTITION BY schedule ORDER BY run_at DESC, kind DESC) AS rank
-  FROM runs WHERE schedule BETWEEN ? AND ? AND phase = 'ended'
+  FROM runs
+  WHERE schedule BETWEEN ?1 AND ?2 AND phase = 'ended' AND kind = 'schedule' AND backfill IS NULL
 )
 JOIN states ON states.number = schedule
-WHERE namespace = ? AND last <= cursor AND run_at IS NOT skipped_at AND (rank > ? OR last < ?)
+JOIN declarations ON declarations.number = schedule
+LEFT JOIN texts ON texts.number = policy_number AND json_valid(text)
+WHERE states.namespace = ?3 AND last <= cursor AND run_at IS NOT skipped_at
+  AND (
+    rank > coalesce(text ->> '$.retention_rows', ?4)
+    OR last < ?5 - coalesce(text ->> '$.retention_age', ?6)
+  )
 """
 _MARK = "UPDATE states SET pruned_until = max(pruned_until, ?) WHERE number = ?"
 _DELETE = "DELETE FROM runs WHERE run_at = ? AND schedule = ? AND kind = ?"
@@ -88,7 +95,7 @@ def prune(
     retention: Retention,
 ) -> int:
     """Delete the rows of these schedules that are beyond the retention; return how many there were."""
-    values = (*numbers, namespace, retention.rows, now - retention.age)
+    values = (*numbers, namespace, retention.rows, now, retention.age)
     expendable = connection.execute(_EXPENDABLE, values).fetchall()
     connection.executemany(_DELETE, [row[:3] for row in expendable])
     connection.executemany(_MARK, [(last, schedule) for _, schedule, _, last in expendable])

@@ -1,0 +1,46 @@
+"""The next fire times of a schedule, as far as they are known."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from dutiful.core.plan.draft import Draft
+from dutiful.core.plan.jitter import fire_time
+from dutiful.core.snapshot import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.snapshot import Due
+
+# 50 years. A question has a bounded cost: a search for rare ticks, such as leap days, ends here.
+HORIZON = 50 * 365 * 86_400_000
+
+
+def upcoming(due: Due, now: Instant, at_most: int) -> list[tuple[Instant, Instant]]:
+    """Return the next ticks with their fire times, as if nothing paused or held the schedule.
+
+    They lie within the next 50 years. A period counted from completion knows one tick, and none while
+    its task runs.
+    """
+    limit = due.schedule.policy.max_runs
+    left = at_most if limit is None else max(0, limit - due.state.runs_started)
+    return list(islice(_fire_times(due, now), min(at_most, left)))
+
+
+def _fire_times(due: Due, now: Instant) -> Iterator[tuple[Instant, Instant]]:
+    draft = Draft(due, now, Limits(), {})
+    if due.state.quarantine is not None:
+        return
+    if draft.from_completion:
+        tick = None if draft.busy() else draft.next_tick()
+        # Late, it is run now, once.
+        yield from [] if tick is None else [(tick, max(now, fire_time(due.schedule, tick)))]
+        return
+    draft.cursor = draft.last_before(now) or draft.cursor
+    while (tick := draft.next_tick()) is not None and tick <= now + HORIZON:
+        # A tick that jitter moved before `now` fires at once.
+        yield tick, max(now, fire_time(due.schedule, tick))
+        draft.cursor = tick
