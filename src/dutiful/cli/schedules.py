@@ -187,6 +187,8 @@ def backfill(schedule_id: str, as_json: bool, start: str, end: str, overlap_poli
     body = {"start": iso("--from", start), "end": iso("--to", end), "overlap_policy": overlap_policy}
     answer = ask_about("POST", schedule_id, "backfill", body=body)
     told = f"{answer['accepted']} ticks will run, {answer['already_recorded']} were recorded already"
+    if answer.get("unknown"):
+        told += f", {answer['unknown']} are not known any more: their rows were pruned"
     print_json(answer) if as_json else click.echo(told)
 
 

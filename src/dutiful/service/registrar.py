@@ -225,19 +225,24 @@ class SchedulerRegistrar:
         return Triggered(run.key, moment(run.run_at))
 
     async def backfill(
-        self, schedule_id: str, start: datetime, end: datetime, overlap_policy: str | None = None
+        self,
+        schedule_id: str,
+        start: datetime,
+        end: datetime,
+        overlap_policy: str | None = None,
+        force: bool = False,
     ) -> Backfilled:
         """Run the past ticks in [start, end) that did not run, each under its own key, paused or not.
 
-        Without an overlap policy all of them run: together if the schedule allows it, else in turn.
-        Raises OversizedBackfillError for too many at a time.
+        Without an overlap policy all of them run: together if the schedule allows it, else in turn. With
+        `force` those run too whose rows were pruned. Raises OversizedBackfillError for too many at a time.
         """
         begin, stop = instant("start", start), instant("end", end)
         if stop <= begin:
             raise InvalidArgumentError("end", end, "must be after start")
         overlap = None if overlap_policy is None else choose("overlap_policy", overlap_policy, Overlap)
-        done = await self._registrar.backfill(schedule_id, begin, stop, overlap)
-        return Backfilled(done.accepted, done.already_recorded)
+        done = await self._registrar.backfill(schedule_id, begin, stop, overlap, force)
+        return Backfilled(done.accepted, done.already_recorded, done.unknown, done.overlapping)
 
     async def get_run(self, idempotency_key: str, may_see: Callable[[str], bool] = lambda _: True) -> RunView:
         """Return one entry of the ledger; raises UnknownRunError, also for a user whom `may_see` refuses."""

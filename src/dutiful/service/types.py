@@ -146,10 +146,14 @@ class Triggered(NamedTuple):
 
 
 class Backfilled(NamedTuple):
-    """How many past ticks will run, and how many had run already."""
+    """How many past ticks will run, and how many will not, by why."""
 
     accepted: int
     already_recorded: int
+    # Whether they ran is not known any more, because their rows were pruned; `force` runs them.
+    unknown: int = 0
+    # Another tick of the same request would keep them from running, or cancel them.
+    overlapping: int = 0
 
 
 class Health(NamedTuple):

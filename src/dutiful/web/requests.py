@@ -101,11 +101,12 @@ class PauseManyRequest(StrictModel):
 
 
 class BackfillRequest(StrictModel):
-    """The past ticks in [start, end)."""
+    """The past ticks in [start, end); `force` runs those too whose rows were pruned."""
 
     start: Instant
     end: Instant
     overlap_policy: OverlapPolicy | None = None
+    force: bool = False
 
 
 class StartRequest(StrictModel):

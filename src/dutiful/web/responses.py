@@ -152,10 +152,12 @@ class TriggeredAnswer(Answer):
 
 
 class BackfilledAnswer(Answer):
-    """How many past ticks will run, and how many were decided before."""
+    """How many past ticks will run, and how many will not: recorded before, unknown, overlapping."""
 
     accepted: int
     already_recorded: int
+    unknown: int
+    overlapping: int
 
 
 class WorkflowAnswer(Answer):

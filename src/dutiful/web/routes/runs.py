@@ -54,7 +54,7 @@ async def backfill(
     await authorized.demand_schedule(schedule_id)
     authorized.intend("backfill", schedule_id=schedule_id, given=wanted.model_dump(mode="json"))
     done = await authorized.service.registrar.backfill(
-        schedule_id, wanted.start, wanted.end, wanted.overlap_policy
+        schedule_id, wanted.start, wanted.end, wanted.overlap_policy, wanted.force
     )
     authorized.record("backfill", schedule_id=schedule_id, accepted=done.accepted)
     return responses.BackfilledAnswer.model_validate(done)
