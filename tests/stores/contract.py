@@ -5,6 +5,7 @@ from __future__ import annotations
 from zoneinfo import ZoneInfo
 
 import pytest
+from tests.stores.contract_requests import RequestContract
 from tests.stores.contract_runs import SettlementContract, WakingContract
 from tests.stores.contract_service import ServiceContract
 from tests.stores.contract_stretches import StretchContract
@@ -355,6 +356,7 @@ class CommitContract:
 
 
 class StoreContract(
+    RequestContract,
     DeclarationContract,
     SurveyContract,
     LoadingContract,
