@@ -5,6 +5,7 @@ from __future__ import annotations
 from zoneinfo import ZoneInfo
 
 import pytest
+from tests.stores.contract_lists import FenceContract, ListContract
 from tests.stores.contract_requests import RequestContract
 from tests.stores.contract_runs import SettlementContract, WakingContract
 from tests.stores.contract_service import ServiceContract
@@ -356,6 +357,8 @@ class CommitContract:
 
 
 class StoreContract(
+    FenceContract,
+    ListContract,
     RequestContract,
     DeclarationContract,
     SurveyContract,

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dutiful.core.plan.outcome import Outcome, Settlement
     from dutiful.core.plan.planner import Batch
     from dutiful.core.plan.reconcile import Changes, Note, Survey
-    from dutiful.core.policy import Policy
-    from dutiful.core.run import Kind, Run
+    from dutiful.core.policy import Policy, Reason
+    from dutiful.core.run import Kind, Run, Status
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
     from dutiful.core.workflow import Workflow, WorkflowEntry
@@ -29,12 +29,16 @@ Observer: TypeAlias = "Callable[[Event], None]"
 
 
 class Loaded(NamedTuple):
-    """What is due, and when the earliest schedule that is not wants to be looked at."""
+    """The due schedules, and when the earliest schedule that is not due wants to be looked at."""
 
     batch: Batch
     next_wake: Instant | None
     # (id, problem) of every schedule that is known to be damaged, of which none is in the batch.
     damaged: Sequence[tuple[str, str]] = ()
+
+
+Facets: TypeAlias = "Sequence[tuple[str, str]]"
+"""Names and values by which schedules are found, such as ("user", "ada")."""
 
 
 class Launch(NamedTuple):
@@ -174,12 +178,16 @@ class Store(Workflows, Protocol):
         flight due, so that they are adopted. Asking again while leading returns the same epoch.
         """
 
+    def holds(self, epoch: int) -> bool:
+        """Return, without asking anyone, whether this opening of the store still leads under `epoch`."""
+
     async def apply(self, changes: Changes) -> None:
         """Write and delete schedules, all together. A put replaces declaration, state and wake.
 
         Raises OvertakenError, and writes nothing, when a put was made from a version that has passed, a row
         to be dropped is no longer as it was, or a stored workflow is not the one to be replaced or has
-        another owner.
+        another owner. Raises LostLeadershipError, and writes nothing, when the changes are to be made under an
+        epoch that does not lead.
         """
 
     async def request(self, run: Run) -> Run | None:
@@ -229,8 +237,22 @@ class Store(Workflows, Protocol):
     async def some(self, ids: Iterable[str]) -> list[Due]:
         """Return those of these schedules that are there, ordered by id."""
 
-    async def page(self, after: str, limit: int) -> list[Due]:
-        """Return at most `limit` schedules whose ids come after this one, ordered by id."""
+    async def page(
+        self, after: str, limit: int, facets: Facets = (), paused: bool | None = None
+    ) -> list[Due]:
+        """Return at most `limit` schedules whose ids come after this one, ordered by id.
+
+        With facets only schedules that have all of them; the cost follows the schedules returned.
+        """
+
+    async def count(self, facets: Facets = (), paused: bool | None = None) -> int:
+        """Return how many schedules have all of these facets."""
+
+    async def soonest(self, limit: int, facets: Facets = ()) -> list[Due]:
+        """Return at most `limit` schedules that are not paused, by when they are looked at next."""
+
+    async def revision(self) -> str:
+        """Return a text that is another one after anything was written; equal texts mean no change."""
 
     async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
         """Return what is noted of these schedules; nothing for those without a note."""

@@ -49,6 +49,10 @@ class Changes(NamedTuple):
     # By the id of a schedule; those that are not there are passed over.
     notes: Sequence[tuple[str, Note]] = ()
     workflows: Sequence[PutWorkflow] = ()
+    # By the id of a schedule: the names and values by which it is found from now on.
+    facets: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
+    # Written only while this epoch leads; None: whoever leads.
+    under: int | None = None
 
 
 class Survey(NamedTuple):

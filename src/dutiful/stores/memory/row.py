@@ -29,7 +29,7 @@ class Row:
 
     __slots__ = (
         *("blocked", "ended", "note", "number", "open", "pruned_until", "idle_wake_at", "schedule", "state"),
-        *("version", "wake_at"),
+        *("facets", "version", "wake_at"),
     )
 
     def __init__(self, schedule: Schedule, state: State, number: int, version: int) -> None:
@@ -40,6 +40,7 @@ class Row:
         self.blocked = False
         self.pruned_until = 0
         self.note: Note | None = None
+        self.facets: frozenset[tuple[str, str]] = frozenset()
         self.open = self.ended = _NO_RUNS
 
     def due(self) -> Due:

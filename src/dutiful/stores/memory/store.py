@@ -18,7 +18,7 @@ from dutiful.stores.memory.wakes import Wakes
 from dutiful.stores.memory.workflows import StoredWorkflows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from dutiful.core.cadence import Instant
     from dutiful.core.plan.outcome import Settlement
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
     from dutiful.core.workflow import Workflow, WorkflowEntry
+    from dutiful.runtime.ports import Facets
 
 # Asking the class for it each time is slow, and nearly all runs are.
 _LAUNCHED = Phase.LAUNCHED
@@ -47,6 +48,8 @@ class MemoryStore:
         self._version_floor = 0
         self._used: dict[str, int] = {}
         self._workflows = StoredWorkflows()
+        # Counts what was written, for `revision`.
+        self._writes = 0
         self._epoch = 0
         self._owner: str | None = None
         self._door: str | None = None
@@ -78,17 +81,16 @@ class MemoryStore:
                     self._wake(row, 0)
         return self._epoch if self._owner == owner else None
 
+    def holds(self, epoch: int) -> bool:
+        """Return whether this epoch leads."""
+        return epoch == self._epoch and self._owner is not None
+
     async def apply(self, changes: Changes) -> None:
         """Write and delete schedules."""
+        if changes.under is not None:
+            self._check(changes.under)
         self._check_expectations(changes)
-        for schedule_id in changes.removes:
-            row = self._rows.pop(schedule_id, None)
-            if row is not None:
-                self._version_floor = max(self._version_floor, row.version)
-                row.wake_at = None
-                for run in row.open.values():
-                    self._count(row, run, None)
-                self._wake_group(row.group())
+        self._remove(changes.removes)
         # The last put of an id counts; what it frees is known when all are there.
         puts = {put.schedule.id: put for put in changes.puts}
         for group in [self._put(put) for put in puts.values()]:
@@ -100,9 +102,26 @@ class MemoryStore:
             # As in a commit: new, or more of the same; never in place of anything else.
             if not self._change(row, run):
                 self._insert(row, run)
+        self._describe(changes)
+        self._writes += 1
+
+    def _remove(self, ids: Iterable[str]) -> None:
+        for schedule_id in ids:
+            row = self._rows.pop(schedule_id, None)
+            if row is not None:
+                self._version_floor = max(self._version_floor, row.version)
+                row.wake_at = None
+                for run in row.open.values():
+                    self._count(row, run, None)
+                self._wake_group(row.group())
+
+    def _describe(self, changes: Changes) -> None:
         for schedule_id, note in changes.notes:
             if schedule_id in self._rows:
                 self._rows[schedule_id].note = note
+        for schedule_id, facets in changes.facets:
+            if schedule_id in self._rows:
+                self._rows[schedule_id].facets = frozenset(facets)
         self._workflows.put_all(changes.workflows)
 
     def _check_expectations(self, changes: Changes) -> None:
@@ -150,6 +169,7 @@ class MemoryStore:
         manual = [each.run_at for each in row.runs() if each.kind == "manual" and each.run_at >= run.run_at]
         run = run._replace(run_at=max(manual, default=run.run_at - 1) + 1)
         self._insert(row, run)
+        self._writes += 1
         self._wake(row, run.fire_at if row.wake_at is None else min(row.wake_at, run.fire_at))
         return run
 
@@ -175,6 +195,7 @@ class MemoryStore:
     async def commit(self, moves: Sequence[Move], epoch: int) -> Committed:
         """Record the moves; return which were made, and the runs to launch."""
         self._check(epoch)
+        self._writes += 1
         made: list[Move] = []
         launches: list[Launch] = []
         for move in moves:
@@ -240,6 +261,7 @@ class MemoryStore:
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
         """Record how attempts went."""
         self._check(epoch)
+        self._writes += 1
         return [self._settle(*settlement) for settlement in settlements]
 
     def _settle(self, run: Run, keep: bool, _: bool, number: int) -> bool:
@@ -259,6 +281,7 @@ class MemoryStore:
         if row is None or known is None or _standing(known) != _standing(found):
             return False
         self._end_or_accept(row, known, became.run, became.keep)
+        self._writes += 1
         return True
 
     def _end_or_accept(self, row: Row, known: Run, run: Run, keep: bool) -> None:
@@ -322,10 +345,31 @@ class MemoryStore:
         """Return the schedules with these ids."""
         return [self._rows[schedule_id].due() for schedule_id in sorted({*ids} & self._rows.keys())]
 
-    async def page(self, after: str, limit: int) -> list[Due]:
+    async def page(
+        self, after: str, limit: int, facets: Facets = (), paused: bool | None = None
+    ) -> list[Due]:
         """Return the schedules that come after an id."""
-        ids = heapq.nsmallest(limit, (schedule_id for schedule_id in self._rows if schedule_id > after))
-        return [self._rows[schedule_id].due() for schedule_id in ids]
+        ids = (row.schedule.id for row in self._found(facets, paused) if row.schedule.id > after)
+        return [self._rows[schedule_id].due() for schedule_id in heapq.nsmallest(limit, ids)]
+
+    async def count(self, facets: Facets = (), paused: bool | None = None) -> int:
+        """Return how many schedules have these facets."""
+        return sum(1 for _ in self._found(facets, paused))
+
+    async def soonest(self, limit: int, facets: Facets = ()) -> list[Due]:
+        """Return the schedules that are looked at next."""
+        found = [(row.wake_at, row.number, row) for row in self._found(facets, paused=False)]
+        waking = [(wake_at, number, row) for wake_at, number, row in found if wake_at is not None]
+        return [row.due() for _, _, row in heapq.nsmallest(limit, waking, key=lambda each: each[:2])]
+
+    async def revision(self) -> str:
+        """Return how many writes there were."""
+        return str(self._writes)
+
+    def _found(self, facets: Facets, paused: bool | None) -> Iterator[Row]:
+        for row in self._rows.values():
+            if row.facets.issuperset(facets) and paused in (None, row.schedule.paused):
+                yield row
 
     async def every(self) -> list[Due]:
         """Return all schedules."""

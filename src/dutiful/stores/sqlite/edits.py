@@ -95,6 +95,13 @@ _NOTE = (
 _DROP_RUN = "DELETE FROM runs WHERE schedule = ? AND run_at = ? AND kind = ? AND phase <> 'ended'"
 
 
+_DROP_FACETS = (
+    "DELETE FROM facets WHERE number = (SELECT number FROM declarations WHERE namespace = ? AND id = ?)"
+)
+_ADD_FACET = (
+    "INSERT INTO facets (namespace, name, value, id, number)"
+    " SELECT namespace, ?, ?, id, number FROM declarations WHERE namespace = ? AND id = ?"
+)
 _NUMBER = "SELECT number FROM declarations WHERE namespace = ? AND id = ? AND damage IS NULL"
 _LATEST_MANUAL = "SELECT max(run_at) FROM runs WHERE schedule = ? AND run_at >= ? AND kind = 'manual'"
 _REQUEST = (
@@ -140,6 +147,15 @@ def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> N
     connection.executemany(_NOTE, notes)
     for workflow in changes.workflows:
         workflows.put(connection, namespace, workflow)
+    _write_facets(connection, namespace, changes.facets)
+
+
+def _write_facets(
+    connection: sqlite3.Connection, namespace: str, facets: Sequence[tuple[str, Sequence[tuple[str, str]]]]
+) -> None:
+    connection.executemany(_DROP_FACETS, [(namespace, schedule_id) for schedule_id, _ in facets])
+    rows = [(name, value, namespace, id_) for id_, pairs in facets for name, value in dict.fromkeys(pairs)]
+    connection.executemany(_ADD_FACET, rows)
 
 
 def request(connection: sqlite3.Connection, namespace: str, run: Run) -> Run | None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Kind, Run
+    from dutiful.runtime.ports import Facets
     from dutiful.stores.rows import Row
     from dutiful.stores.sqlite.texts import Texts
 
@@ -92,6 +93,15 @@ _RECENT = (
 _OF_KEY = (
     f"SELECT {_SCHEDULE}, {_ID_AND_RUN} INDEXED BY runs_key {_ITS_SCHEDULE} AND runs.key = ?"
     " ORDER BY runs.attempt DESC, runs.run_at LIMIT 1"
+)
+_DECLARED = "SELECT 1 FROM declarations WHERE declarations.number = facets.number"
+_HAS_FACET = (
+    "EXISTS (SELECT 1 FROM facets AS other WHERE other.namespace = {0}.namespace AND other.name = ?"
+    " AND other.value = ? AND other.id = {0}.id)"
+)
+_WAKING = (
+    f"SELECT {listed(READ)} FROM states INDEXED BY states_due CROSS JOIN declarations USING (number)"
+    " WHERE states.namespace = ? AND wake_at IS NOT NULL AND paused = 0 AND damage IS NULL"
 )
 _NOTES = (
     "SELECT id, updated_at, pause_note FROM notes JOIN declarations USING (number)"
@@ -164,7 +174,39 @@ def with_ids(
     return some(connection, texts, namespace, listed, [json.dumps([*ids])])
 
 
-def every(connection: sqlite3.Connection, texts: Texts, namespace: str) -> tuple[list[Due], list[Damage]]:
+def having(facets: Facets, paused: bool | None, after: str) -> tuple[str, list[object]]:
+    """Return the query for the numbers of schedules with these facets after an id, and its values.
+
+    The first value, the namespace, is left to the caller.
+    """
+    conditions, values = ["namespace = ?", "id > ?"], list[object]([after])
+    source = "declarations"
+    if facets:
+        # One facet gives the range of its table that is read, the others are looked up for each row of it.
+        source, conditions = "facets", [*conditions, "name = ?", "value = ?"]
+        values += facets[0]
+    for facet in facets[1:]:
+        conditions.append(_HAS_FACET.format(source))
+        values += facet
+    shown = "damage IS NULL" if paused is None else f"damage IS NULL AND paused = {int(paused)}"
+    conditions.append(f"EXISTS ({_DECLARED} AND {shown})" if facets else shown)
+    return f"SELECT number FROM {source} WHERE {' AND '.join(conditions)}", values
+
+
+def soonest(
+    connection: sqlite3.Connection, texts: Texts, namespace: str, limit: int, facets: Facets
+) -> tuple[list[Due], list[Damage]]:
+    """Return the schedules that are looked at next, and those that were found damaged."""
+    found = "".join(f" AND {_HAS_FACET.format('declarations')}" for _ in facets)
+    values = [value for facet in facets for value in facet]
+    query = f"{_WAKING}{found} ORDER BY wake_at, number LIMIT ?"
+    stored, damage = _read(texts, connection.execute(query, (namespace, *values, limit)))
+    return _with_open_runs(connection, stored, damage), damage
+
+
+def every(
+    connection: sqlite3.Connection, texts: Texts, namespace: str
+) -> tuple[list[Due], list[Damage]]:
     """Return all schedules that can be read, and those that were found damaged."""
     stored, damage = _read(texts, connection.execute(_ALL, (namespace,)))
     return _with_runs(stored, connection.execute(f"{_OPEN} {_OPEN_ORDER}"), damage), damage

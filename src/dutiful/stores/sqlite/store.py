@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import re
+import secrets
 from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, StoreError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
     from dutiful.core.workflow import Workflow, WorkflowEntry
-    from dutiful.runtime.ports import Committed, Found, Leader, Loaded, Retention
+    from dutiful.runtime.ports import Committed, Facets, Found, Leader, Loaded, Retention
     from dutiful.stores.sqlite.reads import Damage
 
 T = TypeVar("T")
@@ -53,6 +54,8 @@ class SqliteStore:
         self._process = os.getpid()
         self._leading: tuple[str, int] | None = None
         self._texts_max = upkeep.TEXTS_MAX
+        # Another one each time that the file is opened, so that counts of changes are not mixed up.
+        self._opening = ""
 
     # Life
 
@@ -72,7 +75,8 @@ class SqliteStore:
         except BaseException:
             connection.close()
             raise
-        # What was known of the file before is forgotten: somebody may have changed it.
+        self._opening = secrets.token_hex(4)
+        # Forget the texts that were read before: the file may have been changed by another program.
         self._texts = Texts(connection)
         return connection
 
@@ -157,6 +161,10 @@ class SqliteStore:
         edits.unmark(connection, reads.repaired(connection, self._texts, self._namespace))
         return meta.begin_leadership(connection, self._namespace)
 
+    def holds(self, epoch: int) -> bool:
+        """Return whether this opening leads under the epoch."""
+        return self._leading is not None and self._leading[1] == epoch
+
     async def _write_leading(self, epoch: int, work: Callable[[sqlite3.Connection], T]) -> T:
         leading = self._leading
 
@@ -178,7 +186,14 @@ class SqliteStore:
 
     async def apply(self, changes: Changes) -> None:
         """Write and delete schedules."""
-        await self._write(lambda connection: edits.apply(connection, self._namespace, changes))
+
+        def work(connection: sqlite3.Connection) -> None:
+            edits.apply(connection, self._namespace, changes)
+
+        if changes.under is None:
+            await self._write(work)
+        else:
+            await self._write_leading(changes.under, work)
 
     async def request(self, run: Run) -> Run | None:
         """Record a manual run that a user asks for."""
@@ -194,9 +209,37 @@ class SqliteStore:
             lambda connection: reads.with_ids(connection, self._texts, self._namespace, ids)
         )
 
-    async def page(self, after: str, limit: int) -> list[Due]:
+    async def page(
+        self, after: str, limit: int, facets: Facets = (), paused: bool | None = None
+    ) -> list[Due]:
         """Return the schedules that come after an id and are not damaged."""
-        return await self._some("id > ? ORDER BY id LIMIT ?", after, limit)
+        query, values = reads.having(facets, paused, after)
+        condition = f"number IN ({query} ORDER BY id LIMIT ?) ORDER BY id"
+        return await self._some(condition, self._namespace, *values, limit)
+
+    async def count(self, facets: Facets = (), paused: bool | None = None) -> int:
+        """Return how many schedules have these facets."""
+        query, values = reads.having(facets, paused, "")
+        counted = f"SELECT count(*) FROM ({query})"  # noqa: S608 - made of column names
+        found = await self._read(
+            lambda connection: connection.execute(counted, (self._namespace, *values)).fetchone()
+        )
+        return int(found[0])
+
+    async def soonest(self, limit: int, facets: Facets = ()) -> list[Due]:
+        """Return the schedules that are looked at next."""
+        return await self._marking(
+            lambda connection: reads.soonest(connection, self._texts, self._namespace, limit, facets)
+        )
+
+    async def revision(self) -> str:
+        """Return how many changes this connection and the others have made."""
+
+        def read(connection: sqlite3.Connection) -> str:
+            (others,) = connection.execute("PRAGMA data_version").fetchone()
+            return f"{self._opening}.{others}.{connection.total_changes}"
+
+        return await self._read(read)
 
     async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
         """Return what is noted of these schedules."""

@@ -35,6 +35,7 @@ CREATE TABLE declarations (
 ) STRICT;
 
 CREATE INDEX declarations_damaged ON declarations (namespace) WHERE damage IS NOT NULL;
+CREATE INDEX declarations_paused ON declarations (namespace, id) WHERE paused = 1;
 
 -- The part of a schedule that changes with every run, in a table of its own because small rows are cheap to rewrite.
 CREATE TABLE states (
@@ -98,6 +99,8 @@ CREATE INDEX runs_ended ON runs (schedule, run_at, kind) WHERE phase = 'ended';
 CREATE INDEX runs_open ON runs (schedule) WHERE phase <> 'ended';
 CREATE INDEX runs_capacity ON runs (capacity_group)
   WHERE capacity_group IS NOT NULL AND phase IN ('launched', 'accepted');
+-- For the newest failures of all schedules.
+CREATE INDEX runs_failed ON runs (run_at, schedule, kind) WHERE status = 'FAILED';
 -- Runs of schedules without a ledger have no key, and no entry here.
 CREATE INDEX runs_key ON runs (key) WHERE key IS NOT NULL;
 
@@ -108,11 +111,25 @@ CREATE TABLE notes (
   pause_note TEXT
 ) STRICT;
 
+-- The names and values by which schedules are found, such as ('user', 'ada'), in the order of the ids: a page of a
+-- filtered list is one range of this table.
+CREATE TABLE facets (
+  namespace TEXT    NOT NULL,
+  name      TEXT    NOT NULL,
+  value     TEXT    NOT NULL,
+  id        TEXT    NOT NULL,
+  number    INTEGER NOT NULL,
+  PRIMARY KEY (namespace, name, value, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX facets_number ON facets (number);
+
 -- Deleting a declaration deletes everything about it, also when a person does it by hand.
 CREATE TRIGGER declarations_deleted AFTER DELETE ON declarations BEGIN
   DELETE FROM states WHERE number = old.number;
   DELETE FROM runs WHERE schedule = old.number;
   DELETE FROM notes WHERE number = old.number;
+  DELETE FROM facets WHERE number = old.number;
 END;
 
 -- The DAGs of the service, by id and version. All versions of an id have the same owner.
