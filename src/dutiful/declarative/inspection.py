@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.zone import EPOCH
 from dutiful.core.errors import InvalidArgumentError, NamespaceOwnedError
+from dutiful.core.plan.preview import upcoming
 from dutiful.core.run import CANCEL_ASKED, IN_FLIGHT, Phase
 from dutiful.runtime.clock import SystemClock
-from dutiful.runtime.registrar import Registrar, upcoming
+from dutiful.runtime.registrar import Registrar
 from dutiful.stores.url import sqlite_path, store_for
 
 if TYPE_CHECKING:
