@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tests.stores.contract_requests import wanted
-from tests.stores.notation import MINUTE, T0, declare, end, pass_at, put, rows, schedule, stored
+from tests.stores.notation import T0, declare, end, pass_at, put, schedule, stored
 
 from dutiful.core.errors import LostLeadershipError
-from dutiful.core.plan.outcome import Failed
 from dutiful.core.plan.reconcile import Changes
-from dutiful.core.policy import Overlap, Reason
-from dutiful.core.run import Status
-from dutiful.runtime.ports import RunFilter
 
 ADA, BOB, TEAM = ("user", "ada"), ("user", "bob"), ("label", "team")
 

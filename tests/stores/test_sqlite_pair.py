@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.stores.notation import MINUTE, T0, declare, ending, open_run, pass_at, put, report, schedule
-from tests.stores.sqlite_rig import edit
+from tests.stores.notation import T0, declare, ending, open_run, pass_at, put, report, schedule
 
 from dutiful.core.errors import LostLeadershipError, OvertakenError
 from dutiful.core.plan.reconcile import Changes
-from dutiful.runtime.ports import Damage
 from dutiful.stores.sqlite import SqliteStore
 
 

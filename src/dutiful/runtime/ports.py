@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dutiful.core.plan.outcome import Outcome, Settlement
     from dutiful.core.plan.planner import Batch
     from dutiful.core.plan.reconcile import Changes, Note, Survey
-    from dutiful.core.policy import Policy, Reason
-    from dutiful.core.run import Kind, Run, Status
+    from dutiful.core.policy import Policy
+    from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
     from dutiful.core.workflow import Workflow, WorkflowEntry

@@ -204,9 +204,7 @@ def soonest(
     return _with_open_runs(connection, stored, damage), damage
 
 
-def every(
-    connection: sqlite3.Connection, texts: Texts, namespace: str
-) -> tuple[list[Due], list[Damage]]:
+def every(connection: sqlite3.Connection, texts: Texts, namespace: str) -> tuple[list[Due], list[Damage]]:
     """Return all schedules that can be read, and those that were found damaged."""
     stored, damage = _read(texts, connection.execute(_ALL, (namespace,)))
     return _with_runs(stored, connection.execute(f"{_OPEN} {_OPEN_ORDER}"), damage), damage
