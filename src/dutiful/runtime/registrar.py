@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Overlap
     from dutiful.core.schedule import Schedule, State
     from dutiful.core.workflow import PutWorkflow
-    from dutiful.runtime.ports import Clock, Store
+    from dutiful.runtime.ports import Clock, Facets, Store
 
 
 CANCELLED = "cancelled by request"
@@ -47,10 +47,19 @@ class Registrar:
     """Declares, edits, pauses and removes schedules, and answers questions about them."""
 
     def __init__(
-        self, store: Store, clock: Clock, wake: Callable[[], None], looks_within: int | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        wake: Callable[[], None],
+        looks_within: int | None = None,
+        facets: Callable[[Schedule], Facets] = lambda _: (),
     ) -> None:
-        """`wake` makes the engine look at once; what is due later than it `looks_within` (ms) can wait."""
+        """`wake` makes the engine look at once; what is due later than it `looks_within` (ms) can wait.
+
+        `facets` are the names and values by which a schedule is found in lists.
+        """
         self._store, self._clock, self._wake, self._looks_within = store, clock, wake, looks_within
+        self._facets = facets
 
     async def declare(
         self,
@@ -103,8 +112,10 @@ class Registrar:
                 puts += changes.puts
                 rows += changes.rows
                 became.append(Due(schedule, puts[-1].state, () if due is None else due.runs))
+            facets = [(due.schedule.id, self._facets(due.schedule)) for due in became]
             with contextlib.suppress(OvertakenError):
-                await self.apply(Changes(puts, rows=rows, notes=notes, workflows=texts))
+                changes = Changes(puts, rows=rows, notes=notes, workflows=texts, facets=facets)
+                await self.apply(changes)
                 return became
 
     async def _pause_notes(self, known: Iterable[Due]) -> dict[str, str | None]:

@@ -85,6 +85,14 @@ def workflow_of(schedule: Schedule) -> Workflow:
     return _workflow(schedule.task.payload)
 
 
+def facets_of(schedule: Schedule) -> list[tuple[str, str]]:
+    """Return the names and values by which a schedule is found in lists; a label also by its name alone."""
+    workflow = workflow_of(schedule)
+    labels = [value for name, text in workflow.labels.items() for value in (name, f"{name}={text}")]
+    owned = [("user", workflow.user_id), ("workflow", workflow.workflow_id)]
+    return [*owned, *(("label", value) for value in labels)]
+
+
 def delivery_of(policy: Policy) -> Delivery:
     """Return the delivery that a policy stands for."""
     return Delivery.AT_MOST_ONCE if policy.on_orphan is OnOrphan.GIVE_UP else Delivery.AT_LEAST_ONCE

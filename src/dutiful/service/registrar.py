@@ -13,7 +13,16 @@ from dutiful.core.plan.outcome import Report
 from dutiful.core.policy import Overlap
 from dutiful.core.run import Status
 from dutiful.runtime.registrar import Registrar, no_workflows
-from dutiful.service.declaration import Defaults, choose, declared, identify, instant, owner_of, workflow_of
+from dutiful.service.declaration import (
+    Defaults,
+    choose,
+    declared,
+    facets_of,
+    identify,
+    instant,
+    owner_of,
+    workflow_of,
+)
 from dutiful.service.paging import LIMIT_MAX, decode_cursor, encode_cursor, page_size
 from dutiful.service.types import Backfilled, Damaged, Explanation, Page, Triggered, Upserted
 from dutiful.service.views import fire_times, moment, next_run_at, view_run, view_schedule
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due
     from dutiful.core.workflow import PutWorkflow
-    from dutiful.runtime.ports import Clock, Store
+    from dutiful.runtime.ports import Clock, Facets, Store
     from dutiful.service.types import RunView, ScheduleInput, ScheduleView
 
 BULK_MAX = 10_000
@@ -47,7 +56,7 @@ class SchedulerRegistrar:
     ) -> None:
         """`wake` makes the worker look at once; what is due later than it `looks_within` (ms) can wait."""
         self._store, self._clock, self._defaults = store, clock, defaults
-        self._registrar = Registrar(store, clock, wake, looks_within)
+        self._registrar = Registrar(store, clock, wake, looks_within, facets_of)
 
     # Schedules
 
@@ -121,8 +130,8 @@ class SchedulerRegistrar:
         label: str | None = None,
     ) -> int:
         """Pause or resume every schedule that matches all filters; return how many changed."""
-        matches = _filter(workflow_id, user_id, not paused, label)
-        ids = [due.schedule.id async for due in self._all("") if matches(due)]
+        facets = _facets(workflow_id, user_id, label)
+        ids = [due.schedule.id async for due in self._all("", facets, not paused)]
 
         def edit(_: str, known: Due | None) -> Schedule | None:
             return None if known is None else known.schedule._replace(paused=paused)
@@ -156,13 +165,9 @@ class SchedulerRegistrar:
         cursor: str | None = None,
     ) -> Page[ScheduleView]:
         """Return a page of the schedules that match all filters, by id; a label is `name` or `name=text`."""
-        size, matches = page_size(limit), _filter(workflow_id, user_id, paused, label)
+        size, facets = page_size(limit), _facets(workflow_id, user_id, label)
         after = "" if cursor is None else str(decode_cursor(cursor, str)[0])
-        found: list[Due] = []
-        async for due in self._all(after):
-            found += [due] if matches(due) else []
-            if len(found) > size:
-                break
+        found = await self._store.page(after, size + 1, facets, paused)
         shown, now = found[:size], self._now()
         notes = await self._store.notes([due.schedule.id for due in shown])
         views = [view_schedule(due, notes.get(due.schedule.id), now) for due in shown]
@@ -178,8 +183,8 @@ class SchedulerRegistrar:
         """Return the schedules that were found unreadable; no list has them, and only `delete` takes them."""
         return [Damaged(*found) for found in await self._store.damaged()]
 
-    async def _all(self, after: str) -> AsyncIterator[Due]:
-        while page := await self._store.page(after, LIMIT_MAX):
+    async def _all(self, after: str, facets: Facets = (), paused: bool | None = None) -> AsyncIterator[Due]:
+        while page := await self._store.page(after, LIMIT_MAX, facets, paused):
             for due in page:
                 yield due
             after = page[-1].schedule.id
@@ -295,19 +300,7 @@ def _new_id() -> str:
     return identify("schedule_id", f"sch_{secrets.token_hex(12)}")
 
 
-def _filter(
-    workflow_id: str | None, user_id: str | None, paused: bool | None, label: str | None
-) -> Callable[[Due], bool]:
-    name, valued, text = (label or "").partition("=")
-
-    def matches(due: Due) -> bool:
-        workflow = workflow_of(due.schedule)
-        return (
-            workflow_id in (None, workflow.workflow_id)
-            and user_id in (None, workflow.user_id)
-            and paused in (None, due.schedule.paused)
-            and (label is None or name in workflow.labels)
-            and (not valued or workflow.labels.get(name) == text)
-        )
-
-    return matches
+def _facets(workflow_id: str | None, user_id: str | None, label: str | None) -> list[tuple[str, str]]:
+    """Return the facets of the filters that are given."""
+    wanted = (("user", user_id), ("workflow", workflow_id), ("label", label))
+    return [(name, value) for name, value in wanted if value is not None]
