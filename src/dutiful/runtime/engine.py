@@ -297,7 +297,7 @@ class Engine:
             raise
 
     async def _resolve_unsure(self) -> None:
-        """Do what a commit whose answer was lost asked for, as far as it is in the store after all."""
+        """After a commit that was not acknowledged, do what the store did record of it."""
         while self._unsure:
             move = self._unsure[-1]
             due = await self._store.get(move.due.schedule.id)
@@ -306,11 +306,12 @@ class Engine:
                 # It was removed, which leaves its runs; nothing tells whether they were ended before that.
                 continue
             present = {key_of(run): run for run in due.runs}
+            # Before the launches: a run that timed out may have been launched again under the same key.
+            self._running.cancel(run for run in move.cancels if _is_over(run, present.get(key_of(run))))
             for run in (*move.inserts, *move.changes):
                 found = present.get(key_of(run))
                 if run.phase is Phase.LAUNCHED and found is not None and _standing(found) == _standing(run):
                     self._start(Launch(move.due.schedule, found, due.number), self._now(), 0)
-            self._running.cancel(run for run in move.cancels if key_of(run) not in present)
 
     def _limits(self, epoch: int, batch: Batch, now: Instant) -> Limits:
         status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
@@ -463,6 +464,11 @@ class Engine:
             self._emit(happened.ClockStepped(now, step))
             self._rearm = self._rearm or step < -_REARM_BEYOND
         return step != 0
+
+
+def _is_over(run: Run, found: Run | None) -> bool:
+    """Return whether an attempt of a run has ended, as the store says."""
+    return found is None or found.attempt != run.attempt
 
 
 def _standing(run: Run) -> tuple[Phase, int, int]:
