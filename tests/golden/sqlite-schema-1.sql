@@ -25,13 +25,21 @@ INSERT INTO "declarations" VALUES(7,'default','rich','report','{"to": "é日"}',
 INSERT INTO "declarations" VALUES(8,'default','asked','greet','hello asked',9161279673916447068,1503741841922924179,NULL,NULL,0,2053416145,NULL);
 INSERT INTO "declarations" VALUES(9,'service','nightly','workflow','{"workflow_id":"report","version":3,"user_id":"ada","labels":{"team":"é日"}}',4694102313970013462,7963705609602296917,NULL,NULL,1,4271185823,NULL);
 INSERT INTO "declarations" VALUES(10,'inline','inline','greet','hello inline',2436003570699434547,3643084984129099496,NULL,NULL,0,835080890,NULL);
+CREATE TABLE facets (
+  namespace TEXT    NOT NULL,
+  name      TEXT    NOT NULL,
+  value     TEXT    NOT NULL,
+  id        TEXT    NOT NULL,
+  number    INTEGER NOT NULL,
+  PRIMARY KEY (namespace, name, value, id)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE meta (
   namespace TEXT NOT NULL,
   name      TEXT NOT NULL,
   value     ANY  NOT NULL,
   PRIMARY KEY (namespace, name)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "meta" VALUES('','schema 0001','832a6bee5d7695936f792a9922390b04a5138fe0b1204bb98907e1ef04185a39');
+INSERT INTO "meta" VALUES('','schema 0001','790aa508ae49398f974276d91cf723bd4874277feec5c0b07d59b06ca4e22df2');
 INSERT INTO "meta" VALUES('default','clean',1);
 INSERT INTO "meta" VALUES('default','epoch',1);
 INSERT INTO "meta" VALUES('inline','clean',1);
@@ -147,17 +155,21 @@ CREATE TABLE workflows (
 ) STRICT, WITHOUT ROWID;
 INSERT INTO "workflows" VALUES('service','report',3,'ada','{"nodes":["\u00e9\u65e5"]}',1700000040000);
 CREATE INDEX declarations_damaged ON declarations (namespace) WHERE damage IS NOT NULL;
+CREATE INDEX declarations_paused ON declarations (namespace, id) WHERE paused = 1;
 CREATE INDEX states_due ON states (namespace, wake_at) WHERE wake_at IS NOT NULL;
 CREATE INDEX states_blocked ON states (namespace, capacity_group) WHERE blocked = 1;
 CREATE INDEX runs_ended ON runs (schedule, run_at, kind) WHERE phase = 'ended';
 CREATE INDEX runs_open ON runs (schedule) WHERE phase <> 'ended';
 CREATE INDEX runs_capacity ON runs (capacity_group)
   WHERE capacity_group IS NOT NULL AND phase IN ('launched', 'accepted');
+CREATE INDEX runs_failed ON runs (run_at, schedule, kind) WHERE status = 'FAILED';
 CREATE INDEX runs_key ON runs (key) WHERE key IS NOT NULL;
+CREATE INDEX facets_number ON facets (number);
 CREATE TRIGGER declarations_deleted AFTER DELETE ON declarations BEGIN
   DELETE FROM states WHERE number = old.number;
   DELETE FROM runs WHERE schedule = old.number;
   DELETE FROM notes WHERE number = old.number;
+  DELETE FROM facets WHERE number = old.number;
 END;
 CREATE VIEW overview AS
 SELECT

@@ -25,7 +25,7 @@ class RequestContract:
     async def test_a_run_that_is_asked_for_makes_its_schedule_due(self, store):
         await store.apply(Changes([put(schedule(), T0 + MINUTE)]))
         asked = await store.request(wanted("ab", input='{"day":1}'))
-        assert asked == wanted("ab", input='{"day":1}') == await store.find("ab" * 32)
+        assert asked == wanted("ab", input='{"day":1}') == (await store.find("ab" * 32)).run
         assert await due_at(store, T0) == ["a"]
         await store.lead("me")
         [launch] = await pass_at(store, T0)

@@ -86,7 +86,7 @@ def test_a_report_may_come_by_the_other_opening(path):
         await declare(first, schedule())
         [launch] = await pass_at(first, T0)
         assert await report(second, launch.run, T0 + 5)
-        return (await first.find(launch.run.key)).status
+        return (await first.find(launch.run.key)).run.status
 
     assert with_pair(path, story) == "SUCCESS"
 

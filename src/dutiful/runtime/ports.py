@@ -186,8 +186,8 @@ class Store(Workflows, Protocol):
 
         Raises OvertakenError, and writes nothing, when a put was made from a version that has passed, a row
         to be dropped is no longer as it was, or a stored workflow is not the one to be replaced or has
-        another owner. Raises LostLeadershipError, and writes nothing, when the changes are to be made under an
-        epoch that does not lead.
+        another owner. Raises LostLeadershipError, and writes nothing, when the changes are to be made under
+        an epoch that does not lead.
         """
 
     async def request(self, run: Run) -> Run | None:

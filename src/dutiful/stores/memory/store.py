@@ -163,9 +163,9 @@ class MemoryStore:
 
     async def request(self, run: Run) -> Run | None:
         """Record a manual run that a user asks for."""
-        row, known = self._rows.get(run.schedule_id), await self.find(run.key)
-        if known is not None or row is None:
-            return known
+        row, found = self._rows.get(run.schedule_id), await self.find(run.key)
+        if found is not None or row is None:
+            return None if found is None else found.run
         manual = [each.run_at for each in row.runs() if each.kind == "manual" and each.run_at >= run.run_at]
         run = run._replace(run_at=max(manual, default=run.run_at - 1) + 1)
         self._insert(row, run)

@@ -31,7 +31,7 @@ from dutiful.stores.rows import (
     state_columns,
 )
 from dutiful.stores.sqlite import inline_runs, meta, workflows
-from dutiful.stores.sqlite.reads import find
+from dutiful.stores.sqlite.reads import find_run
 from dutiful.stores.sqlite.rest import insert_rest
 from dutiful.stores.sqlite.texts import StoredTexts
 from dutiful.stores.sqlite.wake import wake_groups
@@ -160,7 +160,7 @@ def _write_facets(
 
 def request(connection: sqlite3.Connection, namespace: str, run: Run) -> Run | None:
     """Record a manual run at an instant of its own and make its schedule due; None without a schedule."""
-    known = find(connection, namespace, bytes.fromhex(run.key))
+    known = find_run(connection, namespace, bytes.fromhex(run.key))
     number = connection.execute(_NUMBER, (namespace, run.schedule_id)).fetchone()
     if known is not None or number is None:
         return known

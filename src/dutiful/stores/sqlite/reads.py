@@ -254,6 +254,12 @@ def recent(connection: sqlite3.Connection, namespace: str, limit: int) -> list[R
     return [_readable_run(schedule_id, row) for schedule_id, *row in rows]
 
 
+def find_run(connection: sqlite3.Connection, namespace: str, key: bytes) -> Run | None:
+    """Return the row of a key, whether its schedule can be read or not."""
+    found = connection.execute(_OF_KEY, (namespace, key)).fetchone()
+    return None if found is None else _readable_run(found[len(SCHEDULE)], found[len(SCHEDULE) + 1 :])
+
+
 def find(connection: sqlite3.Connection, texts: Texts, namespace: str, key: bytes) -> Found | None:
     """Return the row of a key, and its schedule; None where the schedule cannot be read."""
     found = connection.execute(_OF_KEY, (namespace, key)).fetchone()
