@@ -286,3 +286,14 @@ def test_cancelling_raises_nothing_where_nobody_listens():
 
     with port_without_listener() as port:
         asyncio.run(story(f"http://127.0.0.1:{port}/"))
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1/runs", "http://[::1]/runs"])
+def test_a_url_of_a_schedule_does_not_open_the_loopback(url):
+    with pytest.raises(InvalidArgumentError, match="is not a public address"):
+        HttpExecutor(url, SETTINGS._replace(opens_loopback=False))
+
+
+def test_a_name_of_a_schedule_that_leads_to_the_loopback_is_refused():
+    outcome = ran("http://localhost:80/runs", opens_loopback=False)
+    assert (type(outcome), "is not a public address" in outcome.detail) == (Refused, True)

@@ -91,6 +91,8 @@ class ExecutorSettings(NamedTuple):
     allowed: Allowed = Allowed(setting="DUTIFUL_EXECUTOR_ALLOW")
     timeout: float | None = None
     mode: Mode = Mode.REPORT
+    # Whether a URL that names the loopback opens it: that of the operator does, that of a schedule may not.
+    opens_loopback: bool = True
 
 
 def launches_that_fit(executor: object, descriptors: int) -> int:

@@ -39,7 +39,9 @@ class HttpExecutor:
         """Raises InvalidArgumentError if no request may go to `url`."""
         try:
             target = parse_target(url)
-            allowed = _with_loopback(target, settings.allowed)
+            allowed = settings.allowed
+            if settings.opens_loopback:
+                allowed = _with_loopback(target, allowed)
             if target.address is not None:
                 check(target.host, target.port, [target.address], allowed)
         except ForbiddenTargetError as error:
