@@ -6,6 +6,8 @@ import asyncio
 import hashlib
 import hmac
 import socket
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -297,3 +299,20 @@ def test_a_url_of_a_schedule_does_not_open_the_loopback(url):
 def test_a_name_of_a_schedule_that_leads_to_the_loopback_is_refused():
     outcome = ran("http://localhost:80/runs", opens_loopback=False)
     assert (type(outcome), "is not a public address" in outcome.detail) == (Refused, True)
+
+
+FIRST_USE = """
+import sys
+from dutiful.launchers.executor import ExecutorSettings
+from dutiful.launchers.http import HttpExecutor
+from dutiful.testing import VirtualClock
+
+before = "aiohttp" in sys.modules
+HttpExecutor("http://127.0.0.1/", ExecutorSettings(VirtualClock("2026-03-01T00:00:00")))
+print(before, "aiohttp" in sys.modules)
+"""
+
+
+def test_the_client_is_loaded_with_the_executor_and_not_in_the_first_launch():
+    told = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True, check=True)
+    assert told.stdout == "False True\n"

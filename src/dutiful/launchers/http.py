@@ -16,7 +16,7 @@ from dutiful.core.policy import Reason
 from dutiful.core.signature import signature
 from dutiful.launchers.executor import Mode
 from dutiful.outbound import Allowed, ForbiddenTargetError, HttpClient, NoAnswerError, Outbound, parse_target
-from dutiful.outbound.client import tls_context
+from dutiful.outbound.client import prepare
 from dutiful.outbound.guard import check
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ class HttpExecutor:
             raise InvalidArgumentError("executor", _without_query(url), str(error)) from None
         self._url, self._secret, self._clock = url, settings.secret, settings.clock
         self._mode, self._client = settings.mode, HttpClient()
-        if target.scheme == "https":
-            # Load the authorities now: that takes tens of milliseconds, too long for a launch.
-            tls_context()
+        prepare(target)
         deadline = settings.timeout or _TIMEOUTS[settings.mode]
         self._outbound = Outbound(allowed=allowed, deadline=deadline, client=self._client)
 

@@ -164,6 +164,19 @@ def _new_session(idle_seconds: float) -> aiohttp.ClientSession:
     )
 
 
+def prepare(target: Target) -> None:
+    """Load what the first request to a target needs, outside of an event loop.
+
+    Importing aiohttp takes some hundred milliseconds, and loading the authorities of TLS some tens. In the
+    first launch they would hold up every other run.
+    """
+    import aiohttp
+
+    del aiohttp
+    if target.scheme == "https":
+        tls_context()
+
+
 def tls_context() -> ssl.SSLContext:
     """Return the context of all requests: the system's authorities, or those that SSL_CERT_FILE names.
 
