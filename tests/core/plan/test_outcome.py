@@ -17,11 +17,14 @@ from dutiful.core.plan.outcome import (
     Succeeded,
     Unanswered,
     Unreached,
+    ended_state,
     raised,
     settle,
+    wake_after,
 )
 from dutiful.core.policy import OnOrphan, Policy, Reason, Retry
 from dutiful.core.run import NEXT_PHASES, Phase, Status
+from dutiful.core.schedule import State
 
 LATER = at("10:07")
 TASK, LAUNCH = Policy(retry=Retry(MINUTE, limit=1)), Policy(launch_retry=Retry(MINUTE, limit=1))
@@ -196,3 +199,38 @@ def test_a_launch_is_not_tried_again_before_the_executor_asks_for_it(kind, asked
 def test_a_wish_for_a_later_attempt_does_not_add_attempts():
     ended = settle(run("10:00"), Unanswered("busy", 5000), Policy(), LATER)
     assert (ended.phase, ended.ended_at) == (Phase.ENDED, LATER)
+
+
+STATE = State(5, 3, attempted_at=4, succeeded_at=1, failed_at=2, ended_at=2)
+
+
+@pytest.mark.parametrize(
+    ("status", "phase", "changes"),
+    [
+        (Status.SUCCESS, Phase.ENDED, {"succeeded_at": 9, "ended_at": 9}),
+        (Status.FAILED, Phase.ENDED, {"failed_at": 9, "ended_at": 9}),
+        (Status.ENQUEUED, Phase.RETRY, {"failed_at": 9, "ended_at": 9}),
+        (Status.SKIPPED, Phase.ENDED, {"ended_at": 9}),
+    ],
+)
+def test_the_end_of_a_run_is_stamped_on_its_schedule(status, phase, changes):
+    ended = run("10:00", phase, status=status, ended_at=9)
+    assert ended_state(STATE, ended) == STATE._replace(**changes)
+
+
+@pytest.mark.parametrize(
+    ("wake_at", "idle_wake_at", "retried", "expected"),
+    [
+        (5, None, False, 5),
+        (5, 8, False, 8),
+        (None, None, False, None),
+        (None, None, True, 6),
+        (5, None, True, 5),
+        (5, 8, True, 6),
+    ],
+)
+def test_after_a_run_its_schedule_is_looked_at_when_idle_or_for_the_retry(
+    wake_at, idle_wake_at, retried, expected
+):
+    ended = run("10:00", Phase.RETRY if retried else Phase.ENDED, fire_at=6)
+    assert wake_after(wake_at, idle_wake_at, ended) == expected

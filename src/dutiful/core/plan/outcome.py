@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, assert_never
 
 from dutiful.core.policy import OnOrphan, Reason
 from dutiful.core.run import Phase, Run, Status
+from dutiful.core.schedule import State
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
@@ -155,6 +156,30 @@ def _retried(
 
 def _kept(detail: str | None) -> str | None:
     return detail if detail is None or len(detail) <= DETAIL_MAX else detail[: DETAIL_MAX - 1] + "…"
+
+
+def ended_state(state: State, run: Run) -> State:
+    """Return the state of a schedule after an attempt of its run has ended, whether it is tried again or not.
+
+    Stores that keep a state as columns derive from this function which columns they write.
+    """
+    at = run.ended_at
+    if run.status is _SUCCESS:
+        # By slices: `_replace` takes three times as long, and nearly every run ends like this.
+        return tuple.__new__(State, (*state[:3], at, state[4], at, *state[6:]))
+    if run.status is Status.SKIPPED:
+        return state._replace(ended_at=at)
+    return state._replace(failed_at=at, ended_at=at)
+
+
+def wake_after(wake_at: Instant | None, idle_wake_at: Instant | None, run: Run) -> Instant | None:
+    """Return when to look at a schedule after an attempt of its run has ended: without the run's timeout, and
+    no later than its retry. A schedule that waits for the run, or for its slot in a group, is due at once.
+    """
+    wake = wake_at if idle_wake_at is None else idle_wake_at
+    if run.phase is not Phase.RETRY:
+        return wake
+    return run.fire_at if wake is None else min(wake, run.fire_at)
 
 
 def raised(error: BaseException) -> Failed:

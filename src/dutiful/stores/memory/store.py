@@ -7,11 +7,12 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, OvertakenError
+from dutiful.core.plan.outcome import ended_state, wake_after
 from dutiful.core.plan.planner import Batch
 from dutiful.core.plan.rearm import rearmed
 from dutiful.core.plan.reconcile import Survey
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status, frees_slot
-from dutiful.core.schedule import SkippedRange, State
+from dutiful.core.schedule import SkippedRange
 from dutiful.runtime.ports import Committed, Found, Launch, Leader, Loaded, Retention
 from dutiful.stores.memory.row import Row, by_tick
 from dutiful.stores.memory.wakes import Wakes
@@ -290,24 +291,8 @@ class MemoryStore:
         row.version += 1
         if run.phase in IN_FLIGHT:
             return
-        ended_at = run.ended_at
-        if run.status is Status.SUCCESS:
-            # Written out, as it is done for nearly every run.
-            cursor, started, attempted, _, failed, _, skipped, quarantine, decided = row.state
-            row.state = _new(
-                State, (cursor, started, attempted, ended_at, failed, ended_at, skipped, quarantine, decided)
-            )
-        elif run.status is Status.SKIPPED:
-            row.state = row.state._replace(ended_at=ended_at)
-        else:
-            row.state = row.state._replace(ended_at=ended_at, failed_at=ended_at)
-        if row.idle_wake_at is not None:
-            self._wake(row, row.idle_wake_at)
-        self._wake_those_waiting(row, run)
-
-    def _wake_those_waiting(self, row: Row, run: Run) -> None:
-        if run.phase is Phase.RETRY:
-            self._wake(row, run.fire_at if row.wake_at is None else min(row.wake_at, run.fire_at))
+        row.state = ended_state(row.state, run)
+        self._wake(row, wake_after(row.wake_at, row.idle_wake_at, run))
         group = row.group()
         if group is not None:
             self._wake_group(group, run.ended_at)

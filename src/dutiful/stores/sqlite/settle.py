@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from dutiful.core.plan.outcome import ended_state
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+from dutiful.core.schedule import State
 from dutiful.stores.rows import RUN, Row, assigned, run_columns
 from dutiful.stores.sqlite import inline_runs
 from dutiful.stores.sqlite.bulk import hits, hits_alike
@@ -39,9 +41,19 @@ _DROP_REPORTED = f"DELETE FROM runs {_AS_FOUND}"
 _NUMBER = "SELECT number FROM declarations WHERE namespace = ? AND id = ?"
 _ENDED, _SUCCESS = Phase.ENDED, Status.SUCCESS
 
-_SUCCEEDED = "UPDATE states SET succeeded_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
-_FAILED = "UPDATE states SET failed_at = ?, ended_at = ?, version = version + 1 WHERE number = ?"
-_SKIPPED = "UPDATE states SET ended_at = ?, version = version + 1 WHERE number = ?"
+
+def _stamped(status: Status) -> tuple[str, ...]:
+    """Return the columns that `ended_state` sets to the end of a run with this status."""
+    before = State(0)
+    after = ended_state(before, Run("", 0, "schedule", status, _ENDED, 0, ended_at=1))
+    return tuple(name for name, old, new in zip(State._fields, before, after, strict=True) if old != new)
+
+
+_STAMPED = {status: _stamped(status) for status in Status}
+_STAMP = {
+    status: f"UPDATE states SET {assigned(columns)}, version = version + 1 WHERE number = ?"
+    for status, columns in _STAMPED.items()
+}
 _REST = "UPDATE states SET wake_at = idle_wake_at WHERE number = ? AND idle_wake_at IS NOT NULL"
 _ACCEPTED = "UPDATE states SET version = version + 1 WHERE number = ?"
 _WAKE_FOR_RETRY = (
@@ -121,21 +133,15 @@ def _follow(connection: sqlite3.Connection, namespace: str, ended: Sequence[tupl
     """Bring the timestamps of the schedules up to date, and make due what waited for these runs."""
     latest: dict[int, int] = {}
     for number, run in ended:
-        # To the end, so that the order is that of the endings.
+        # Reinsert, so that dict order is the order in which runs ended.
         latest.pop(number, None)
         latest[number] = run.ended_at or 0
-    succeeded, failed, skipped, retries = list[Row](), list[Row](), list[Row](), list[Row]()
+    stamps: defaultdict[Status, list[Row]] = defaultdict(list)
     for number, run in ended:
-        if run.status is _SUCCESS:
-            succeeded.append((run.ended_at, latest[number], number))
-        elif run.status is Status.SKIPPED:
-            skipped.append((latest[number], number))
-        else:
-            failed.append((run.ended_at, latest[number], number))
-            if run.phase is Phase.RETRY:
-                retries.append((run.fire_at, number))
-    connection.executemany(_SUCCEEDED, succeeded)
-    connection.executemany(_FAILED, failed)
-    connection.executemany(_SKIPPED, skipped)
+        times = [latest[number] if name == "ended_at" else run.ended_at for name in _STAMPED[run.status]]
+        stamps[run.status].append((*times, number))
+    for status, rows in stamps.items():
+        connection.executemany(_STAMP[status], rows)
+    retries = [(run.fire_at, number) for number, run in ended if run.phase is Phase.RETRY]
     connection.executemany(_WAKE_FOR_RETRY, retries)
     wake_blocked(connection, namespace, latest)
