@@ -23,7 +23,7 @@ REFUSALS = [
     ("0 0 32 * *", "day-of-month", "day-of-month must be 1-31"),
     ("0 0 0 * *", "day-of-month", "day-of-month must be 1-31"),
     ("0 0 1 13 *", "month", "month must be 1-12"),
-    ("0 0 * * 8", "day-of-week", "day-of-week must be 0-6"),
+    ("0 0 * * 8", "day-of-week", "day-of-week must be 0-7"),
     ("0 0 1-32 * *", "day-of-month", "day-of-month must be 1-31"),
     ("*/0 * * * *", "minute", 'minute has the invalid step value "0"; write a number from 1 to 59'),
     ("* */x * * *", "hour", 'hour has the invalid step value "x"; write a number from 1 to 23'),

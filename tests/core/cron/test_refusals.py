@@ -48,7 +48,6 @@ REFUSED_BY_ALL = [
     ("* * 32 * *", "day", "must be 1-31, not 32"),
     ("* * * 0 *", "month", "must be 1-12, not 0"),
     ("* * * 13 *", "month", "must be 1-12, not 13"),
-    ("* * * * 8", "weekday", "must be 0-6, not 8"),
     ("50-10 * * * *", "minute", 'has the range "50-10", which runs backwards; use "50-59,0-10"'),
     ("59-0 * * * *", "minute", 'has the range "59-0", which runs backwards; use "59,0"'),
     ("* 22-2 * * *", "hour", 'has the range "22-2", which runs backwards; use "22-23,0-2"'),
@@ -86,7 +85,6 @@ REFUSED_BY_ALL = [
     ("noon * * * *", "minute", 'has "noon", which is no number from 0 to 59'),
     ("* jan * * *", "hour", 'has "jan", which is no number from 0 to 23'),
     ("* * * mon *", "month", f'has "mon", which is no number from 1 to 12 and no name ({MONTHS})'),
-    ("* * * * monday", "weekday", f'has "monday", which is no number from 0 to 6 and no name ({WEEKDAYS})'),
     ("0 0 30 2 *", "expression", "has a date that cannot exist: no month given has a day 30"),
     ("0 0 31 2 *", "expression", "has a date that cannot exist: no month given has a day 31"),
     ("0 0 30,31 2 *", "expression", "has a date that cannot exist: no month given has a day 30"),
@@ -110,6 +108,14 @@ REFUSED_BY_ALL = [
 @pytest.mark.parametrize(("text", "field", "reason"), REFUSED_BY_ALL, ids=lambda value: ascii(value)[:30])
 def test_every_dialect_refuses(text, field, reason, dialect):
     check(text, dialect, field, reason)
+
+
+@pytest.mark.parametrize(("dialect", "highest"), [("posix", 6), ("standard", 7), ("seconds", 7)])
+def test_the_range_of_weekdays_in_a_refusal_is_the_one_that_the_dialect_takes(dialect, highest):
+    check("* * * * 8", dialect, "weekday", f"must be 0-{highest}, not 8")
+    names = "sun, mon, tue, wed, thu, fri, sat"
+    reason = f'has "monday", which is no number from 0 to {highest} and no name ({names})'
+    check("* * * * monday", dialect, "weekday", reason)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +167,7 @@ def test_posix_refuses(text, field, reason):
         ("60/5 * * * *", "minute", "must be 0-59, not 60"),
         ("* * * * sat-sun", "weekday", 'has the range "sat-sun", which runs backwards; use "6,0"'),
         ("* * * * 7-2", "weekday", 'has the range "7-2", which runs backwards; use "7,0-2"'),
-        ("* * * * 8/2", "weekday", "must be 0-6, not 8"),
+        ("* * * * 8/2", "weekday", "must be 0-7, not 8"),
     ],
 )
 def test_the_extended_dialects_refuse(text, field, reason, dialect):

@@ -235,7 +235,7 @@ def _number(rule: FieldRule, token: str, part: str, dialect: Dialect) -> int:
     named = rule.names.get(token.lower())
     if named is not None and dialect.extended:
         return named
-    raise FieldParseError(_not_a_value(rule, token, named), part, rule.name)
+    raise FieldParseError(_not_a_value(rule, token, named, high), part, rule.name)
 
 
 def _refuse_impossible(text: str, day: int, month: int) -> None:
@@ -246,11 +246,11 @@ def _refuse_impossible(text: str, day: int, month: int) -> None:
         raise InvalidCronExpressionError(text, "expression", reason)
 
 
-def _not_a_value(rule: FieldRule, token: str, named: int | None) -> str:
+def _not_a_value(rule: FieldRule, token: str, named: int | None, high: int) -> str:
     if token.isdigit():
         if rule is WEEKDAY and token.lstrip("0") == "7":
             return "must be 0-6, not 7; use 0 for Sunday"
-        return f"must be {rule.low}-{rule.high}, not {quoted(token.lstrip('0') or '0')}"
+        return f"must be {rule.low}-{high}, not {quoted(token.lstrip('0') or '0')}"
     token = quoted(token)
     if named is not None:
         return f'has the name "{token}", which POSIX cron lacks; use {named}'
@@ -260,8 +260,8 @@ def _not_a_value(rule: FieldRule, token: str, named: int | None) -> str:
         return f'must be plain decimal digits, not "{token}"'
     if rule.names:
         known = ", ".join(rule.names)
-        return f'has "{token}", which is no number from {rule.low} to {rule.high} and no name ({known})'
-    return f'has "{token}", which is no number from {rule.low} to {rule.high}'
+        return f'has "{token}", which is no number from {rule.low} to {high} and no name ({known})'
+    return f'has "{token}", which is no number from {rule.low} to {high}'
 
 
 def _malformed(rule: FieldRule, item: str) -> str:
