@@ -38,6 +38,11 @@ class OnDemand:
 Cadence: TypeAlias = Cron | Every | Once | OnDemand
 
 
+def counts_from_completion(cadence: Cadence) -> bool:
+    """Return whether the next tick depends on when the last run ended."""
+    return isinstance(cadence, Every) and cadence.anchor == "completion"
+
+
 def next_tick(cadence: Cadence, after: Instant, ended_at: Instant | None = None) -> Instant | None:
     """Return the first tick after the instant `after`, or None where there is none.
 

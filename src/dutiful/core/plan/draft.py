@@ -149,9 +149,9 @@ class Draft:
         only = self.from_completion and last is not None
         after = None if only else next_tick(self.cadence, last or self.cursor, self.ended_at)
         after = self._within_window(after)
-        if after is not None and fire_time(self.schedule, after) <= now:
+        if after is not None and fire_time(self.schedule, after, self.ended_at) <= now:
             return after
-        fired = last is None or fire_time(self.schedule, last) <= now
+        fired = last is None or fire_time(self.schedule, last, self.ended_at) <= now
         return last if fired or last is None else self._last(last - 1)
 
     def last_before(self, now: Instant) -> Instant | None:
@@ -160,7 +160,7 @@ class Draft:
         Jitter may fire a tick before its time and hold one back: neither has passed.
         """
         last = self._last(now - 1)
-        held_back = last is not None and fire_time(self.schedule, last) >= now
+        held_back = last is not None and fire_time(self.schedule, last, self.ended_at) >= now
         return self._last(last - 1) if held_back and last is not None else last
 
     def _last(self, until: Instant) -> Instant | None:
@@ -183,7 +183,7 @@ class Draft:
         """Record a run of this tick and hand it to the launcher."""
         if self._comes_again(tick):
             return
-        fire_at = fire_time(self.schedule, tick)
+        fire_at = fire_time(self.schedule, tick, self.ended_at)
         status, epoch = self.limits.launch_status, self.limits.epoch
         self._insert(Run.launched(self.schedule.id, tick, fire_at, self.now, epoch, status, self._noted))
         self.launched += 1
@@ -376,5 +376,5 @@ class Draft:
         tick = self._within_window(next_tick(self.cadence, after, self.ended_at))
         if tick is None:
             return None
-        fire_at = fire_time(self.schedule, tick)
+        fire_at = fire_time(self.schedule, tick, self.ended_at)
         return max(fire_at, self.now + _PAUSED_LOT) if self.schedule.paused else fire_at

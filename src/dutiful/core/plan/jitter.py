@@ -5,20 +5,22 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from dutiful.core.cadence import Every, last_tick, next_tick
+from dutiful.core.cadence import Every, counts_from_completion, last_tick, next_tick
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.schedule import Schedule
 
 
-def fire_time(schedule: Schedule, tick: Instant) -> Instant:
+def fire_time(schedule: Schedule, tick: Instant, ended_at: Instant | None = None) -> Instant:
     """Return the instant at which `tick` fires.
 
-    It stays within half the way to the neighbouring ticks, so that ticks fire in their own order.
+    It stays within half the way to the neighbouring ticks, so that ticks fire in their own order. The first
+    tick of a period counted from completion has no jitter: nothing has ended yet (`ended_at` is None), and
+    such a schedule is to run at once.
     """
     jitter = schedule.policy.jitter
-    if not jitter:
+    if not jitter or (ended_at is None and counts_from_completion(schedule.cadence)):
         return tick
     early, late = jitter if schedule.policy.jitter_early else 0, jitter
     before, after = _neighbours(schedule.cadence, tick, 2 * jitter + 2)

@@ -31,4 +31,8 @@ def first_wake(schedule: Schedule, state: State) -> Instant | None:
     """Return when a schedule without open runs wants to be looked at."""
     tick = next_tick(schedule.cadence, opening_cursor(schedule, state.cursor), state.ended_at)
     end = schedule.window.end
-    return None if tick is None or (end is not None and tick > end) else fire_time(schedule, tick)
+    return (
+        None
+        if tick is None or (end is not None and tick > end)
+        else fire_time(schedule, tick, state.ended_at)
+    )

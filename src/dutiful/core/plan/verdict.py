@@ -168,7 +168,7 @@ def _recorded(schedule: Schedule, tick: Instant, row: Run) -> Verdict:
 
 def _forecast(due: Due, tick: Instant, now: Instant) -> Verdict:
     """Ask the planner what it would do at the tick's fire time."""
-    schedule, fire_at = due.schedule, fire_time(due.schedule, tick)
+    schedule, fire_at = due.schedule, fire_time(due.schedule, tick, due.state.ended_at)
     imagined = due if fire_at <= now else _shortly_before(due, tick)
     if not schedule.paused and Draft(imagined, now, Limits(), {}).limit_reached():
         # Nothing wakes such a schedule any more, so its ticks stay without rows.
