@@ -54,7 +54,8 @@ class Exit(NamedTuple):
         if self.code == 0:
             return None
         how = f"exit code {self.code}" if self.code > 0 else f"killed by signal {-self.code}"
-        said = last_lines(self.stderr, _PROBLEM_LINES)
+        # Many programs complain on stdout only.
+        said = last_lines(self.stderr, _PROBLEM_LINES) or last_lines(self.stdout, _PROBLEM_LINES)
         return f"{how}: {said}" if said else how
 
 
