@@ -16,7 +16,6 @@ from dutiful.fleet import (
     ScheduleNotFoundError,
     SchedulerError,
     ScheduleRunResult,
-    StateFileError,
     update_schedule_state,
 )
 
@@ -186,36 +185,6 @@ def test_an_edit_of_the_state_file_acts_within_one_pass(tmp_path):
             return seen, rig.triggered[len(seen) :]
 
     assert asyncio.run(story()) == (["08:59:58 a/i", "08:59:59 a/j"], ["09:00:10 a/j"])
-
-
-def test_a_state_file_that_cannot_be_read_refuses_the_start_and_stays(tmp_path):
-    damaged = "agents: {a: [what"
-    (tmp_path / "state.yaml").write_text(damaged)
-
-    async def story():
-        rig = FleetRig(tmp_path, agent(i=every("5s")))
-        with pytest.raises(StateFileError, match=r"state\.yaml"):
-            await rig.fleet.start(rig.agents)
-        return rig.fleet.get_status(), rig.triggered
-
-    assert asyncio.run(story()) == ("stopped", [])
-    assert (tmp_path / "state.yaml").read_text() == damaged
-
-
-def test_a_state_file_damaged_meanwhile_is_warned_of_once_and_waited_for(tmp_path):
-    async def story():
-        async with FleetRig(tmp_path, agent(i=every("5s"))) as rig:
-            good = (tmp_path / "state.yaml").read_text()
-            (tmp_path / "state.yaml").write_text("agents: [")
-            await rig.clock.advance(10)
-            seen = list(rig.triggered)
-            (tmp_path / "state.yaml").write_text(good)
-            await rig.clock.advance(1)
-            return seen, rig.triggered, [line for line in rig.said.lines if line.startswith("WARNING")]
-
-    seen, triggered, warnings = asyncio.run(story())
-    assert (len(seen), len(triggered), len(warnings)) == (1, 2, 1)
-    assert "state.yaml" in warnings[0]
 
 
 def test_one_bad_schedule_is_warned_of_once_and_stops_nobody(tmp_path):

@@ -56,8 +56,8 @@ def near_name(name: str, known: Collection[str]) -> str:
     return f' (did you mean "{near[0]}"?)' if near else ""
 
 
-# The path of a file is shown whole, as long as a path can be.
-_PATH_LIMIT = 4096
+# Paths of files are shown whole, and causes long enough to act on.
+_PATH_LIMIT, _CAUSE_LIMIT = 4096, 500
 
 
 class ScheduleTriggerError(SchedulerError):
@@ -65,7 +65,8 @@ class ScheduleTriggerError(SchedulerError):
 
     def __init__(self, agent_name: str, schedule_name: str, cause: BaseException) -> None:
         super().__init__(
-            f'Schedule "{quoted(agent_name)}/{quoted(schedule_name)}" failed: {quoted(str(cause))}',
+            f'Schedule "{quoted(agent_name)}/{quoted(schedule_name)}" failed:'
+            f" {quoted(str(cause), _CAUSE_LIMIT)}",
             agent_name=agent_name,
             schedule_name=schedule_name,
             cause=cause,
@@ -118,11 +119,14 @@ class FleetConfigError(SchedulerError):
 
 
 class StateFileError(SchedulerError):
-    """The state file cannot be read or written; it was left as it is."""
+    """The state file cannot be read or written; it was left as it is.
 
-    def __init__(self, file: str, problem: str, advice: str) -> None:
-        super().__init__(f"{file}: {problem}; {advice}", file=file, problem=problem)
-        self.file = file
+    `damaged` tells content that is no state file from a file that cannot be reached.
+    """
+
+    def __init__(self, file: str, problem: str, advice: str, *, damaged: bool = False) -> None:
+        super().__init__(f"{file}: {problem}; {advice}", file=file, problem=problem, damaged=damaged)
+        self.file, self.damaged = file, damaged
 
 
 class FleetNotRunningError(SchedulerError):

@@ -1,40 +1,52 @@
-"""Agents and their schedules as the engine knows them: a core schedule each, an agent as a capacity group."""
+"""Agents and their schedules as the engine knows them: core schedules, and a capacity group per agent."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cadence import Every, OnDemand
-from dutiful.core.cron.zone import epoch_ms
+from dutiful.core.cron.zone import epoch_ms, from_epoch_ms
+from dutiful.core.errors import OvertakenError
 from dutiful.core.plan.draft import Draft
 from dutiful.core.plan.edit import upserted
 from dutiful.core.plan.opening import first_wake
 from dutiful.core.plan.reconcile import Changes, Put
-from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason
+from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason, Retry
 from dutiful.core.run import Run
 from dutiful.core.schedule import Schedule, Task
-from dutiful.core.snapshot import Limits
+from dutiful.core.snapshot import Due, Limits
 from dutiful.fleet.cron import parse_cron_expression
+from dutiful.fleet.errors import AgentNotFoundError, ScheduleNotFoundError
 from dutiful.fleet.file.agents import problems_of_schedule
 from dutiful.fleet.interval import parse_interval
-from dutiful.fleet.types import Problem, ScheduleState
+from dutiful.fleet.state.cache import StateBook
+from dutiful.fleet.state.file import checked_state, write_states
+from dutiful.fleet.types import AgentScheduleInfo, Problem, ScheduleState
+from dutiful.fleet.view import View, shown
+from dutiful.runtime.ledger_lookup import recalled
+from dutiful.runtime.ports import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import tzinfo
+    from logging import Logger
+    from pathlib import Path
 
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.schedule import State
-    from dutiful.core.snapshot import Due
     from dutiful.fleet.state.file import States
     from dutiful.fleet.types import Agent, AgentSchedule
+    from dutiful.runtime.ports import Clock, Store
 
-# A pass may come late; an occurrence that it finds within this time was not missed.
+INTERRUPTED = "interrupted: the process ended while the job was running"
+# A pass may come late; an occurrence that is at most this old was not missed.
 _GRACE = 60_000
 
 
 class Entry(NamedTuple):
-    """One schedule of one agent: as it was written, as its state is, and as the engine knows it."""
+    """One schedule of one agent: its declaration, its record in the state file, and the core schedule."""
 
     agent: Agent
     name: str
@@ -46,25 +58,32 @@ class Entry(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The id under which the engine knows it, and people are told of it."""
+        """The id of the core schedule, also used in messages."""
         return f"{self.agent.name}/{self.name}"
 
     @property
     def disabled(self) -> bool:
-        """Whether a person, or the file, has taken it out of service."""
+        """Whether a person, or the fleet file, has taken the schedule out of service."""
         return self.state.status == "disabled" or not self.written.enabled
 
 
 def entries_of(agents: Iterable[Agent], states: States, zone: tzinfo, pace: int) -> Iterator[Entry]:
-    """Yield every schedule; one that cannot be read, or whose record cannot, says why and has no schedule."""
+    """Yield the entry of every schedule; one that cannot be read has a `problem` instead of a schedule."""
+    for each in schedules_of(agents):
+        yield entry_of(each, states, zone, pace)
+
+
+def schedules_of(agents: Iterable[Agent]) -> Iterator[AgentScheduleInfo]:
+    """Yield every schedule of every agent."""
     for agent in agents:
         for name, written in agent.schedules.items():
-            yield _entry(agent, name, written, states.of(agent.name, name), zone, pace)
+            yield AgentScheduleInfo(agent, name, written)
 
 
-def _entry(
-    agent: Agent, name: str, written: AgentSchedule, found: ScheduleState | Problem, zone: tzinfo, pace: int
-) -> Entry:
+def entry_of(declared: AgentScheduleInfo, states: States, zone: tzinfo, pace: int) -> Entry:
+    """Return the entry of one schedule."""
+    agent, name, written = declared
+    found = states.of(agent.name, name)
     if isinstance(found, Problem):
         return Entry(agent, name, written, ScheduleState(), None, found)
     entry = Entry(agent, name, written, found, None, next(problems_of_schedule(written), None))
@@ -81,6 +100,7 @@ def _schedule(entry: Entry, zone: tzinfo, pace: int) -> Schedule:
         grace=max(_GRACE, 2 * pace),
         jitter=jitter,
         jitter_early=False,
+        retry=_retry(written),
         capacity=Capacity(agent.name, agent.max_concurrent),
         on_orphan=OnOrphan.WAIT,
         run_timeout=None,
@@ -90,19 +110,34 @@ def _schedule(entry: Entry, zone: tzinfo, pace: int) -> Schedule:
 
 def _cadence(written: AgentSchedule, zone: tzinfo) -> Cadence:
     if written.type == "interval":
-        return Every(int(parse_interval(written.interval or "").total_seconds() * 1000))
+        return Every(_milliseconds(written.interval or ""))
     if written.type == "cron":
-        return parse_cron_expression(written.expression or "", zone)
+        return parse_cron_expression(written.expression or "", written.timezone or zone)
     return OnDemand()
 
 
-def changes_to(
-    stored: Mapping[str, Due], entries: Iterable[Entry], before: Mapping[str, Entry], now: Instant
-) -> Changes:
-    """Return what makes the store hold these schedules; `before` are the entries of the last time.
+def _retry(written: AgentSchedule) -> Retry | None:
+    if not written.retries:
+        return None
+    return Retry(_milliseconds(written.retry_delay), written.retries, written.retry_backoff)
 
-    An entry without one before is of a fleet that has just started, or new to it: cron occurrences that
-    passed meanwhile are written down as missed. One that cannot be read keeps what is stored of it.
+
+def _milliseconds(interval: str) -> int:
+    return int(parse_interval(interval).total_seconds() * 1000)
+
+
+def changes_to(
+    stored: Mapping[str, Due],
+    entries: Iterable[Entry],
+    before: Mapping[str, Entry],
+    now: Instant,
+    keep: int = Retention().age,
+) -> Changes:
+    """Return the changes that make the store hold these schedules; `before` are the entries of last time.
+
+    An entry without one before is new, or the fleet has just started: cron occurrences that passed meanwhile
+    are recorded as missed. A schedule that cannot be read keeps its stored declaration. A schedule that the
+    fleet no longer has is retired: its history and its running job stay for `keep` ms, in case it comes back.
     """
     puts, rows, seen = list[Put](), list[Run](), set[str]()
     for entry in entries:
@@ -114,22 +149,41 @@ def changes_to(
             changes = _held_back(known, entry)
         puts += changes.puts
         rows += changes.rows
-    return Changes(puts, [id_ for id_ in stored if id_ not in seen], rows)
+    removes = list[str]()
+    for id_, due in stored.items():
+        if id_ not in seen and not _is_retired(due):
+            retired = due.schedule._replace(cadence=OnDemand(), paused=True)
+            changes = upserted(due, retired, now)
+            puts += changes.puts
+            rows += changes.rows
+        elif id_ not in seen and not due.runs and _last_used(due) < now - keep:
+            removes.append(id_)
+    return Changes(puts, removes, rows)
+
+
+def _is_retired(due: Due) -> bool:
+    """Return whether nothing but a person triggers this schedule; a disabled webhook looks the same."""
+    return due.schedule.paused and isinstance(due.schedule.cadence, OnDemand)
+
+
+def _last_used(due: Due) -> Instant:
+    return max(due.state.cursor, due.state.attempted_at or 0)
 
 
 def _changed(
     known: Due | None, entry: Entry, schedule: Schedule, before: Entry | None, now: Instant
 ) -> Changes:
-    if known is None:
-        [put] = upserted(None, schedule, now).puts
-        state = _as_told(put.state, schedule, entry, now)
-        return Changes([put._replace(state=state, wake_at=first_wake(schedule, state))])
+    if known is None or (_is_retired(known) and known.schedule != schedule):
+        [put] = upserted(known, schedule, now).puts
+        state = _as_recorded(put.state, schedule, entry, now)
+        wake_at = now if known is not None and known.runs else first_wake(schedule, state)
+        return Changes([put._replace(state=state, wake_at=wake_at)])
     rows = list[Run]()
     due = known
     if before is None:
         due, rows = _without_missed(due, now)
     if before is None or before.state.last_run_at != entry.state.last_run_at:
-        due = due._replace(state=_as_told(due.state, due.schedule, entry, now))
+        due = due._replace(state=_as_recorded(due.state, due.schedule, entry, now))
     if due.schedule != schedule or due.state.quarantine is not None:
         edited = upserted(due, schedule, now)
         return Changes(edited.puts, rows=[*rows, *edited.rows])
@@ -140,15 +194,15 @@ def _changed(
 
 
 def _held_back(known: Due | None, entry: Entry) -> Changes:
-    """Return the changes that keep the engine's hands off a schedule that can no longer be read."""
+    """Return the changes that make the engine leave a schedule alone that can no longer be read."""
     if known is None or entry.problem is None or known.state.quarantine is not None:
         return Changes()
     state = known.state._replace(quarantine=entry.problem.message)
     return Changes([Put(known.schedule, state, None, known.version)])
 
 
-def _as_told(state: State, schedule: Schedule, entry: Entry, now: Instant) -> State:
-    """Return the state with the last run that the file tells of: the file is the truth, also when edited."""
+def _as_recorded(state: State, schedule: Schedule, entry: Entry, now: Instant) -> State:
+    """Return the state with the last run that the state file records; an edit of that file counts."""
     last_run_at = entry.state.last_run_at
     ended_at = None if last_run_at is None else min(epoch_ms(last_run_at), now)
     if not isinstance(schedule.cadence, Every):
@@ -158,7 +212,7 @@ def _as_told(state: State, schedule: Schedule, entry: Entry, now: Instant) -> St
 
 
 def _without_missed(due: Due, now: Instant) -> tuple[Due, list[Run]]:
-    """Return the schedule with what passed while nobody was there written down, and none of it owed."""
+    """Return the schedule without the ticks that passed while the fleet was down, and their ledger rows."""
     draft = Draft(due, now, Limits(), {})
     last = None if draft.from_completion or due.state.quarantine is not None else draft.last_due(now)
     if last is None:
@@ -166,3 +220,150 @@ def _without_missed(due: Due, now: Instant) -> tuple[Due, list[Run]]:
     draft.skip_through(last, Reason.PAUSED if due.schedule.paused else Reason.MISSED)
     move = draft.move()
     return due._replace(state=move.state), [*move.inserts, *move.changes]
+
+
+class Roster:
+    """The agents of a running fleet, kept in step with the state file, the store and the view."""
+
+    def __init__(
+        self, state_dir: Path, store: Store, clock: Clock, logger: Logger, pace: int, retention: Retention
+    ) -> None:
+        self._state_dir, self._store, self._clock, self._logger = state_dir, store, clock, logger
+        self._pace, self._retention = pace, retention
+        self.agents: Sequence[Agent] = ()
+        self._agents_changed = True
+        self._warned: dict[str, str] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what an earlier run of the fleet has left in memory."""
+        self.view = View(self._clock.timezone)
+        self.book = StateBook(self._state_dir, self._clock, self._logger, self._rebuilt)
+        self._turn = asyncio.Lock()
+
+    def set_agents(self, agents: Sequence[Agent]) -> None:
+        """Replace the agents; `refresh` acts on it."""
+        self.agents, self._agents_changed = agents, True
+
+    async def open(self) -> None:
+        """Take over the state file and the store; what was running in an earlier process was interrupted."""
+        await self.book.read()
+        for (agent, schedule), state in self.book.states.records.items():
+            if state.status == "running":
+                self.book.note(agent, schedule, {"status": "idle", "last_error": INTERRUPTED})
+        await self.book.flush()
+        await self._refresh({})
+
+    async def refresh(self) -> None:
+        """Take over changed agents and a changed state file. Raises StateFileError."""
+        async with self._turn:
+            await self.book.flush()
+            if self._agents_changed or self.book.has_changed():
+                entries = self.view.entries
+                before = {id_: entry._replace(state=self.record(entry)) for id_, entry in entries.items()}
+                await self.book.read()
+                await self._refresh(before)
+
+    async def _refresh(self, before: Mapping[str, Entry]) -> None:
+        self._agents_changed = False
+        now = self._now()
+        entries = list(entries_of(self.agents, self.book.states, self._clock.timezone, self._pace))
+        known = [await recalled(self._store, due, now) for due in await self._store.every()]
+        stored = {due.schedule.id: due for due in known}
+        changes = changes_to(stored, entries, before, now, self._retention.age)
+        if changes != Changes([], [], []):
+            await self._store.apply(changes)
+        for put in changes.puts:
+            due = stored.get(put.schedule.id, Due(put.schedule, put.state))
+            stored[put.schedule.id] = due._replace(state=put.state)
+        self.view.replace(entries, stored.values(), now)
+        for entry in entries:
+            self._warn(entry.id, None if entry.problem is None else shown(entry.problem))
+
+    def _warn(self, subject: str, problem: str | None) -> None:
+        """Warn once of each problem, and again when it has changed."""
+        if problem is None:
+            self._warned.pop(subject, None)
+        elif self._warned.get(subject) != problem:
+            self._logger.warning("%s: %s", subject, problem)
+            self._warned[subject] = problem
+
+    def entry(self, agent: str, schedule: str) -> Entry:
+        """Return one entry, also of an agent that no pass has seen yet.
+
+        Raises AgentNotFoundError, ScheduleNotFoundError.
+        """
+        found = self.view.entries.get(f"{agent}/{schedule}")
+        if found is not None:
+            return found
+        own = self.agent(agent)
+        if schedule not in own.schedules:
+            raise ScheduleNotFoundError(agent, schedule, own.schedules)
+        declared = AgentScheduleInfo(own, schedule, own.schedules[schedule])
+        return entry_of(declared, self.book.states, self._clock.timezone, self._pace)
+
+    def agent(self, name: str) -> Agent:
+        """Return one agent. Raises AgentNotFoundError."""
+        named = {known.name: known for known in self.agents}
+        if name not in named:
+            raise AgentNotFoundError(name, named)
+        return named[name]
+
+    def record(self, entry: Entry) -> ScheduleState:
+        """Return the latest record of a schedule in the state file."""
+        found = self.book.states.of(entry.agent.name, entry.name)
+        return entry.state if isinstance(found, Problem) else found
+
+    def switch(self, agent: str, schedules: Iterable[str], *, enabled: bool) -> list[Entry]:
+        """Enable or disable schedules of an agent in one write, at once; return them."""
+        entries = [self.entry(agent, name) for name in schedules]
+        statuses = [_switched(self.view.is_running(entry.id), enabled) for entry in entries]
+        keys = [(agent, entry.name) for entry in entries]
+        states = write_states(
+            self._state_dir, {key: {"status": status} for key, status in zip(keys, statuses, strict=True)}
+        )
+        switched = []
+        for entry in entries:
+            changed = entry._replace(state=checked_state(self._state_dir, states, agent, entry.name))
+            self.view.entries[entry.id] = changed
+            if enabled and entry.disabled:
+                self.view.resume(entry, self._now())
+            switched.append(changed)
+        return switched
+
+    async def merge_empty_polls(self) -> None:
+        """Make one ledger row of each stretch of polls that found no work, so that they do not fill it."""
+        polled, self.view.empty_polls = self.view.empty_polls, set()
+        for due in await self._store.some(polled):
+            rows = await self._store.ledger(due.schedule.id, None, 2)
+            if due.runs or len(rows) < 2 or any(row.reason is not Reason.NO_WORK for row in rows):
+                continue
+            latest, earlier = rows
+            grown = earlier._replace(
+                run_until=latest.run_at, ticks=earlier.ticks + latest.ticks, attempt=latest.attempt,
+                ended_at=latest.ended_at, detail=latest.detail, updated_at=latest.updated_at,
+            )  # fmt: skip
+            put = Put(due.schedule, due.state, first_wake(due.schedule, due.state), due.version)
+            # A pass that was faster has moved the schedule; its next empty poll merges both rows.
+            with suppress(OvertakenError):
+                await self._store.apply(Changes([put], rows=[grown], drops=[latest]))
+
+    async def _rebuilt(self) -> dict[tuple[str, str], dict[str, object]]:
+        """Return the records of all schedules as the history tells them, for a state file that was lost."""
+        records: dict[tuple[str, str], dict[str, object]] = {}
+        for due in await self._store.every():
+            state, (agent, _, name) = due.state, due.schedule.id.partition("/")
+            failed = (state.failed_at or 0) > (state.succeeded_at or 0)
+            rows = await self._store.ledger(due.schedule.id, None, 1) if failed else []
+            ended_at = None if state.ended_at is None else from_epoch_ms(state.ended_at)
+            error = (rows[0].detail or str(rows[0].reason)) if rows and rows[0].reason else None
+            status = "disabled" if due.schedule.paused and not _is_retired(due) else "idle"
+            records[agent, name] = {"status": status, "last_run_at": ended_at, "last_error": error}
+        return records
+
+    def _now(self) -> Instant:
+        return epoch_ms(self._clock.now())
+
+
+def _switched(running: bool, enabled: bool) -> str:
+    return "disabled" if not enabled else "running" if running else "idle"

@@ -13,30 +13,25 @@ from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import InvalidArgumentError, OvertakenError
 from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.run import Phase, Run, Status
-from dutiful.core.snapshot import Due
 from dutiful.fleet.errors import (
-    AgentNotFoundError,
     ConcurrencyLimitError,
-    ScheduleNotFoundError,
     SchedulerError,
     SchedulerShutdownError,
+    ScheduleTriggerError,
 )
 from dutiful.fleet.file.agents import agents_from
-from dutiful.fleet.roster import changes_to, entries_of
+from dutiful.fleet.roster import Roster
 from dutiful.fleet.run.launcher import JobLauncher
-from dutiful.fleet.state.cache import StateBook
-from dutiful.fleet.state.file import update_schedule_state
-from dutiful.fleet.types import Problem, SchedulerState, ScheduleState
-from dutiful.fleet.view import View
+from dutiful.fleet.types import SchedulerState
+from dutiful.fleet.view import shown
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.host import Host
-from dutiful.runtime.ledger_lookup import recalled
 from dutiful.runtime.ports import Retention
 from dutiful.runtime.registrar import Registrar
 from dutiful.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from logging import Logger
 
@@ -50,7 +45,6 @@ if TYPE_CHECKING:
     from dutiful.runtime.ports import Clock
 
 HISTORY_FILE = "history.db"
-_INTERRUPTED = "interrupted: the process ended while the job was running"
 # One pass of the fleet is several of the engine where much is due; never endlessly many.
 _ROUNDS_MAX = 1000
 
@@ -66,9 +60,15 @@ class FleetScheduler:
         logger: Logger | None = None,
         on_trigger: Callable[[TriggerInfo], Any] | None = None,
         clock: Clock | None = None,
+        on_failure: Callable[[TriggerInfo, str], Any] | None = None,
         reload: Callable[[], Sequence[Agent] | None] | None = None,
+        retention: Retention = Retention(),  # noqa: B008 - an immutable value
     ) -> None:
-        """`reload` is asked in every pass for the agents if they have changed, or None."""
+        """Make a scheduler that does nothing before `start`.
+
+        `on_failure(info, error)` is called when a run has failed for good. `reload()` is called in every
+        pass and returns the agents if they have changed, or None. `retention` bounds the history.
+        """
         interval = (
             check_interval if isinstance(check_interval, timedelta) else timedelta(seconds=check_interval)
         )
@@ -78,22 +78,20 @@ class FleetScheduler:
         self._state_dir = Path(state_dir)
         self._logger = logger or logging.getLogger("dutiful.fleet")
         self._clock = clock or SystemClock()
-        self._on_trigger, self._reload = on_trigger, reload
-        self._agents: list[Agent] = []
-        self._agents_changed = True
+        self._on_trigger, self._on_failure, self._reload = on_trigger, on_failure, reload
+        self._retention = retention
         self._status: SchedulerStatus = "stopped"
         self._started_at: datetime | None = None
         self._last_check_at: datetime | None = None
         self._checks = self._triggers_before = 0
-        self._warned: dict[str, str] = {}
-        # The latest moment that a manual run was given.
+        # The latest instant that was given to a manual run.
         self._asked_at = 0
-        self._view = View(self._clock.timezone)
-        self._book: StateBook | None = None
         self._host: Host | None = None
         self._engine: Engine | None = None
         self._launcher: JobLauncher | None = None
         self._store = SqliteStore(str(self._state_dir / HISTORY_FILE), namespace="fleet")
+        pace = round(self._interval * 1000)
+        self._roster = Roster(self._state_dir, self._store, self._clock, self._logger, pace, retention)
         self._loop: asyncio.Task[None] | None = None
         self._afterwards: asyncio.Task[None] | None = None
 
@@ -123,19 +121,19 @@ class FleetScheduler:
 
     async def _open(self) -> None:
         self._state_dir.mkdir(parents=True, exist_ok=True)
-        self._view, self._book = View(self._clock.timezone), StateBook(self._state_dir, self._clock)
-        self._launcher = JobLauncher(self._view, self._book, self._on_trigger, self._clock, self._logger)
-        self._host = Host("fleet", self._store, self._launcher, self._clock, self._hear, retention=Retention)
+        self._roster.reset()
+        view, book = self._roster.view, self._roster.book
+        self._launcher = JobLauncher(
+            view, book, self._on_trigger, self._on_failure, self._clock, self._logger
+        )
+        self._host = Host(
+            "fleet", self._store, self._launcher, self._clock, self._hear, retention=lambda: self._retention
+        )
         await self._host.open()
         if await self._host.lead() is None:
             raise SchedulerError(f"Another process already runs the fleet in {self._state_dir}")
         self._engine = self._host.make_engine()
-        await self._book.read()
-        for (agent, schedule), state in self._book.states.records.items():
-            if state.status == "running":
-                self._book.note(agent, schedule, {"status": "idle", "last_error": _INTERRUPTED})
-        await self._book.flush()
-        await self._refresh({})
+        await self._roster.open()
 
     async def stop(self, wait_for_jobs: bool = True, timeout: float | timedelta = 30.0) -> None:  # noqa: ASYNC109
         """Trigger nothing more, and return when the running jobs have ended.
@@ -167,7 +165,7 @@ class FleetScheduler:
         self._afterwards = None
 
     def _hear(self, event: Event) -> None:
-        self._view.hear(event)
+        self._roster.view.hear(event)
         match event:
             case happened.LoopBlocked():
                 self._logger.warning("the event loop is blocked by %s, for %s s", event.task, event.seconds)
@@ -189,11 +187,14 @@ class FleetScheduler:
     def get_state(self) -> SchedulerState:
         """Return what the scheduler did since it was started."""
         triggers = 0 if self._launcher is None else self._launcher.triggered
-        return SchedulerState(self._status, self._started_at, self._checks, triggers, self._last_check_at)
+        stall = self._roster.view.stall
+        trouble = (None, None) if stall is None else (stall.problem, stall.since)
+        times = self._started_at, self._checks, triggers, self._last_check_at
+        return SchedulerState(self._status, *times, *trouble)
 
     def set_agents(self, agents: Sequence[Agent | Mapping[str, Any]]) -> None:
         """Replace the agents; the next pass acts on it. Raises FleetConfigError."""
-        self._agents, self._agents_changed = agents_from(agents), True
+        self._roster.set_agents(agents_from(agents))
 
     # Passes
 
@@ -213,27 +214,23 @@ class FleetScheduler:
     async def _pass(self) -> None:
         self._checks += 1
         self._last_check_at = self._clock.now()
+        problem: str | None = None
         try:
             with self._clock.hold():
                 await self._look_at_files()
                 await self._decide()
+                await self._roster.merge_empty_polls()
         except Exception as error:  # noqa: BLE001 - whatever it was, the next pass may succeed
-            self._warn("the pass", f"{type(error).__name__}: {error}")
-        else:
-            self._warned.pop("the pass", None)
+            problem = f"{type(error).__name__}: {error}"
+        said = self._roster.view.note_pass(self._last_check_at, problem)
+        if said is not None:
+            self._logger.log(logging.INFO if problem is None else logging.ERROR, said)
 
     async def _look_at_files(self) -> None:
-        assert self._book is not None
         changed = self._reload() if self._reload is not None else None
         if changed is not None:
             self.set_agents(changed)
-        await self._book.flush()
-        if self._agents_changed or self._book.has_changed():
-            before = {
-                id_: entry._replace(state=self._record(entry)) for id_, entry in self._view.entries.items()
-            }
-            await self._book.read()
-            await self._refresh(before)
+        await self._roster.refresh()
 
     async def _decide(self) -> None:
         assert self._engine is not None
@@ -242,123 +239,123 @@ class FleetScheduler:
             if again is None or again > self._now():
                 return
 
-    async def _refresh(self, before: Mapping[str, Entry]) -> None:
-        """Make the store and the view hold what the agents and the state file say."""
-        assert self._book is not None
-        self._agents_changed = False
-        now, pace = self._now(), round(self._interval * 1000)
-        entries = list(entries_of(self._agents, self._book.states, self._clock.timezone, pace))
-        known = [await recalled(self._store, due, now) for due in await self._store.every()]
-        stored = {due.schedule.id: due for due in known}
-        changes = changes_to(stored, entries, before, now)
-        if changes != Changes([], [], []):
-            await self._store.apply(changes)
-        for put in changes.puts:
-            due = stored.get(put.schedule.id, Due(put.schedule, put.state))
-            stored[put.schedule.id] = due._replace(state=put.state)
-        self._view.replace(entries, stored.values(), now)
-        for entry in entries:
-            self._warn(entry.id, None if entry.problem is None else _told(entry.problem))
-
-    def _warn(self, what: str, problem: str | None) -> None:
-        """Warn once of each problem, and again when it is another one."""
-        if problem is not None and self._warned.get(what) != problem:
-            self._logger.warning("%s: %s", what, problem)
-        self._warned = {key: told for key, told in self._warned.items() if key != what}
-        if problem is not None:
-            self._warned[what] = problem
-
     # Questions
 
     def get_running_job_count(self, agent: str) -> int:
-        """Return how many jobs of an agent run."""
-        return self._view.running(agent)
+        """Return how many jobs of an agent are running."""
+        return self._roster.view.running(agent)
 
     def get_total_running_job_count(self) -> int:
-        """Return how many jobs run."""
-        return len(self._view.jobs)
+        """Return how many jobs are running."""
+        return len(self._roster.view.jobs)
 
     def get_running_jobs(self) -> list[Job]:
-        """Return the jobs that run, the oldest first."""
-        return sorted(self._view.jobs.values(), key=lambda job: job.started_at)
+        """Return the running jobs, the oldest first."""
+        return sorted(self._roster.view.jobs.values(), key=lambda job: job.started_at)
+
+    def get_counts(self, agent: str) -> dict[str, int]:
+        """Return how many runs of an agent ended since the start: `done`, `failed` and `no_work`."""
+        counts = self._roster.view.counts
+        return {ending: counts[agent, ending] for ending in ("done", "failed", "no_work")}
 
     def check_schedule(self, agent: str, schedule: str) -> ScheduleCheckResult:
         """Return whether a pass would trigger a schedule now, or why not; nothing is changed."""
-        return self._view.check(self._entry(agent, schedule), self._now())
+        return self._roster.view.check(self._roster.entry(agent, schedule), self._now())
 
-    def get_schedules(self) -> list[ScheduleInfo]:
-        """Return every schedule as it is now, ordered by agent and name."""
-        now = self._now()
-        entries = sorted(self._view.entries.values(), key=lambda entry: (entry.agent.name, entry.name))
-        return [self._view.info(entry, self._record(entry), now) for entry in entries]
+    def get_schedules(self, agent: str | None = None) -> list[ScheduleInfo]:
+        """Return every schedule, or those of one agent, ordered by agent and name."""
+        now, entries = self._now(), [*self._roster.view.entries.values()]
+        if agent is not None:
+            entries = [self._roster.entry(agent, name) for name in self._roster.agent(agent).schedules]
+        ordered = sorted(entries, key=lambda entry: (entry.agent.name, entry.name))
+        return [self._info(entry, now) for entry in ordered]
 
     def get_schedule(self, agent: str, schedule: str) -> ScheduleInfo:
         """Return one schedule. Raises AgentNotFoundError, ScheduleNotFoundError."""
-        entry = self._entry(agent, schedule)
-        return self._view.info(entry, self._record(entry), self._now())
+        return self._info(self._roster.entry(agent, schedule), self._now())
+
+    def _info(self, entry: Entry, now: Instant) -> ScheduleInfo:
+        return self._roster.view.info(entry, self._roster.record(entry), now)
 
     async def get_history(self, agent: str, schedule: str, limit: int = 20) -> list[Run]:
-        """Return what became of the last occurrences, newest first."""
+        """Return the last entries of the history of a schedule, newest first."""
         with self._clock.hold():
-            return await self._store.ledger(self._entry(agent, schedule).id, None, limit)
+            return await self._store.ledger(self._roster.entry(agent, schedule).id, None, limit)
+
+    async def get_recent(self, limit: int = 20) -> list[Run]:
+        """Return the last entries of the history of all schedules, newest first."""
+        with self._clock.hold():
+            return await self._store.recent(limit)
 
     async def explain(self, agent: str, schedule: str, at: datetime) -> Verdict:
-        """Return why a schedule ran at an instant, did not, or will."""
+        """Return why a schedule ran at an instant, did not run, or will run."""
         with self._clock.hold():
-            return await self._registrar().explain(self._entry(agent, schedule).id, at)
+            return await self._registrar().explain(self._roster.entry(agent, schedule).id, at)
 
     # By hand
 
     def enable_schedule(self, agent: str, schedule: str) -> ScheduleInfo:
         """Put a schedule back into service; it goes on with its next time."""
-        return self._set_status(agent, schedule, enabled=True)
+        return self._switch(agent, [schedule], enabled=True)[0]
 
     def disable_schedule(self, agent: str, schedule: str) -> ScheduleInfo:
-        """Take a schedule out of service; a job that runs is left to end."""
-        return self._set_status(agent, schedule, enabled=False)
+        """Take a schedule out of service; a running job is left to end."""
+        return self._switch(agent, [schedule], enabled=False)[0]
 
-    def _set_status(self, agent: str, schedule: str, *, enabled: bool) -> ScheduleInfo:
-        entry = self._entry(agent, schedule)
-        idle = "running" if self._view.is_running(entry.id) else "idle"
-        state = update_schedule_state(
-            self._state_dir, agent, schedule, {"status": idle if enabled else "disabled"}
-        )
-        self._view.entries[entry.id] = entry._replace(state=state)
-        if enabled and entry.disabled:
-            self._view.resume(entry, self._now())
-        return self._view.info(self._view.entries[entry.id], state, self._now())
+    def enable_agent(self, agent: str) -> list[ScheduleInfo]:
+        """Put all schedules of an agent back into service."""
+        return self._switch(agent, self._roster.agent(agent).schedules, enabled=True)
 
-    async def trigger(self, agent: str, schedule: str, prompt: str | None = None) -> None:
-        """Have a schedule run with the next pass, whatever its type and whether it is disabled.
+    def disable_agent(self, agent: str) -> list[ScheduleInfo]:
+        """Take all schedules of an agent out of service; running jobs are left to end."""
+        return self._switch(agent, self._roster.agent(agent).schedules, enabled=False)
 
-        Raises ConcurrencyLimitError when the agent has no place left.
+    def _switch(self, agent: str, schedules: Iterable[str], *, enabled: bool) -> list[ScheduleInfo]:
+        view, now = self._roster.view, self._now()
+        switched = self._roster.switch(agent, schedules, enabled=enabled)
+        return [view.info(entry, entry.state, now) for entry in switched]
+
+    def cancel(self, agent: str, schedule: str) -> int:
+        """Cancel the running jobs of a schedule and return how many; each ends as failed, without a retry."""
+        entry = self._roster.entry(agent, schedule)
+        return 0 if self._launcher is None else self._launcher.cancel(entry.id)
+
+    async def trigger(self, agent: str, schedule: str, prompt: str | None = None) -> Run:
+        """Have a schedule run with the next pass, whatever its type, also if disabled; return the run.
+
+        Raises ConcurrencyLimitError when the agent has no free slot, ScheduleTriggerError when the schedule
+        cannot be run.
         """
-        entry = self._entry(agent, schedule)
-        name, most = entry.agent.name, entry.agent.max_concurrent
-        if self._view.taken(name) >= most:
-            raise ConcurrencyLimitError(name, self._view.taken(name), most)
-        if entry.schedule is None:
-            raise SchedulerError(f"{entry.id} cannot be run: {_told(entry.problem)}")
         with self._clock.hold():
-            await self._record_manual_run(entry, prompt)
+            await self._roster.refresh()
+            entry, view = self._roster.entry(agent, schedule), self._roster.view
+            name, most = entry.agent.name, entry.agent.max_concurrent
+            if view.taken(name) >= most:
+                raise ConcurrencyLimitError(name, view.taken(name), most)
+            if entry.problem is not None:
+                raise ScheduleTriggerError(agent, schedule, SchedulerError(shown(entry.problem)))
+            return await self._record_manual_run(entry, prompt)
 
-    async def _record_manual_run(self, entry: Entry, prompt: str | None) -> None:
-        # A moment of its own, also for several that are asked for at once.
+    async def _record_manual_run(self, entry: Entry, prompt: str | None) -> Run:
+        # Every manual run has an instant of its own, also where several are triggered at once.
         self._asked_at = run_at = max(self._now(), self._asked_at + 1)
-        self._view.reserved[entry.id, run_at] = entry.agent.name
+        reserved = self._roster.view.reserved
+        reserved[entry.id, run_at] = entry.agent.name
         row = Run(entry.id, run_at, "manual", Status.ENQUEUED, Phase.DELAYED, run_at, detail=prompt)
         try:
             while not await self._inserted(entry, row):
                 pass
         except BaseException:
-            self._view.reserved.pop((entry.id, run_at), None)
+            reserved.pop((entry.id, run_at), None)
             raise
+        return row
 
     async def _inserted(self, entry: Entry, row: Run) -> bool:
-        """Record a run; return False if a pass was faster, and it is to be tried again."""
+        """Record a run; return False if a pass was faster and the caller must try again."""
         due = await self._store.get(entry.id)
         if due is None:
-            raise SchedulerError(f"{entry.id} is not there yet; it will be with the next pass")
+            cause = SchedulerError("the store does not have it yet; try again after the next pass")
+            raise ScheduleTriggerError(entry.agent.name, entry.name, cause)
         put = Put(due.schedule, due.state, row.run_at, due.version)
         try:
             await self._store.apply(Changes([put], rows=[row]))
@@ -371,25 +368,5 @@ class FleetScheduler:
     def _registrar(self) -> Registrar:
         return Registrar(self._store, self._clock, lambda: None)
 
-    def _entry(self, agent: str, schedule: str) -> Entry:
-        found = self._view.entries.get(f"{agent}/{schedule}")
-        if found is not None:
-            return found
-        names = {known.name: known for known in self._agents}
-        if agent not in names:
-            raise AgentNotFoundError(agent, names)
-        raise ScheduleNotFoundError(agent, schedule, names[agent].schedules)
-
-    def _record(self, entry: Entry) -> ScheduleState:
-        found = ScheduleState() if self._book is None else self._book.states.of(entry.agent.name, entry.name)
-        return entry.state if isinstance(found, Problem) else found
-
     def _now(self) -> Instant:
         return epoch_ms(self._clock.now())
-
-
-def _told(problem: Problem | None) -> str:
-    if problem is None:
-        return "unknown"
-    place = ".".join(map(str, problem.path))
-    return f"{place}: {problem.message}" if place else problem.message

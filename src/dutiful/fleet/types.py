@@ -6,26 +6,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Required, TypeAlias, TypedDict
 
 from dutiful.core.name import exact
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from datetime import datetime
+    from collections.abc import Awaitable, Callable, Sequence
+    from datetime import datetime, timedelta
+    from pathlib import Path
+
+    from dutiful.runtime.ports import Clock, Retention
 
 ScheduleType: TypeAlias = Literal["interval", "cron", "webhook", "chat"]
 TriggerType: TypeAlias = Literal["interval", "cron", "manual"]
 SchedulerStatus: TypeAlias = Literal["stopped", "running", "stopping"]
 ScheduleStatus: TypeAlias = Literal["idle", "running", "disabled"]
-# What a fleet file says about a work source or a job: `type` and what that type takes.
+# The settings of a work source or a job in a fleet file: `type`, and the keys of that type.
 Config: TypeAlias = Mapping[str, Any]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class ScheduleSkipReason(StrEnum):
-    """Why a schedule is not triggered in a pass."""
+    """Why a pass does not trigger a schedule."""
 
     UNSUPPORTED_TYPE = "unsupported_type"
     DISABLED = "disabled"
@@ -37,26 +40,34 @@ class ScheduleSkipReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AgentSchedule:
-    """One entry under an agent's `schedules`, as it was written; texts are parsed when they are used."""
+    """One entry under an agent's `schedules`, as it was written; texts are parsed where they are used."""
 
     type: str
     interval: str | None = None
     expression: str | None = None
     prompt: str | None = None
     enabled: bool = True
-    # Up to so much of the interval is added to it, at most 10.
+    # Up to this percentage of the interval is added to it; at most 10.
     jitter_percent: float = 0
     work_source: Config | None = None
-    # A work source with nothing to do means no job; with this the plain prompt is run.
+    # An empty work source means no job; with this the plain prompt is run instead.
     run_without_work: bool = False
     job: Config | None = None
-    # What could not be read of the document it comes from; paths begin inside the schedule.
+    # IANA name; None is the zone of the fleet's clock.
+    timezone: str | None = None
+    # A failed run is tried again so many times, `retry_delay` later, `retry_backoff` times longer each time.
+    retries: int = 0
+    retry_delay: str = "1m"
+    retry_backoff: int = 1
+    # A job that is done when a run of the schedule has failed for good.
+    on_failure: Config | None = None
+    # The keys that could not be read; paths begin inside the schedule.
     problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Somebody who does jobs: a name, its schedules, and how many jobs it can do at once."""
+    """An agent that does jobs: its name, its schedules, and how many jobs it can do at once."""
 
     name: str
     schedules: Mapping[str, AgentSchedule] = field(default_factory=lambda: _NOTHING)
@@ -64,6 +75,7 @@ class Agent:
     max_concurrent: int = 1
     work_source: Config | None = None
     job: Config | None = None
+    on_failure: Config | None = None
 
     def __post_init__(self) -> None:
         """Make all names exact texts, so that a member of a `str` enum is stored under its value."""
@@ -73,8 +85,16 @@ class Agent:
             object.__setattr__(self, "schedules", named)
 
 
+class AgentScheduleInfo(NamedTuple):
+    """One schedule of one agent, as it was declared."""
+
+    agent: Agent
+    schedule_name: str
+    schedule: AgentSchedule
+
+
 class ScheduleState(NamedTuple):
-    """What `state.yaml` says of one schedule."""
+    """The record of one schedule in `state.yaml`."""
 
     status: ScheduleStatus = "idle"
     last_run_at: datetime | None = None
@@ -99,23 +119,28 @@ class ScheduleInfo(NamedTuple):
     last_run_at: datetime | None
     next_run_at: datetime | None
     last_error: str | None
-    # Why it did not run in the last pass, and since when that has been so.
+    # Why the last pass did not trigger it, and since when that has been the reason.
     skip_reason: ScheduleSkipReason | None = None
     skipped_since: datetime | None = None
+    # Why it is quarantined.
+    problem: str | None = None
 
 
 class SchedulerState(NamedTuple):
-    """What the scheduler says of itself."""
+    """The state of the scheduler itself."""
 
     status: SchedulerStatus
     started_at: datetime | None
     check_count: int
     trigger_count: int
     last_check_at: datetime | None
+    # Why passes fail at present, and since when: nothing is triggered meanwhile.
+    problem: str | None = None
+    problem_since: datetime | None = None
 
 
 class WorkItem(NamedTuple):
-    """One piece of work from a work source; `id` is the source's name for it within this process."""
+    """One piece of work from a work source; `id` is unique within this process."""
 
     id: str
     source: str
@@ -128,21 +153,31 @@ class WorkItem(NamedTuple):
 
 
 class NextWorkItem(NamedTuple):
-    """The answer of a work source: an item that is claimed, or why there is none."""
+    """The answer of a work source: a claimed item, or why there is none."""
 
     item: WorkItem | None
     claimed: bool
     reason: str | None = None
 
 
+class TriggerMetadata(NamedTuple):
+    """Which run a job belongs to: when it was due, what triggered it, and which attempt this is."""
+
+    due_at: datetime
+    trigger_type: TriggerType
+    attempt: int = 1
+
+
 class JobRequest(NamedTuple):
-    """What a job executor is asked to do."""
+    """One job for an executor. `error` is set for the job that reports a failure."""
 
     agent: Agent
     schedule_name: str
     schedule: AgentSchedule
     prompt: str
     work_item: WorkItem | None = None
+    metadata: TriggerMetadata | None = None
+    error: str | None = None
 
 
 class JobResult(NamedTuple):
@@ -154,17 +189,18 @@ class JobResult(NamedTuple):
 
 
 class TriggerInfo(NamedTuple):
-    """What `on_trigger` is told."""
+    """The argument of `on_trigger`."""
 
     agent: Agent
     schedule_name: str
     schedule: AgentSchedule
     prompt: str
     trigger_type: TriggerType
+    metadata: TriggerMetadata | None = None
 
 
 class ScheduleRunResult(NamedTuple):
-    """How one run of a schedule went; `ran` is False where the work source had nothing to do."""
+    """How one run of a schedule went; `ran` is False if no job was done, as when there was no work."""
 
     success: bool
     summary: str | None = None
@@ -174,7 +210,7 @@ class ScheduleRunResult(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Something wrong in a document: where (keys and list positions from its root), what, and the value."""
+    """A problem in a document: its path (keys and list positions from the root), what is wrong, the value."""
 
     path: tuple[str | int, ...]
     message: str
@@ -195,7 +231,7 @@ class WorkSourceManager(Protocol):
         """Claim the next item of this source for the agent."""
 
     async def report_outcome(self, item_id: str, result: JobResult) -> None:
-        """Tell the source how the work on a claimed item went."""
+        """Record with the source how the work on a claimed item went."""
 
     async def release_work_item(self, item_id: str, reason: str) -> None:
         """Give a claimed item back."""
@@ -221,4 +257,54 @@ class WorkSource(Protocol):
         """Give a claimed item back, so that it is handed out again."""
 
 
+class SchedulerLogger(Protocol):
+    """The methods of a `logging.Logger` that the fleet calls."""
+
+    def debug(self, msg: str, /, *args: object) -> None:
+        """Log a detail."""
+
+    def info(self, msg: str, /, *args: object) -> None:
+        """Log an event."""
+
+    def warning(self, msg: str, /, *args: object) -> None:
+        """Log a problem."""
+
+    def error(self, msg: str, /, *args: object) -> None:
+        """Log a failure."""
+
+
+ScheduleRunnerLogger: TypeAlias = SchedulerLogger
 SchedulerTriggerCallback: TypeAlias = "Callable[[TriggerInfo], Awaitable[ScheduleRunResult | None]]"
+
+
+class SchedulerOptions(TypedDict, total=False):
+    """The arguments of `FleetScheduler`."""
+
+    state_dir: Required[str | Path]
+    check_interval: float | timedelta
+    logger: SchedulerLogger | None
+    on_trigger: Callable[[TriggerInfo], Any] | None
+    on_failure: Callable[[TriggerInfo, str], Any] | None
+    clock: Clock | None
+    reload: Callable[[], Sequence[Agent] | None] | None
+    retention: Retention
+
+
+class StopOptions(TypedDict, total=False):
+    """The arguments of `FleetScheduler.stop`."""
+
+    wait_for_jobs: bool
+    timeout: float | timedelta
+
+
+class RunScheduleOptions(TypedDict, total=False):
+    """The arguments of `run_schedule`."""
+
+    agent: Required[Agent]
+    schedule: Required[AgentSchedule]
+    schedule_name: Required[str]
+    state_dir: Required[str | Path]
+    job_executor: Required[JobExecutor]
+    work_source_manager: WorkSourceManager | None
+    logger: ScheduleRunnerLogger | None
+    clock: Clock | None

@@ -1,4 +1,4 @@
-"""The fleet as it is at this moment: kept from what happens, so that nobody has to ask the store.
+"""The fleet at this moment, kept up to date by the engine's events, so that questions need no store.
 
 `check` is the pipeline of conditions that a schedule must meet to be triggered, in their order; the
 engine decides by the same facts.
@@ -7,13 +7,14 @@ engine decides by the same facts.
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cron.zone import from_epoch_ms
 from dutiful.core.event import RunEndedByPlan, RunHeld, RunLaunched, RunSettled, TicksSkipped
 from dutiful.core.plan.opening import first_wake
 from dutiful.core.policy import Reason
-from dutiful.core.run import Phase
+from dutiful.core.run import Phase, Status
 from dutiful.fleet.types import ScheduleCheckResult, ScheduleInfo
 from dutiful.fleet.types import ScheduleSkipReason as Skip
 
@@ -27,14 +28,22 @@ if TYPE_CHECKING:
     from dutiful.core.schedule import State
     from dutiful.core.snapshot import Due
     from dutiful.fleet.roster import Entry
-    from dutiful.fleet.types import ScheduleState, ScheduleStatus
+    from dutiful.fleet.types import Problem, ScheduleState, ScheduleStatus
 
 _AUTOMATIC = ("interval", "cron")
 _GO = ScheduleCheckResult(should_trigger=True)
+_ENDINGS = {Status.SUCCESS: "done", Status.FAILED: "failed", Status.SKIPPED: "no_work"}
+_LOG_AGAIN = timedelta(minutes=1)
+
+
+def shown(problem: Problem) -> str:
+    """Return a problem of a schedule in one line, with its path."""
+    place = ".".join(map(str, problem.path))
+    return f"{place}: {problem.message}" if place else problem.message
 
 
 class Job(NamedTuple):
-    """A job that is running: which run of which schedule, since when."""
+    """A running job: which run of which schedule, and since when."""
 
     entry: Entry
     run_at: Instant
@@ -43,25 +52,38 @@ class Job(NamedTuple):
     prompt: str
 
 
+class Stall(NamedTuple):
+    """Passes fail: since when, why, and when that was last logged."""
+
+    since: datetime
+    problem: str
+    logged_at: datetime
+
+
 class View:
-    """Entries, the engine's states of them, and the jobs that run."""
+    """The entries, the engine's states of them, and the running jobs."""
 
     def __init__(self, zone: tzinfo) -> None:
         self._zone = zone
         self.entries: dict[str, Entry] = {}
         self.jobs: dict[tuple[str, Instant, str], Job] = {}
-        # The same jobs, counted by agent and by schedule: the pipeline asks for both all the time.
+        # The same jobs, counted by agent and by schedule, because every check needs both numbers.
         self._of_agent: Counter[str] = Counter()
         self._of_schedule: Counter[str] = Counter()
-        # Manual runs that are recorded and begin with the next pass: whose place each takes.
+        # Manual runs that are recorded and begin with the next pass -> the agent whose slot each takes.
         self.reserved: dict[tuple[str, Instant], str] = {}
+        # Runs that ended since the start, by agent and by "done", "failed" or "no_work".
+        self.counts: Counter[tuple[str, str]] = Counter()
+        # Schedules whose latest run found no work; their ledger rows are to be merged.
+        self.empty_polls: set[str] = set()
+        self.stall: Stall | None = None
         self._states: dict[str, State] = {}
-        # When a schedule came to be as it is now, or an agent to have no place left.
+        # Since when a schedule has its present skip reason, and since when an agent has no free slot.
         self._since: dict[str, tuple[Skip, Instant]] = {}
         self._full_since: dict[str, Instant] = {}
 
     def replace(self, entries: Iterable[Entry], stored: Iterable[Due], now: Instant) -> None:
-        """Take over a new set of schedules, and what the store has of them."""
+        """Take over a new set of schedules with their stored states and runs."""
         self.entries = {entry.id: entry for entry in entries}
         known_to_engine = [due for due in stored if due.schedule.id in self.entries]
         self._states = {due.schedule.id: due.state for due in known_to_engine}
@@ -80,31 +102,53 @@ class View:
         }
 
     def _held(self, entry: Entry) -> Skip | None:
-        """Return why a schedule is out of service, whatever the time."""
+        """Return why a schedule is out of service whatever the time, or None."""
         if entry.problem is not None:
             return Skip.QUARANTINED
         if entry.written.type not in _AUTOMATIC:
             return Skip.UNSUPPORTED_TYPE
         return Skip.DISABLED if entry.disabled else None
 
-    # What happens
+    # Events
 
     def hear(self, event: Event) -> None:
-        """Follow the engine."""
+        """Bring the states and the counts up to date with an event of the engine."""
+        if isinstance(event, RunSettled) and event.run.phase is Phase.ENDED:
+            self._count(event.run)
         if isinstance(event, RunLaunched | RunSettled | TicksSkipped | RunHeld | RunEndedByPlan):
             run = event.run
             state = self._states.get(run.schedule_id)
             if state is not None:
                 self._states[run.schedule_id] = _followed(state, run)
 
+    def _count(self, run: Run) -> None:
+        entry = self.entries.get(run.schedule_id)
+        if entry is not None:
+            self.counts[entry.agent.name, _ENDINGS[run.status]] += 1
+        if run.reason is Reason.NO_WORK:
+            self.empty_polls.add(run.schedule_id)
+
+    def note_pass(self, now: datetime, problem: str | None) -> str | None:
+        """Record whether a pass failed; return what to log: each problem at once, and again every minute."""
+        if problem is None:
+            recovered = self.stall is not None
+            self.stall = None
+            return "passes succeed again" if recovered else None
+        stall = self.stall
+        if stall is not None and stall.problem == problem and now - stall.logged_at < _LOG_AGAIN:
+            return None
+        since = now if stall is None else stall.since
+        self.stall = Stall(since, problem, now)
+        return f"no schedule is triggered, because passes fail since {since:%Y-%m-%d %H:%M:%S%z}: {problem}"
+
     def resume(self, entry: Entry, now: Instant) -> None:
-        """A schedule is put back into service; the occurrences that passed meanwhile are not owed."""
+        """Put a schedule back into service; the occurrences that passed meanwhile are not owed."""
         state = self._states.get(entry.id)
         if state is not None and entry.written.type == "cron":
             self._states[entry.id] = state._replace(cursor=max(state.cursor, now))
 
     def begin(self, job: Job) -> None:
-        """A job begins; a place is taken."""
+        """Record that a job has begun and takes a slot of its agent."""
         agent = job.entry.agent
         self.jobs[job.entry.id, job.run_at, job.kind] = job
         self._of_agent[agent.name] += 1
@@ -114,7 +158,7 @@ class View:
             self._full_since.setdefault(agent.name, job.started_at)
 
     def end(self, job: Job) -> None:
-        """A job has ended; its place is free."""
+        """Record that a job has ended and frees its slot."""
         del self.jobs[job.entry.id, job.run_at, job.kind]
         self._of_agent[job.entry.agent.name] -= 1
         self._of_schedule[job.entry.id] -= 1
@@ -123,15 +167,15 @@ class View:
     # Questions
 
     def running(self, agent: str) -> int:
-        """Return how many jobs of an agent run."""
+        """Return how many jobs of an agent are running."""
         return self._of_agent[agent]
 
     def taken(self, agent: str) -> int:
-        """Return how many places of an agent are taken, also by what begins with the next pass."""
+        """Return how many slots of an agent are taken, also by runs that begin with the next pass."""
         return self.running(agent) + sum(owner == agent for owner in self.reserved.values())
 
     def is_running(self, id_: str) -> bool:
-        """Return whether a job of a schedule runs."""
+        """Return whether a job of a schedule is running."""
         return self._of_schedule[id_] > 0
 
     def check(self, entry: Entry, now: Instant) -> ScheduleCheckResult:
@@ -147,7 +191,7 @@ class View:
         return _GO if wake is not None and wake <= now else ScheduleCheckResult(False, Skip.NOT_DUE)
 
     def info(self, entry: Entry, record: ScheduleState, now: Instant) -> ScheduleInfo:
-        """Return a schedule as it is shown to people; `record` is what the state file says of it."""
+        """Return a schedule as it is shown to people; `record` is its record in the state file."""
         running = self.is_running(entry.id)
         status: ScheduleStatus = "disabled" if entry.disabled else "running" if running else "idle"
         wake = None if status != "idle" or entry.problem is not None else self._next(entry)
@@ -155,8 +199,15 @@ class View:
         return ScheduleInfo(
             entry.agent.name, entry.name, entry.written.type, status, record.last_run_at,
             None if wake is None else self.told(max(wake, now)), record.last_error, reason,
-            self._reason_since(entry, record, reason),
+            self._reason_since(entry, record, reason), self._problem(entry),
         )  # fmt: skip
+
+    def _problem(self, entry: Entry) -> str | None:
+        """Return why a schedule is quarantined, by its declaration, its record or the engine."""
+        if entry.problem is not None:
+            return shown(entry.problem)
+        state = self._states.get(entry.id)
+        return None if state is None else state.quarantine
 
     def _next(self, entry: Entry) -> Instant | None:
         state = self._states.get(entry.id)
@@ -165,7 +216,7 @@ class View:
         return first_wake(entry.schedule, state)
 
     def next_run(self, entry: Entry, ended_at: Instant) -> datetime | None:
-        """Return when a schedule whose job has just ended is due next, by the clock alone."""
+        """Return when a schedule whose job has just ended is due next, as far as the clock decides."""
         state = self._states.get(entry.id)
         if entry.schedule is None or state is None:
             return None
@@ -189,7 +240,7 @@ class View:
         return None if since is None else self.told(since)
 
     def told(self, instant: Instant) -> datetime:
-        """Return an instant as people of this zone read it."""
+        """Return an instant in the zone of the fleet."""
         return from_epoch_ms(instant).astimezone(self._zone)
 
 
@@ -198,6 +249,6 @@ def _followed(state: State, run: Run) -> State:
     cursor = max(state.cursor, last) if run.kind == "schedule" else state.cursor
     if not run.attempt or run.ended_at is None:
         return state._replace(cursor=cursor)
-    # One that was interrupted counts from its start.
+    # The next interval after an interrupted run counts from the start of that run.
     ended = run.started_at if run.reason is Reason.INTERRUPTED else run.ended_at
     return state._replace(cursor=cursor, ended_at=ended)

@@ -214,7 +214,7 @@ def test_a_fleet_that_stops_can_still_be_asked_and_starts_nothing(held):
         for pid in running:
             os.kill(pid, signal.SIGKILL)
         assert fleet.end() == (0, "")
-    assert status_of(folder, "a/one").last_error == "killed by signal 9"
+    assert status_of(folder, "a/one").last_error == "killed by signal 9: begun"
 
 
 def test_after_kill_9_no_job_survives_and_the_next_start_knows_what_was_cut_short(held):

@@ -46,6 +46,10 @@ def test_every_key_has_its_place():
         "work_source": source,
         "run_without_work": True,
         "job": job,
+        "retries": 2,
+        "retry_delay": "30s",
+        "retry_backoff": 2,
+        "on_failure": job,
     }
     document = {
         "name": "writer",
@@ -53,12 +57,15 @@ def test_every_key_has_its_place():
         "work_source": source,
         "job": job,
         "instances": {"max_concurrent": 3},
-        "schedules": {"check": entry, "report": {"type": "cron", "cron": "@daily"}},
+        "on_failure": job,
+        "schedules": {"check": entry, "report": {"type": "cron", "cron": "@daily", "timezone": "Asia/Tokyo"}},
     }
-    check = AgentSchedule("interval", "1h", None, "Check.", False, 2.5, source, True, job)
-    report = AgentSchedule("cron", expression="@daily")
+    check = AgentSchedule(
+        "interval", "1h", None, "Check.", False, 2.5, source, True, job, None, 2, "30s", 2, job
+    )
+    report = AgentSchedule("cron", expression="@daily", timezone="Asia/Tokyo")
     schedules = {"check": check, "report": report}
-    assert agent_from(document) == Agent("writer", schedules, "Carry on.", 3, source, job)
+    assert agent_from(document) == Agent("writer", schedules, "Carry on.", 3, source, job, job)
 
 
 @pytest.mark.parametrize(

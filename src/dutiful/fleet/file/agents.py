@@ -17,7 +17,7 @@ from dutiful.core.errors import DutifulError
 from dutiful.fleet.cron import parse_cron_expression
 from dutiful.fleet.errors import ConfigProblem, FleetConfigError, near_name
 from dutiful.fleet.file.document import dotted
-from dutiful.fleet.file.settings import Key, flag, read_keys, text, whole_number
+from dutiful.fleet.file.settings import Key, flag, read_keys, text, time_zone, whole_number
 from dutiful.fleet.interval import JITTER_PERCENT_MAX
 from dutiful.fleet.run.jobs import problems_of_job
 from dutiful.fleet.run.work_sources import problems_of_work_source
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _TYPES = get_args(ScheduleType)
 _CONCURRENT_MAX = 10_000
+_RETRIES_MAX, _BACKOFF_MAX = 100, 10
 # A message lists at most so many problems of a work source and a job.
 _LISTED_MAX = 100
 _EXAMPLES = {"interval": "5m", "expression": '"0 9 * * 1-5"'}
@@ -82,7 +83,9 @@ def read_agent(
     values, problems = read_keys(document, AGENT_KEYS)
     instances, more = read_keys(values["instances"], INSTANCES_KEYS)
     problems += _below("instances", more)
-    problems += islice(_problems_of_configs(values["work_source"], values["job"]), _LISTED_MAX)
+    problems += islice(
+        _problems_of_configs(values["work_source"], values["job"], values["on_failure"]), _LISTED_MAX
+    )
     names = [str(name) for name in values["schedules"]]
     problems += [Problem(("schedules", n), _NAMING, n) for n in names if not _NAME.fullmatch(n)]
     if problems:
@@ -119,10 +122,17 @@ def problems_of_schedule(schedule: AgentSchedule) -> Iterator[Problem]:
     jitter = schedule.jitter_percent
     if not 0 <= jitter <= JITTER_PERCENT_MAX:
         yield Problem(("jitter_percent",), f"must be from 0 to {JITTER_PERCENT_MAX}", jitter)
-    yield from _problems_of_configs(schedule.work_source, schedule.job)
+    if schedule.timezone is not None and schedule.type != "cron":
+        said = f"means nothing with `type: {schedule.type}`; remove it"
+        yield Problem(("timezone",), said, schedule.timezone)
+    yield from _problems_of_configs(schedule.work_source, schedule.job, schedule.on_failure)
 
 
 def _problems_of_cadence(schedule: AgentSchedule) -> Iterator[Problem]:
+    try:
+        parse_duration(schedule.retry_delay)
+    except DutifulError as error:
+        yield Problem(("retry_delay",), f"{error}; write it such as 30s", schedule.retry_delay)
     parsers: list[tuple[str, str | None, str, Callable[[str], object]]] = [
         ("interval", schedule.interval, "interval", parse_duration),
         ("expression", schedule.expression, "cron", parse_cron_expression),
@@ -142,11 +152,13 @@ def _problems_of_cadence(schedule: AgentSchedule) -> Iterator[Problem]:
                 yield Problem((key,), f"{error}; write it such as {_EXAMPLES[key]}", written)
 
 
-def _problems_of_configs(work_source: object, job: object) -> Iterator[Problem]:
+def _problems_of_configs(work_source: object, job: object, on_failure: object) -> Iterator[Problem]:
     if work_source is not None:
         yield from _below("work_source", problems_of_work_source(work_source))
     if job is not None:
         yield from _below("job", problems_of_job(job))
+    if on_failure is not None:
+        yield from _below("on_failure", problems_of_job(on_failure))
 
 
 def _below(key: str, problems: Iterable[Problem]) -> Iterator[Problem]:
@@ -193,6 +205,7 @@ AGENT_KEYS: Keys = {
     "default_prompt": Key(text),
     "work_source": Key(_as_it_is),
     "job": Key(_as_it_is),
+    "on_failure": Key(_as_it_is),
     "instances": Key(_mapping("{max_concurrent: 2}"), {}),
     "schedules": Key(_mapping("{NAME: {type: interval, interval: 5m}}"), {}),
 }
@@ -208,4 +221,9 @@ SCHEDULE_KEYS: Keys = {
     "work_source": Key(_as_it_is),
     "run_without_work": Key(flag, default=False),
     "job": Key(_as_it_is),
+    "timezone": Key(time_zone),
+    "retries": Key(whole_number(0, _RETRIES_MAX), 0),
+    "retry_delay": Key(_interval, "1m"),
+    "retry_backoff": Key(whole_number(1, _BACKOFF_MAX), 1),
+    "on_failure": Key(_as_it_is),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,31 +12,43 @@ from dutiful.core.cron.duration import parse_duration
 from dutiful.fleet.errors import FleetConfigError
 from dutiful.fleet.file.agents import problems_of_schedule, read_agent, read_schedule
 from dutiful.fleet.file.document import Part, part_of, read_document
-from dutiful.fleet.file.settings import unknown_key
+from dutiful.fleet.file.settings import Key, read_keys, seconds, time_zone, unknown_key, whole_number
 from dutiful.fleet.file.yaml_tree import Node
+from dutiful.fleet.run.output_log import LogLimits
 from dutiful.fleet.types import Problem
+from dutiful.runtime.ports import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import timedelta
 
     from dutiful.fleet.errors import ConfigProblem
+    from dutiful.fleet.file.settings import Keys
     from dutiful.fleet.file.yaml_tree import Path as KeyPath
     from dutiful.fleet.types import Agent, AgentSchedule
 
 _VALUES_MAX = 150_000
 _PROBLEMS_MAX = 100
-FLEET_KEYS = ("version", "agents", "defaults", "state_dir", "check_interval")
+FLEET_KEYS = ("version", "agents", "defaults", "state_dir", "check_interval", "timezone", "retention", "logs")
+_ROWS_MAX, _LOGS_MAX, _LOG_BYTES_MAX = 100_000, 10_000, 1024 * 1024 * 1024
+RETENTION_KEYS: Keys = {"age": Key(seconds, 30 * 86_400.0), "runs": Key(whole_number(1, _ROWS_MAX), 1000)}
+LOGS_KEYS: Keys = {
+    "runs": Key(whole_number(0, _LOGS_MAX), 20),
+    "bytes": Key(whole_number(1024, _LOG_BYTES_MAX), 1024 * 1024),
+}
 INCLUDE_KEYS = ("path", "overrides")
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What a fleet file says; `state_dir` and `check_interval` are None where it says nothing."""
+    """The content of a fleet file; `state_dir` and `check_interval` are None where they are left out."""
 
     agents: tuple[Agent, ...]
     state_dir: Path | None = None
     check_interval: timedelta | None = None
+    # How much of the history is kept.
+    retention: Retention = Retention()  # noqa: RUF009 - an immutable value
+    logs: LogLimits = LogLimits()  # noqa: RUF009 - an immutable value
 
 
 def load_fleet(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Fleet:
@@ -88,19 +100,43 @@ class _FleetReader:
             said = "must be a mapping; write `version: 1` and `agents`"
             self._tell(self._part(Node(None, root.line, plain=True), self._file), Problem((), said))
             return Fleet(())
-        top = self._part(Node({key: _hollow(key, node) for key, node in root.value.items()}), self._file)
+        hollow = {key: _hollow(key, node) for key, node in root.value.items()}
+        top = self._part(Node(hollow, root.line), self._file)
         for problem in _problems_at_the_top(top.value):
             self._tell(top, problem)
         defaults = self._defaults(root)
         agents = [self._agent(node, n, defaults) for n, node in self._agent_nodes(root)]
+        retention = self._section(top, "retention", RETENTION_KEYS)
+        logs = self._section(top, "logs", LOGS_KEYS)
+        zone = self._zone(top)
         state_dir, interval = (top.value.get(key) for key in ("state_dir", "check_interval"))
         if self.problems:
             return Fleet(())
         return Fleet(
-            tuple(agent for agent in agents if agent is not None),
+            tuple(_in_zone(agent, zone) for agent in agents if agent is not None),
             None if state_dir is None else self._file.parent / state_dir,
             None if interval is None else parse_duration(interval),
+            Retention(round(retention["age"] * 1000), retention["runs"]),
+            LogLimits(**logs),
         )
+
+    def _section(self, top: Part, name: str, keys: Keys) -> dict[str, Any]:
+        document = top.value.get(name)
+        if not isinstance(document, dict | None):
+            self._tell(top, Problem((name,), f"must be a mapping of {', '.join(keys)}", document))
+            document = None
+        values, problems = read_keys(document or {}, keys)
+        for problem in problems:
+            self._tell(top, problem._replace(path=(name, *problem.path)))
+        return values
+
+    def _zone(self, top: Part) -> str | None:
+        written = top.value.get("timezone")
+        try:
+            return None if written is None else time_zone(written)
+        except ValueError as error:
+            self._tell(top, Problem(("timezone",), str(error), written))
+            return None
 
     def _agent_nodes(self, root: Node) -> Iterator[tuple[int, Node]]:
         listed = root.value.get("agents", Node([])).value
@@ -210,6 +246,17 @@ class _FleetReader:
         return sorted(
             self.problems.values(), key=lambda p: (p.file != str(self._file), p.file or "", p.line or 0)
         )
+
+
+def _in_zone(agent: Agent, zone: str | None) -> Agent:
+    """Return the agent with the zone of the fleet in all cron schedules that name none."""
+    if zone is None:
+        return agent
+    schedules = {
+        name: replace(each, timezone=zone) if each.type == "cron" and each.timezone is None else each
+        for name, each in agent.schedules.items()
+    }
+    return replace(agent, schedules=schedules)
 
 
 def _hollow(key: str, node: Node) -> Node:

@@ -12,7 +12,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dutiful.core.cron.duration import parse_duration
-from dutiful.core.errors import InvalidArgumentError, quoted
+from dutiful.core.cron.zone import zone
+from dutiful.core.errors import DutifulError, InvalidArgumentError, quoted
 from dutiful.fleet.errors import near_name
 from dutiful.fleet.types import Problem
 from dutiful.outbound import Allowed, ForbiddenTargetError, parse_target
@@ -152,6 +153,18 @@ def whole_number(lowest: int, highest: int) -> Reader:
 def seconds(value: object) -> float:
     """Read a duration such as 10m."""
     return parse_duration(value).total_seconds()  # type: ignore[arg-type]  # it refuses what is no text
+
+
+def time_zone(value: object) -> str:
+    """Read the IANA name of a time zone."""
+    advice = "must be the name of a time zone, such as Europe/Berlin or UTC"
+    if not isinstance(value, str):
+        raise ValueError(advice)  # noqa: TRY004 - problems are ValueErrors
+    try:
+        zone(value)
+    except DutifulError as error:
+        raise ValueError(advice) from error
+    return value
 
 
 def names(value: object) -> list[str]:

@@ -1,17 +1,19 @@
-"""Carries a run to whoever does the job, and writes into the state file that it runs and how it ended."""
+"""Carries a run to `on_trigger`, and records in the state file that it is running and how it ended."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import DutifulError
-from dutiful.core.plan.outcome import Failed, NoWork, Succeeded
+from dutiful.core.plan.outcome import Failed, NoWork, Refused, Succeeded
+from dutiful.core.policy import Reason
 from dutiful.fleet.run.prompt import build_schedule_prompt
 from dutiful.fleet.run.runner import INTERRUPTED
-from dutiful.fleet.state.file import begun, ended
-from dutiful.fleet.types import ScheduleRunResult, TriggerInfo
+from dutiful.fleet.state.file import begun, ended, found_no_work
+from dutiful.fleet.types import ScheduleRunResult, TriggerInfo, TriggerMetadata
 from dutiful.fleet.view import Job
 
 if TYPE_CHECKING:
@@ -19,24 +21,44 @@ if TYPE_CHECKING:
     from logging import Logger
 
     from dutiful.core.plan.outcome import Outcome
-    from dutiful.fleet.roster import Entry
+    from dutiful.core.run import Run
     from dutiful.fleet.state.cache import StateBook
+    from dutiful.fleet.types import WorkItem
     from dutiful.fleet.view import View
     from dutiful.runtime.ports import Clock, Launch
 
+CANCELLED = "cancelled by request"
+_TITLE_MAX = 200
+
 
 class JobLauncher:
-    """Triggers jobs: the state says `running` before a job begins, and what came of it when it has ended."""
+    """Triggers jobs. The state file says `running` before a job begins, and how it went after it ended."""
 
     in_process = True
 
     def __init__(
-        self, view: View, book: StateBook, on_trigger: Callable[[TriggerInfo], Any] | None, clock: Clock,
+        self,
+        view: View,
+        book: StateBook,
+        on_trigger: Callable[[TriggerInfo], Any] | None,
+        on_failure: Callable[[TriggerInfo, str], Any] | None,
+        clock: Clock,
         logger: Logger,
-    ) -> None:  # fmt: skip
-        self._view, self._book, self._on_trigger = view, book, on_trigger
-        self._clock, self._logger = clock, logger
+    ) -> None:
+        self._view, self._book, self._clock, self._logger = view, book, clock, logger
+        self._on_trigger, self._on_failure = on_trigger, on_failure
+        # The tasks that carry the running jobs, and those that a person has cancelled.
+        self._tasks: dict[tuple[str, int, str], asyncio.Task[Any]] = {}
+        self._cancelled: set[tuple[str, int, str]] = set()
         self.triggered = 0
+
+    def cancel(self, schedule_id: str) -> int:
+        """Cancel the running jobs of a schedule; return how many."""
+        jobs = [key for key in self._tasks if key[0] == schedule_id]
+        for key in jobs:
+            self._cancelled.add(key)
+            self._tasks[key].cancel()
+        return len(jobs)
 
     async def launch(self, launch: Launch) -> Outcome:
         """Do the job and return how it went."""
@@ -46,36 +68,63 @@ class JobLauncher:
         prompt = (run.detail if run.kind == "manual" else None) or build_schedule_prompt(
             entry.written, default_prompt=entry.agent.default_prompt
         )
-        started_at = epoch_ms(self._clock.now())
-        job = Job(entry, run.run_at, run.kind, started_at, prompt)
+        job = Job(entry, run.run_at, run.kind, epoch_ms(self._clock.now()), prompt)
+        info = self._info(job, run)
         self._view.begin(job)
         self.triggered += 1
-        error: str | None = INTERRUPTED
+        result: ScheduleRunResult | None = None
         try:
-            outcome = await self._carry(job)
-            error = outcome.detail if isinstance(outcome, Failed) else None
+            result = await self._cancellable(job, info)
         finally:
             self._view.end(job)
-            self._note_end(entry, error)
-        await self._flush(entry)
+            self._note_end(job, result)
+        await self._flush(entry.id)
+        outcome = _outcome(result)
+        if isinstance(outcome, Failed) and _is_final(info):
+            self._tell_failure(info, result.error or "")
+            # Ended for good: a retry of a manual run would take the error in its row for the prompt.
+            return Refused(Reason.TASK_FAILED, outcome.detail)
         return outcome
 
-    async def _carry(self, job: Job) -> Outcome:
+    def _info(self, job: Job, run: Run) -> TriggerInfo:
+        entry = job.entry
+        kind: Any = "manual" if run.kind == "manual" else entry.written.type
+        metadata = TriggerMetadata(self._view.told(run.run_at), kind, run.attempt)
+        return TriggerInfo(entry.agent, entry.name, entry.written, job.prompt, kind, metadata)
+
+    async def _cancellable(self, job: Job, info: TriggerInfo) -> ScheduleRunResult:
+        task, key = asyncio.current_task(), (job.entry.id, job.run_at, job.kind)
+        assert task is not None
+        self._tasks[key] = task
+        try:
+            return await self._carry(job, info)
+        except asyncio.CancelledError:
+            if key not in self._cancelled:
+                raise
+            task.uncancel()
+            self._logger.warning("%s: %s", job.entry.id, CANCELLED)
+            return ScheduleRunResult(False, error=CANCELLED)
+        finally:
+            del self._tasks[key]
+            self._cancelled.discard(key)
+
+    async def _carry(self, job: Job, info: TriggerInfo) -> ScheduleRunResult:
         entry = job.entry
         self._book.note(entry.agent.name, entry.name, begun(self._view.told(job.started_at)))
-        problem = await self._flush(entry)
+        problem = await self._flush(entry.id)
         if problem is not None:
-            # It would be due again at once, and nobody would know that it runs.
-            return Failed(problem)
-        manual = job.kind == "manual"
-        kind: Any = "manual" if manual else entry.written.type
-        info = TriggerInfo(entry.agent, entry.name, entry.written, job.prompt, kind)
-        self._logger.info("%s: triggered (%s)", entry.id, info.trigger_type)
+            # Without a record the schedule would be due again at once, and nothing would show the job.
+            return ScheduleRunResult(False, error=problem)
+        # With a work source only jobs are logged, by what does them: an empty poll is no event.
+        polls = info.schedule.work_source is not None or info.agent.work_source is not None
+        level = self._logger.debug if polls else self._logger.info
+        level("%s: triggered (%s)", entry.id, info.trigger_type)
         try:
-            return _outcome(await self._triggered(info))
+            answer = await self._triggered(info)
         except Exception as error:  # noqa: BLE001 - whatever a job raises is that job's failure
             self._logger.error("%s: %s", entry.id, error)  # noqa: TRY400 - the job's error, not ours
-            return Failed(str(error) or type(error).__name__)
+            return ScheduleRunResult(False, error=str(error) or type(error).__name__)
+        return _result(answer)
 
     async def _triggered(self, info: TriggerInfo) -> object:
         if self._on_trigger is None:
@@ -83,24 +132,63 @@ class JobLauncher:
         answer = self._on_trigger(info)
         return await answer if inspect.isawaitable(answer) else answer
 
-    def _note_end(self, entry: Entry, error: str | None) -> None:
-        now = self._clock.now()
-        change = ended(now, self._view.next_run(entry, epoch_ms(now)), error)
+    def _tell_failure(self, info: TriggerInfo, error: str) -> None:
+        if self._on_failure is None or error == CANCELLED:
+            return
+        try:
+            self._on_failure(info, error)
+        except Exception as raised:  # noqa: BLE001 - the hook must not change the result of the run
+            name = f"{info.agent.name}/{info.schedule_name}"
+            self._logger.error("%s: on_failure: %s", name, raised)  # noqa: TRY400
+
+    def _note_end(self, job: Job, result: ScheduleRunResult | None) -> None:
+        entry, now = job.entry, self._clock.now()
+        next_run_at = self._view.next_run(entry, epoch_ms(now))
+        if result is not None and result.success and not result.ran:
+            change = found_no_work(now, next_run_at)
+        else:
+            error = INTERRUPTED if result is None else result.error
+            change = ended(now, next_run_at, error, still_running=self._view.is_running(entry.id))
         self._book.note(entry.agent.name, entry.name, change)
 
-    async def _flush(self, entry: Entry) -> str | None:
-        """Write down what was noted; return what kept it from being written. The next pass tries again."""
+    async def _flush(self, schedule_id: str) -> str | None:
+        """Write the noted changes; return the problem if they cannot be written. The next pass retries."""
         try:
             await self._book.flush()
         except (OSError, DutifulError) as error:
-            self._logger.warning("%s: the state cannot be written: %s", entry.id, error)
+            self._logger.warning("%s: the state cannot be written: %s", schedule_id, error)
             return str(error)
         return None
 
 
-def _outcome(answer: object) -> Outcome:
+def _is_final(info: TriggerInfo) -> bool:
+    """Return whether a failure of this attempt is not followed by a retry."""
+    attempt = 1 if info.metadata is None else info.metadata.attempt
+    return info.trigger_type == "manual" or attempt > info.schedule.retries
+
+
+def _result(answer: object) -> ScheduleRunResult:
+    """Return the result that `on_trigger` has returned; any other value means success."""
     if not isinstance(answer, ScheduleRunResult):
-        return Succeeded()
-    if not answer.success or answer.error is not None:
-        return Failed(answer.error or "the job failed and did not say why")
-    return Succeeded(answer.summary) if answer.ran else NoWork(answer.summary)
+        return ScheduleRunResult(True)
+    if answer.success and answer.error is None:
+        return answer
+    return answer._replace(success=False, error=answer.error or "the job failed and did not say why")
+
+
+def _outcome(result: ScheduleRunResult) -> Outcome:
+    if result.error == CANCELLED:
+        return Refused(Reason.TASK_FAILED, CANCELLED)
+    if not result.success:
+        return Failed(_with_item(result.error, result.work_item))
+    if not result.ran:
+        return NoWork(result.summary)
+    return Succeeded(_with_item(result.summary, result.work_item))
+
+
+def _with_item(text: str | None, item: WorkItem | None) -> str | None:
+    """Return a text for the history that also names the work item."""
+    if item is None:
+        return text
+    named = f"work item {item.external_id}: {item.title}"[:_TITLE_MAX]
+    return f"{text} ({named})" if text else f"({named})"

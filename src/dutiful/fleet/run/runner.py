@@ -149,9 +149,10 @@ class _Record(NamedTuple):
 
     def _next(self, now: datetime) -> datetime | None:
         name, schedule = _name(self.trigger), self.trigger.schedule
+        zone = schedule.timezone or self.clock.timezone
         try:
             if schedule.type == "cron":
-                return calculate_next_cron_trigger(schedule.expression or "", now, self.clock.timezone)
+                return calculate_next_cron_trigger(schedule.expression or "", now, zone)
             if schedule.type == "interval":
                 interval = schedule.interval or ""
                 return calculate_next_trigger(now, interval, schedule.jitter_percent, now, name)

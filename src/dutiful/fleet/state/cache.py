@@ -1,24 +1,44 @@
-"""The state file as the running fleet keeps it: changes of one moment are one write, off the event loop."""
+"""The state file as a running fleet keeps it: changes of one moment are one write, off the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from dutiful.fleet.state.file import States, read_states, signature, write_states
+from dutiful.fleet.errors import StateFileError
+from dutiful.fleet.state.file import States, move_aside, read_states, signature, write_states
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from logging import Logger
     from pathlib import Path
 
     from dutiful.fleet.state.file import Change
     from dutiful.runtime.ports import Clock
 
+    Changed: TypeAlias = Mapping[tuple[str, str], Change]
+T = TypeVar("T")
+
+
+async def _nothing_known() -> dict[tuple[str, str], dict[str, object]]:
+    return {}
+
 
 class StateBook:
-    """Reads the file when it has changed, and writes what is noted here; `states` is what it said last."""
+    """Reads the file when it has changed, and writes the noted changes; `states` is its last content.
 
-    def __init__(self, state_dir: Path, clock: Clock) -> None:
-        self._state_dir, self._clock = state_dir, clock
+    A file whose content is damaged is moved aside under a dated name, and replaced by the records that
+    `rebuild` returns: the fleet goes on, and nothing is lost.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        clock: Clock,
+        logger: Logger,
+        rebuild: Callable[[], Awaitable[Changed]] = _nothing_known,
+    ) -> None:
+        self._state_dir, self._clock, self._logger, self._rebuild = state_dir, clock, logger, rebuild
         self._signature: tuple[int, ...] | None = None
         self._noted: dict[tuple[str, str], Change] = {}
         self._turn = asyncio.Lock()
@@ -26,29 +46,43 @@ class StateBook:
         self.states = States({}, {})
 
     def has_changed(self) -> bool:
-        """Return whether somebody else has written the file since it was last read or written here."""
+        """Return whether another process has written the file since it was last read or written here."""
         return signature(self._state_dir) != self._signature
 
     async def read(self) -> None:
         """Bring `states` up to date. Raises StateFileError."""
         async with self._turn:
             with self._clock.hold():
-                self._signature, self.states = await asyncio.to_thread(self._read)
+                self._signature, self.states = await self._recovering(self._read)
+
+    async def _recovering(self, work: Callable[..., T], *arguments: object) -> T:
+        """Do the work in a thread; if the file turns out to be damaged, rebuild it and do the work again."""
+        try:
+            return await asyncio.to_thread(work, *arguments)
+        except StateFileError as error:
+            if not error.damaged:
+                raise
+            aside = await asyncio.to_thread(move_aside, self._state_dir, self._clock.now())
+            records = await self._rebuild()
+            await asyncio.to_thread(write_states, self._state_dir, records)
+            said = "%s. It was moved to %s and rebuilt from the history: %d schedule(s)"
+            self._logger.error(said, error, aside, len(records))  # noqa: TRY400 - no fault of the code
+            return await asyncio.to_thread(work, *arguments)
 
     def _read(self) -> tuple[tuple[int, ...] | None, States]:
-        # In this order: a change in between is then seen by the next look.
+        # The signature first: a change between the two is then seen by the next look.
         return signature(self._state_dir), read_states(self._state_dir)
 
     def note(self, agent: str, schedule: str, change: Change) -> None:
-        """Have this written with the next flush, after what was noted of the same schedule before."""
+        """Have this change written with the next flush, after earlier changes of the same schedule."""
         earlier = self._noted.get((agent, schedule))
         self._noted[agent, schedule] = change if earlier is None else _both(earlier, change)
 
     async def flush(self) -> None:
-        """Return when everything noted so far is in the file. Raises StateFileError; nothing is lost then.
+        """Return when all noted changes are in the file. Raises StateFileError; nothing is lost then.
 
-        However many ask, there is one write under way and one to follow, which takes all that is noted by
-        the time it begins.
+        However many callers there are, one write is under way and one follows, which takes all changes that
+        are noted by the time it begins.
         """
         if self._following is None:
             self._following = asyncio.ensure_future(self._write())
@@ -56,7 +90,7 @@ class StateBook:
 
     async def _write(self) -> None:
         with self._clock.hold():
-            # What others note at this very moment goes into the same write.
+            # Changes that other tasks note in this turn of the loop go into the same write.
             await asyncio.sleep(0)
             async with self._turn:
                 self._following = None
@@ -65,15 +99,15 @@ class StateBook:
                     return
                 foreign = self.has_changed()
                 try:
-                    written, states = await asyncio.to_thread(self._put, noted)
+                    written, states = await self._recovering(self._put, noted)
                 except BaseException:
                     self._keep(noted)
                     raise
-                # Somebody else's change in between is still to be looked at.
+                # A foreign change in between has still to be read.
                 self._signature, self.states = (self._signature if foreign else written), states
 
     def _keep(self, noted: dict[tuple[str, str], Change]) -> None:
-        """Put back what could not be written, before what was noted meanwhile."""
+        """Put changes back that could not be written, before those that were noted meanwhile."""
         meanwhile, self._noted = self._noted, noted
         for (agent, schedule), change in meanwhile.items():
             self.note(agent, schedule, change)

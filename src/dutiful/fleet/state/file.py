@@ -1,7 +1,7 @@
-"""`state.yaml`: what the schedules of a fleet did last, in a file that people read and other programs edit.
+"""`state.yaml`: the last run of every schedule, in a file that people read and other programs edit.
 
-Whoever writes holds an advisory lock on a file beside it and puts a complete new file in its place, so that
-readers need no lock and see either the old or the new. What is not ours in the file stays.
+A writer holds an advisory lock on a file beside it and puts a complete new file in its place. Readers need no
+lock: they see either the old file or the new one. Keys that the fleet does not know are kept.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import fcntl
 import os
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
@@ -89,11 +90,33 @@ def begun(at: datetime) -> Change:
     return unless_disabled({"status": "running", "last_run_at": at})
 
 
-def ended(at: datetime, next_run_at: datetime | None, error: str | None) -> Change:
-    """Return the change that records the end of a run."""
+def ended(
+    at: datetime, next_run_at: datetime | None, error: str | None, *, still_running: bool = False
+) -> Change:
+    """Return the change that records the end of a run; another run of the schedule may still be running."""
+    status = "running" if still_running else "idle"
     return unless_disabled(
-        {"status": "idle", "last_run_at": at, "next_run_at": next_run_at, "last_error": error}
+        {"status": status, "last_run_at": at, "next_run_at": next_run_at, "last_error": error}
     )
+
+
+def found_no_work(at: datetime, next_run_at: datetime | None) -> Change:
+    """Return the change that records an empty poll, which leaves the error of the last job in place."""
+    return unless_disabled({"status": "idle", "last_run_at": at, "next_run_at": next_run_at})
+
+
+def move_aside(state_dir: StateDir, at: datetime) -> Path:
+    """Rename a state file that cannot be read, so that nothing of it is lost; return its new path."""
+    file = _file(state_dir)
+    with _locked(file):
+        stamp = f"{file}.damaged-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+        names = (Path(stamp if number == 1 else f"{stamp}-{number}") for number in count(1))
+        aside = next(name for name in names if not name.exists())
+        try:
+            os.rename(file, aside)
+        except OSError as error:
+            raise _unwritable(file, error) from error
+    return aside
 
 
 def unless_disabled(changes: Mapping[str, object]) -> Change:
@@ -104,7 +127,7 @@ def unless_disabled(changes: Mapping[str, object]) -> Change:
 
 def get_schedule_state(state_dir: StateDir, agent: str, schedule: str) -> ScheduleState:
     """Return what the file says of one schedule, or a fresh state. Raises StateFileError."""
-    return _intact(state_dir, read_states(state_dir), agent, schedule)
+    return checked_state(state_dir, read_states(state_dir), agent, schedule)
 
 
 def update_schedule_state(state_dir: StateDir, agent: str, schedule: str, changes: Change) -> ScheduleState:
@@ -114,17 +137,18 @@ def update_schedule_state(state_dir: StateDir, agent: str, schedule: str, change
     cannot be read.
     """
     states = write_states(state_dir, {(agent, schedule): changes})
-    return _intact(state_dir, states, agent, schedule)
+    return checked_state(state_dir, states, agent, schedule)
 
 
 def get_agent_schedule_states(state_dir: StateDir, agent: str) -> dict[str, ScheduleState]:
     """Return the states of the schedules of an agent by name. Raises StateFileError."""
     states = read_states(state_dir)
     names = [schedule for owner, schedule in (*states.records, *states.problems) if owner == agent]
-    return {schedule: _intact(state_dir, states, agent, schedule) for schedule in names}
+    return {schedule: checked_state(state_dir, states, agent, schedule) for schedule in names}
 
 
-def _intact(state_dir: StateDir, states: States, agent: str, schedule: str) -> ScheduleState:
+def checked_state(state_dir: StateDir, states: States, agent: str, schedule: str) -> ScheduleState:
+    """Return the state of one schedule. Raises StateFileError if its record cannot be read."""
     found = states.of(agent, schedule)
     if isinstance(found, Problem):
         place = ".".join(map(str, found.path))
@@ -148,15 +172,15 @@ def _read(file: Path) -> Node:
             str(file), f"cannot be read ({error.strerror})", "check its permissions"
         ) from error
     except UnicodeDecodeError as error:
-        raise StateFileError(str(file), f"is not UTF-8 at byte {error.start}", _MEND) from error
+        raise StateFileError(str(file), f"is not UTF-8 at byte {error.start}", _MEND, damaged=True) from error
     composed = compose(text, _VALUES_MAX)
     for line, _, said in composed.flaws:
-        raise StateFileError(f"{file}:{line}", said, _MEND)
+        raise StateFileError(f"{file}:{line}", said, _MEND, damaged=True)
     root = composed.root
     if root is None or not isinstance(root.value, dict):
-        raise StateFileError(str(file), "is not a mapping with `agents`", _MEND)
+        raise StateFileError(str(file), "is not a mapping with `agents`", _MEND, damaged=True)
     if not isinstance(root.value.setdefault("agents", Node({})).value, dict | None):
-        raise StateFileError(str(file), "`agents` is not a mapping", _MEND)
+        raise StateFileError(str(file), "`agents` is not a mapping", _MEND, damaged=True)
     return root
 
 

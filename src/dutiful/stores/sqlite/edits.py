@@ -85,7 +85,7 @@ _WRITE_RUN = (
 # As it was found: a stretch may have grown, or been pruned.
 _DROP_SKIPPED = (
     "DELETE FROM runs WHERE schedule = ? AND run_at = ? AND kind = ? AND phase = 'ended'"
-    " AND status = 'SKIPPED' AND attempt = 0 AND ticks = ?"
+    " AND status = 'SKIPPED' AND attempt = ? AND ticks = ?"
 )
 _NOTE = (
     "INSERT INTO notes (updated_at, pause_note, number) SELECT ?, ?, number FROM declarations"
@@ -172,7 +172,7 @@ def request(connection: sqlite3.Connection, namespace: str, run: Run) -> Run | N
 
 
 def _drop(connection: sqlite3.Connection, number: int, run: Run) -> None:
-    values = number, run.run_at, run.kind, run.ticks
+    values = number, run.run_at, run.kind, run.attempt, run.ticks
     if connection.execute(_DROP_SKIPPED, values).rowcount == 0:
         raise OvertakenError(run.schedule_id, 0, 0)
 
