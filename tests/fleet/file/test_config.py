@@ -194,10 +194,8 @@ def test_a_mistake_in_the_defaults_is_told_once(refused):
 
 def test_a_mistake_in_a_shared_file_is_told_once(refused):
     text = "version: 1\nagents: [{path: a.yaml}, {path: a.yaml, overrides: {name: b}}]\n"
-    assert refused(text, a="name: a\nwho: me\n") == [
-        "a.yaml:2: who: is unknown; write one of name, default_prompt, work_source, job, on_failure,"
-        " instances, schedules"
-    ]
+    known = "name, default_prompt, work_source, job, on_failure, instances, schedules"
+    assert refused(text, a="name: a\nwho: me\n") == [f"a.yaml:2: who: is unknown; write one of {known}"]
 
 
 def test_a_mistake_in_the_overrides_is_found_there(refused):
