@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "receivers": {"core", "runtime", "launchers", "receivers"},
     "httpd": {"core", "runtime", "outbound", "httpd"},
     **{part: _WIRED | {part} for part in _DOORS},
+    "fleet": _WIRED | {"httpd", "fleet"},
     "service": _WIRED | {"httpd", "service"},
     "web": {"core", "runtime", "httpd", "service", "web"},
     # The simulation wires the real engine to the clock that is shipped for tests.

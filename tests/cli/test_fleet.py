@@ -67,13 +67,23 @@ def by_name(schedules):
     return {f"{each['agent']}/{each['schedule']}": each for each in schedules}
 
 
+def counts(failing, done, failed):
+    return {"failing": failing, "done": done, "failed": failed, "no_work": 0}
+
+
 def test_status_tells_of_agents_and_jobs_with_their_latest_line(fleet):
     found = asked(fleet, "status")
     assert (found["status"], found["problem"], found["check_interval"]) == ("running", None, 1.0)
     assert found["agents"] == [
-        {"name": "watcher-of-many-things", "running": 1, "max_concurrent": 1, "schedules": 2},
-        {"name": "reporter", "running": 0, "max_concurrent": 1, "schedules": 4},
-        {"name": "idler", "running": 0, "max_concurrent": 1, "schedules": 1},
+        {
+            "name": "watcher-of-many-things",
+            "running": 1,
+            "max_concurrent": 1,
+            "schedules": 2,
+            **counts(0, 0, 0),
+        },
+        {"name": "reporter", "running": 0, "max_concurrent": 1, "schedules": 4, **counts(1, 1, 1)},
+        {"name": "idler", "running": 0, "max_concurrent": 1, "schedules": 1, **counts(1, 0, 1)},
     ]
     (job,) = found["jobs"]
     assert (job["agent"], job["schedule"], job["trigger"], job["output"]) == (
@@ -101,7 +111,7 @@ def test_schedules_tells_why_each_does_not_run_and_since_when(fleet):
     assert found["idler/jobless"]["last_error"].startswith("the job could not be started: neither it nor its")
     code, output = command(fleet, "schedules")
     assert (code, fits(output)) == (0, True)
-    assert "at_capacity since " in " ".join(output.split())
+    assert "at_capacity" in output
     assert "exit code 3: a long story" in " ".join(output.split())
 
 
@@ -116,7 +126,7 @@ def test_history_tells_what_became_of_occurrences(fleet):
     assert run["detail"].startswith("exit code 3: a long story")
     code, output = command(fleet, "history", "reporter/failing", "--limit", "1")
     assert (code, fits(output)) == (0, True)
-    assert output.split()[:6] == ["due", "trigger", "status", "reason", "took", "detail"]
+    assert output.split()[:7] == ["run", "due", "trigger", "status", "reason", "took", "detail"]
 
 
 def test_history_of_what_never_ran_is_empty(fleet):
@@ -129,10 +139,10 @@ def test_explain_tells_of_any_time(fleet):
     assert (found["due"], found["code"]) == (False, "not_due")
     (run,) = asked(fleet, "history", "reporter/quick")
     found = asked(fleet, "explain", "reporter/quick", "--at", run["run_at"])
-    assert (found["due"], found["code"], found["run"]) == (True, "SUCCESS", run)
+    assert (found["due"], found["code"], found["run"]) == (True, "SUCCESS", {**run, "run": None})
     code, output = command(fleet, "explain", "reporter/quick")
     assert code == 0
-    assert "reporter/quick now: not_due since " in output
+    assert "reporter/quick now: not_due for " in output
 
 
 def test_disable_and_enable_act_on_the_running_fleet(fleet):
@@ -163,8 +173,9 @@ def test_names_that_are_not_there_are_bad_usage_with_what_was_meant(fleet, stopp
         assert (code, '(did you mean "quick"?)' in output) == (2, True)
         code, output = command(folder, word, "reportr/quick")
         assert (code, '(did you mean "reporter"?)' in output) == (2, True)
-        code, output = command(folder, word, "reporter")
-        assert (code, "write AGENT/SCHEDULE" in output) == (2, True)
+        if word in ("run", "explain"):
+            code, output = command(folder, word, "reporter")
+            assert (code, "write AGENT/SCHEDULE" in output) == (2, True)
 
 
 def test_a_bad_time_is_bad_usage(fleet):

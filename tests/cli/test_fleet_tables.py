@@ -57,8 +57,9 @@ def test_what_jobs_print_cannot_command_the_terminal():
 
 def test_a_stretch_of_skipped_occurrences_is_one_row():
     run = {
+        "agent": "a", "schedule": "s", "run": None,
         "run_at": "2026-03-08T10:00:00Z", "run_until": "2026-03-08T11:00:00Z", "ticks": 61, "trigger": "x",
         "status": "SKIPPED", "reason": "at_capacity", "started_at": None, "ended_at": None, "detail": None,
     }  # fmt: skip
     _, row = Tables(NOW, UTC, 200).history([run]).splitlines()
-    assert row.split("  ")[0] == "10:00:00 2h ago and 60 more until 11:00:00 1h ago"
+    assert row.strip().split("  ")[0] == "10:00:00 2h ago and 60 more until 11:00:00 1h ago"

@@ -1,4 +1,4 @@
-"""`dutiful fleet`: run the fleet of a file, ask it and tell it."""
+"""`dutiful fleet`: run the fleet of a file, and ask and command the running fleet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.fleet_ask import asked, instant, named
+from dutiful.cli.fleet_ask import agent_or_named, asked, instant, named
 from dutiful.cli.fleet_example import FLEET
 from dutiful.cli.fleet_tables import Tables, terminal_width
 from dutiful.cli.group import Group
@@ -35,6 +35,7 @@ _file = click.option(
 )  # fmt: skip
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _name = click.argument("name", metavar="AGENT/SCHEDULE")
+_target = click.argument("name", metavar="AGENT[/SCHEDULE]")
 
 
 @click.group(cls=Group)
@@ -76,17 +77,22 @@ def _option(path: Path) -> str:
 @fleet.command()
 @_file
 @_json
-def validate(path: Path, as_json: bool) -> None:
+@click.option("--offline", is_flag=True, help="Check the text only, not whether the jobs can run here.")
+def validate(path: Path, as_json: bool, offline: bool) -> None:
     """Print every problem of a fleet file; exit 1 if there is one.
 
-    The files that it includes are read too. Nothing is run.
+    Included files are read too. Every job is checked: its program is on the path, its directory and its
+    inbox exist, its module can be imported. No job is run.
 
     Example: dutiful fleet validate --file fleet.yaml
     """
     from dutiful.fleet.errors import FleetConfigError
     from dutiful.fleet.file.config import read_fleet
 
-    found, files = read_fleet(path)
+    if not offline:
+        # Jobs run in the directory of the file, and modules are imported from there.
+        sys.path.insert(0, str(path.absolute().parent))
+    found, files = read_fleet(path, check_jobs=not offline)
     problems = found.problems if isinstance(found, FleetConfigError) else ()
     agents = () if isinstance(found, FleetConfigError) else found.agents
     schedules = sum(len(agent.schedules) for agent in agents)
@@ -109,17 +115,21 @@ def validate(path: Path, as_json: bool) -> None:
 @click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, metavar="SECONDS",
               help="How long to wait for running jobs when stopped.")  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing but warnings.")
-def start(path: Path, timeout: float, quiet: bool) -> None:
+@click.option("--listen", metavar="HOST:PORT", help="Also answer HTTP requests here, such as 127.0.0.1:8788.")
+def start(path: Path, timeout: float, quiet: bool, listen: str | None) -> None:
     """Run the fleet in the foreground, until SIGINT or SIGTERM.
 
     The first signal lets running jobs end, for --timeout seconds: exit code 0. After that, or at a second
     signal, they are killed: exit code 1. Jobs run in the directory of the file.
 
+    With --listen, schedules can be triggered over HTTP by the token in DUTIFUL_FLEET_TOKEN, or by webhooks
+    that are signed with DUTIFUL_FLEET_WEBHOOK_SECRET.
+
     Example: dutiful fleet start --timeout 60
     """
     from dutiful.cli.fleet_start import run_in_foreground
 
-    run_in_foreground(path, timeout, quiet=quiet)
+    run_in_foreground(path, timeout, quiet=quiet, address=listen)
 
 
 @fleet.command()
@@ -127,16 +137,18 @@ def start(path: Path, timeout: float, quiet: bool) -> None:
 @_json
 @click.option("--watch", "-w", is_flag=True, help="Keep looking, once a second.")
 def status(path: Path, as_json: bool, watch: bool) -> None:
-    """Print what the fleet does now.
+    """Print the agents of the fleet and its running jobs.
 
-    Its agents, and its jobs with the latest line of their output.
+    Each job is shown with the latest line of its output; counts are since the start. Exit code 1 if the
+    fleet is stalled.
 
     Example: dutiful fleet status --watch
     """
     ask = {"ask": "status"}
     if not watch:
-        _show(asked(path, ask), as_json, lambda tables, found: tables.status(found))
-        return
+        found = asked(path, ask)
+        _show(found, as_json, lambda tables, found: tables.status(found))
+        sys.exit(0 if found["stall"] is None else 1)
     from dutiful.cli.fleet_watch import watch_status
 
     def draw() -> str:
@@ -148,79 +160,175 @@ def status(path: Path, as_json: bool, watch: bool) -> None:
 
 
 @fleet.command()
+@click.argument("agent", required=False)
 @_file
 @_json
-def schedules(path: Path, as_json: bool) -> None:
+@click.option("--failed", is_flag=True, help="Only schedules with an error or a problem.")
+@click.option("--reason", metavar="REASON", help="Only schedules with this skip reason, such as at_capacity.")
+def schedules(agent: str | None, path: Path, as_json: bool, failed: bool, reason: str | None) -> None:
     """Print every schedule: why it does not run now, its last and next run.
 
-    What went wrong last is in a table of its own.
+    The last errors are in a table of their own. Exit code 1 if the fleet is stalled.
 
-    Example: dutiful fleet schedules --json
+    Example: dutiful fleet schedules watcher --failed
     """
-    _show(asked(path, {"ask": "schedules"}), as_json, lambda tables, found: tables.schedules(found))
+    found = asked(path, {"ask": "schedules", "agent": agent})
+    found = [
+        each
+        for each in found
+        if (not failed or each["last_error"] or each["problem"]) and reason in (None, each["skip_reason"])
+    ]
+    _show(found, as_json, lambda tables, found: tables.schedules(found))
+    _exit_if_stalled(path)
+
+
+def _exit_if_stalled(path: Path) -> None:
+    stall = asked(path, {"ask": "status"})["stall"]
+    if stall is not None:
+        raise click.ClickException(f"the fleet triggers nothing, because its passes fail: {stall}")
 
 
 @fleet.command()
-@_name
+@_target
 @_file
 @_json
 def enable(name: str, path: Path, as_json: bool) -> None:
-    """Put a schedule back into service.
+    """Put a schedule, or all schedules of an agent, back into service.
 
-    Exit code 1 if the file itself has it disabled.
+    Exit code 1 if the file itself has one disabled.
 
     Example: dutiful fleet enable watcher/disk
     """
-    found = asked(path, {"ask": "enable", **named(name)})
-    _show(found, as_json, lambda *_: f"{name} is {found['status']}")
-    if found["status"] == "disabled":
-        raise click.ClickException(f"{name} stays disabled: {path} says `enabled: false`; change it there")
+    found = asked(path, {"ask": "enable", **agent_or_named(name)})
+    _show(found[0] if "/" in name else found, as_json, lambda *_: _statuses(found))
+    for each in found:
+        if each["status"] == "disabled":
+            name = f"{each['agent']}/{each['schedule']}"
+            advice = f"{path} says `enabled: false`; change it there"
+            raise click.ClickException(f"{name} stays disabled: {advice}")
 
 
 @fleet.command()
-@_name
+@_target
 @_file
 @_json
 def disable(name: str, path: Path, as_json: bool) -> None:
-    """Take a schedule out of service.
+    """Take a schedule, or all schedules of an agent, out of service.
 
-    It stays so after a restart. A job that runs is left to end.
+    It stays so after a restart. A running job is left to end.
 
-    Example: dutiful fleet disable watcher/disk
+    Example: dutiful fleet disable watcher
     """
-    found = asked(path, {"ask": "disable", **named(name)})
-    _show(found, as_json, lambda *_: f"{name} is {found['status']}")
+    found = asked(path, {"ask": "disable", **agent_or_named(name)})
+    _show(found[0] if "/" in name else found, as_json, lambda *_: _statuses(found))
+
+
+def _statuses(found: list[dict[str, Any]]) -> str:
+    return "\n".join(f"{each['agent']}/{each['schedule']} is {each['status']}" for each in found)
 
 
 @fleet.command()
 @_name
 @_file
 @_json
-@click.option("--prompt", "-p", help="What to tell the agent this once.")
-def run(name: str, path: Path, as_json: bool, prompt: str | None) -> None:
-    """Have a schedule run now.
+@click.option("--prompt", "-p", help="The prompt of this run, instead of the schedule's own.")
+@click.option("--wait", "-w", is_flag=True, help="Wait for the end of the run, and tell how it went.")
+def run(name: str, path: Path, as_json: bool, prompt: str | None, wait: bool) -> None:
+    """Have a schedule run now, whatever its type, and also if it is disabled.
 
-    Whatever its type, and whether it is disabled. Exit code 1 if the fleet does not run or the agent has
-    no place left.
+    Exit code 1 if the fleet does not run, the agent has no free slot, or, with --wait, the run failed.
 
     Example: dutiful fleet run reporter/on-demand --prompt "Write about disks."
     """
     found = asked(path, {"ask": "run", **named(name), "prompt": prompt})
-    _show(found, as_json, lambda *_: f"{name} begins with the next check")
+    if not wait:
+        _show(found, as_json, lambda *_: f"{name} begins with the next check")
+        return
+    from dutiful.cli.fleet_wait import wait_for_run
+
+    ended = wait_for_run(lambda: asked(path, {"ask": "outcome", **named(name), "run_at": found["run_at"]}))
+    _show(ended, as_json, lambda *_: _told_end(name, ended))
+    sys.exit(1 if ended["status"] == "FAILED" else 0)
+
+
+def _told_end(name: str, run: dict[str, Any]) -> str:
+    how = "found no work" if run["reason"] == "no_work" else run["status"]
+    return f"{name}: {how}{': ' + run['detail'] if run['detail'] else ''}"
 
 
 @fleet.command()
 @_name
 @_file
 @_json
-@click.option("--limit", "-n", type=click.IntRange(1, 1000), default=20, show_default=True)
-def history(name: str, path: Path, as_json: bool, limit: int) -> None:
-    """Print what became of the last occurrences, newest first.
+def cancel(name: str, path: Path, as_json: bool) -> None:
+    """Cancel the running job of a schedule; the schedule goes on with its next time.
 
-    Example: dutiful fleet history watcher/disk --limit 5
+    Exit code 1 if it has no running job.
+
+    Example: dutiful fleet cancel reporter/weekdays
     """
-    found = asked(path, {"ask": "history", **named(name), "limit": limit})
-    _show(found, as_json, lambda tables, runs: tables.history(runs) if runs else f"{name} has no history yet")
+    found = asked(path, {"ask": "cancel", **named(name)})
+    _show(found, as_json, lambda *_: f"{name}: {found['cancelled']} job(s) cancelled")
+    sys.exit(0 if found["cancelled"] else 1)
+
+
+@fleet.command()
+@_file
+@click.option("--timeout", type=click.FloatRange(min=0), default=60.0, show_default=True, metavar="SECONDS",
+              help="How long to wait until the process has ended.")  # fmt: skip
+def stop(path: Path, timeout: float) -> None:
+    """Stop the running fleet as a signal would: its jobs are waited for.
+
+    Exit code 1 if it does not run, or has not ended in time.
+
+    Example: dutiful fleet stop
+    """
+    from dutiful.cli.fleet_wait import wait_for_end
+
+    found = asked(path, {"ask": "stop"})
+    if not wait_for_end(found["pid"], timeout):
+        raise click.ClickException(f"process {found['pid']} still waits for jobs after {timeout:g} s")
+    click.echo("stopped")
+
+
+@fleet.command()
+@click.argument("agent", metavar="AGENT[/SCHEDULE]")
+@click.argument("schedule", required=False)
+@_file
+@_json
+@click.option("--run", "number", type=click.IntRange(min=1), help="The number of the run, as in `history`.")
+@click.option("--follow", is_flag=True, help="Go on with new output, until Ctrl-C.")
+def logs(
+    agent: str, schedule: str | None, path: Path, as_json: bool, number: int | None, follow: bool
+) -> None:
+    """Print the output of a run: the latest one, or that with a number.
+
+    With an agent alone it is the latest run of any of its schedules.
+
+    Example: dutiful fleet logs watcher disk --run 3
+    """
+    from dutiful.cli.fleet_logs import show_logs
+
+    name = f"{agent}/{schedule}" if schedule is not None else agent
+    target = agent_or_named(name)
+    with suppress(KeyboardInterrupt):
+        show_logs(path, target["agent"] or "", target["schedule"], number, follow=follow, as_json=as_json)
+
+
+@fleet.command()
+@click.argument("name", metavar="[AGENT[/SCHEDULE]]", required=False)
+@_file
+@_json
+@click.option("--limit", "-n", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--failed", is_flag=True, help="Only runs that failed.")
+def history(name: str | None, path: Path, as_json: bool, limit: int, failed: bool) -> None:
+    """Print the last runs and skipped occurrences, newest first: of a schedule, an agent or all.
+
+    Example: dutiful fleet history --failed
+    """
+    found = asked(path, {"ask": "history", **agent_or_named(name), "limit": limit, "failed": failed})
+    empty = f"{name or 'the fleet'} has no {'failed runs' if failed else 'history yet'}"
+    _show(found, as_json, lambda tables, runs: tables.history(runs) if runs else empty)
 
 
 @fleet.command()
@@ -231,10 +339,13 @@ def history(name: str, path: Path, as_json: bool, limit: int) -> None:
 def explain(name: str, path: Path, as_json: bool, at: str | None) -> None:
     """Say why a schedule ran at a time, did not, or will.
 
+    Exit code 1 if the fleet is stalled.
+
     Example: dutiful fleet explain watcher/disk --at 2026-03-08T09:00
     """
     found = asked(path, {"ask": "explain", **named(name), "at": instant(at).isoformat()})
     _show(found, as_json, lambda tables, verdict: tables.explanation(verdict))
+    _exit_if_stalled(path)
 
 
 def _tables() -> Tables:

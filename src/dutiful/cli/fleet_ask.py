@@ -1,4 +1,4 @@
-"""Asks the fleet of a file: the running one, or what it left in its files."""
+"""Requests to the fleet of a file: to the process that runs it, else to the files that it left."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.fleet.control.answers import answer
+from dutiful.fleet.control.lock import running_state_dir
 from dutiful.fleet.control.socket import ask
 from dutiful.fleet.control.stopped import StoppedFleet
 from dutiful.fleet.errors import FleetControlError, FleetNotRunningError
@@ -22,16 +23,21 @@ if TYPE_CHECKING:
 
 
 def asked(path: Path, request: dict[str, Any]) -> Any:
-    """Return the answer of the running fleet, else what its files answer."""
-    known, state_dir = _found(path)
+    """Return the answer of the running fleet, else the answer from its files."""
+    request = {**request, "file": str(path.absolute())}
+    running = running_state_dir(path)
+    # The lock names the directory of the running fleet, whatever its file says by now.
+    known, state_dir = (None, running) if running is not None else _found(path)
     try:
-        return asyncio.run(ask(state_dir, {**request, "file": str(path.absolute())}))
+        return asyncio.run(ask(state_dir, request))
     except FleetNotRunningError:
         pass
     except FleetControlError as error:
         if error.kind.endswith("NotFoundError"):
             raise
         raise click.ClickException(str(error)) from error
+    if known is None:
+        known, state_dir = _found(path)
     if isinstance(known, Exception):
         raise known
     try:
@@ -43,8 +49,13 @@ def asked(path: Path, request: dict[str, Any]) -> Any:
 def _found(path: Path) -> tuple[Fleet | Exception, Path]:
     """Return the fleet, or what is wrong with its file, and where its state is."""
     found, _ = read_fleet(path)
-    # Of a file that was broken while its fleet runs, the fleet can still be asked.
+    # A running fleet can be asked also while its file is broken.
     return found, state_dir_of(path, found if isinstance(found, Fleet) else Fleet(()))
+
+
+def state_dir_of_fleet(path: Path) -> Path:
+    """Return the state directory of the fleet of a file, running or not."""
+    return running_state_dir(path) or _found(path)[1]
 
 
 def named(name: str) -> dict[str, str]:
@@ -55,8 +66,15 @@ def named(name: str) -> dict[str, str]:
     return {"agent": agent, "schedule": schedule}
 
 
+def agent_or_named(name: str | None) -> dict[str, str | None]:
+    """Return the agent and the schedule that AGENT or AGENT/SCHEDULE names; None means all."""
+    if name is None or "/" in name:
+        return {"agent": None, "schedule": None} if name is None else {**named(name)}
+    return {"agent": name, "schedule": None}
+
+
 def instant(text: str | None) -> datetime:
-    """Return the instant that somebody wrote, by default the present one."""
+    """Return the instant that a text names, by default the present one."""
     clock = SystemClock()
     if text is None:
         return clock.now()

@@ -18,15 +18,17 @@ from dutiful.fleet.errors import SchedulerShutdownError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dutiful.fleet.control.http import Listener
 
-def run_in_foreground(path: Path, timeout: float, *, quiet: bool) -> None:
-    """Run the fleet of a file until a signal comes and its jobs have ended, or the process with them."""
+
+def run_in_foreground(path: Path, timeout: float, *, quiet: bool, address: str | None) -> None:
+    """Run the fleet of a file until it is asked to stop and its jobs have ended, or the process with them."""
     logger = _logger(quiet=quiet)
     daemon = Daemon(path, logger)
     # What the file says of directories and modules is meant from where the file is.
     os.chdir(daemon.watched.path.parent)
     sys.path.insert(0, os.getcwd())
-    asyncio.run(_serve(daemon, timeout, logger))
+    asyncio.run(_serve(daemon, timeout, logger, address))
 
 
 def _logger(*, quiet: bool) -> logging.Logger:
@@ -35,13 +37,29 @@ def _logger(*, quiet: bool) -> logging.Logger:
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S%z"))
     logger.addHandler(handler)
     logger.setLevel(logging.WARNING if quiet else logging.INFO)
-    # Whoever read this may have gone; the jobs go on without.
+    # The reader of stdout may have gone; jobs go on without a log.
     logging.raiseExceptions = False
     return logger
 
 
-async def _serve(daemon: Daemon, timeout: float, logger: logging.Logger) -> None:  # noqa: ASYNC109
-    asked = asyncio.Event()
+def _listener(daemon: Daemon, address: str | None, logger: logging.Logger) -> Listener | None:
+    if address is None:
+        return None
+    from dutiful.fleet.control.http import Listener, bound, secrets_from
+
+    # The address is bound before the fleet may lead, so that a start that cannot listen triggers nothing.
+    secrets = secrets_from(os.environ)
+    return Listener(daemon, bound(address), secrets, logger)
+
+
+async def _serve(
+    daemon: Daemon,
+    timeout: float,  # noqa: ASYNC109 - the scheduler applies it
+    logger: logging.Logger,
+    address: str | None,
+) -> None:
+    listener = _listener(daemon, address, logger)
+    asked = daemon.asked_to_stop
     with hear_signals(asked, lambda: _last_words(daemon)):
         try:
             await daemon.start()
@@ -50,7 +68,11 @@ async def _serve(daemon: Daemon, timeout: float, logger: logging.Logger) -> None
         agents = daemon.watched.fleet.agents
         count = sum(len(agent.schedules) for agent in agents)
         logger.info("started: %d agents with %d schedules, state in %s", len(agents), count, daemon.state_dir)
+        if listener is not None:
+            listener.start()
         await asked.wait()
+        if listener is not None:
+            await listener.stop()
         logger.info("stopping: waiting for %d job(s), at most %g s", len(daemon.running()), timeout)
         try:
             await daemon.stop(timeout)

@@ -1,12 +1,13 @@
-"""A fleet in tables that fit the terminal, with times as the people in front of it read them."""
+"""A fleet in tables that fit the terminal, with times in the zone of the reader."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+import textwrap
 from datetime import datetime, timedelta, tzinfo
-from io import StringIO
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.errors import quoted
@@ -18,28 +19,38 @@ if TYPE_CHECKING:
 
 _DETAIL_MAX = 500
 _NAME_SHARE = 0.4
-# What a table of a file or a pipe is wide at most; nobody there counts columns.
+_GAP = "  "
+# The width of a table that goes into a file or a pipe.
 _ENDLESS = 100_000
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    """Return aligned columns; cells that do not fit go on in the next line."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    """Return aligned columns; a cell that does not fit continues in the next line."""
+    shown = [[quoted(cell, _DETAIL_MAX) for cell in row] for row in rows]
+    widths = _fitted([max(map(len, column)) for column in zip(head, *shown, strict=True)], width)
+    return "\n".join(line for row in (head, *shown) for line in _lines(row, widths))
 
-    drawn = Table(*head, box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in drawn.columns:
-        column.overflow = "fold"
-    # Names are read at a glance if they are not broken.
-    longest = max((len(row[0]) for row in rows), default=0)
-    drawn.columns[0].min_width = min(longest, round(width * _NAME_SHARE))
-    for row in rows:
-        drawn.add_row(*(Text(quoted(cell, _DETAIL_MAX)) for cell in row))
-    console = Console(file=StringIO(), width=width, color_system=None, force_terminal=False)
-    with console.capture() as captured:
-        console.print(drawn)
-    return "\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))
+
+def _fitted(widths: list[int], room: int) -> list[int]:
+    """Return the widths of columns that fit: the widest gives way, the names in the first one last."""
+    room -= len(_GAP) * (len(widths) - 1)
+    names = min(widths[0], round(room * _NAME_SHARE))
+    while sum(widths) > room:
+        others = [n for n in range(len(widths)) if n or widths[0] > names] or [0]
+        widest = max(others, key=lambda n: widths[n])
+        if widths[widest] <= 1:
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    if all(len(cell) <= width for cell, width in zip(row, widths, strict=True)):
+        yield _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        return
+    folded = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
+    for cells in zip_longest(*folded, fillvalue=""):
+        yield _GAP.join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def terminal_width() -> int:
@@ -58,10 +69,15 @@ class Tables:
     def status(self, found: Document) -> str:
         """Return what the fleet does, its agents, and its jobs."""
         agents = [
-            [agent["name"], f"{agent['running']} of {agent['max_concurrent']}", str(agent["schedules"])]
+            [
+                agent["name"],
+                f"{agent['running']} of {agent['max_concurrent']}",
+                *(str(agent[key]) for key in ("schedules", "failing", "done", "failed")),
+            ]
             for agent in found["agents"]
         ]
-        parts = [*self._heading(found), "", table(["agent", "running", "schedules"], agents, self._width)]
+        head = ["agent", "running", "schedules", "failing", "done", "failed"]
+        parts = [*self._heading(found), "", table(head, agents, self._width)]
         if found["jobs"]:
             jobs = [self._job(job) for job in found["jobs"]]
             parts += ["", table(["job", "trigger", "since", "latest output"], jobs, self._width)]
@@ -74,6 +90,8 @@ class Tables:
             yield f"since {since}, process {found['pid']}, {checks} checks, {found['trigger_count']} triggers"
         if found["problem"] is not None:
             yield f"The file has changed and cannot be used; the fleet goes on as it was.\n{found['problem']}"
+        if found["stall"] is not None:
+            yield f"STALLED since {self._at(found['stalled_since'])}: {found['stall']}"
 
     def _job(self, job: Document) -> list[str]:
         return [_name(job), job["trigger"], self._at(job["started_at"]), job["output"] or ""]
@@ -82,7 +100,11 @@ class Tables:
         """Return why each schedule does not run now, when it ran and runs next, and the last errors."""
         rows = [self._schedule(each) for each in found]
         parts = [table(["schedule", "now", "last run", "next run"], rows, self._width)]
-        errors = [[_name(each), each["last_error"]] for each in found if each["last_error"]]
+        errors = [
+            [_name(each), each["problem"] or each["last_error"]]
+            for each in found
+            if each["problem"] or each["last_error"]
+        ]
         if errors:
             parts += ["", table(["schedule", "last error"], errors, self._width)]
         return "\n".join(parts)
@@ -91,14 +113,16 @@ class Tables:
         return [_name(each), self._state(each), self._at(each["last_run_at"]), self._at(each["next_run_at"])]
 
     def _state(self, each: Document) -> str:
-        """Return why a schedule does not run, since when; else what it does."""
-        since = f" since {self._at(each['skipped_since'])}" if each["skipped_since"] else ""
+        """Return why a schedule does not run, and for how long; else its status."""
+        since = f" for {span(self._now - _read(each['skipped_since']))}" if each["skipped_since"] else ""
         return f"{each['skip_reason']}{since}" if each["skip_reason"] else str(each["status"])
 
     def history(self, found: Sequence[Document]) -> str:
-        """Return what became of occurrences."""
-        rows = [self._run(run) for run in found]
-        return table(["due", "trigger", "status", "reason", "took", "detail"], rows, self._width)
+        """Return the entries of the history; the number is that of the stored output."""
+        several = len({_name(run) for run in found}) > 1
+        rows = [[*([_name(run)] if several else []), *self._run(run)] for run in found]
+        head = ["run", "due", "trigger", "status", "reason", "took", "detail"]
+        return table([*(["schedule"] if several else []), *head], rows, self._width)
 
     def _run(self, run: Document) -> list[str]:
         due = self._at(run["run_at"])
@@ -106,7 +130,8 @@ class Tables:
             due += f" and {run['ticks'] - 1} more until {self._at(run['run_until'])}"
         began, ended = run["started_at"], run["ended_at"]
         took = span(_read(ended) - _read(began)) if began and ended else ""
-        return [due, run["trigger"], run["status"], run["reason"] or "", took, run["detail"] or ""]
+        number = "" if run["run"] is None else str(run["run"])
+        return [number, due, run["trigger"], run["status"], run["reason"] or "", took, run["detail"] or ""]
 
     def explanation(self, found: Document) -> str:
         """Return why a schedule ran, did not, or will, and how it is now."""

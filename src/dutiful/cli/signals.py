@@ -11,24 +11,32 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from dutiful.runtime.clock import SystemClock
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Seconds within which a second signal is the same request: `timeout` and terminals send one to each process
+# of a group.
+_MOMENT = 0.5
 _SHOW_CURSOR = b"\x1b[?25h\n"
 
 
 @contextmanager
 def hear_signals(asked: asyncio.Event, last_words: Callable[[], str]) -> Iterator[None]:
     """Set `asked` at the first signal; end the process at the second, even if a task blocks the loop."""
-    loop, (heard, noted) = asyncio.get_running_loop(), socket.socketpair()
+    loop, clock, (heard, noted) = asyncio.get_running_loop(), SystemClock(), socket.socketpair()
     noted.setblocking(False)
 
     def listen() -> None:
-        for count, _ in enumerate(_signals(heard)):
-            if count:
+        first: float | None = None
+        for _ in _signals(heard):
+            if first is None:
+                first = clock.monotonic()
+                loop.call_soon_threadsafe(asked.set)
+            elif clock.monotonic() - first >= _MOMENT:
                 end_at_once(last_words())
-            loop.call_soon_threadsafe(asked.set)
 
     # On a thread of its own: a handler has its turn in between two steps of the main thread, and a task
     # that goes to sleep in a system call just then has no next step.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dutiful.core.cadence import Every, OnDemand
 from dutiful.core.cron.zone import epoch_ms, from_epoch_ms
@@ -24,7 +24,7 @@ from dutiful.fleet.interval import parse_interval
 from dutiful.fleet.state.cache import StateBook
 from dutiful.fleet.state.file import checked_state, write_states
 from dutiful.fleet.types import AgentScheduleInfo, Problem, ScheduleState
-from dutiful.fleet.view import View, shown
+from dutiful.fleet.view import Entry, View, shown
 from dutiful.runtime.ledger_lookup import recalled
 from dutiful.runtime.ports import Retention
 
@@ -43,28 +43,6 @@ if TYPE_CHECKING:
 INTERRUPTED = "interrupted: the process ended while the job was running"
 # A pass may come late; an occurrence that is at most this old was not missed.
 _GRACE = 60_000
-
-
-class Entry(NamedTuple):
-    """One schedule of one agent: its declaration, its record in the state file, and the core schedule."""
-
-    agent: Agent
-    name: str
-    written: AgentSchedule
-    state: ScheduleState
-    schedule: Schedule | None
-    # Why there is no schedule for the engine.
-    problem: Problem | None = None
-
-    @property
-    def id(self) -> str:
-        """The id of the core schedule, also used in messages."""
-        return f"{self.agent.name}/{self.name}"
-
-    @property
-    def disabled(self) -> bool:
-        """Whether a person, or the fleet file, has taken the schedule out of service."""
-        return self.state.status == "disabled" or not self.written.enabled
 
 
 def entries_of(agents: Iterable[Agent], states: States, zone: tzinfo, pace: int) -> Iterator[Entry]:

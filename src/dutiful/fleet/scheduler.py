@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,9 +39,8 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
     from dutiful.core.plan.verdict import Verdict
-    from dutiful.fleet.roster import Entry
     from dutiful.fleet.types import Agent, ScheduleCheckResult, ScheduleInfo, SchedulerStatus, TriggerInfo
-    from dutiful.fleet.view import Job
+    from dutiful.fleet.view import Entry, Job
     from dutiful.runtime.engine import Engine
     from dutiful.runtime.ports import Clock
 
@@ -341,7 +341,10 @@ class FleetScheduler:
         self._asked_at = run_at = max(self._now(), self._asked_at + 1)
         reserved = self._roster.view.reserved
         reserved[entry.id, run_at] = entry.agent.name
-        row = Run(entry.id, run_at, "manual", Status.ENQUEUED, Phase.DELAYED, run_at, detail=prompt)
+        row = Run(
+            entry.id, run_at, "manual", Status.ENQUEUED, Phase.DELAYED, run_at, detail=prompt,
+            own_key=uuid.uuid4().hex, created_at=run_at, updated_at=run_at,
+        )  # fmt: skip
         try:
             while not await self._inserted(entry, row):
                 pass

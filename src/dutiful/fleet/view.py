@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
     from dutiful.core.run import Run
-    from dutiful.core.schedule import State
+    from dutiful.core.schedule import Schedule, State
     from dutiful.core.snapshot import Due
-    from dutiful.fleet.roster import Entry
-    from dutiful.fleet.types import Problem, ScheduleState, ScheduleStatus
+    from dutiful.fleet.types import Agent, AgentSchedule, Problem, ScheduleState, ScheduleStatus
 
 _AUTOMATIC = ("interval", "cron")
 _GO = ScheduleCheckResult(should_trigger=True)
@@ -40,6 +39,28 @@ def shown(problem: Problem) -> str:
     """Return a problem of a schedule in one line, with its path."""
     place = ".".join(map(str, problem.path))
     return f"{place}: {problem.message}" if place else problem.message
+
+
+class Entry(NamedTuple):
+    """One schedule of one agent: its declaration, its record in the state file, and the core schedule."""
+
+    agent: Agent
+    name: str
+    written: AgentSchedule
+    state: ScheduleState
+    schedule: Schedule | None
+    # Why there is no schedule for the engine.
+    problem: Problem | None = None
+
+    @property
+    def id(self) -> str:
+        """The id of the core schedule, also used in messages."""
+        return f"{self.agent.name}/{self.name}"
+
+    @property
+    def disabled(self) -> bool:
+        """Whether a person, or the fleet file, has taken the schedule out of service."""
+        return self.state.status == "disabled" or not self.written.enabled
 
 
 class Job(NamedTuple):

@@ -69,13 +69,14 @@ async def run(
     grace: float = GRACE,
     output_limit: int = OUTPUT_LIMIT,
     on_output: Callable[[str], None] | None = None,
+    on_chunk: Callable[[bytes], None] | None = None,
 ) -> Exit:
     """Run `argv`, never through a shell, with exactly this environment, and return how it ended.
 
     After `time_limit` seconds, or when the caller is cancelled, the command is asked to end, and killed if it
     has not after `grace` seconds. What it leaves running is killed whenever it ends, and all of it if this
-    process is killed. A program that cannot be run ends with 127 and says why on stderr. `on_output` is told
-    the latest line of either stream. Raises OSError if `directory` cannot be entered.
+    process is killed. A program that cannot be run ends with 127 and says why on stderr. `on_output` gets the
+    latest line of either stream, `on_chunk` all bytes. Raises OSError if `directory` cannot be entered.
     """
     out, err = Tail(output_limit), Tail(output_limit)
     lifeline = _Lifeline()
@@ -86,8 +87,8 @@ async def run(
         raise
     talk = asyncio.gather(
         _feed(process, stdin),
-        _pump(process.stdout, out, on_output),
-        _pump(process.stderr, err, on_output),
+        _pump(process.stdout, out, on_output, on_chunk),
+        _pump(process.stderr, err, on_output, on_chunk),
         process.wait(),
     )
     over = asyncio.ensure_future(_over(process, talk, lifeline))
@@ -199,12 +200,19 @@ async def _feed(process: asyncio.subprocess.Process, stdin: bytes) -> None:
 
 
 async def _pump(
-    stream: asyncio.StreamReader | None, tail: Tail, on_output: Callable[[str], None] | None
+    stream: asyncio.StreamReader | None,
+    tail: Tail,
+    on_output: Callable[[str], None] | None,
+    on_chunk: Callable[[bytes], None] | None,
 ) -> None:
     assert stream is not None
     latest = LastLine()
     while chunk := await stream.read(_CHUNK):
         tail.add(chunk)
+        if on_chunk is not None:
+            # An error of the watcher must not end the command.
+            with contextlib.suppress(Exception):
+                on_chunk(chunk)
         line = latest.add(chunk)
         if line is not None and on_output is not None:
             # Whoever watches must not be able to end what is watched.

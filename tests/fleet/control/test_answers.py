@@ -11,6 +11,7 @@ from dutiful.errors import DutifulError
 from dutiful.fleet.control.answers import answer
 
 NAMED = {"agent": "a", "schedule": "s"}
+ALL = {"agent": None, "schedule": None}
 
 
 class Listener:
@@ -19,8 +20,17 @@ class Listener:
     async def status(self):
         return ["status"]
 
-    async def schedules(self):
-        return ["schedules"]
+    async def schedules(self, agent):
+        return ["schedules", agent]
+
+    async def stop_soon(self):
+        return ["stop"]
+
+    async def cancel(self, agent, schedule):
+        return ["cancel", agent, schedule]
+
+    async def outcome(self, agent, schedule, run_at):
+        return ["outcome", agent, schedule, run_at]
 
     async def switch(self, agent, schedule, *, enabled):
         return ["switch", agent, schedule, enabled]
@@ -28,8 +38,8 @@ class Listener:
     async def run(self, agent, schedule, prompt):
         return ["run", agent, schedule, prompt]
 
-    async def history(self, agent, schedule, limit):
-        return ["history", agent, schedule, limit]
+    async def history(self, agent, schedule, limit, *, failed):
+        return ["history", agent, schedule, limit, failed]
 
     async def explain(self, agent, schedule, at):
         return ["explain", agent, schedule, at]
@@ -39,12 +49,17 @@ class Listener:
     ("request_", "heard"),
     [
         ({"ask": "status"}, ["status"]),
-        ({"ask": "schedules", "more": 1}, ["schedules"]),
+        ({"ask": "schedules", "agent": None, "more": 1}, ["schedules", None]),
+        ({"ask": "stop"}, ["stop"]),
+        ({"ask": "cancel", **NAMED}, ["cancel", "a", "s"]),
+        ({"ask": "outcome", **NAMED, "run_at": 5}, ["outcome", "a", "s", 5]),
+        ({"ask": "disable", "agent": "a", "schedule": None}, ["switch", "a", None, False]),
+        ({"ask": "history", **ALL, "limit": 5, "failed": True}, ["history", None, None, 5, True]),
         ({"ask": "enable", **NAMED}, ["switch", "a", "s", True]),
         ({"ask": "disable", **NAMED}, ["switch", "a", "s", False]),
         ({"ask": "run", **NAMED, "prompt": None}, ["run", "a", "s", None]),
         ({"ask": "run", **NAMED, "prompt": "Go."}, ["run", "a", "s", "Go."]),
-        ({"ask": "history", **NAMED, "limit": 1000}, ["history", "a", "s", 1000]),
+        ({"ask": "history", **NAMED, "limit": 1000, "failed": False}, ["history", "a", "s", 1000, False]),
         (
             {"ask": "explain", **NAMED, "at": "2026-03-08T06:30:00Z"},
             ["explain", "a", "s", datetime(2026, 3, 8, 6, 30, tzinfo=UTC)],
@@ -61,7 +76,8 @@ def test_a_request_reaches_the_fleet(request_, heard):
         None,
         [],
         {},
-        {"ask": "stop"},
+        {"ask": "cancel"},
+        {"ask": "schedules"},
         {"ask": "enable"},
         {"ask": "enable", "agent": "a", "schedule": 1},
         {"ask": "dance", **NAMED},

@@ -199,9 +199,20 @@ def test_a_second_signal_does_not_wait(held):
         running = held_jobs(fleet, pids)
         fleet.process.send_signal(signal.SIGTERM)
         fleet.until("stopping: waiting for 2 job(s), at most 30 s")
+        time.sleep(0.6)
         code, errors = fleet.stop(signal.SIGINT)
     assert (code, errors.partition("a/")[0]) == (1, "Stopped at once; killed: ")
     assert all(ends(pid) for pid in running)
+
+
+def test_two_signals_of_one_moment_are_one_request_to_stop(held):
+    folder, pids = held
+    with started(folder, "--timeout", "2") as fleet:
+        held_jobs(fleet, pids)
+        fleet.process.send_signal(signal.SIGTERM)
+        fleet.process.send_signal(signal.SIGINT)
+        code, errors = fleet.end()
+    assert (code, errors.startswith("Scheduler shutdown timed out after 2000ms")) == (1, True)
 
 
 def test_a_fleet_that_stops_can_still_be_asked_and_starts_nothing(held):

@@ -93,13 +93,20 @@ def test_a_mistake_can_be_mended_in_another_file_than_the_one_it_is_told_of(watc
     assert names(watched.reload()) == ["e", "b"]
 
 
-def test_what_takes_effect_with_the_next_start_is_said(watched, tmp_path, said):
-    put_fleet(tmp_path, FLEET + "state_dir: elsewhere\ncheck_interval: 5s\n")
+def test_a_check_interval_takes_effect_with_the_next_start(watched, tmp_path, said):
+    put_fleet(tmp_path, FLEET + "check_interval: 5s\n")
     watched.reload()
-    assert said.lines[:2] == [
-        "WARNING fleet.yaml: `state_dir` takes effect with the next start",
-        "WARNING fleet.yaml: `check_interval` takes effect with the next start",
-    ]
+    assert said.lines[0] == "WARNING fleet.yaml: `check_interval` takes effect with the next start"
+
+
+def test_another_state_directory_is_refused_while_the_fleet_runs(watched, tmp_path, said):
+    before = watched.fleet
+    put_fleet(tmp_path, FLEET + "state_dir: elsewhere\n")
+    assert watched.reload() is None
+    assert "`state_dir` cannot change while the fleet runs; restart it to move" in watched.problem
+    assert (watched.fleet, watched.state_dir, len(said.lines)) == (before, tmp_path / ".dutiful", 1)
+    put_fleet(tmp_path, FLEET)
+    assert (watched.reload(), watched.problem) == (before.agents, None)
 
 
 def test_the_state_is_beside_the_file_unless_it_says_otherwise(watched, tmp_path):

@@ -1,4 +1,4 @@
-"""What a fleet can be asked and told from outside, whether it runs or not."""
+"""The questions and commands that a fleet takes from outside, and its answers as JSON documents."""
 
 from __future__ import annotations
 
@@ -7,48 +7,78 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from dutiful.core.cron.zone import from_epoch_ms
 from dutiful.core.errors import InvalidArgumentError, SchedulerError
+from dutiful.core.policy import Reason
+from dutiful.core.run import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dutiful.core.cadence import Instant
     from dutiful.core.plan.verdict import Verdict
     from dutiful.core.run import Run
+    from dutiful.fleet.run.output_log import RunLog
     from dutiful.fleet.types import ScheduleInfo
     from dutiful.fleet.view import Job
 
 Document: TypeAlias = dict[str, Any]
 
 HISTORY_MAX = 1000
+# A filter is applied to at most so many entries of the history, the latest ones.
+SCANNED_MAX = 20_000
 
 
 class Answering(Protocol):
-    """A fleet that answers. All raise what is wrong as errors of the fleet."""
+    """A fleet that answers, running or stopped. All methods raise errors of the fleet."""
 
     async def status(self) -> Document:
-        """Return what the fleet does."""
+        """Return the state of the fleet, its agents and its running jobs."""
 
-    async def schedules(self) -> list[Document]:
-        """Return every schedule, ordered by agent and name."""
+    async def schedules(self, agent: str | None) -> list[Document]:
+        """Return every schedule, or those of one agent, ordered by agent and name."""
 
-    async def switch(self, agent: str, schedule: str, *, enabled: bool) -> Document:
-        """Enable or disable a schedule and return it."""
+    async def switch(self, agent: str, schedule: str | None, *, enabled: bool) -> list[Document]:
+        """Enable or disable a schedule, or all of an agent, and return them."""
 
     async def run(self, agent: str, schedule: str, prompt: str | None) -> Document:
-        """Have a schedule run with the next pass, and return it."""
+        """Have a schedule run with the next pass, and return it with the key of the run."""
 
-    async def history(self, agent: str, schedule: str, limit: int) -> list[Document]:
-        """Return what became of the last occurrences, newest first."""
+    async def outcome(self, agent: str, schedule: str, run_at: Instant) -> Document | None:
+        """Return the manual run of a schedule that has this key, or None."""
+
+    async def cancel(self, agent: str, schedule: str) -> Document:
+        """Cancel the running jobs of a schedule, and return how many."""
+
+    async def stop_soon(self) -> Document:
+        """Have the fleet stop, and return its process number."""
+
+    async def history(
+        self, agent: str | None, schedule: str | None, limit: int, *, failed: bool
+    ) -> list[Document]:
+        """Return the last entries of the history, newest first."""
 
     async def explain(self, agent: str, schedule: str, at: datetime) -> Document:
-        """Return why a schedule ran at an instant, did not, or will."""
+        """Return why a schedule ran at an instant, did not run, or will run."""
 
 
-async def answer(fleet: Answering, request: object) -> Document | list[Document]:
-    """Return the answer to a request, or raise the DutifulError that speaks against it."""
+async def answer(fleet: Answering, request: object) -> Document | list[Document] | None:
+    """Return the answer to a request, or raise the DutifulError that refuses it."""
     match request:
         case {"ask": "status"}:
             return await fleet.status()
-        case {"ask": "schedules"}:
-            return await fleet.schedules()
+        case {"ask": "stop"}:
+            return await fleet.stop_soon()
+        case {"ask": "schedules", "agent": str() | None as agent}:
+            return await fleet.schedules(agent)
+        case {
+            "ask": "history",
+            "agent": str() | None as agent,
+            "schedule": str() | None as schedule,
+            "limit": int(limit),
+            "failed": bool(failed),
+        } if 1 <= limit <= HISTORY_MAX and (agent or not schedule):
+            return await fleet.history(agent, schedule, limit, failed=failed)
+        case {"ask": "enable" | "disable" as ask, "agent": str(agent), "schedule": str() | None as schedule}:
+            return await fleet.switch(agent, schedule, enabled=ask == "enable")
         case {"ask": str(ask), "agent": str(agent), "schedule": str(schedule), **rest}:
             return await _answer_on_schedule(fleet, ask, agent, schedule, rest)
     raise SchedulerError("The request is not one that the fleet knows")
@@ -56,14 +86,14 @@ async def answer(fleet: Answering, request: object) -> Document | list[Document]
 
 async def _answer_on_schedule(
     fleet: Answering, ask: str, agent: str, schedule: str, rest: dict[object, object]
-) -> Document | list[Document]:
+) -> Document | list[Document] | None:
     match ask, rest:
-        case "enable" | "disable", _:
-            return await fleet.switch(agent, schedule, enabled=ask == "enable")
         case "run", {"prompt": str() | None as prompt}:
             return await fleet.run(agent, schedule, prompt)
-        case "history", {"limit": int(limit)} if 1 <= limit <= HISTORY_MAX:
-            return await fleet.history(agent, schedule, limit)
+        case "outcome", {"run_at": int(run_at)}:
+            return await fleet.outcome(agent, schedule, run_at)
+        case "cancel", _:
+            return await fleet.cancel(agent, schedule)
         case "explain", {"at": str(at)}:
             return await fleet.explain(agent, schedule, _instant(at))
     raise SchedulerError("The request is not one that the fleet knows")
@@ -89,7 +119,7 @@ def _iso_ms(at: Instant | None) -> str | None:
 
 
 def of_schedule(info: ScheduleInfo) -> Document:
-    """Return a schedule as it is shown."""
+    """Return the document of a schedule."""
     reason = info.skip_reason
     return {
         "agent": info.agent_name,
@@ -101,11 +131,12 @@ def of_schedule(info: ScheduleInfo) -> Document:
         "last_error": info.last_error,
         "skip_reason": None if reason is None else reason.value,
         "skipped_since": iso(info.skipped_since),
+        "problem": info.problem,
     }
 
 
 def of_job(job: Job, output: str | None) -> Document:
-    """Return a job that runs, with the latest line that it printed."""
+    """Return the document of a running job, with the latest line that it printed."""
     return {
         "agent": job.entry.agent.name,
         "schedule": job.entry.name,
@@ -115,23 +146,53 @@ def of_job(job: Job, output: str | None) -> Document:
     }
 
 
-def of_run(run: Run) -> Document:
-    """Return what became of an occurrence, or of several that were skipped for one reason."""
+def of_run(run: Run, *, alive: bool = True, number: int | None = None) -> Document:
+    """Return the document of a run, or of a stretch of occurrences that were skipped for one reason.
+
+    `alive` is False if no process runs the fleet: a run that has not ended was then interrupted. `number` is
+    that of its stored output.
+    """
+    status, reason = run.status, run.reason
+    if not alive and status is Status.STARTED:
+        status, reason = Status.FAILED, Reason.INTERRUPTED
+    # The row of an interrupted run was ended when a later process found it; when it really ended is unknown.
+    ended_at = None if reason is Reason.INTERRUPTED else run.ended_at
+    agent, _, schedule = run.schedule_id.partition("/")
     return {
+        "agent": agent,
+        "schedule": schedule,
+        "run": number,
         "run_at": _iso_ms(run.run_at),
         "run_until": _iso_ms(run.run_until),
         "ticks": run.ticks,
         "trigger": run.kind,
-        "status": run.status.value,
-        "reason": None if run.reason is None else run.reason.value,
+        "status": status.value,
+        "reason": None if reason is None else reason.value,
+        "attempt": run.attempt,
         "started_at": _iso_ms(run.started_at),
-        "ended_at": _iso_ms(run.ended_at),
+        "ended_at": _iso_ms(ended_at),
         "detail": run.detail,
     }
 
 
+def numbers_of(logs: Iterable[RunLog]) -> dict[tuple[Instant, str], int]:
+    """Return the numbers of stored outputs by the keys of their runs."""
+    return {(log.run_at, log.kind): log.number for log in logs}
+
+
+def chosen(runs: Iterable[Run], agent: str | None, limit: int, *, failed: bool) -> list[Run]:
+    """Return the first runs that belong to the agent, and failed if only such are wanted."""
+    found = (
+        run
+        for run in runs
+        if (agent is None or run.schedule_id.startswith(f"{agent}/"))
+        and (not failed or run.status is Status.FAILED)
+    )
+    return [run for run, _ in zip(found, range(limit), strict=False)]
+
+
 def of_verdict(verdict: Verdict) -> Document:
-    """Return why a schedule ran at an instant, did not, or will."""
+    """Return the document of why a schedule ran at an instant, did not run, or will run."""
     return {
         "at": _iso_ms(verdict.at),
         "due": verdict.due,

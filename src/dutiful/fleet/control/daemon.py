@@ -1,17 +1,31 @@
-"""A fleet as a program: its file, its scheduler, its jobs and its control socket in one process."""
+"""A fleet as a program: its file, scheduler, jobs, control socket and HTTP listener in one process."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.errors import DutifulError, quoted
-from dutiful.fleet.control.answers import answer, iso, of_job, of_run, of_schedule, of_verdict
+from dutiful.fleet.control.answers import (
+    SCANNED_MAX,
+    answer,
+    chosen,
+    iso,
+    numbers_of,
+    of_job,
+    of_run,
+    of_schedule,
+    of_verdict,
+)
+from dutiful.fleet.control.lock import FleetLock
 from dutiful.fleet.control.socket import ControlSocket
-from dutiful.fleet.errors import FleetControlError, SchedulerShutdownError
+from dutiful.fleet.errors import FleetControlError, SchedulerShutdownError, StateFileError
 from dutiful.fleet.file.watch import WatchedFleet
+from dutiful.fleet.run.output_log import OutputLogs, logs_of
+from dutiful.fleet.run.prompt import build_schedule_prompt
 from dutiful.fleet.run.runner import JobRunner
 from dutiful.fleet.scheduler import FleetScheduler
 from dutiful.fleet.state.file import unless_disabled, update_schedule_state
@@ -22,6 +36,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from logging import Logger
 
+    from dutiful.core.cadence import Instant
+    from dutiful.core.run import Run
     from dutiful.fleet.control.answers import Document
     from dutiful.fleet.types import Agent
     from dutiful.runtime.ports import Clock
@@ -41,23 +57,32 @@ class Daemon:
         self._logger = logger or logging.getLogger("dutiful.fleet")
         self._clock = clock or SystemClock()
         self.watched = WatchedFleet(fleet_file, self._logger)
+        fleet = self.watched.fleet
         self.state_dir = self.watched.state_dir
-        interval = self.watched.fleet.check_interval
-        self._interval = _CHECK_INTERVAL if interval is None else interval.total_seconds()
-        self._runner = JobRunner(self._logger, self._clock)
-        self._scheduler = FleetScheduler(
+        self._interval = (
+            _CHECK_INTERVAL if fleet.check_interval is None else fleet.check_interval.total_seconds()
+        )
+        self._logs = OutputLogs(self.state_dir, fleet.logs)
+        self._runner = JobRunner(self._logger, self._clock, self._logs)
+        self.scheduler = FleetScheduler(
             state_dir=self.state_dir,
             check_interval=self._interval,
             logger=self._logger,
             on_trigger=self._runner,
+            on_failure=self._runner.report_failure,
             clock=self._clock,
             reload=self._reload,
+            retention=fleet.retention,
         )
+        self._lock = FleetLock(self.watched.path, self.state_dir)
         self._control = ControlSocket(self.state_dir, self._answered)
+        # Set when the fleet is to stop, by a signal or by `dutiful fleet stop`.
+        self.asked_to_stop = asyncio.Event()
 
     def _reload(self) -> Sequence[Agent] | None:
         agents = self.watched.reload()
         if agents is not None:
+            self._logs.limits = self.watched.fleet.logs
             self._runner.forget_executors()
         return agents
 
@@ -68,98 +93,161 @@ class Daemon:
 
         Raises SchedulerError while another process runs this fleet, or where its files cannot be used.
         """
-        await self._scheduler.start(self.watched.fleet.agents)
+        self._make_state_dir()
+        self._lock.hold()
         try:
+            await self.scheduler.start(self.watched.fleet.agents)
             await self._control.open()
         except BaseException:
             with suppress(SchedulerShutdownError):
-                await self._scheduler.stop(timeout=0)
+                await self.scheduler.stop(timeout=0)
+            self._lock.release()
             raise
 
-    async def stop(self, timeout: float) -> None:  # noqa: ASYNC109 - it is the scheduler's
+    def _make_state_dir(self) -> None:
+        try:
+            self.state_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            advice = "make it, or set `state_dir` to a directory that you can write"
+            problem = f"the state directory cannot be made ({error.strerror})"
+            raise StateFileError(str(self.state_dir), problem, advice) from error
+
+    async def stop(self, timeout: float) -> None:  # noqa: ASYNC109 - the scheduler applies it
         """Trigger nothing more and wait for the jobs.
 
-        Raises SchedulerShutdownError when some still run after `timeout` seconds. They are written down as
+        Raises SchedulerShutdownError when some still run after `timeout` seconds. They are recorded as
         interrupted: the caller is to end the process, and with it the jobs.
         """
         try:
-            await self._scheduler.stop(timeout=timeout)
+            await self.scheduler.stop(timeout=timeout)
+            await self._runner.finish_reports()
         except SchedulerShutdownError:
             self._write_off_jobs()
             raise
         finally:
             await self._control.close()
+            self._lock.release()
 
     def _write_off_jobs(self) -> None:
         ended = unless_disabled({"status": "idle", "last_error": _KILLED})
-        for job in self._scheduler.get_running_jobs():
+        for job in self.scheduler.get_running_jobs():
             # The next start finds out by itself what cannot be written now.
             with suppress(OSError, DutifulError):
                 update_schedule_state(self.state_dir, job.entry.agent.name, job.entry.name, ended)
 
     def running(self) -> list[str]:
-        """Return the names of the schedules whose jobs run."""
-        return [job.entry.id for job in self._scheduler.get_running_jobs()]
+        """Return the names of the schedules whose jobs are running."""
+        return [job.entry.id for job in self.scheduler.get_running_jobs()]
 
     # Answers
 
-    async def _answered(self, request: dict[str, Any]) -> Document | list[Document]:
-        self._refuse_what_is_meant_for_another(request.get("file"))
+    async def _answered(self, request: dict[str, Any]) -> Document | list[Document] | None:
+        self._refuse_other_file(request.get("file"))
         return await answer(self, request)
 
-    def _refuse_what_is_meant_for_another(self, file: object) -> None:
-        """Two files with one state directory are two fleets, and only one of them runs."""
+    def _refuse_other_file(self, file: object) -> None:
+        """Raise FleetControlError for a request about another file: two files with one state directory."""
         own = self.watched.path
         if isinstance(file, str) and os.path.realpath(file) != os.path.realpath(own):
             advice = f"set another `state_dir` in {quoted(file, _PATH_LIMIT)}"
             raise FleetControlError(f"{self.state_dir} is in use by the fleet of {own}; {advice}")
 
     async def status(self) -> Document:
-        """Return what the fleet does, and its jobs with their latest lines."""
-        state, latest = self._scheduler.get_state(), self._runner.latest
+        """Return the state of the fleet, its agents, and its running jobs with their latest lines."""
+        state, latest = self.scheduler.get_state(), self._runner.latest
+        failing = self._failing()
         return {
             "status": state.status,
             "pid": os.getpid(),
             "file": str(self.watched.path),
             "state_dir": str(self.state_dir),
             "problem": self.watched.problem,
+            "stalled_since": iso(state.problem_since),
+            "stall": state.problem,
             "started_at": iso(state.started_at),
             "last_check_at": iso(state.last_check_at),
             "check_interval": self._interval,
             "check_count": state.check_count,
             "trigger_count": state.trigger_count,
-            "agents": [self._agent(agent) for agent in self.watched.fleet.agents],
-            "jobs": [of_job(job, latest.get(job.entry.id)) for job in self._scheduler.get_running_jobs()],
+            "agents": [self._agent(agent, failing) for agent in self.watched.fleet.agents],
+            "jobs": [of_job(job, latest.get(job.entry.id)) for job in self.scheduler.get_running_jobs()],
         }
 
-    def _agent(self, agent: Agent) -> Document:
-        running = self._scheduler.get_running_job_count(agent.name)
+    def _failing(self) -> dict[str, int]:
+        """Return how many schedules of each agent have failed in their last run."""
+        failing: dict[str, int] = {}
+        for info in self.scheduler.get_schedules():
+            failing[info.agent_name] = failing.get(info.agent_name, 0) + (info.last_error is not None)
+        return failing
+
+    def _agent(self, agent: Agent, failing: dict[str, int]) -> Document:
         return {
             "name": agent.name,
-            "running": running,
+            "running": self.scheduler.get_running_job_count(agent.name),
             "max_concurrent": agent.max_concurrent,
             "schedules": len(agent.schedules),
+            "failing": failing.get(agent.name, 0),
+            **self.scheduler.get_counts(agent.name),
         }
 
-    async def schedules(self) -> list[Document]:
-        """Return every schedule, ordered by agent and name."""
-        return [of_schedule(info) for info in self._scheduler.get_schedules()]
+    async def schedules(self, agent: str | None) -> list[Document]:
+        """Return every schedule, or those of one agent, ordered by agent and name."""
+        return [of_schedule(info) for info in self.scheduler.get_schedules(agent)]
 
-    async def switch(self, agent: str, schedule: str, *, enabled: bool) -> Document:
-        """Enable or disable a schedule and return it."""
-        switch = self._scheduler.enable_schedule if enabled else self._scheduler.disable_schedule
-        return of_schedule(switch(agent, schedule))
+    async def switch(self, agent: str, schedule: str | None, *, enabled: bool) -> list[Document]:
+        """Enable or disable a schedule, or all of an agent, and return them."""
+        if schedule is None:
+            switch_all = self.scheduler.enable_agent if enabled else self.scheduler.disable_agent
+            return [of_schedule(info) for info in switch_all(agent)]
+        switch = self.scheduler.enable_schedule if enabled else self.scheduler.disable_schedule
+        return [of_schedule(switch(agent, schedule))]
+
+    def type_of(self, agent: str, schedule: str) -> tuple[str, str]:
+        """Return the type and the prompt of a schedule, as its file has them."""
+        info = self.scheduler.get_schedule(agent, schedule)
+        own = next(known for known in self.watched.fleet.agents if known.name == agent)
+        prompt = build_schedule_prompt(own.schedules[schedule], default_prompt=own.default_prompt)
+        return info.type, prompt
 
     async def run(self, agent: str, schedule: str, prompt: str | None) -> Document:
-        """Have a schedule run with the next pass, and return it."""
-        await self._scheduler.trigger(agent, schedule, prompt)
-        return of_schedule(self._scheduler.get_schedule(agent, schedule))
+        """Have a schedule run with the next pass, and return it with the key of the run."""
+        run = await self.scheduler.trigger(agent, schedule, prompt)
+        return {**of_schedule(self.scheduler.get_schedule(agent, schedule)), "run_at": run.run_at}
 
-    async def history(self, agent: str, schedule: str, limit: int) -> list[Document]:
-        """Return what became of the last occurrences, newest first."""
-        return [of_run(run) for run in await self._scheduler.get_history(agent, schedule, limit)]
+    async def outcome(self, agent: str, schedule: str, run_at: Instant) -> Document | None:
+        """Return the manual run of a schedule that has this key, or None."""
+        rows = await self.scheduler.get_history(agent, schedule, SCANNED_MAX)
+        found = [row for row in rows if (row.run_at, row.kind) == (run_at, "manual")]
+        return self._documents(found)[0] if found else None
+
+    async def cancel(self, agent: str, schedule: str) -> Document:
+        """Cancel the running jobs of a schedule, and return how many."""
+        return {"agent": agent, "schedule": schedule, "cancelled": self.scheduler.cancel(agent, schedule)}
+
+    async def stop_soon(self) -> Document:
+        """Have the fleet stop, and return its process number."""
+        self.asked_to_stop.set()
+        return {"pid": os.getpid(), "running": len(self.running())}
+
+    async def history(
+        self, agent: str | None, schedule: str | None, limit: int, *, failed: bool
+    ) -> list[Document]:
+        """Return the last entries of the history, newest first."""
+        scanned = SCANNED_MAX if failed or (agent and not schedule) else limit
+        if agent is not None and schedule is not None:
+            rows = await self.scheduler.get_history(agent, schedule, scanned)
+        else:
+            rows = await self.scheduler.get_recent(scanned)
+        return self._documents(chosen(rows, agent, limit, failed=failed))
+
+    def _documents(self, runs: Sequence[Run]) -> list[Document]:
+        numbers = {
+            id_: numbers_of(logs_of(self.state_dir, *id_.split("/", 1)))
+            for id_ in {run.schedule_id for run in runs}
+        }
+        return [of_run(run, number=numbers[run.schedule_id].get((run.run_at, run.kind))) for run in runs]
 
     async def explain(self, agent: str, schedule: str, at: datetime) -> Document:
-        """Return why a schedule ran at an instant, did not, or will."""
-        verdict = await self._scheduler.explain(agent, schedule, at)
-        return {**of_verdict(verdict), "now": of_schedule(self._scheduler.get_schedule(agent, schedule))}
+        """Return why a schedule ran at an instant, did not run, or will run."""
+        verdict = await self.scheduler.explain(agent, schedule, at)
+        return {**of_verdict(verdict), "now": of_schedule(self.scheduler.get_schedule(agent, schedule))}

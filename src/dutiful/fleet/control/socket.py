@@ -123,7 +123,11 @@ async def ask(state_dir: Path, request: dict[str, Any]) -> Any:
         raise FleetControlError(f"The request has {len(sent)} bytes and may have {_REQUEST_MAX}; shorten it")
     try:
         async with asyncio.timeout(_SECONDS_MAX):
-            line = await _exchanged(state_dir, sent)
+            try:
+                line = await _exchanged(state_dir, sent)
+            except ConnectionResetError:
+                # A fleet that is dying resets the connection; the next one is refused, or answered.
+                line = await _exchanged(state_dir, sent)
         reply = _object_in(line)
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         raise FleetNotRunningError(str(state_dir)) from None

@@ -1,15 +1,25 @@
-"""A fleet that does not run, asked through the files that it left."""
+"""A stopped fleet, which answers from its fleet file, `state.yaml`, the history and the logs."""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from dutiful.fleet.control.answers import of_run, of_schedule, of_verdict
+from dutiful.fleet.control.answers import (
+    SCANNED_MAX,
+    chosen,
+    numbers_of,
+    of_run,
+    of_schedule,
+    of_verdict,
+)
 from dutiful.fleet.errors import AgentNotFoundError, FleetNotRunningError, ScheduleNotFoundError
+from dutiful.fleet.roster import INTERRUPTED
+from dutiful.fleet.run.output_log import logs_of
 from dutiful.fleet.scheduler import HISTORY_FILE
-from dutiful.fleet.state.file import read_states, update_schedule_state
+from dutiful.fleet.state.file import read_states, write_states
 from dutiful.fleet.types import Problem, ScheduleInfo, ScheduleSkipReason
+from dutiful.fleet.view import shown
 from dutiful.runtime.registrar import Registrar
 from dutiful.stores.sqlite import SqliteStore
 
@@ -18,6 +28,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from dutiful.core.cadence import Instant
+    from dutiful.core.run import Run
     from dutiful.fleet.control.answers import Document
     from dutiful.fleet.file.config import Fleet
     from dutiful.fleet.state.file import States
@@ -26,21 +38,27 @@ if TYPE_CHECKING:
 
 
 class StoppedFleet:
-    """Answers from the fleet file, `state.yaml` and the history."""
+    """Answers for a fleet that no process runs."""
 
     def __init__(self, file: Path, fleet: Fleet, state_dir: Path, clock: Clock) -> None:
         self._file, self._state_dir, self._clock = file, state_dir, clock
         self._agents = {agent.name: agent for agent in fleet.agents}
 
     async def status(self) -> Document:
-        """Return that it is stopped, and of what it consists."""
-        agents = self._agents.values()
+        """Return that the fleet is stopped, and its agents."""
+        agents, states = self._agents.values(), read_states(self._state_dir)
+        failing = {
+            a.name: sum(self._info(states, a.name, name).last_error is not None for name in a.schedules)
+            for a in agents
+        }
         return {
             "status": "stopped",
             "pid": None,
             "file": str(self._file.absolute()),
             "state_dir": str(self._state_dir.absolute()),
             "problem": None,
+            "stalled_since": None,
+            "stall": None,
             "started_at": None,
             "last_check_at": None,
             "check_interval": None,
@@ -52,52 +70,96 @@ class StoppedFleet:
                     "running": 0,
                     "max_concurrent": a.max_concurrent,
                     "schedules": len(a.schedules),
+                    "failing": failing[a.name],
+                    "done": 0,
+                    "failed": 0,
+                    "no_work": 0,
                 }
                 for a in agents
             ],
             "jobs": [],
         }
 
-    async def schedules(self) -> list[Document]:
+    async def schedules(self, agent: str | None) -> list[Document]:
         """Return every schedule as the state file has it, ordered by agent and name."""
         states = read_states(self._state_dir)
-        pairs = sorted((a.name, name) for a in self._agents.values() for name in a.schedules)
+        agents = self._agents.values() if agent is None else [self._agent(agent)]
+        pairs = sorted((a.name, name) for a in agents for name in a.schedules)
         return [of_schedule(self._info(states, agent, name)) for agent, name in pairs]
 
     def _info(self, states: States, agent: str, name: str) -> ScheduleInfo:
         written, found = self._agents[agent].schedules[name], states.of(agent, name)
         if isinstance(found, Problem):
-            reason = ScheduleSkipReason.QUARANTINED
-            return ScheduleInfo(agent, name, written.type, "idle", None, None, found.message, reason)
+            reason, problem = ScheduleSkipReason.QUARANTINED, shown(found)
+            return ScheduleInfo(agent, name, written.type, "idle", None, None, None, reason, None, problem)
         state = found if written.enabled else found._replace(status="disabled")
+        if state.status == "running":
+            # The process that ran the job is gone, and the job with it; the next start records the same.
+            state = state._replace(status="idle", last_error=INTERRUPTED)
         disabled = state.status == "disabled"
         due = None if disabled else state.next_run_at
         reason_now = ScheduleSkipReason.DISABLED if disabled else None
         times = (state.last_run_at, due, state.last_error)
         return ScheduleInfo(agent, name, written.type, state.status, *times, reason_now)
 
-    async def switch(self, agent: str, schedule: str, *, enabled: bool) -> Document:
-        """Enable or disable a schedule for the next start, and return it."""
-        self._known(agent, schedule)
+    async def switch(self, agent: str, schedule: str | None, *, enabled: bool) -> list[Document]:
+        """Enable or disable a schedule, or all of an agent, for the next start, and return them."""
+        names = [*self._agent(agent).schedules] if schedule is None else [schedule]
+        for name in names:
+            self._known(agent, name)
         changes = {"status": "idle" if enabled else "disabled"}
-        update_schedule_state(self._state_dir, agent, schedule, changes)
-        return of_schedule(self._info(read_states(self._state_dir), agent, schedule))
+        states = write_states(self._state_dir, {(agent, name): changes for name in names})
+        return [of_schedule(self._info(states, agent, name)) for name in names]
 
     async def run(self, agent: str, schedule: str, prompt: str | None) -> Document:  # noqa: ARG002
-        """Raise FleetNotRunningError: there is nobody to run it."""
+        """Raise FleetNotRunningError: no process could run it."""
         self._known(agent, schedule)
         raise FleetNotRunningError(str(self._state_dir))
 
-    async def history(self, agent: str, schedule: str, limit: int) -> list[Document]:
-        """Return what became of the last occurrences, newest first."""
+    async def outcome(self, agent: str, schedule: str, run_at: Instant) -> Document | None:
+        """Return the manual run of a schedule that has this key, or None."""
+        rows = await self._rows(agent, schedule, SCANNED_MAX)
+        found = [row for row in rows if (row.run_at, row.kind) == (run_at, "manual")]
+        return of_run(found[0], alive=False) if found else None
+
+    async def cancel(self, agent: str, schedule: str) -> Document:
+        """Raise FleetNotRunningError: nothing is running."""
         self._known(agent, schedule)
+        raise FleetNotRunningError(str(self._state_dir))
+
+    async def stop_soon(self) -> Document:
+        """Raise FleetNotRunningError: nothing is running."""
+        raise FleetNotRunningError(str(self._state_dir))
+
+    async def history(
+        self, agent: str | None, schedule: str | None, limit: int, *, failed: bool
+    ) -> list[Document]:
+        """Return the last entries of the history, newest first."""
+        scanned = SCANNED_MAX if failed or (agent and not schedule) else limit
+        rows = chosen(await self._rows(agent, schedule, scanned), agent, limit, failed=failed)
+        numbers = {
+            id_: numbers_of(logs_of(self._state_dir, *id_.split("/", 1)))
+            for id_ in {row.schedule_id for row in rows}
+        }
+        return [
+            of_run(row, alive=False, number=numbers[row.schedule_id].get((row.run_at, row.kind)))
+            for row in rows
+        ]
+
+    async def _rows(self, agent: str | None, schedule: str | None, limit: int) -> list[Run]:
+        if agent is not None and schedule is not None:
+            self._known(agent, schedule)
+        elif agent is not None:
+            self._agent(agent)
         if not self._has_history():
             return []
         async with self._store() as store:
-            return [of_run(run) for run in await store.ledger(f"{agent}/{schedule}", None, limit)]
+            if agent is None or schedule is None:
+                return await store.recent(limit)
+            return await store.ledger(f"{agent}/{schedule}", None, limit)
 
     async def explain(self, agent: str, schedule: str, at: datetime) -> Document:
-        """Return why a schedule ran at an instant or did not, as far as the fleet got to know it."""
+        """Return why a schedule ran at an instant or did not, as far as the history goes."""
         self._known(agent, schedule)
         if not self._has_history():
             raise FleetNotRunningError(str(self._state_dir))
@@ -106,12 +168,15 @@ class StoppedFleet:
         now = self._info(read_states(self._state_dir), agent, schedule)
         return {**of_verdict(verdict), "now": of_schedule(now)}
 
-    def _known(self, agent: str, schedule: str) -> Agent:
+    def _agent(self, agent: str) -> Agent:
         if agent not in self._agents:
             raise AgentNotFoundError(agent, self._agents)
-        if schedule not in self._agents[agent].schedules:
-            raise ScheduleNotFoundError(agent, schedule, self._agents[agent].schedules)
         return self._agents[agent]
+
+    def _known(self, agent: str, schedule: str) -> None:
+        known = self._agent(agent).schedules
+        if schedule not in known:
+            raise ScheduleNotFoundError(agent, schedule, known)
 
     def _has_history(self) -> bool:
         return (self._state_dir / HISTORY_FILE).exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,18 +15,20 @@ from dutiful.fleet.file.agents import problems_of_schedule, read_agent, read_sch
 from dutiful.fleet.file.document import Part, part_of, read_document
 from dutiful.fleet.file.settings import Key, read_keys, seconds, time_zone, unknown_key, whole_number
 from dutiful.fleet.file.yaml_tree import Node
+from dutiful.fleet.run.jobs import unready_job
 from dutiful.fleet.run.output_log import LogLimits
+from dutiful.fleet.run.work_sources import unready_work_source
 from dutiful.fleet.types import Problem
 from dutiful.runtime.ports import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import timedelta
 
     from dutiful.fleet.errors import ConfigProblem
     from dutiful.fleet.file.settings import Keys
     from dutiful.fleet.file.yaml_tree import Path as KeyPath
-    from dutiful.fleet.types import Agent, AgentSchedule
+    from dutiful.fleet.types import Agent, AgentSchedule, Config
 
 _VALUES_MAX = 150_000
 _PROBLEMS_MAX = 100
@@ -63,11 +66,14 @@ def load_fleet(path: str | os.PathLike[str], environ: Mapping[str, str] | None =
 
 
 def read_fleet(
-    path: str | os.PathLike[str], environ: Mapping[str, str] | None = None
+    path: str | os.PathLike[str], environ: Mapping[str, str] | None = None, *, check_jobs: bool = False
 ) -> tuple[Fleet | FleetConfigError, list[Path]]:
-    """Return the fleet that a file describes, or what is wrong with it, and all files that were read."""
+    """Return the fleet that a file describes, or its problems, and all files that were read.
+
+    With `check_jobs` it is also a problem if a job could not run: no program, no directory, no module.
+    """
     file = Path(path)
-    reader = _FleetReader(file, os.environ if environ is None else environ)
+    reader = _FleetReader(file, os.environ if environ is None else environ, check_jobs)
     fleet = Fleet(())
     try:
         with suppress(_Enough):
@@ -85,8 +91,11 @@ class _Enough(Exception):  # noqa: N818
 class _FleetReader:
     """Reads one fleet and collects what is wrong with it."""
 
-    def __init__(self, file: Path, environ: Mapping[str, str]) -> None:
-        # One for each place: the first mistake there explains the others, and a default is used many times.
+    def __init__(self, file: Path, environ: Mapping[str, str], check_jobs: bool) -> None:
+        self._checks_jobs = check_jobs
+        # What was found about each job and work source; many schedules share one.
+        self._checked: dict[str, list[Problem]] = {}
+        # One problem for each place: the first explains the others, and a default is used many times.
         self.problems: dict[tuple[str | None, str], ConfigProblem] = {}
         self._file, self._environ = file, environ
         self._left = _VALUES_MAX
@@ -164,11 +173,38 @@ class _FleetReader:
         agent, problems = read_agent(part.value, self._schedules(part))
         for problem in problems:
             self._tell(part, problem)
+        if agent is not None and self._checks_jobs:
+            self._check_jobs(part, agent)
         first = self._names.setdefault(str(part.value.get("name")), number)
         if first != number and "name" in part.value:
             said = f"is the name of agents[{first}] too; give each agent its own"
             self._tell(part, Problem(("name",), said, part.value["name"]))
         return agent
+
+    def _check_jobs(self, part: Part, agent: Agent) -> None:
+        """Tell what keeps the jobs of an agent from running; called only for jobs that are described well."""
+        for name, schedule in agent.schedules.items():
+            if not schedule.enabled or any(problems_of_schedule(schedule)):
+                continue
+            job, where = (schedule.job, ("schedules", name)) if schedule.job else (agent.job, ())
+            if job is None:
+                said = "has no `job`, and its agent has none either; write one, such as {type: command, …}"
+                self._tell(part, Problem(("schedules", name), said))
+            else:
+                self._tell_unready(part, (*where, "job"), job, unready_job)
+            source = schedule.work_source or agent.work_source
+            if source is not None:
+                where = ("schedules", name) if schedule.work_source else ()
+                self._tell_unready(part, (*where, "work_source"), source, unready_work_source)
+
+    def _tell_unready(
+        self, part: Part, at: KeyPath, config: Config, check: Callable[[Config, Path], Iterable[Problem]]
+    ) -> None:
+        key = json.dumps([at[-1], config], sort_keys=True, default=str)
+        if key not in self._checked:
+            self._checked[key] = list(check(config, self._file.absolute().parent))
+        for problem in self._checked[key]:
+            self._tell(part, problem._replace(path=(*at, *problem.path)))
 
     def _schedules(self, part: Part) -> dict[str, AgentSchedule]:
         documents = part.value.get("schedules")

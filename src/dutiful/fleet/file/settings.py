@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.cron.zone import zone
-from dutiful.core.errors import DutifulError, InvalidArgumentError, quoted
+from dutiful.core.errors import DutifulError, InvalidArgumentError
 from dutiful.fleet.errors import near_name
 from dutiful.fleet.types import Problem
 from dutiful.outbound import Allowed, ForbiddenTargetError, parse_target
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Reader: TypeAlias = Callable[[Any], Any]
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADERVARIABLE = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 # The request sets these headers itself; a second one could be read differently by a proxy.
 _OWN_HEADERS = {
     "host",
@@ -167,18 +167,9 @@ def time_zone(value: object) -> str:
     return value
 
 
-def names(value: object) -> list[str]:
-    """Read a list of names of environment variables."""
-    found = texts(value)
-    bad = [name for name in found if not _NAME.fullmatch(name)]
-    if bad:
-        raise ValueError(f"{quoted(bad[0])!r} cannot be the name of an environment variable")
-    return found
-
-
 def name(value: object) -> str:
     """Read the name of an environment variable or of a table."""
-    if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > 63:
+    if not isinstance(value, str) or not VARIABLE.fullmatch(value) or len(value) > 63:
         raise ValueError("must be a name: letters, digits and `_`, at most 63, no digit first")
     return value
 
@@ -197,7 +188,7 @@ def headers(value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise ValueError("must be a mapping of header names to texts")  # noqa: TRY004 - problems are ValueErrors
     for name, content in value.items():
-        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+        if not isinstance(name, str) or not _HEADERVARIABLE.fullmatch(name):
             raise ValueError("has a header whose name cannot be sent")
         if name.lower() in _OWN_HEADERS:
             raise ValueError(f"must leave {name} to the request itself")

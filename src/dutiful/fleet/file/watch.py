@@ -21,7 +21,7 @@ _Signature: TypeAlias = tuple[int, int, int, int] | None
 
 
 class WatchedFleet:
-    """A fleet as its files say; `problem` is what keeps their newest version from being used."""
+    """The fleet of a file, as last read; `problem` is why the newest version of its files is not used."""
 
     def __init__(self, path: str | os.PathLike[str], logger: Logger) -> None:
         """Read the file. Raises FleetConfigError."""
@@ -40,7 +40,10 @@ class WatchedFleet:
         return state_dir_of(self.path, self.fleet)
 
     def reload(self) -> Sequence[Agent] | None:
-        """Return the agents if a file has changed and all can be read, else None. Bad files are told once."""
+        """Return the agents if a file has changed and all can be read, else None.
+
+        A file that cannot be used is logged once and becomes the `problem`.
+        """
         if _signatures(self._seen) == self._seen:
             return None
         found = self._read()
@@ -48,20 +51,20 @@ class WatchedFleet:
             self.problem = str(found)
             self._logger.warning("%s\nThe fleet goes on as it was; mend the file", found)
             return None
-        self._tell_what_must_wait(found)
+        if found.state_dir != self.fleet.state_dir:
+            self.problem = f"{self.path}: `state_dir` cannot change while the fleet runs; restart it to move"
+            self._logger.warning("%s. The fleet goes on as it was", self.problem)
+            return None
+        if found.check_interval != self.fleet.check_interval:
+            self._logger.warning("%s: `check_interval` takes effect with the next start", self.path.name)
         self.fleet, self.problem = found, None
         self._logger.info("%s was read again: %d agent(s)", self.path.name, len(found.agents))
         return found.agents
 
-    def _tell_what_must_wait(self, found: Fleet) -> None:
-        for key in ("state_dir", "check_interval"):
-            if getattr(found, key) != getattr(self.fleet, key):
-                self._logger.warning("%s: `%s` takes effect with the next start", self.path.name, key)
-
     def _read(self) -> Fleet | FleetConfigError:
         files = [self.path]
         while True:
-            # Before they are read: a change in between is then seen by the next look.
+            # Signatures are taken before the files are read: a change in between is seen by the next look.
             self._seen = _signatures(files)
             found, files = read_fleet(self.path)
             if self._seen.keys() >= {*files}:
@@ -82,6 +85,5 @@ def _signature(file: Path) -> _Signature:
         found = os.stat(file)
     except (OSError, ValueError):
         return None
-    # Of two writes within one tick of the clock the second is seen by the time of the inode's change, or not
-    # at all where that ticks as slowly; then by its size.
+    # Two writes within one tick of the file system's clock differ in ctime, or at least in size.
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

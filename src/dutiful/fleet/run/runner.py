@@ -13,6 +13,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import DutifulError
 from dutiful.fleet.cron import calculate_next_cron_trigger
 from dutiful.fleet.errors import JobNotStartedError
@@ -31,13 +32,23 @@ if TYPE_CHECKING:
     from logging import Logger
     from pathlib import Path
 
+    from dutiful.fleet.run.output_log import OutputLog, OutputLogs
     from dutiful.fleet.state.file import Change
-    from dutiful.fleet.types import Agent, AgentSchedule, JobExecutor, WorkItem, WorkSourceManager
+    from dutiful.fleet.types import (
+        Agent,
+        AgentSchedule,
+        Config,
+        JobExecutor,
+        TriggerMetadata,
+        WorkItem,
+        WorkSourceManager,
+    )
     from dutiful.runtime.ports import Clock
 
 INTERRUPTED = "interrupted: the run was cancelled"
 _NO_JOB = "neither it nor its agent has a `job`; write one, such as job: {type: command, command: [echo, hi]}"
 _LOGGER = logging.getLogger("dutiful.fleet")
+_REPORT_SECONDS = 60.0
 
 
 async def run_schedule(
@@ -104,7 +115,7 @@ async def _with_item(trigger: TriggerInfo, executor: JobExecutor, work: _Work) -
     except Exception as error:  # noqa: BLE001 - any error of a source fails this run only
         await work.release(_text(error))
         return ScheduleRunResult(False, error=_text(error), ran=False)
-    request = JobRequest(trigger.agent, trigger.schedule_name, schedule, prompt, work.item)
+    request = JobRequest(trigger.agent, trigger.schedule_name, schedule, prompt, work.item, trigger.metadata)
     return await _execute(request, work, executor)
 
 
@@ -225,28 +236,77 @@ class _Work:
 class JobRunner:
     """Does the jobs that a fleet file describes; call it with a `TriggerInfo`."""
 
-    def __init__(self, logger: Logger, clock: Clock) -> None:
-        self._logger, self._clock = logger, clock
+    def __init__(self, logger: Logger, clock: Clock, logs: OutputLogs | None = None) -> None:
+        self._logger, self._clock, self._logs = logger, clock, logs
         self._sources = WorkSources(clock)
         self._executors: dict[str, JobExecutor] = {}
+        # Open logs by the run that they belong to; opened when a job has something to say.
+        self._open: dict[tuple[str, TriggerMetadata | None], OutputLog | None] = {}
+        # Schedules whose last poll found no work, which is logged once.
+        self._idle: set[str] = set()
+        self._reports: set[asyncio.Task[None]] = set()
         # "agent/schedule" -> the latest line that its running job has printed.
         self.latest: dict[str, str] = {}
 
     async def __call__(self, trigger: TriggerInfo) -> ScheduleRunResult:
         """Do one job and return how it went. Raises JobNotStartedError if no job is configured."""
-        name = _name(trigger)
+        name, key = _name(trigger), (_name(trigger), trigger.metadata)
         began = self._clock.monotonic()
         self.latest.pop(name, None)
         try:
             result = await run_job(trigger, self._executor(trigger), self._sources, self._logger)
+            self._log_result(trigger, result, self._clock.monotonic() - began)
+        except asyncio.CancelledError:
+            self._write(trigger.agent.name, trigger.schedule_name, trigger.metadata, b"[cancelled]\n")
+            raise
         finally:
             self.latest.pop(name, None)
-        how = "done" if result.success and result.ran else "no work" if result.success else "failed"
-        took = self._clock.monotonic() - began
-        said = (result.summary if result.success else result.error) or ""
-        level = self._logger.info if result.success else self._logger.warning
-        level("%s: %s after %.1f s%s", name, how, took, f": {said}" if said else "")
+            log = self._open.pop(key, None)
+            if log is not None:
+                log.close()
         return result
+
+    def _log_result(self, trigger: TriggerInfo, result: ScheduleRunResult, took: float) -> None:
+        name, found_none = _name(trigger), result.success and not result.ran
+        how = "no work" if found_none else "done" if result.success else "failed"
+        said = (result.summary if result.success else result.error) or ""
+        item = "" if result.work_item is None else f" on {result.work_item.external_id}"
+        text = f"{how}{item} after {took:.1f} s{f': {said}' if said else ''}"
+        level = self._logger.info if result.success else self._logger.warning
+        if found_none and name in self._idle:
+            # Only the first of a row of empty polls is worth a line.
+            level = self._logger.debug
+        (self._idle.add if found_none else self._idle.discard)(name)
+        level("%s: %s", name, text)
+        if not found_none:
+            line = f"[{text}]\n".encode("utf-8", "replace")
+            self._write(trigger.agent.name, trigger.schedule_name, trigger.metadata, line)
+
+    def report_failure(self, trigger: TriggerInfo, error: str) -> None:
+        """Begin the `on_failure` job of a schedule, if it has one, beside everything else."""
+        config = trigger.schedule.on_failure or trigger.agent.on_failure
+        if config is not None:
+            task = asyncio.ensure_future(self._report(trigger, config, error))
+            self._reports.add(task)
+            task.add_done_callback(self._reports.discard)
+
+    async def _report(self, trigger: TriggerInfo, config: Config, error: str) -> None:
+        request = JobRequest(
+            trigger.agent, trigger.schedule_name, trigger.schedule, error, None, trigger.metadata, error
+        )
+        try:
+            async with asyncio.timeout(_REPORT_SECONDS):
+                done = await _awaited(executor_for(config).execute(request))
+            problem = None if done.success else done.error
+        except Exception as raised:  # noqa: BLE001 - a failing report is only logged
+            problem = _text(raised)
+        if problem is not None:
+            self._logger.warning("%s: on_failure failed: %s", _name(trigger), problem)
+
+    async def finish_reports(self) -> None:
+        """Return when all `on_failure` jobs have ended; each has a minute."""
+        if self._reports:
+            await asyncio.wait(self._reports)
 
     def forget_executors(self) -> None:
         """Make new executors for the next jobs; running jobs are not disturbed."""
@@ -258,13 +318,27 @@ class JobRunner:
             raise JobNotStartedError(_NO_JOB)
         key = json.dumps(config, sort_keys=True, default=str)
         if key not in self._executors:
-            self._executors[key] = executor_for(config, self._hear)
+            self._executors[key] = executor_for(config, self._hear, self._keep)
         return self._executors[key]
 
     def _hear(self, request: JobRequest, line: str) -> None:
         shown = one_line(line)
         if shown is not None:
             self.latest[f"{request.agent.name}/{request.schedule_name}"] = shown
+
+    def _keep(self, request: JobRequest, chunk: bytes) -> None:
+        self._write(request.agent.name, request.schedule_name, request.metadata, chunk)
+
+    def _write(self, agent: str, schedule: str, metadata: TriggerMetadata | None, chunk: bytes) -> None:
+        key = (f"{agent}/{schedule}", metadata)
+        if self._logs is None or metadata is None:
+            return
+        if key not in self._open:
+            kind = "manual" if metadata.trigger_type == "manual" else "schedule"
+            self._open[key] = self._logs.open(agent, schedule, epoch_ms(metadata.due_at), kind)
+        log = self._open[key]
+        if log is not None:
+            log.write(chunk)
 
 
 async def _awaited(answer: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Jobs that somebody else does: one POST, and the answer is the result."""
+"""HTTP jobs: one POST per job; the response is the result."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ def _content(request: JobRequest) -> dict[str, Any]:
         "schedule": request.schedule_name,
         "prompt": request.prompt,
         "work_item": None if request.work_item is None else request.work_item._asdict(),
+        **({} if request.error is None else {"error": request.error}),
     }
 
 
@@ -59,7 +60,7 @@ def _judged(answer: Answer) -> JobResult:
     if not answer.is_success:
         return JobResult(False, error=answer.problem())
     if not answer.is_whole:
-        # What was cut off might say that the job has failed.
+        # The part that was cut off might say that the job has failed.
         return JobResult(
             False, error=f"the answer of {answer.origin} is longer than {len(answer.body)} bytes"
         )

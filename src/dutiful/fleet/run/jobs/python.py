@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from dutiful.fleet.file.settings import Key, seconds
-from dutiful.fleet.types import JobResult
+from dutiful.fleet.types import JobResult, Problem
 from dutiful.process.function import call, find_function, is_place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from dutiful.fleet.types import JobRequest
 
@@ -23,6 +23,14 @@ def place(value: object) -> str:
 
 
 KEYS = {"call": Key(place, required=True), "timeout": Key(seconds, 3600.0)}
+
+
+def unready(settings: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield why the function could not be called; its module is imported for that."""
+    try:
+        find_function("call", settings["call"])
+    except Exception as error:  # noqa: BLE001 - importing runs code of the user, which may raise anything
+        yield Problem(("call",), f"cannot be imported: {error}", settings["call"])
 
 
 class PythonJob:

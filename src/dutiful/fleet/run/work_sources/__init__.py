@@ -1,4 +1,4 @@
-"""The work sources a fleet file can describe, and the one who hands out their items."""
+"""The work sources that a fleet file can describe, and `WorkSources`, which hands out their items."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from dutiful.core.errors import SchedulerError
 from dutiful.fleet.file.settings import problems_of, settings_of
 from dutiful.fleet.run.work_sources import directory, http, table
-from dutiful.fleet.types import Claim, NextWorkItem
+from dutiful.fleet.types import Claim, NextWorkItem, Problem
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
-    from dutiful.fleet.types import Agent, Config, JobResult, Problem, WorkSource
+    from dutiful.fleet.types import Agent, Config, JobResult, WorkSource
     from dutiful.runtime.ports import Clock
 
 _KINDS = {"directory": directory.KEYS, "http": http.KEYS, "table": table.KEYS}
@@ -33,8 +34,17 @@ def problems_of_work_source(config: object) -> Iterator[Problem]:
     return problems_of(config, _KINDS)
 
 
+def unready_work_source(config: Config, folder: Path) -> Iterator[Problem]:
+    """Yield why a work source that is described well could not be used, as far as can be seen now."""
+    settings = settings_of(config, _KINDS, "work_source")
+    if config["type"] == "directory" and not (folder / settings["path"]).is_dir():
+        yield Problem(("path",), f"is no directory; make {folder / settings['path']}", settings["path"])
+    if config["type"] == "table" and not (folder / settings["database"]).parent.is_dir():
+        yield Problem(("database",), "is in a directory that does not exist", settings["database"])
+
+
 class WorkSources:
-    """Hands out the items of all work sources, and remembers from which one each of them is."""
+    """Hands out the items of all work sources, and remembers the source of each claimed item."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -53,7 +63,7 @@ class WorkSources:
         return NextWorkItem(item, claimed=True)
 
     async def report_outcome(self, item_id: str, result: JobResult) -> None:
-        """Tell the source how the work on a claimed item went; raises KeyError if it is not claimed."""
+        """Record how the work on a claimed item went. Raises KeyError if it is not claimed."""
         source, claim = self._claims[item_id]
         await source.report(claim, result)
         del self._claims[item_id]
@@ -77,7 +87,7 @@ async def _claimed(source: WorkSource, agent_name: str) -> Claim | str:
     try:
         return await asyncio.shield(claiming)
     except asyncio.CancelledError:
-        # A claim that is under way cannot be called off; left alone, its item would be nobody's.
+        # A claim that has begun cannot be cancelled: without a release its item would stay claimed.
         with suppress(SchedulerError):
             found = await claiming
             if isinstance(found, Claim):

@@ -1,0 +1,242 @@
+"""The HTTP listener of a running fleet: triggers by token or signed webhook, status and metrics.
+
+The webhook signature is GitHub's: `X-Hub-Signature-256: sha256=` and the hexadecimal HMAC-SHA256 of the body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dutiful.core.errors import InvalidArgumentError
+from dutiful.fleet.errors import ConcurrencyLimitError
+from dutiful.httpd.auth import SCOPES, Auth, Caller
+from dutiful.httpd.errors import RequestRefusedError, UnauthenticatedError
+from dutiful.httpd.middleware import MiddlewareSettings, RequestMiddleware
+from dutiful.httpd.problems import InvalidRequestError, install_problems, problem_of
+from dutiful.httpd.server import HttpServer, listen
+from dutiful.httpd.strict_json import decode
+from dutiful.httpd.strict_route import StrictRoute
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Mapping
+    from logging import Logger
+
+    from dutiful.fleet.control.answers import Document
+
+TOKEN_VARIABLE, SECRET_VARIABLE = "DUTIFUL_FLEET_TOKEN", "DUTIFUL_FLEET_WEBHOOK_SECRET"
+_SECRET_MIN = 16
+_SECRET = re.compile(r"[!-~]{16,512}")
+_PROMPT_MAX = 60_000
+_SIGNATURE = b"x-hub-signature-256"
+_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5})")
+# A signed webhook; the signature is checked when the body has been read.
+_WEBHOOK = Caller("webhook", frozenset({"trigger"}), "nobody")
+
+
+class Answers(Protocol):
+    """The methods of the daemon that requests reach."""
+
+    async def status(self) -> Document:
+        """Return the state of the fleet."""
+
+    async def schedules(self, agent: str | None) -> list[Document]:
+        """Return the schedules."""
+
+    async def run(self, agent: str, schedule: str, prompt: str | None) -> Document:
+        """Have a schedule run with the next pass."""
+
+    def type_of(self, agent: str, schedule: str) -> tuple[str, str]:
+        """Return the type and the prompt of a schedule."""
+
+
+class Secrets(NamedTuple):
+    """The token of callers, and the secret with which webhooks are signed; None accepts none."""
+
+    token: str | None
+    webhook: str | None
+
+
+def secrets_from(environ: Mapping[str, str]) -> Secrets:
+    """Return the secrets in the environment. Raises InvalidArgumentError if there is none, or a short one."""
+    found = Secrets(environ.get(TOKEN_VARIABLE) or None, environ.get(SECRET_VARIABLE) or None)
+    for name, value in ((TOKEN_VARIABLE, found.token), (SECRET_VARIABLE, found.webhook)):
+        if value is not None and not _SECRET.fullmatch(value):
+            raise InvalidArgumentError(
+                name, "***", f"must have {_SECRET_MIN} to 512 visible ASCII characters"
+            )
+    if found == (None, None):
+        advice = f"set {TOKEN_VARIABLE} to a secret, such as the output of `openssl rand -hex 32`"
+        raise InvalidArgumentError("--listen", "without a token", advice)
+    return found
+
+
+def bound(address: str) -> socket.socket:
+    """Return a socket that listens at HOST:PORT. Raises InvalidArgumentError, CannotListenError."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None or int(match["port"]) > 65_535:
+        raise InvalidArgumentError("--listen", address, "write HOST:PORT, such as 127.0.0.1:8788")
+    return listen(match["host"].strip("[]"), int(match["port"]))
+
+
+class Listener:
+    """Serves the HTTP interface of a fleet on a bound socket."""
+
+    def __init__(self, fleet: Answers, listener: socket.socket, secrets: Secrets, logger: Logger) -> None:
+        settings = MiddlewareSettings(listener.getsockname()[0], _FleetAuth(_Token(secrets), secrets.webhook))
+        app = _app(fleet, secrets)
+        app.add_middleware(RequestMiddleware, settings=settings)
+        self._server = HttpServer(app, listener, None, lambda url: logger.info("listening at %s", url))
+        self._serving: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to answer requests."""
+        self._serving = asyncio.create_task(self._server.answer(), name="dutiful-fleet-http")
+
+    async def stop(self) -> None:
+        """Take no more requests, and return when those in progress are answered."""
+        self._server.stop()
+        if self._serving is not None:
+            await self._serving
+
+
+class _Token(NamedTuple):
+    """Checks the bearer token."""
+
+    secrets: Secrets
+
+    def caller(self, token: str) -> Caller:
+        known = self.secrets.token
+        if known is None or not hmac.compare_digest(token.encode(), known.encode()):
+            raise UnauthenticatedError("token_unknown", "The token is not the one of this fleet")
+        return Caller("operator", frozenset(SCOPES), "token")
+
+
+class _FleetAuth(Auth):
+    """Accepts the token, and lets signed webhooks through to the check of their signature."""
+
+    def __new__(cls, tokens: _Token, secret: str | None) -> _FleetAuth:
+        auth = super().__new__(cls, tokens)
+        cls._signed = secret is not None
+        return auth
+
+    def caller(self, scope: Mapping[str, Any]) -> Caller:
+        signed = any(name == _SIGNATURE for name, _ in scope["headers"])
+        if signed and self._signed and scope["method"] == "POST" and scope["path"].endswith("/trigger"):
+            return _WEBHOOK
+        return super().caller(scope)
+
+
+class TriggerBody(BaseModel):
+    """The body of a trigger."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    prompt: str | None = Field(None, min_length=1, max_length=_PROMPT_MAX)
+
+
+class AtCapacityError(RequestRefusedError):
+    """The agent has no free slot."""
+
+    status = 409
+    code = "concurrency_limit"
+
+
+class BadSignatureError(UnauthenticatedError):
+    """A webhook is not signed with the secret of this fleet, or its schedule takes no webhooks."""
+
+    def __init__(self) -> None:
+        super().__init__("bad_signature", "The signature is not made with the webhook secret of this fleet")
+
+
+def _app(fleet: Answers, secrets: Secrets) -> FastAPI:
+    app = FastAPI(title="dutiful fleet", docs_url=None, redoc_url=None, openapi_url=None)
+    install_problems(app)
+    router = APIRouter(route_class=StrictRoute)
+
+    @app.post("/agents/{agent}/schedules/{schedule}/trigger", status_code=202)
+    async def trigger(agent: str, schedule: str, request: Request) -> dict[str, Any]:
+        kind, prompt = fleet.type_of(agent, schedule)
+        body = await request.body()
+        if request.state.caller is _WEBHOOK:
+            _check_signature(request, body, secrets.webhook, kind)
+            given: str | None = _event_prompt(prompt, request, body)
+        else:
+            given = _prompt_in(body)
+        try:
+            return await fleet.run(agent, schedule, given)
+        except ConcurrencyLimitError as error:
+            raise AtCapacityError(str(error), **error.details) from error
+
+    @router.get("/status")
+    async def status() -> dict[str, Any]:
+        return await fleet.status()
+
+    @router.get("/schedules")
+    async def schedules(agent: str | None = None) -> dict[str, Any]:
+        return {"schedules": await fleet.schedules(agent)}
+
+    @router.get("/healthz")
+    async def healthz(response: Response) -> dict[str, str]:
+        stalled = (await fleet.status())["stall"] is not None
+        response.status_code = 503 if stalled else 200
+        return {"status": "stalled" if stalled else "ok"}
+
+    @router.get("/metrics")
+    async def metrics() -> Response:
+        return Response(metrics_of(await fleet.status()), media_type="text/plain; version=0.0.4")
+
+    app.include_router(router)
+    return app
+
+
+def _prompt_in(body: bytes) -> str | None:
+    """Return the prompt in the body of a trigger. Raises InvalidJsonError, InvalidRequestError."""
+    try:
+        return TriggerBody.model_validate(decode(body) if body.strip() else {}).prompt
+    except ValidationError as error:
+        raise InvalidRequestError([problem_of(item, item["loc"]) for item in error.errors()]) from error
+
+
+def _check_signature(request: Request, body: bytes, secret: str | None, kind: str) -> None:
+    expected = "sha256=" + hmac.digest((secret or "").encode(), body, "sha256").hex()
+    given = request.headers.get(_SIGNATURE.decode(), "")
+    if secret is None or kind != "webhook" or not hmac.compare_digest(given.encode(), expected.encode()):
+        raise BadSignatureError
+
+
+def _event_prompt(prompt: str, request: Request, body: bytes) -> str:
+    """Return the prompt of the schedule with the event of the webhook behind it."""
+    event = re.sub(r"[^\w.-]", "", request.headers.get("x-github-event", ""))[:64] or "event"
+    shown = json.dumps(decode(body), indent=2, ensure_ascii=False) if body.strip() else ""
+    return f"{prompt}\n\n## Webhook: {event}\n\n{shown}"[:_PROMPT_MAX]
+
+
+def metrics_of(status: Document) -> str:
+    """Return the metrics of a fleet in the text format of Prometheus."""
+    lines = [
+        "# TYPE fleet_runs_total counter",
+        *(
+            f'fleet_runs_total{{agent="{agent["name"]}",outcome="{outcome}"}} {agent[outcome]}'
+            for agent in status["agents"]
+            for outcome in ("done", "failed", "no_work")
+        ),
+    ]
+    gauges = {
+        "fleet_jobs_running": "running",
+        "fleet_schedules": "schedules",
+        "fleet_schedules_failing": "failing",
+    }
+    for name, key in gauges.items():
+        lines.append(f"# TYPE {name} gauge")
+        lines += [f'{name}{{agent="{agent["name"]}"}} {agent[key]}' for agent in status["agents"]]
+    lines += ["# TYPE fleet_checks_total counter", f"fleet_checks_total {status['check_count']}"]
+    lines += ["# TYPE fleet_stalled gauge", f"fleet_stalled {int(status['stall'] is not None)}"]
+    return "\n".join(lines) + "\n"

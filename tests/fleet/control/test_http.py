@@ -1,0 +1,224 @@
+"""The HTTP listener of a fleet: tokens, signed webhooks, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+from typing import NamedTuple
+
+import aiohttp
+import pytest
+
+from dutiful.errors import InvalidArgumentError
+from dutiful.fleet.control.http import Listener, Secrets, bound, metrics_of, secrets_from
+from dutiful.fleet.errors import ConcurrencyLimitError, ScheduleNotFoundError
+
+TOKEN, SECRET = "t" * 32, "s" * 32
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+AGENT = {"name": "a", "running": 1, "schedules": 2, "failing": 1, "done": 5, "failed": 3, "no_work": 0}
+STATUS = {"status": "running", "stall": None, "check_count": 9, "agents": [AGENT]}
+
+
+class Fleet:
+    """Answers as a daemon does, and remembers what was triggered."""
+
+    def __init__(self):
+        self.triggered, self.stall, self.full = [], None, False
+
+    async def status(self):
+        return {**STATUS, "stall": self.stall}
+
+    async def schedules(self, agent):
+        return [{"agent": agent or "a", "schedule": "hook"}]
+
+    def type_of(self, agent, schedule):
+        if (agent, schedule) == ("a", "nightly"):
+            return "cron", "Sum up."
+        if (agent, schedule) != ("a", "hook"):
+            raise ScheduleNotFoundError(agent, schedule, ["hook"])
+        return "webhook", "Look at this."
+
+    async def run(self, agent, schedule, prompt):
+        if self.full:
+            raise ConcurrencyLimitError(agent, 1, 1)
+        self.triggered.append((agent, schedule, prompt))
+        return {"agent": agent, "schedule": schedule, "run_at": 1}
+
+
+class Answer(NamedTuple):
+    status_code: int
+    text: str
+
+    def json(self):
+        return json.loads(self.text)
+
+
+class Client:
+    """Sends requests and reads the whole answers."""
+
+    def __init__(self, session):
+        self._session = session
+
+    async def post(self, path, headers=None, content=b"", json=None):
+        sent = {"json": json} if json is not None else {"data": content}
+        async with self._session.post(path, headers=headers, **sent) as answer:
+            return Answer(answer.status, await answer.text())
+
+    async def get(self, path, headers=None):
+        async with self._session.get(path, headers=headers) as answer:
+            return Answer(answer.status, await answer.text())
+
+
+def story(steps, fleet=None, secrets=Secrets(TOKEN, SECRET)):  # noqa: B008
+    fleet = fleet or Fleet()
+
+    async def play():
+        listening = bound("127.0.0.1:0")
+        listener = Listener(fleet, listening, secrets, logging.getLogger("tests.fleet"))
+        listener.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        try:
+            async with aiohttp.ClientSession(url) as session:
+                return await steps(Client(session))
+        finally:
+            await listener.stop()
+
+    return asyncio.run(play()), fleet
+
+
+def signed(body, secret=SECRET):
+    return {"X-Hub-Signature-256": "sha256=" + hmac.digest(secret.encode(), body, "sha256").hex()}
+
+
+def test_a_trigger_with_the_token_runs_the_schedule_with_its_prompt():
+    async def steps(client):
+        plain = await client.post("/agents/a/schedules/hook/trigger", headers=BEARER)
+        prompted = await client.post(
+            "/agents/a/schedules/nightly/trigger", headers=BEARER, json={"prompt": "Now."}
+        )
+        return plain.status_code, plain.json(), prompted.status_code
+
+    answers, fleet = story(steps)
+    assert answers == (202, {"agent": "a", "schedule": "hook", "run_at": 1}, 202)
+    assert fleet.triggered == [("a", "hook", None), ("a", "nightly", "Now.")]
+
+
+def test_a_signed_webhook_runs_a_webhook_schedule_with_its_event():
+    body = b'{"action": "opened"}'
+
+    async def steps(client):
+        headers = {**signed(body), "X-GitHub-Event": "issues"}
+        return (
+            await client.post("/agents/a/schedules/hook/trigger", headers=headers, content=body)
+        ).status_code
+
+    status, fleet = story(steps)
+    assert status == 202
+    expected = 'Look at this.\n\n## Webhook: issues\n\n{\n  "action": "opened"\n}'
+    assert fleet.triggered == [("a", "hook", expected)]
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "body", "status", "code"),
+    [
+        ("hook", {}, b"", 401, "token_missing"),
+        ("hook", {"Authorization": "Bearer " + "x" * 32}, b"", 401, "token_unknown"),
+        ("hook", signed(b"{}", "other" * 8), b"{}", 401, "bad_signature"),
+        ("hook", signed(b"{}"), b'{"changed": 1}', 401, "bad_signature"),
+        ("nightly", signed(b"{}"), b"{}", 401, "bad_signature"),
+        ("nope", BEARER, b"", 404, "schedule_not_found"),
+        ("hook", BEARER, b"{", 400, "invalid_json"),
+        ("hook", BEARER, b'{"prompt": "a", "prompt": "b"}', 400, "invalid_json"),
+        ("hook", BEARER, b'{"promt": "a"}', 422, "invalid_request"),
+        ("hook", BEARER, b'{"prompt": 5}', 422, "invalid_request"),
+        ("hook", BEARER, b"x" * 70_000, 413, "too_large"),
+    ],
+    ids=str,
+)
+def test_a_trigger_that_is_refused_runs_nothing(path, headers, body, status, code):
+    async def steps(client):
+        answer = await client.post(f"/agents/a/schedules/{path}/trigger", headers=headers, content=body)
+        return answer.status_code, answer.json()["error"]["code"]
+
+    answered, fleet = story(steps)
+    assert answered[0] == status
+    assert code in answered[1]
+    assert fleet.triggered == []
+
+
+def test_an_agent_without_a_free_slot_is_a_conflict():
+    fleet = Fleet()
+    fleet.full = True
+
+    async def steps(client):
+        answer = await client.post("/agents/a/schedules/hook/trigger", headers=BEARER)
+        return answer.status_code, answer.json()["error"]["code"]
+
+    assert story(steps, fleet)[0] == (409, "concurrency_limit")
+
+
+def test_signatures_count_for_nothing_without_a_webhook_secret():
+    async def steps(client):
+        return (
+            await client.post("/agents/a/schedules/hook/trigger", headers=signed(b"{}", ""), content=b"{}")
+        ).json()["error"]["code"]
+
+    assert story(steps, secrets=Secrets(TOKEN, None))[0] == "token_missing"
+
+
+def test_health_needs_no_token_and_tells_of_a_stall_and_the_rest_needs_one():
+    fleet = Fleet()
+
+    async def steps(client):
+        well = (await client.get("/healthz")).status_code
+        fleet.stall = "the disk is full"
+        ill = (await client.get("/healthz")).status_code
+        closed = [(await client.get(path)).status_code for path in ("/status", "/schedules", "/metrics")]
+        opened = [(await client.get(path, headers=BEARER)).status_code for path in ("/status", "/schedules")]
+        return well, ill, closed, opened
+
+    assert story(steps, fleet)[0] == (200, 503, [401] * 3, [200] * 2)
+
+
+def test_the_metrics_are_what_the_status_says():
+    assert metrics_of({**STATUS, "stall": "no"}).splitlines() == [
+        "# TYPE fleet_runs_total counter",
+        'fleet_runs_total{agent="a",outcome="done"} 5',
+        'fleet_runs_total{agent="a",outcome="failed"} 3',
+        'fleet_runs_total{agent="a",outcome="no_work"} 0',
+        "# TYPE fleet_jobs_running gauge",
+        'fleet_jobs_running{agent="a"} 1',
+        "# TYPE fleet_schedules gauge",
+        'fleet_schedules{agent="a"} 2',
+        "# TYPE fleet_schedules_failing gauge",
+        'fleet_schedules_failing{agent="a"} 1',
+        "# TYPE fleet_checks_total counter",
+        "fleet_checks_total 9",
+        "# TYPE fleet_stalled gauge",
+        "fleet_stalled 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{}, {"DUTIFUL_FLEET_TOKEN": "short"}, {"DUTIFUL_FLEET_WEBHOOK_SECRET": "with blanks in it, long"}],
+)
+def test_no_or_a_weak_secret_is_refused_without_showing_it(environ):
+    with pytest.raises(InvalidArgumentError) as refused:
+        secrets_from(environ)
+    assert not [value for value in environ.values() if value in str(refused.value)]
+
+
+@pytest.mark.parametrize("address", ["8788", "127.0.0.1", "127.0.0.1:99999", "host:port", ""])
+def test_an_address_is_a_host_and_a_port(address):
+    with pytest.raises(InvalidArgumentError, match="HOST:PORT"):
+        bound(address)
+
+
+def test_json_answers_are_json():
+    async def steps(client):
+        return json.loads((await client.get("/schedules?agent=b", headers=BEARER)).text)
+
+    assert story(steps)[0] == {"schedules": [{"agent": "b", "schedule": "hook"}]}
