@@ -37,7 +37,9 @@ def _fire_times(due: Due, now: Instant) -> Iterator[tuple[Instant, Instant]]:
     if draft.from_completion:
         tick = None if draft.busy() else draft.next_tick()
         # Late, it is run now, once.
-        yield from [] if tick is None else [(tick, max(now, fire_time(due.schedule, tick, due.state.ended_at)))]
+        yield from (
+            [] if tick is None else [(tick, max(now, fire_time(due.schedule, tick, due.state.ended_at)))]
+        )
         return
     draft.cursor = draft.last_before(now) or draft.cursor
     while (tick := draft.next_tick()) is not None and tick <= now + HORIZON:
