@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.core.plan.repeated import may_repeat
+from dutiful.core.plan.clock_rollback import may_repeat
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant

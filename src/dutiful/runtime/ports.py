@@ -288,7 +288,7 @@ class Store(Workflows, Protocol):
     async def rearm(self, now: Instant, beyond: int) -> int:
         """Bring back what a clock more than `beyond` ms ahead has written; return of how many schedules.
 
-        What that means is said by `core.rearm`; they become due.
+        What that means is said by `core.plan.clock_rollback`; they become due.
         """
 
     async def prune(self, now: Instant, retention: Retention) -> int:

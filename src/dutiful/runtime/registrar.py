@@ -194,7 +194,7 @@ class Registrar:
             due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
             _refuse_quarantined(due)
             if start >= now:
-                raise InvalidArgumentError("start", from_epoch_ms(start), _FUTURE)
+                raise InvalidArgumentError("start", from_epoch_ms(start).isoformat(), _FUTURE)
             with contextlib.suppress(OvertakenError):
                 passed = accounted(await recalled(self._store, due, now), now)
                 if passed is not None:

@@ -49,7 +49,9 @@ def past_ticks(due: Due, start: Instant, end: Instant) -> list[Instant]:
     if until <= after:
         return []
     if until - after > RANGE_MAX:
-        raise InvalidArgumentError("start", from_epoch_ms(start), "a backfill covers at most ten years")
+        raise InvalidArgumentError(
+            "start", from_epoch_ms(start).isoformat(), "a backfill covers at most ten years"
+        )
     count = count_ticks(cadence, after, until)
     if count > TICKS_MAX:
         raise OversizedBackfillError(count, TICKS_MAX)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.core.cadence import Every, count_ticks, last_tick, next_tick
+from dutiful.core.plan.clock_rollback import recorded
 from dutiful.core.plan.jitter import fire_time
 from dutiful.core.plan.opening import opening_cursor
-from dutiful.core.plan.repeated import recorded
-from dutiful.core.plan.slots import ENGINE, Places
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
@@ -21,6 +20,34 @@ if TYPE_CHECKING:
 
 # A paused schedule's ticks are written down in lots, not one by one.
 _PAUSED_LOT = 60_000
+
+
+# The engine's own bound is counted beside the capacity groups, under a name no group can have.
+ENGINE = ""
+
+
+class Slots:
+    """The slots that are taken in a plan, by capacity group; a slot that a move frees stays its own.
+
+    An edit may overtake the move, and then the run that has the slot keeps it.
+    """
+
+    __slots__ = ("_freed", "_used")
+
+    def __init__(self, used: dict[str, int]) -> None:
+        self._used = used
+        self._freed: dict[str, int] = {}
+
+    def taken(self, name: str) -> int:
+        """Return how many slots of this name the move cannot have."""
+        return self._used.get(name, 0) - self._freed.get(name, 0)
+
+    def take(self, name: str, slots: int) -> None:
+        """Take so many slots for the rest of the plan, or free them for the rest of the move."""
+        freed = self._freed.get(name, 0)
+        own = min(slots, freed)
+        self._freed[name] = freed - own
+        self._used[name] = self._used.get(name, 0) + slots - own
 
 
 def gives_way(retry: Run) -> bool:
@@ -41,7 +68,7 @@ class Draft:
             "ended_at",
             "failed_at",
             "_due",
-            "_places",
+            "_slots",
             "_skipped",
         ),
         *("_open", "_opening", "_busy", "_inserts", "_changes", "_first_attempts", "_noted", "_promised"),
@@ -58,8 +85,8 @@ class Draft:
         self.blocked = self.unfinished = False
         self.launched = 0
         self.cancels: list[Run] = []
-        self._due, self._places = due, Places(used)
-        self._promised = self._places_promised()
+        self._due, self._slots = due, Slots(used)
+        self._promised = self._slots_promised()
         self._looks_again = False
         # Whether ticks that may run are held for the engine instead of launched.
         self.holds = False
@@ -94,17 +121,17 @@ class Draft:
 
     def engine_is_full(self) -> bool:
         """Return whether the engine can take no more runs in this pass, whatever the schedule says."""
-        return self.limits.room is not None and self._places.taken(ENGINE) >= self.limits.room
+        return self.limits.room is not None and self._slots.taken(ENGINE) >= self.limits.room
 
     def at_capacity(self) -> bool:
         """Return whether the capacity group has no room."""
         capacity = self.policy.capacity
-        return capacity is not None and self._places.taken(capacity.group) >= capacity.limit
+        return capacity is not None and self._slots.taken(capacity.group) >= capacity.limit
 
-    def _places_promised(self) -> int:
-        """Return how many places of the group this plan has given to schedules before this one."""
+    def _slots_promised(self) -> int:
+        """Return how many slots of the group this plan has given to schedules before this one."""
         group = None if self.policy.capacity is None else self.policy.capacity.group
-        return 0 if group is None else self._places.taken(group) - self.limits.stored.get(group, 0)
+        return 0 if group is None else self._slots.taken(group) - self.limits.stored.get(group, 0)
 
     def expires_at(self, run: Run) -> Instant | None:
         """Return when a run in flight is given up; one of this engine ages by the time that really passes."""
@@ -210,12 +237,12 @@ class Draft:
         self._first_attempts += again.attempt == 1
 
     def wait_for_room(self) -> None:
-        """Wait for a run of the group to end, unless its places were only promised in this plan."""
+        """Wait for a run of the group to end, unless its slots were only promised in this plan."""
         capacity = self.policy.capacity
         assert capacity is not None
         self.blocked = True
-        # The move of one that was promised a place may be refused, and then no run's end wakes this one.
-        in_flight = self._places.taken(capacity.group) - self._promised
+        # A planned slot may fail to commit, and then no run's end wakes this schedule: check again.
+        in_flight = self._slots.taken(capacity.group) - self._promised
         self._looks_again = in_flight < capacity.limit
 
     def hold(self, tick: Instant, phase: Phase, fire_at: Instant) -> None:
@@ -311,9 +338,9 @@ class Draft:
 
     def _take_room(self, runs: int, in_engine: bool = True, in_group: bool = True) -> None:
         if in_engine and self.limits.room is not None:
-            self._places.take(ENGINE, runs)
+            self._slots.take(ENGINE, runs)
         if in_group and self.policy.capacity is not None:
-            self._places.take(self.policy.capacity.group, runs)
+            self._slots.take(self.policy.capacity.group, runs)
 
     # The result
 

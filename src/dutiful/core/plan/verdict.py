@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.schedule import Schedule
 
+_TOO_FAR = "is more than 50 years ahead; ask about an instant before that"
+
 # Which setting of the policy decided, per reason.
 _DECIDED_BY = {
     Reason.OVERLAP: "overlap",
@@ -79,7 +81,7 @@ def explain(due: Due, row: Run | None, at: datetime, now: Instant) -> Verdict:
     """
     schedule, state = due.schedule, due.state
     if epoch_ms(at) > now + HORIZON:
-        raise InvalidArgumentError("at", at, "is more than 50 years ahead; ask about an instant before that")
+        raise InvalidArgumentError("at", at.isoformat(), _TOO_FAR)
     begin, end = minute_of(schedule, at)
     if _is_imaginary(schedule, at):
         return _no_tick(schedule, at)

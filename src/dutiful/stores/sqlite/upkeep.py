@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.core.plan.rearm import rearmed
+from dutiful.core.plan.clock_rollback import rearmed
 from dutiful.stores.rows import STATE, assigned, state_columns
 from dutiful.stores.sqlite import inline_runs
 from dutiful.stores.sqlite.edits import mark

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.core.plan.planner_notation import HOUR, MINUTE, at, schedule
 
-from dutiful.core.plan.rearm import Rearmed, rearmed
+from dutiful.core.plan.clock_rollback import Rearmed, rearmed
 from dutiful.core.policy import Reason
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State

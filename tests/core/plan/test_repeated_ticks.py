@@ -7,7 +7,7 @@ from tests.core.plan.planner_notation import HOUR, at, decided, run, schedule, s
 
 from dutiful.core.cadence import Every, Once
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.repeated import may_repeat, recorded
+from dutiful.core.plan.clock_rollback import may_repeat, recorded
 from dutiful.core.policy import CatchUp, Overlap, Reason
 from dutiful.core.run import Phase, Status
 from dutiful.core.schedule import SkippedRange, State
