@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -256,3 +257,22 @@ def test_a_command_dies_with_its_warden_and_its_end_is_noticed():
         finally:
             os.kill(escaped, signal.SIGKILL)
             os.kill(orphan, signal.SIGKILL)
+
+
+@pytest.fixture
+def many_files():
+    """Have 1,100 files open, so that the next ones have numbers that `select` cannot take."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip(f"this machine allows {hard} open files only")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    yield
+    for file in opened:
+        os.close(file)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_files")
+def test_a_command_runs_where_more_than_a_thousand_files_are_open():
+    assert shell("cat; exit 3", stdin=b"fed") == Exit(3, "fed", "", timed_out=False, truncated=False)

@@ -28,7 +28,7 @@ OUTPUT_LIMIT = 65_536
 DESCRIPTORS = 6
 # Seconds between asking a command to end and killing it.
 GRACE = 5.0
-# Seconds that the streams may stay open after the warden: it ends last, unless somebody kills it.
+# Seconds that the streams may stay open after the warden has ended: it ends last, unless it is killed.
 _LINGER = 1.0
 
 
@@ -123,7 +123,7 @@ class _Lifeline:
                 self._command += said
 
     def kill_group(self) -> None:
-        """Do what the warden would have done, as far as that goes from here."""
+        """Kill the process group of the command, as the warden would have done."""
         with contextlib.suppress(ValueError, ProcessLookupError, PermissionError):
             os.killpg(int(self._command), signal.SIGKILL)
 
@@ -138,7 +138,7 @@ async def _over(process: asyncio.subprocess.Process, talk: asyncio.Future[Any], 
         await lifeline.gone()
         await asyncio.wait([talk], timeout=_LINGER)
         if not talk.done():
-            # Somebody has killed the warden, and what it guarded goes on.
+            # The warden was killed, and the processes that it guarded go on.
             lifeline.kill_group()
             await asyncio.wait([talk], timeout=_LINGER)
     finally:
@@ -215,6 +215,6 @@ async def _pump(
                 on_chunk(chunk)
         line = latest.add(chunk)
         if line is not None and on_output is not None:
-            # Whoever watches must not be able to end what is watched.
+            # An error of the observer must not end the command.
             with contextlib.suppress(Exception):
                 on_output(line)

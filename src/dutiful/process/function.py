@@ -69,7 +69,7 @@ async def _in_thread(function: Function, arguments: tuple[object, ...]) -> objec
         try:
             answer = context.run(function, *arguments)
         except StopIteration as raised:
-            # No future may hold this one.
+            # A future refuses to hold StopIteration.
             error = RuntimeError(f"the function raised {raised!r}")
         except BaseException as raised:  # noqa: BLE001 - whatever it is, the call has failed with it
             error = raised
@@ -83,5 +83,5 @@ def _tell(loop: asyncio.AbstractEventLoop, settle: Callable[..., None], *outcome
     try:
         loop.call_soon_threadsafe(settle, *outcome)
     except RuntimeError:
-        # The loop is closed: nobody waits for this call any more.
+        # The event loop is closed, so no task waits for this call any more.
         return

@@ -1,9 +1,9 @@
-"""Stands between this process and a command, so that nothing of the command outlives either of them.
+"""The warden: a process between this one and a command, so that nothing of the command outlives them.
 
 Run as a script: `python -I -S warden.py LIFELINE PARENT LC_CTYPE PROGRAM ARGS…`. LIFELINE is one end of a
-socket whose other end only PARENT has. The warden tells the number of the command there. A byte from PARENT
-asks the command to end (TERM); the end of the stream, which the kernel brings about however PARENT dies,
-kills everything. The warden ends as the command ended, after the last descendant.
+socket whose other end only PARENT has. The warden writes the process number of the command there. A byte from
+PARENT asks the command to end (TERM); the end of the stream, which the kernel brings about however PARENT
+dies, kills everything. The warden ends as the command ended, after the last descendant.
 
 It imports nothing of the package: it must start fast, and it must not be able to fail in interesting ways.
 """
@@ -22,7 +22,7 @@ _PATIENCE = 0.05
 
 
 def prctl(option: int, value: int) -> None:
-    """Ask the kernel for this, where there is such a thing to ask."""
+    """Set an option of this process in the kernel, where the kernel has it."""
     # Without these the socket and the process group still do most of the work.
     with contextlib.suppress(OSError, AttributeError, ImportError):
         import ctypes
@@ -32,8 +32,10 @@ def prctl(option: int, value: int) -> None:
 
 def main(lifeline: int, parent: int, command: list[str]) -> int:
     """Run the command until it ends or the lifeline does; return its wait status."""
+    # The lowest free number: the one in PARENT may be beyond 1023, which `select` cannot take.
+    passed, lifeline = lifeline, os.dup(lifeline)
+    os.close(passed)
     bell = ring_on_signals()
-    os.set_inheritable(lifeline, False)
     prctl(_SET_CHILD_SUBREAPER, 1)
     # The second way to hear of the parent's death: a forked copy of it may hold the socket open.
     prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
@@ -114,7 +116,7 @@ def let_go_of_the_streams() -> None:
 
 
 def heed(lifeline: int, child: int) -> bool:
-    """Pass a request to end on to the command; return False when nobody is left to ask."""
+    """Pass a request to end on to the command; return False when the parent is gone."""
     try:
         asked = os.read(lifeline, 64)
     except OSError:
