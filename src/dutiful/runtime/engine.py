@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from dutiful.runtime.in_flight import Key
     from dutiful.runtime.ports import Clock, Committed, Launcher, Loaded, Observer, Store
 
+# Schedules that are loaded beyond the room for launches: some of them have nothing to launch.
+_SPARE = 16
 # Beyond this a step back re-arms the schedules; nothing that has run runs again.
 _REARM_BEYOND = 86_400_000
 # With nothing planned the engine waits to be woken, and does not pass on its own.
@@ -240,7 +242,8 @@ class Engine:
         return epoch
 
     async def _plan_and_launch(self, now: Instant, epoch: int) -> Instant | None:
-        loaded = await self._load(now)
+        most = self._loaded_at_once()
+        loaded = await self._load(now, most)
         self._tell_damage(loaded.damaged, now)
         self._collector.hold(len(loaded.batch.due) >= self._settings.batch)
         self._checkpoint("loaded")
@@ -260,26 +263,28 @@ class Engine:
         for launch in launches:
             could = max(launch.run.fire_at, free_at.get(launch.schedule.id, 0), self._led_at)
             self._start(launch, now, max(0, now - could), before.get(key_of(launch.run)) if before else None)
-        return await self._when_next(made, loaded, now)
+        return await self._when_next(made, loaded, now, most)
 
-    async def _load(self, now: Instant) -> Loaded:
+    async def _load(self, now: Instant, most: int) -> Loaded:
         """Return what is due; after a step of the clock also what has a timeout, which has moved with it."""
-        before, batch = self._watch.shown_before, self._settings.batch
-        loaded = await self._store.load(max(now, before), batch, self._running.timed() if before else ())
+        before = self._watch.shown_before
+        loaded = await self._store.load(max(now, before), most, self._running.timed() if before else ())
         due = loaded.batch.due
         if not any(each.state.decided_until for each in due):
             return loaded
         due = [await recalled(self._store, each, now) for each in due]
         return loaded._replace(batch=loaded.batch._replace(due=due))
 
-    async def _when_next(self, made: Sequence[Move], loaded: Loaded, now: Instant) -> Instant | None:
+    async def _when_next(
+        self, made: Sequence[Move], loaded: Loaded, now: Instant, most: int
+    ) -> Instant | None:
         if self._room() == 0:
             # What is still due waits for a run to end; timeouts are looked at meanwhile.
             await self._cancel_outlived()
             return now + self._settings.retry_after
         ended = any(run.phase is Phase.ENDED for move in made for run in move.changes)
         due = len(loaded.batch.due)
-        if ended or len(made) < due or due >= self._settings.batch:
+        if ended or len(made) < due or due >= most:
             # A run that the planner ended may have woken others; what an edit has overtaken may still be
             # due; and there may be more that is.
             return now
@@ -317,6 +322,15 @@ class Engine:
         status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
         began = self._running.began(batch.due, now, self._clock.monotonic()) if self._watch.stepped else None
         return Limits(epoch, self._settings.lookahead, status, self._room(), began)
+
+    def _loaded_at_once(self) -> int:
+        """Return how many schedules to load: while there is room, hardly more than can be launched.
+
+        To load and plan what must wait took a quarter of the CPU of a burst of launches. Without room all
+        that is due is looked at, because a run that is given up makes room.
+        """
+        room, batch = self._room(), self._settings.batch
+        return min(batch, room + _SPARE) if room else batch
 
     def _room(self) -> int | None:
         most = self._settings.in_flight_max
