@@ -2,7 +2,7 @@
 import asyncio
 from contextlib import suppress
 
-from dutiful import Scheduler
+import dutiful
 
 
 async def report():
@@ -10,13 +10,10 @@ async def report():
 
 
 async def main():
-    scheduler = Scheduler("sqlite:state.db")
     # Every minute. A failed run is tried again after 60 seconds.
-    await scheduler.initialize([("report", "* * * * *", report, 60)])
-    try:
+    tasks = [("report", "* * * * *", report, 60)]
+    async with dutiful.running(dutiful.Scheduler("sqlite:state.db"), tasks):
         await asyncio.Event().wait()
-    finally:
-        await scheduler.stop()
 
 
 if __name__ == "__main__":

@@ -69,6 +69,12 @@ def test_both_methods_of_the_scheduler_are_documented():
     assert [name for name in methods if f"\n## `{name}`\n" not in SCHEDULER] == []
 
 
+def test_every_name_of_the_package_has_a_place_in_the_reference():
+    pages = SCHEDULER + (DOCS / "reference/cron.md").read_text(encoding="utf-8")
+    pages += (DOCS / "reference/errors.md").read_text(encoding="utf-8")
+    assert [name for name in dutiful.__all__ if not re.search(rf"`(dutiful\.)?{name}\b", pages)] == []
+
+
 def test_the_names_of_the_service_are_those_there_are():
     parts = SERVICE.partition("\n## The parts")[2]
     methods = parts.partition("## `SchedulerRegistrar`")[2].partition("## Values")[0]

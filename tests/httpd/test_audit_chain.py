@@ -1,4 +1,4 @@
-"""Lines that hold each other: nothing can be changed, added or taken out without a break."""
+"""The hash-chained audit log: a line that is changed, added or taken out breaks the chain."""
 
 from __future__ import annotations
 

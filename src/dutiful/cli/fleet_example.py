@@ -11,7 +11,7 @@ FLEET = """\
 # A running fleet reads this file again when it has changed.
 version: 1
 
-# How often it is looked at what is due.
+# How often to check for due schedules.
 check_interval: 1s
 
 # Where the fleet keeps what it must remember; from this file's directory.

@@ -147,7 +147,7 @@ def _no_tick(schedule: Schedule, at: datetime) -> Verdict:
                 return Verdict(instant, False, "dst_gap", f"gap={cadence.gap}", text)
             text = f"{where} happens twice, and the other one counts, decided by fold={cadence.fold}"
             return Verdict(instant, False, "dst_fold", f"fold={cadence.fold}", text)
-    return Verdict(instant, False, "not_due", "cadence", _sentence(schedule, instant, "is no tick of it"))
+    return Verdict(instant, False, "not_due", "cadence", _sentence(schedule, instant, "is not due"))
 
 
 def _depends_on_a_run(due: Due, begin: Instant) -> bool:
