@@ -15,7 +15,7 @@ from dutiful.core.event import PassFailed, RunSettled
 from dutiful.core.plan.opening import first_wake
 from dutiful.core.plan.outcome import Accepted, Failed, Succeeded
 from dutiful.core.plan.reconcile import Changes, Put
-from dutiful.core.policy import Capacity, Overlap
+from dutiful.core.policy import Capacity, Overlap, Retry
 from dutiful.core.schedule import State
 
 
@@ -275,3 +275,39 @@ def test_a_pass_that_fails_unexpectedly_is_made_again():
 
     failed = []
     assert asyncio.run(story()) == ["10:01 SUCCESS", "10:02 SUCCESS"]
+
+
+@pytest.mark.parametrize("delay", [0, 5000])
+def test_a_run_that_timed_out_is_cancelled_before_its_next_attempt_also_when_the_answer_was_lost(delay):
+    at_work = []
+
+    async def hang_once(launch):
+        at_work.append(launch.run.attempt)
+        together.append(len(at_work))
+        try:
+            if launch.run.attempt == 1:
+                await asyncio.Event().wait()
+            return Succeeded()
+        finally:
+            at_work.remove(launch.run.attempt)
+
+    together = []
+    lost = iter(["after"])
+
+    def verdict(method):
+        late = rig.time.now().minute >= 2
+        return next(lost, None) if method == "commit" and late else None
+
+    rig = Rig(
+        schedule(Once(at("10:01")), retry=Retry(delay, 3), run_timeout=MINUTE),
+        behave=hang_once,
+        through=lambda store: Gate(store, verdict),
+    )
+
+    async def story():
+        async with rig:
+            await rig.time.advance(180)
+            return await rig.rows()
+
+    assert asyncio.run(story()) == ["10:01 SUCCESS"]
+    assert together == [1, 1]

@@ -186,9 +186,11 @@ def test_no_more_runs_are_in_flight_than_allowed():
 
 
 @pytest.mark.parametrize("catch_up", [CatchUp.NONE, CatchUp.LATEST])
-def test_ticks_that_wait_longer_than_their_grace_for_a_full_engine_are_not_missed(catch_up):
+@pytest.mark.parametrize("cap", [1, 100])
+def test_ticks_that_wait_longer_than_their_grace_for_a_full_engine_are_not_missed(catch_up, cap):
     async def story():
-        many = [schedule(Once(at("10:01")), id_=f"s{n}", grace=MINUTE, catch_up=catch_up) for n in range(9)]
+        waiting = {"grace": MINUTE, "catch_up": catch_up, "catch_up_cap": cap}
+        many = [schedule(Once(at("10:01")), id_=f"s{n}", **waiting) for n in range(9)]
         async with rig_with(lasting(50), *many, settings=Settings(in_flight_max=2)) as rig:
             await rig.time.advance(600)
             rows = [row for each in many for row in await rig.store.ledger(each.id, None, 10)]

@@ -53,6 +53,10 @@ class Case(NamedTuple):
     def is_edited(self) -> bool:
         return self.id in self.record.edited
 
+    def is_asked(self) -> bool:
+        """Return whether a user asked for runs beside the clock's."""
+        return any(key[0] == self.id for key in self.record.promised)
+
     def forgets(self) -> bool:
         """Return whether a tick may come again of which nothing is left."""
         return not self.policy.ledger and (self.repeats() or self.id in self.record.removed)
@@ -126,9 +130,9 @@ def pre_emption(case: Case) -> Iterator[str]:
     policy = case.policy
     if (
         case.is_edited()
+        or case.is_asked()
         or case.forgets()
         or policy.retry is None
-        or policy.retry.of != "task"
         or policy.overlap is Overlap.ALLOW
     ):
         return
@@ -150,7 +154,7 @@ def answers(case: Case) -> Iterator[str]:
 
 def limit(case: Case) -> Iterator[str]:
     """No more ticks are started than allowed."""
-    started = {call.key for call in case.calls}
+    started = {call.key for call in case.calls if call.key not in case.record.promised}
     if case.policy.max_runs is not None and not case.is_edited() and len(started) > case.policy.max_runs:
         yield f"started {len(started)} runs, of {case.policy.max_runs} allowed"
 
@@ -174,6 +178,8 @@ def late(case: Case) -> Iterator[str]:
         return
     for row in case.rows:
         first = case.record.history[row.schedule_id, row.run_at, row.kind][0].row
+        if row.backfill is not None:
+            continue
         began = first.started_at if first.phase is Phase.LAUNCHED else None
         if row.kind == "schedule" and began is not None and began - first.fire_at > policy.grace:
             yield f"began {row.run_at} {began - first.fire_at} ms late"
@@ -187,6 +193,8 @@ def _is_from_completion(case: Case) -> bool:
 def jitter(case: Case) -> Iterator[str]:
     """A tick fires when the hash of its key says, and never beyond its neighbours."""
     for row in case.rows if not case.is_edited() else ():
+        if row.kind == "manual" or row.backfill is not None:
+            continue
         first = case.record.history[row.schedule_id, row.run_at, row.kind][0].row
         schedule, reach = case.eras[-1].schedule, 2 * case.policy.jitter + 2000
         if first.phase is Phase.LAUNCHED and isinstance(schedule.cadence, Cron):
@@ -209,6 +217,8 @@ def complete(case: Case) -> Iterator[str]:
     skipped: Counter[int] = Counter()
     by_era = list(_ticks_by_era(case))
     for row in case.rows:
+        if row.kind == "manual":
+            continue
         found = {tick for era, due in by_era for tick in _fitting(era, due, row)}
         covered.update(found)
         # One that ran and found nothing to do is skipped too, and was decided otherwise.
@@ -226,6 +236,15 @@ def genuine(case: Case) -> Iterator[str]:
     """No row without a tick, and no stretch with a wrong count."""
     by_era = list(_ticks_by_era(case))
     for row in case.rows:
+        if row.kind == "manual":
+            if (row.schedule_id, row.run_at, row.kind) not in case.record.promised:
+                yield f"has a manual run that no user asked for: {row}"
+            continue
+        if row.backfill is not None and any(
+            ticks(era.schedule, row.run_at - 1, row.run_at) == [row.run_at] for era in case.eras
+        ):
+            # A user may ask for ticks from before the schedule was stored.
+            continue
         if not any(_fitting(era, due, row) for era, due in by_era):
             yield f"has a row without its ticks: {row}"
 
@@ -255,14 +274,28 @@ def beat(case: Case) -> Iterator[str]:
             ran = [
                 row
                 for row in case.rows
-                if [era] == [e for e in case.eras if e.opened < row.run_at <= e.closed]
+                if row.kind == "schedule"
+                and [era] == [e for e in case.eras if e.opened < row.run_at <= e.closed]
             ]
             for one, other in pairwise(ran):
                 if other.run_at - (one.run_until or one.run_at) < cadence.period:
                     yield f"ticked at {one.run_at} and {other.run_at}"
 
 
+def promised(case: Case) -> Iterator[str]:
+    """What a user was promised is called, or its row says why not; nothing of it is forgotten."""
+    called = {call.key for call in case.calls}
+    for key in case.record.promised:
+        versions = case.record.history.get(key)
+        row = versions[-1].row if versions else None
+        gone = case.id in case.record.removed or not case.policy.ledger
+        told = row is not None and row.phase is Phase.ENDED and row.reason is not None
+        if key[0] == case.id and not (key in called or gone or told):
+            yield f"was promised {key[1:]}, and it became {row}"
+
+
 JUDGES = (
+    promised,
     reasons,
     answers,
     attempts,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tests.sim.declared import SHARE, as_declared
 from tests.sim.encounters import with_encounters
 from tests.sim.oracle import offsets
+from tests.sim.requests import with_requests
 from tests.sim.world import BROKEN, DEPOSED, LABELS, Action, Entry, Faults, World
 
 from dutiful.core.cadence import Cadence, Every, Once, OnDemand
@@ -125,7 +126,7 @@ class Genesis:
         return world._replace(in_process=in_process, batch=batch, in_flight_max=full)
 
     def with_encounters(self, world: World) -> World:
-        return with_encounters(world, self._rng, self.scale.unit, self._cron)
+        return with_requests(with_encounters(world, self._rng, self.scale.unit, self._cron), self.scale.unit)
 
     def _draw_start(self) -> int:
         """Return an instant shortly before something happens to the calendar or to the zone's clocks."""
@@ -190,7 +191,7 @@ class Genesis:
             catch_up_cap=rng.choice((1, 3, 100)),
             jitter=rng.choice((0, 0, 0, unit // 7, 3 * unit)),
             jitter_early=rng.random() < 0.5,
-            retry=self._retry(on_orphan),
+            **self._retries(on_orphan),
             capacity=rng.choice((None, None, Capacity("g", 1), Capacity("g", 2), Capacity("h", 1))),
             max_runs=rng.choice((None, None, None, 1, 4)),
             on_orphan=on_orphan,
@@ -199,13 +200,22 @@ class Genesis:
             ledger=rng.random() < 0.85,
         )
 
-    def _retry(self, on_orphan: OnOrphan) -> Retry | None:
+    def _retries(self, on_orphan: OnOrphan) -> dict[str, Retry]:
+        """Return how tasks, and how launches, are tried again."""
         rng, unit = self._rng, self.scale.unit * 1000
         if rng.random() < 0.4:
-            return None
+            return {}
         # At most once means that a task which may have run is not run again.
-        of = "launch" if on_orphan is OnOrphan.GIVE_UP else rng.choice(("task", "launch"))
-        return Retry(rng.choice((0, 1000, unit // 3, unit)), rng.choice((1, 3)), rng.choice((1, 2)), of)
+        of = (
+            ("launch",)
+            if on_orphan is OnOrphan.GIVE_UP
+            else rng.choice((("task",), ("launch",), ("task", "launch")))
+        )
+        names = {"task": "retry", "launch": "launch_retry"}
+        return {
+            names[each]: Retry(rng.choice((0, 1000, unit // 3, unit)), rng.choice((1, 3)), rng.choice((1, 2)))
+            for each in of
+        }
 
     # What happens
 

@@ -11,10 +11,11 @@ from tests.sim.recorder import key_of
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import StoreError
-from dutiful.core.plan import draft, fast_path, jitter, outcome, planner, repeated
+from dutiful.core.plan import backfill, draft, edit, fast_path, jitter, outcome, planner, repeated
 from dutiful.core.plan.draft import Draft
 from dutiful.core.policy import CatchUp, Reason
 from dutiful.core.run import IN_FLIGHT, Phase
+from dutiful.core.snapshot import Limits
 from dutiful.declarative.scheduler import Scheduler
 from dutiful.monitor import Monitor
 from dutiful.runtime import engine, registrar
@@ -367,6 +368,46 @@ def moves_the_cursor_outside_the_claim(original):
         return await original(self, name, *args)
 
     return call
+
+
+# What users ask for
+
+
+@mutant(MemoryStore, "request")
+def forgets_a_run_that_was_asked_for(_):
+    async def request(self, run):
+        return run if run.schedule_id in self._rows else None
+
+    return request
+
+
+@mutant(backfill, "_is_skip")
+def backfills_what_has_run(_):
+    return lambda row: row.kind == "schedule" and row.phase is Phase.ENDED
+
+
+@mutant(MemoryStore, "prune")
+def prunes_runs_that_wait(original):
+    async def prune(self, now, retention):
+        count = await original(self, now, retention)
+        for row in self._rows.values():
+            row.open = {key: run for key, run in row.open.items() if run.phase is not Phase.DELAYED}
+        return count
+
+    return prune
+
+
+@mutant(edit, "_account")
+def drops_what_is_owed_by_an_edit(_):
+    def account(due, _schedule, now, _moved):
+        draft = Draft(due, now, Limits(), {})
+        last = None if draft.waits_for_run() or draft.from_completion else draft.last_due(now)
+        if last is not None:
+            draft.skip_through(last, Reason.REPLACED)
+        move = draft.move()
+        return move.state, [*move.inserts, *move.changes]
+
+    return account
 
 
 __all__ = ["MUTANTS"]

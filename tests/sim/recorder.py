@@ -64,6 +64,8 @@ class Record:
     # How many runs of a dead engine were adopted, by policy.
     adopted: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
+    # The keys of runs that were promised to a user: by hand, or of a past tick.
+    promised: list[Key] = field(default_factory=list)
     # (key, attempt) of launches that are recorded and have not been made yet.
     pending: set[tuple[Key, int]] = field(default_factory=set)
 
@@ -154,12 +156,21 @@ class Recorder:
             await self._store.apply(changes)
             for schedule_id in changes.removes:
                 self._forget(schedule_id)
+            for run in changes.drops:
+                self.record.history.pop(key_of(run), None)
             for put in changes.puts:
                 due = await self._store.get(put.schedule.id)
                 assert due is not None
+                self._check_owed(known.get(put.schedule.id), due, changes.rows)
                 self._open_era(due, known.get(put.schedule.id), changes.rows)
             await self._look_at(changes.rows)
             self._tell("applied")
+
+    async def request(self, run: Run) -> Run | None:
+        async with self._turn:
+            made = await self._store.request(run)
+            await self._look_at([] if made is None else [made])
+            return made
 
     async def rearm(self, now: int, beyond: int) -> int:
         count = await self._store.rearm(now, beyond)
@@ -285,6 +296,17 @@ class Recorder:
 
     # What can be judged at once
 
+    def _check_owed(self, before: Due | None, after: Due, rows: Sequence[Run]) -> None:
+        """An edit that leaves cadence, zone and window as they are touches no tick of the past."""
+        if before is None or before.schedule.paused or before.state.quarantine is not None:
+            return
+        old, new = before.schedule, after.schedule
+        if (old.cadence, old.window, old.paused) == (new.cadence, new.window, new.paused):
+            dropped = {Reason.REPLACED, Reason.MISSED}
+            skipped = [row for row in rows if row.schedule_id == new.id and row.reason in dropped]
+            if skipped and not any(row.backfill is not None for row in rows):
+                self.complain("owed", f"an edit of {new.id} that moves no tick skipped {skipped}")
+
     def _check_fence(self, what: str, epoch: int) -> None:
         if epoch != self.epoch:
             self.complain("fenced", f"a {what} of epoch {epoch} was taken in epoch {self.epoch}")
@@ -292,6 +314,11 @@ class Recorder:
     def _check_step(self, old: Run | None, new: Run) -> None:
         # One of the same name that was stored after a removal has another life.
         if old is None or new.schedule_id in self.record.removed:
+            return
+        if new.backfill is not None and old.backfill is None:
+            # A past tick that a user asked for takes the place of an entry that it was skipped, and no other.
+            if old.status is not Status.SKIPPED or old.attempt:
+                self.complain("backfill", f"{old} had run, and is to run again as {new}")
             return
         grows = (old.status, old.reason) == (new.status, new.reason) and new.ticks > old.ticks
         if old.phase is Phase.ENDED and not (old.status is Status.SKIPPED and grows):
@@ -310,7 +337,8 @@ class Recorder:
         schedule, key = self._schedules[row.schedule_id], key_of(row)
         others = [other for other in self._flying if other[0] == key[0] and other[2] == "schedule"]
         completion = isinstance(schedule.cadence, Every) and schedule.cadence.anchor == "completion"
-        if others and (schedule.policy.overlap is not Overlap.ALLOW or completion):
+        overlap = row.backfill or schedule.policy.overlap
+        if others and row.kind == "schedule" and (overlap is not Overlap.ALLOW or completion):
             self.complain("overlap", f"{key} began beside {others}")
         capacity = schedule.policy.capacity
         if capacity is not None:

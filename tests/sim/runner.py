@@ -16,6 +16,7 @@ from tests.sim.model import judge
 from tests.sim.others import Others
 from tests.sim.reach import reached
 from tests.sim.recorder import REARM_BEYOND, Recorder, key_of
+from tests.sim.requests import Requests
 from tests.sim.weather import Weather
 from tests.sim.world import BROKEN
 
@@ -29,7 +30,6 @@ from dutiful.core.policy import Reason
 from dutiful.core.run import IN_FLIGHT
 from dutiful.core.schedule import State
 from dutiful.runtime.engine import Engine, Settings, nothing_to_do
-from dutiful.runtime.ports import Retention
 from dutiful.runtime.registrar import Registrar
 from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
@@ -82,6 +82,7 @@ class Runner:
         )
         self._registrar = Registrar(self._recorder, self._clock, self._wake)
         self._others = Others(self._recorder, self._registrar, self._reach, self._tell, self._rival_leads)
+        self._requests = Requests(world.seed, self._recorder, self._registrar, self._reach)
         self._weather = Weather(world, self._clock, self._reach, self._give_up)
         self._engine: Engine | None = None
         self._gate = Gate(self._recorder)
@@ -296,8 +297,9 @@ class Runner:
                 await self._clock.jump(action.amount)
             case "outage":
                 self._weather.break_off(action.amount)
-            case "prune":
-                await self._recorder.prune(self._now()[0], Retention())
+            case "prune" | "forget" | "trigger" | "backfill" | "relabel":
+                await self._requests.ask(action, self._now()[0])
+                await self._clock.advance(0)
             case "edit" | "add" | "pause" | "resume" | "remove":
                 await self._others.edit(action)
                 await self._clock.advance(0)

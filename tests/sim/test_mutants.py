@@ -37,6 +37,10 @@ QUICK = (
     "counts_completions",
     "stops_without_waiting",
     "catches_up_with_nothing",
+    "forgets_a_run_that_was_asked_for",
+    "backfills_what_has_run",
+    "prunes_runs_that_wait",
+    "drops_what_is_owed_by_an_edit",
 )
 
 # What breaks which axiom of the formal model, and no other rule.

@@ -482,7 +482,7 @@ class Engine:
 
 def _is_over(run: Run, found: Run | None) -> bool:
     """Return whether an attempt of a run has ended, as the store says."""
-    return found is None or found.attempt != run.attempt
+    return found is None or found.phase not in IN_FLIGHT or found.attempt != run.attempt
 
 
 def _standing(run: Run) -> tuple[Phase, int, int]:

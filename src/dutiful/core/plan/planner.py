@@ -310,7 +310,7 @@ def _take_live(draft: Draft, last: Instant) -> None:
         tick = draft.next_tick()
         assert tick is not None
         offer(draft, tick)
-    draft.unfinished = draft.cursor < last and not draft.blocked
+    draft.unfinished = draft.unfinished or (draft.cursor < last and not draft.blocked)
 
 
 def offer(draft: Draft, tick: Instant) -> None:
