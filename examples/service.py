@@ -69,7 +69,7 @@ def register(url: str) -> None:
     while not answers(url):
         pause.wait(0.1)
     for name, cron, dag in EXAMPLES:
-        send("PUT", f"{url}/workflows/{name}/1", dag)
+        send("PUT", f"{url}/workflows/{name}/1?replace=true", dag)
         schedule = {"schedule_id": name, "workflow_id": name, "version": 1, "user_id": "you"}
         send("POST", f"{url}/schedules/upsert", {**schedule, "cron_expr": cron})
     click.echo(NEXT.format(url=url))

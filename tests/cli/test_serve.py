@@ -135,6 +135,11 @@ def test_a_log_of_json_has_nothing_but_json(tmp_path):
     assert lines[-1]["message"] == "stopped"
 
 
+def test_a_start_without_an_executor_is_warned_about(tmp_path):
+    with started(tmp_path, "serve") as process:
+        assert "there is no executor: runs fail with launch_refused" in line_with(process, "warning: ")
+
+
 def test_settings_may_be_in_a_file_that_variables_override(tmp_path):
     (tmp_path / "dutiful.toml").write_text(
         'store = "sqlite:filed.db"\nlog_level = "error"\nhost = "0.0.0.0"\n'

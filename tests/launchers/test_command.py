@@ -32,7 +32,7 @@ def test_the_dag_is_on_stdin_and_the_meta_in_the_environment(tmp_path):
     dag, environment = json.loads(told.read_text())
     assert dag == DAG
     assert {name: environment.get(f"DUTIFUL_{name.upper()}") for name in META_JSON} == {
-        name: str(value) for name, value in META_JSON.items()
+        name: value if isinstance(value, str) else json.dumps(value) for name, value in META_JSON.items()
     }
 
 

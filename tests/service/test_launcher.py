@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from tests.core.plan.planner_notation import run, schedule
@@ -56,8 +57,17 @@ def test_the_executor_is_told_everything_about_the_run(changes, source):
     assert meta.as_json() == {
         "source": source, "schedule_id": "s", "workflow_id": "report", "version": 1, "user_id": "ada",
         "scheduled_for": "2026-01-05T10:01:00Z", "idempotency_key": record.key, "attempt": 3, "epoch": 9,
+        "labels": {}, "input": None,
     }  # fmt: skip
     assert calls.dags == [{"nodes": [1]}]
+
+
+@pytest.mark.parametrize(("own", "handed"), [(None, {"day": 1}), ('["by hand"]', ["by hand"]), ("0", 0)])
+def test_the_executor_is_given_the_input_of_the_run_or_else_of_its_schedule(own, handed):
+    calls, payload = Calls(), {**json.loads(PAYLOAD), "labels": {"team": "a"}, "input": {"day": 1}}
+    launched(calls, run("10:01", kind="manual", own_key="ab" * 32, input=own), json.dumps(payload))
+    [meta] = calls.metas
+    assert (meta.labels, meta.input) == ({"team": "a"}, handed)
 
 
 def test_an_unknown_workflow_is_refused_for_good():

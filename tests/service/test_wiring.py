@@ -90,7 +90,8 @@ def test_health_tells_of_the_last_pass_and_of_trouble():
     assert first.ok == first.leading == (first.last_pass_at is not None)
     assert well == (True, True, after(3 / 60), None)
     assert (ill.ok, again.ok, again.reason) == (False, True, None)
-    assert "was deleted or replaced" in ill.reason
+    assert ill.reason == "passes fail; the log of the service says why"
+    assert "was deleted or replaced" in ill.error
 
 
 def test_the_ledger_is_pruned_now_and_then():

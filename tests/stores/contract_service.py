@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.stores.notation import (
     MINUTE,
@@ -27,9 +29,9 @@ from dutiful.core.plan.outcome import Accepted, Refused, Report, Settlement, Suc
 from dutiful.core.plan.reconcile import Changes, Note
 from dutiful.core.policy import Overlap, Policy, Reason, Retry
 from dutiful.core.run import Phase, Run, Status
-from dutiful.core.schedule import SkippedRange, tick_key
+from dutiful.core.schedule import SkippedRange, Task, tick_key
 from dutiful.core.workflow import PutWorkflow, Workflow, WorkflowEntry
-from dutiful.runtime.ports import Found, Retention
+from dutiful.runtime.ports import Found, Retention, RunFilter
 
 KEY = "ab" * 32
 
@@ -330,6 +332,69 @@ class NoteContract:
         assert await store.workflows(("", -1), 9, "ada") == [tenth]
 
 
+class RunQueryContract:
+    """The runs of all schedules are found by what became of them, page by page."""
+
+    async def filled(self, store):
+        """Three minutely ticks of `a` (ada) and `b` (bob); those of `b` failed."""
+        tasks = {
+            id_: Task("workflow", json.dumps({"user_id": user})) for id_, user in (("a", "ada"), ("b", "bob"))
+        }
+        await declare(store, *(schedule(id_)._replace(task=task) for id_, task in tasks.items()))
+        await store.lead("me")
+        for minute in range(3):
+            now = T0 + minute * MINUTE
+            for launch in await pass_at(store, now):
+                outcome = Refused(Reason.LAUNCH_REFUSED) if launch.schedule.id == "b" else Succeeded()
+                await end(store, launch, now + 1, outcome)
+
+    @staticmethod
+    async def found(store, after=None, limit=100, **wanted):
+        page = await store.runs(RunFilter(**wanted), after, limit)
+        return [f"{run.schedule_id}{(run.run_at - T0) // MINUTE}" for run in page.runs], page.more_after
+
+    @stored
+    async def test_runs_are_found_by_every_filter(self, store):
+        await self.filled(store)
+        for wanted, runs in (
+            ({}, "b2 a2 b1 a1 b0 a0"),
+            ({"status": "FAILED"}, "b2 b1 b0"),
+            ({"reason": "launch_refused"}, "b2 b1 b0"),
+            ({"schedule_id": "a"}, "a2 a1 a0"),
+            ({"owner": "ada"}, "a2 a1 a0"),
+            ({"since": T0 + MINUTE}, "b2 a2 b1 a1"),
+            ({"until": T0 + MINUTE}, "b0 a0"),
+            ({"since": T0 + MINUTE, "until": T0 + 2 * MINUTE, "status": "SUCCESS"}, "a1"),
+            ({"status": "SKIPPED"}, ""),
+            ({"owner": "eve"}, ""),
+        ):
+            assert await self.found(store, **wanted) == (runs.split(), None), wanted
+
+    @stored
+    async def test_starts_outside_the_ledger_are_remembered_for_a_while(self, store):
+        await store.note_start("k", T0, keep=1000)
+        assert [await store.has_start(key) for key in ("k", "j")] == [True, False]
+        await store.note_start("j", T0 + 1001, keep=1000)
+        assert [await store.has_start(key) for key in ("k", "j")] == [False, True]
+
+    @stored
+    async def test_open_runs_are_counted_by_phase(self, store):
+        await declare(store, schedule("a"), schedule("b"))
+        await store.lead("me")
+        launch, _ = await pass_at(store, T0)
+        assert await store.open_counts() == {"launched": 2}
+        await end(store, launch, T0 + 1)
+        assert await store.open_counts() == {"launched": 1}
+
+    @stored
+    async def test_runs_come_page_by_page(self, store):
+        await self.filled(store)
+        first, after = await self.found(store, limit=4)
+        rest, end_ = await self.found(store, after, limit=4)
+        assert (first, rest, end_) == (["b2", "a2", "b1", "a1"], ["b0", "a0"], None)
+        assert await self.found(store, after, limit=4, until=T0 + MINUTE) == (["b0", "a0"], None)
+
+
 class DropContract:
     """Rows of skipped ticks can be taken apart, as they are or not at all."""
 
@@ -377,5 +442,7 @@ class DropContract:
         assert await rows(store) == [(0, "STARTED", "launched")]
 
 
-class ServiceContract(KeyContract, ReportContract, PageContract, NoteContract, DropContract):
+class ServiceContract(
+    KeyContract, ReportContract, PageContract, NoteContract, DropContract, RunQueryContract
+):
     """All of it."""

@@ -257,3 +257,8 @@ def test_a_bug_is_told_without_its_trace():
     assert refused(answer) == (500, "internal_error")
     assert "secret" not in answer.text
     assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_an_error_of_json_is_not_told_as_that_of_an_item(service):
+    answer = service.client.post("/schedules/upsert", content="{]").json()["error"]
+    assert answer["message"].startswith("The body cannot be read: ")

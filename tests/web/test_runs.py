@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 
 import pytest
 
@@ -18,7 +20,7 @@ COLUMNS = {
         "run_id",
         "trigger",
     ),
-    *("run_until", "ticks", "created_at", "updated_at", "detail"),
+    *("run_until", "ticks", "created_at", "updated_at", "started_at", "ended_at", "detail", "input"),
 }
 TICK = "2026-03-02T09:30:00Z"
 KEY = hashlib.sha256(b"nightly:1772443800").hexdigest()
@@ -55,8 +57,65 @@ def test_a_tick_becomes_a_run_with_every_column(service):
         "ticks": 1,
         "created_at": 0,
         "updated_at": 0,
+        "started_at": TICK,
+        "ended_at": TICK,
         "detail": None,
+        "input": None,
     }
+    assert service.get(f"/runs/{KEY}") == run
+    assert service.get("/runs") == answer
+
+
+def test_the_runs_of_all_schedules_are_found_by_what_became_of_them(service):
+    service.put("/workflows/broken/1", {"fail": "no such table"})
+    service.upsert(schedule_id="a", cron_expr="* * * * *")
+    service.upsert(schedule_id="b", cron_expr="*/2 * * * *", workflow_id="broken", user_id="bob")
+    service.advance(4 * 60 + 1)
+
+    def found(**query):
+        return [
+            f"{run['schedule_id']} {run['run_at'][14:16]} {run['status']}"
+            for run in service.get("/runs", **query)["runs"]
+        ]
+
+    assert found(status="FAILED") == found(reason="task_failed") == found(user_id="bob")
+    assert found(status="FAILED") == ["b 04 FAILED", "b 02 FAILED"]
+    assert found(schedule_id="a", since="2026-03-02T09:02:00Z", until="2026-03-02T09:04:00Z") == [
+        "a 03 SUCCESS",
+        "a 02 SUCCESS",
+    ]
+    everything = [
+        "b 04 FAILED",
+        "a 04 SUCCESS",
+        "a 03 SUCCESS",
+        "b 02 FAILED",
+        "a 02 SUCCESS",
+        "a 01 SUCCESS",
+    ]
+    assert found() == everything
+    pages, cursor = [], None
+    while (page := service.get("/runs", limit=4, **({"cursor": cursor} if cursor else {})))["runs"]:
+        pages.append(len(page["runs"]))
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert pages == [4, 2]
+
+
+def test_a_run_that_nobody_knows_and_a_cursor_that_nobody_gave_are_refused(service):
+    assert service.client.get("/runs/" + "0" * 64).json()["error"]["code"] == "unknown_run"
+    for path, cursor in (
+        ("/runs", _cursor(2**63, 1, "schedule")),
+        ("/runs", "x"),
+        ("/schedules/nightly/runs", _cursor(2**63, "schedule")),
+    ):
+        service.upsert()
+        answer = service.client.get(path, params={"cursor": cursor})
+        assert (answer.status_code, answer.json()["error"]["details"]["argument"]) == (422, "cursor")
+
+
+def _cursor(*place):
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
 
 
 def test_runs_come_newest_first_in_pages(service):
@@ -215,7 +274,8 @@ def test_the_launcher_starts_what_it_knows_and_nothing_else(service):
         "idempotency_key": "by-hand-1",
     }
     assert service.post("/run-launcher/start", start) == {"started": True}
-    assert service.post("/run-launcher/start", {**start, "workflow_id": "nothing"}) == {"started": False}
+    unknown = {**start, "workflow_id": "nothing", "idempotency_key": "by-hand-2"}
+    assert service.post("/run-launcher/start", unknown) == {"started": False}
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a\r\nb", "ä", "k" * 257])
@@ -223,3 +283,69 @@ def test_a_key_that_would_not_fit_a_header_is_refused(service, key):
     start = {"workflow_id": "report", "version": 1, "user_id": "ada", "scheduled_for": TICK}
     answer = service.post("/run-launcher/start", {**start, "idempotency_key": key}, 422)
     assert answer["error"]["details"]["problems"][0]["at"] == "idempotency_key"
+
+
+def test_a_trigger_takes_an_input_and_a_key_that_makes_it_once(service):
+    service.put("/workflows/waiting/1", {"hang": True})
+    service.upsert(workflow_id="waiting", input={"day": 1}, overlap_policy="allow")
+
+    def trigger(body, key=None):
+        headers = {} if key is None else {"Idempotency-Key": key}
+        answer = service.client.post("/schedules/nightly/trigger", json=body, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["idempotency_key"]
+
+    first = trigger({"input": [1]}, "deploy-7")
+    assert trigger({"input": [1]}, "deploy-7") == first
+    assert trigger(None, "deploy-8") not in (first, trigger({}))
+    assert service.get(f"/runs/{first}")["input"] == [1]
+    assert len(service.get("/runs")["runs"]) == 3
+    too_large = service.client.post("/schedules/nightly/trigger", json={"input": "x" * 20_000})
+    assert (too_large.status_code, too_large.json()["error"]["details"]["argument"]) == (422, "input")
+    for key in ("", "a b", "x" * 257):
+        answer = service.client.post("/schedules/nightly/trigger", headers={"Idempotency-Key": key})
+        assert answer.status_code == 422, key
+
+
+def test_a_run_is_cancelled_and_one_that_ended_stays_as_it_is(service):
+    service.put("/workflows/waiting/1", {"hang": True})
+    service.upsert(workflow_id="waiting")
+    key = service.post("/schedules/nightly/trigger")["idempotency_key"]
+    service.advance(1)
+    assert service.post(f"/runs/{key}/cancel")["idempotency_key"] == key
+    service.advance(2)
+    run = service.get(f"/runs/{key}")
+    assert (run["status"], run["detail"]) == ("FAILED", "cancelled by request")
+    assert service.post(f"/runs/{key}/cancel") == run
+    assert service.post("/runs/" + "0" * 64 + "/cancel", status=404)["error"]["code"] == "unknown_run"
+
+
+def test_the_metrics_count_how_runs_end_and_what_waits(service):
+    service.put("/workflows/waiting/1", {"hang": True})
+    service.put("/workflows/broken/1", {"fail": "x"})
+    service.upsert(schedule_id="a")
+    service.upsert(schedule_id="b", workflow_id="broken")
+    service.upsert(
+        schedule_id="c", workflow_id="waiting", cron_expr="30,31,32 9 * * *", overlap_policy="queue"
+    )
+    service.advance(33 * 60)
+    lines = service.client.get("/metrics").text.splitlines()
+    assert 'dutiful_runs_ended_total{status="SUCCESS"} 1.0' in lines
+    assert 'dutiful_runs_ended_total{status="FAILED"} 1.0' in lines
+    assert 'dutiful_runs_open{phase="launched"} 1.0' in lines
+    assert 'dutiful_runs_open{phase="queued"} 2.0' in lines
+
+
+def test_a_key_is_started_once_also_where_the_ledger_holds_it(service):
+    body = {"workflow_id": "report", "version": 1, "user_id": "ada", "scheduled_for": TICK}
+    duplicate = {"started": True, "duplicate": True}
+
+    def start(key, **changes):
+        return service.post("/run-launcher/start", {**body, **changes, "idempotency_key": key})
+
+    assert [start("mine"), start("mine")] == [{"started": True}, duplicate]
+    # What was not started may be tried again.
+    assert [start("other", version=9), start("other")] == [{"started": False}, {"started": True}]
+    service.upsert()
+    service.advance(1801)
+    assert start(KEY) == duplicate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.web.running import SCHEDULE
+from tests.web.running import SCHEDULE, running
 
 COLUMNS = {
     *("schedule_id", "workflow_id", "version", "user_id", "cron_expr", "timezone", "start_at", "end_at"),
@@ -21,12 +21,97 @@ MORE = {
         "run_timeout_s",
         "queue_limit",
     ),
-    *("quarantine", "preview"),
+    *("input", "retry_limit", "retry_delay_s", "retry_backoff", "retention_days", "retention_rows"),
+    *("executor", "quarantine", "preview"),
+}
+
+
+STORED = {
+    "schedule_id": "nightly",
+    "next_run_at": "2026-03-02T09:30:00Z",
+    "created": True,
+    "changed": [],
+    "warnings": [],
 }
 
 
 def test_an_upsert_answers_the_id_and_the_next_fire_time(service):
-    assert service.upsert() == {"schedule_id": "nightly", "next_run_at": "2026-03-02T09:30:00Z"}
+    assert service.upsert() == STORED
+
+
+def test_an_upsert_names_what_it_changed(service):
+    service.upsert(labels={"team": "a"})
+    assert service.upsert(labels={"team": "a"})["changed"] == []
+    edited = service.upsert(cron_expr="0 9 * * *", retry_limit=2)
+    # What is left out takes its default again, and the answer says so.
+    assert (edited["created"], edited["changed"]) == (False, ["cron_expr", "labels", "retry_limit"])
+    service.post("/schedules/pause", {"schedule_id": "nightly", "paused": True})
+    assert service.upsert(cron_expr="0 9 * * *", retry_limit=2)["changed"] == []
+
+
+def test_an_upsert_warns_of_a_workflow_that_is_not_stored(service):
+    warning = "the workflow is not stored: runs fail with unknown_workflow until PUT /workflows/report/7"
+    assert service.upsert(version=7)["warnings"] == [warning]
+
+
+def test_an_upsert_warns_where_there_is_no_executor(tmp_path):
+    with running(tmp_path, DUTIFUL_EXECUTOR="") as service:
+        service.put("/workflows/report/1", {})
+        [warning] = service.upsert()["warnings"]
+        assert warning.startswith("there is no executor: runs fail with launch_refused")
+        assert service.upsert(executor="https://run.example/x?token=1")["warnings"] == []
+        assert service.get("/schedules/nightly")["executor"] == "https://run.example/x?***"
+
+
+def preview(service, **changes):
+    return service.post("/schedules/preview", {**SCHEDULE, **changes})
+
+
+def test_a_preview_says_what_a_new_schedule_would_do_and_stores_nothing(service):
+    found = preview(service, cron_expr="0 9 1 * 1", timezone="Europe/Berlin")
+    assert (found["schedule_id"], found["created"], found["changed"]) == ("nightly", True, [])
+    assert found["meaning"] == "At 09:00, on day 1 of the month, or on Monday, in Europe/Berlin"
+    assert [finding["code"] for finding in found["findings"]] == ["day_or_weekday"]
+    assert found["preview"][0] == "2026-03-09T09:00:00+01:00"
+    assert found["added"][:2] == ["2026-03-09T09:00:00+01:00", "2026-03-16T09:00:00+01:00"]
+    assert (found["removed"], found["moved"]) == ([], [])
+    assert service.get("/schedules")["schedules"] == []
+
+
+def test_a_preview_names_the_fire_times_that_an_edit_moves_and_removes(service):
+    service.upsert(end_at="2026-03-07T00:00:00Z")
+    found = preview(service, cron_expr="45 10 * * 1-4", end_at="2026-03-07T00:00:00Z")
+    assert (found["created"], found["changed"], found["compared_until"]) == (False, ["cron_expr"], None)
+    assert found["moved"] == [
+        {"before": f"2026-03-0{day}T09:30:00Z", "after": f"2026-03-0{day}T10:45:00Z"} for day in (2, 3, 4, 5)
+    ]
+    assert (found["added"], found["removed"]) == ([], ["2026-03-06T09:30:00Z"])
+    assert service.get("/schedules/nightly")["cron_expr"] == SCHEDULE["cron_expr"]
+
+
+def test_a_preview_of_a_frequent_schedule_says_how_far_it_looked(service):
+    service.upsert(cron_expr="* * * * *")
+    found = preview(service, cron_expr="*/2 * * * *")
+    assert found["compared_until"] == "2026-03-02T17:20:00Z"
+    assert (len(found["removed"]), found["added"], found["moved"]) == (250, [], [])
+
+
+def test_a_preview_refuses_what_an_upsert_would_refuse(service):
+    answer = service.post("/schedules/preview", {**SCHEDULE, "cron_expr": "61 * * * *"}, 422)
+    assert answer["error"]["code"] == "invalid_cron_expression"
+
+
+@pytest.mark.parametrize(
+    ("given", "argument"),
+    [
+        ({"input": "x" * 16_384}, "input"),
+        ({"retry_delay_s": 1}, "retry_delay_s"),
+        ({"executor": "ftp://x"}, "executor"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_the_field(service, given, argument):
+    error = service.post("/schedules/upsert", {**SCHEDULE, **given}, 422)["error"]
+    assert (error["code"], error["details"]["argument"]) == ("invalid_argument", argument)
 
 
 def test_an_upsert_without_an_id_makes_a_new_schedule_every_time(service):
@@ -59,6 +144,13 @@ def test_a_schedule_has_every_column_and_its_next_five_fire_times(service):
         "grace_s": 60.0,
         "run_timeout_s": 3600.0,
         "queue_limit": 1000,
+        "input": None,
+        "retry_limit": 0,
+        "retry_delay_s": 0.0,
+        "retry_backoff": 1,
+        "retention_days": None,
+        "retention_rows": None,
+        "executor": None,
         "quarantine": None,
         "preview": [
             "2026-03-02T09:30:00-05:00",
@@ -87,6 +179,13 @@ def test_everything_that_can_be_declared_is_kept(service):
         "run_timeout_s": 90.0,
         "queue_limit": 7,
         "labels": {"team": "billing"},
+        "input": {"tables": ["a", "b"], "full": False},
+        "retry_limit": 5,
+        "retry_delay_s": 2.5,
+        "retry_backoff": 3,
+        "retention_days": 400,
+        "retention_rows": 5000,
+        "executor": "https://run.example/start",
     }
     service.upsert(**given)
     view = service.get("/schedules/nightly")
@@ -204,12 +303,14 @@ def test_a_bulk_is_stored_as_a_whole(service):
 
 def test_a_bulk_may_come_under_a_key(service):
     answer = service.post("/schedules/bulk", {"schedules": [SCHEDULE]})
-    assert answer == {"schedules": [{"schedule_id": "nightly", "next_run_at": "2026-03-02T09:30:00Z"}]}
+    assert answer == {"schedules": [STORED]}
 
 
 def test_a_bulk_with_one_wrong_schedule_stores_nothing(service):
     wrong = [SCHEDULE, {**SCHEDULE, "schedule_id": "bad", "cron_expr": "61 * * * *"}]
-    assert service.post("/schedules/bulk", wrong, 422)["error"]["code"] == "invalid_cron_expression"
+    error = service.post("/schedules/bulk", wrong, 422)["error"]
+    assert (error["code"], error["details"]["at"]) == ("invalid_cron_expression", "schedules.1")
+    assert error["message"].startswith("schedules.1: ")
     assert service.get("/schedules")["schedules"] == []
 
 

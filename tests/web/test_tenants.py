@@ -63,6 +63,9 @@ NEEDS = [
     ("GET", "/schedules/nightly/next", None, "read"),
     ("GET", "/schedules/nightly/runs", None, "read"),
     ("GET", "/schedules/nightly/explain?at=2026-03-02T09:00:00Z", None, "read"),
+    ("GET", "/runs", None, "read"),
+    ("GET", "/runs/unknown", None, "read"),
+    ("POST", "/schedules/preview", SCHEDULE, "read"),
     ("GET", "/workflows/report/1", None, "read"),
     ("GET", "/metrics", None, "read"),
     ("GET", "/", None, "read"),
@@ -76,6 +79,7 @@ NEEDS = [
     ("POST", "/runs/unknown/status", {"status": "SUCCESS"}, "report"),
     ("DELETE", "/schedules/nightly", None, "write"),
     ("POST", "/schedules/nightly/trigger", None, "trigger"),
+    ("POST", "/runs/unknown/cancel", None, "trigger"),
     ("POST", "/schedules/nightly/backfill", PAST, "trigger"),
     ("POST", "/run-launcher/start", START, "trigger"),
 ]
@@ -254,6 +258,14 @@ def test_a_workflow_belongs_to_whoever_stored_its_first_version(guarded):
     assert root("PUT", "/workflows/w/2", {"by": "root"})[0] == 200
     assert [each["user_id"] for each in bob("GET", "/workflows")[1]["workflows"]] == ["ada", "ada"]
     assert bob("GET", "/workflows/w/1")[1] == {"by": "ada"}
+
+
+@pytest.mark.parametrize("executor", ["command:/bin/sh", " Python:os:system"])
+def test_only_an_operator_lets_a_schedule_run_programs_of_the_machine(guarded, executor):
+    body = {**SCHEDULE, "executor": executor}
+    status, content = asking(guarded, "ada")("POST", "/schedules/upsert", body)
+    assert (status, content["error"]["details"]["scope"]) == (403, "admin")
+    assert asking(guarded, "root", "admin")("POST", "/schedules/upsert", body)[0] == 200
 
 
 def test_a_deployer_stores_workflows_for_others(guarded):

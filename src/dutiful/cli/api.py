@@ -32,7 +32,13 @@ class Refused(click.ClickException):
         self.code = code
 
 
-def ask(method: str, path: str, query: dict[str, Any] | None = None, body: Any = None) -> Any:
+def ask(
+    method: str,
+    path: str,
+    query: dict[str, Any] | None = None,
+    body: Any = None,
+    headers: dict[str, str] | None = None,
+) -> Any:
     """Return what the service answers.
 
     Raises Refused if it says no, and a ClickException if it cannot be reached or has failed.
@@ -42,7 +48,7 @@ def ask(method: str, path: str, query: dict[str, Any] | None = None, body: Any =
 
     url = _service_url()
     try:
-        status, content = asyncio.run(_exchange(url, method, path + _query(query or {}), body))
+        status, content = asyncio.run(_exchange(url, method, path + _query(query or {}), body, headers or {}))
     except (aiohttp.ClientError, OSError) as error:
         from dutiful.outbound.client import reason_of
 
@@ -64,7 +70,9 @@ def _service_url() -> str:
     return url
 
 
-async def _exchange(url: str, method: str, path: str, body: Any) -> tuple[int, bytes]:
+async def _exchange(
+    url: str, method: str, path: str, body: Any, headers: dict[str, str]
+) -> tuple[int, bytes]:
     import aiohttp
     from yarl import URL
 
@@ -77,7 +85,7 @@ async def _exchange(url: str, method: str, path: str, body: Any) -> tuple[int, b
             method,
             # Encoded already: the client must not normalise an id such as `..` away.
             URL(url.rstrip("/") + path, encoded=True),
-            headers=_headers(),
+            headers={**_headers(), **headers},
             json=body,
             ssl=tls,
             allow_redirects=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any, TextIO
+from urllib.parse import quote
 
 import click
 
@@ -12,6 +13,7 @@ from dutiful.cli.group import Group
 from dutiful.cli.output import print_json, print_table
 from dutiful.cli.schedule_text import (
     iso,
+    moment,
     print_fire_times,
     print_runs,
     print_schedule,
@@ -161,13 +163,17 @@ def delete(schedule_id: str) -> None:
 
 @schedules.command()
 @_id
+@click.option("--input", "given", metavar="JSON", help="In place of the schedule's own input.")
+@click.option("--key", metavar="TEXT", help="Run it once, however often it is asked for with this key.")
 @_as_json
-def trigger(schedule_id: str, as_json: bool) -> None:
+def trigger(schedule_id: str, given: str | None, key: str | None, as_json: bool) -> None:
     """Run a schedule now, beside its ticks.
 
-    Example: dutiful schedules trigger nightly
+    Example: dutiful schedules trigger nightly --input '{"day": "2026-03-01"}'
     """
-    answer = ask_about("POST", schedule_id, "trigger")
+    body = None if given is None else {"input": _json("--input", given)}
+    headers = {} if key is None else {"Idempotency-Key": key}
+    answer = ask_about("POST", schedule_id, "trigger", body=body, headers=headers)
     print_json(answer) if as_json else click.echo(f"{schedule_id} runs as {answer['idempotency_key']}")
 
 
@@ -192,6 +198,76 @@ def backfill(schedule_id: str, as_json: bool, start: str, end: str, overlap_poli
     print_json(answer) if as_json else click.echo(told)
 
 
+@schedules.command("find-runs")
+@click.option("--status", type=click.Choice(["ENQUEUED", "STARTED", "SUCCESS", "FAILED", "SKIPPED"]))
+@click.option("--reason", help="Only those with this reason.")
+@click.option("--user", "user_id", metavar="ID", help="Only those of this user.")
+@click.option("--since", metavar="ISO", help="Only ticks from this instant on.")
+@click.option("--until", metavar="ISO", help="Only ticks before this instant.")
+@_limit
+@click.option("--cursor", help="Where the page before ended.")
+@_as_json
+def find_runs(as_json: bool, since: str | None, until: str | None, **query: Any) -> None:
+    """List the runs of all schedules, the newest first. Times without offset are UTC.
+
+    Example: dutiful schedules find-runs --status FAILED --since 2026-03-01
+    """
+    query["since"] = None if since is None else iso("--since", since)
+    query["until"] = None if until is None else iso("--until", until)
+    answer = ask("GET", "/runs", query)
+    if as_json:
+        print_json(answer)
+        return
+    rows = [
+        [
+            run["schedule_id"],
+            moment(run["run_at"]),
+            run["status"],
+            run["reason"] or "",
+            run["idempotency_key"],
+        ]
+        for run in answer["runs"]
+    ]
+    print_table(["schedule", "tick (UTC)", "status", "reason", "key"], rows)
+    _tell_of_more(answer["next_cursor"])
+
+
+@schedules.command()
+@click.argument("key", metavar="KEY")
+@_as_json
+def cancel(key: str, as_json: bool) -> None:
+    """Ask for a run to be ended, by its key; a run that has ended stays as it is.
+
+    Example: dutiful schedules cancel 49ae5a1f652842faa23fcd43d153fae779fe13563f0781eabbb7c92524a7ba22
+    """
+    run = ask("POST", f"/runs/{quote(key, safe='')}/cancel")
+    ended = run["status"] in ("SUCCESS", "FAILED", "SKIPPED")
+    told = f"has ended already: {run['status']}" if ended else "will be ended"
+    print_json(run) if as_json else click.echo(f"{run['schedule_id']} at {moment(run['run_at'])}Z {told}")
+
+
+@schedules.command()
+@click.argument("file", type=click.File(encoding="utf-8"))
+@_as_json
+def preview(file: TextIO, as_json: bool) -> None:
+    """Say what `upsert` of one schedule in a JSON file would change, and store nothing.
+
+    Example: dutiful schedules preview nightly.json
+    """
+    answer = ask("POST", "/schedules/preview", body=_json("FILE", file.read()))
+    if as_json:
+        print_json(answer)
+        return
+    click.echo(answer["meaning"])
+    click.echo("new" if answer["created"] else f"changes {', '.join(answer['changed']) or 'nothing'}")
+    for finding in answer["findings"]:
+        click.echo(f"{finding['level']}: {finding['message']}")
+    until = f" until {answer['compared_until']}" if answer["compared_until"] else ""
+    counts = [f"{len(answer[name])} {name}" for name in ("added", "removed", "moved")]
+    click.echo(f"fire times{until}: {', '.join(counts)}")
+    print_fire_times(answer["preview"])
+
+
 @schedules.command()
 @click.argument("file", type=click.File(encoding="utf-8"))
 @_as_json
@@ -200,10 +276,7 @@ def upsert(file: TextIO, as_json: bool) -> None:
 
     Example: dutiful schedules upsert schedules.json
     """
-    try:
-        content = json.load(file)
-    except ValueError as error:
-        raise InvalidArgumentError("FILE", file.name, f"is not JSON: {error}") from error
+    content = _json("FILE", file.read())
     if isinstance(content, dict) and "schedules" not in content:
         answer = {"schedules": [ask("POST", "/schedules/upsert", body=content)]}
     else:
@@ -213,6 +286,16 @@ def upsert(file: TextIO, as_json: bool) -> None:
         return
     rows = [[one["schedule_id"], one["next_run_at"] or "never"] for one in answer["schedules"]]
     print_table(["schedule", "next (UTC)"], rows)
+    for one in answer["schedules"]:
+        for warning in one["warnings"]:
+            click.echo(f"warning: {one['schedule_id']}: {warning}", err=True)
+
+
+def _json(argument: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidArgumentError(argument, text, f"is not JSON: {error}") from error
 
 
 def _lower(flag: bool | None) -> str | None:

@@ -74,6 +74,8 @@ def _prepared(log: str, config_file: str | None) -> Settings:
 
     settings = settings_from(environment(config_file))
     log_to_stdout(log, logging.getLevelNamesMapping()[settings.log_level.upper()])
+    if settings.executor is None:
+        logger.warning("there is no executor: runs fail with launch_refused until DUTIFUL_EXECUTOR is set")
     return settings
 
 

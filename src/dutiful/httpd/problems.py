@@ -95,8 +95,10 @@ def problem_of(item: Any, prefix: tuple[int | str, ...]) -> dict[str, str]:
 
 async def _of_dutiful(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, DutifulError)
-    # Where the request has many things, the message names the one that is meant.
-    message = f"{error.details['at']}: {error}" if "at" in error.details else str(error)
+    # Where a request has many things, the message names the one that is meant. (In errors of JSON `at` is
+    # the number of a character.)
+    place = error.details.get("at")
+    message = f"{place}: {error}" if isinstance(place, str) else str(error)
     if isinstance(error, RequestRefusedError):
         answer = _answer(error.status, error.code, message, error.details)
         answer.headers.update(error.headers)

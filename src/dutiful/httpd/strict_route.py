@@ -33,11 +33,14 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the framework's handler, called with a StrictRequest."""
         handle = super().get_route_handler()
-        takes_body = self.body_field is not None
+        field = self.body_field
+        takes_body, needs_body = field is not None, field is not None and field.field_info.is_required()
 
         async def strictly(request: Request) -> Response:
-            strict = StrictRequest(_as_json(request.scope) if takes_body else request.scope, request.receive)
-            if takes_body:
+            strict = StrictRequest(request.scope, request.receive)
+            # A client may send any content type with an empty body, where the body can be left out.
+            if takes_body and (needs_body or await strict.body()):
+                strict.scope = _as_json(request.scope)
                 # Parsed before the framework does, whose error would not say what is wrong.
                 await strict.json()
             return await handle(strict)

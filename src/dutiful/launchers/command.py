@@ -65,4 +65,6 @@ def _missing(program: str) -> bool:
 
 
 def _told(meta: Meta) -> dict[str, str | None]:
-    return {f"DUTIFUL_{name.upper()}": str(value) for name, value in meta.as_json().items()}
+    """Return the meta as variables; labels and input are JSON."""
+    told = meta.as_json() | {"labels": json.dumps({**meta.labels}), "input": json.dumps(meta.input)}
+    return {f"DUTIFUL_{name.upper()}": str(value) for name, value in told.items()}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from dutiful.outbound import Allowed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dutiful.core.plan.outcome import Outcome
     from dutiful.outbound.secret import Secret
     from dutiful.runtime.ports import Clock
@@ -31,10 +34,13 @@ class Meta(NamedTuple):
     idempotency_key: str
     attempt: int
     epoch: int
+    labels: Mapping[str, str] = MappingProxyType({})
+    # What the schedule declares, or what a run by hand was given in its place.
+    input: Any = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as JSON has them, the instant as RFC 3339 in UTC."""
-        return {**self._asdict(), "scheduled_for": _rfc3339(self.scheduled_for)}
+        return {**self._asdict(), "scheduled_for": _rfc3339(self.scheduled_for), "labels": {**self.labels}}
 
 
 class Mode(StrEnum):

@@ -135,6 +135,33 @@ class Found(NamedTuple):
     schedule: Schedule
 
 
+class RunFilter(NamedTuple):
+    """Which runs are asked for: those that match every field that is not None; ticks in [since, until)."""
+
+    status: str | None = None
+    reason: str | None = None
+    schedule_id: str | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+    # The user whom the payload of the schedule names.
+    owner: str | None = None
+
+
+class RunPlace(NamedTuple):
+    """A place among the runs of all schedules, in the order of their ticks."""
+
+    run_at: Instant
+    number: int
+    kind: str
+
+
+class RunPage(NamedTuple):
+    """Runs, newest first, and the place after which there may be more; None: there are no more."""
+
+    runs: list[Run]
+    more_after: RunPlace | None
+
+
 class Workflows(Protocol):
     """Durable memory of what the service runs; they are stored by `Store.apply`."""
 
@@ -281,6 +308,22 @@ class Store(Workflows, Protocol):
 
     async def recent(self, limit: int) -> list[Run]:
         """Return rows of all schedules that keep a ledger, newest first."""
+
+    async def runs(self, wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
+        """Return at most `limit` rows that match and come after a place, newest first.
+
+        The cost of one call is bounded: a page may have fewer rows than there are, and then says where to go
+        on. Rows of schedules that keep no ledger are left out.
+        """
+
+    async def note_start(self, key: str, now: Instant, keep: int) -> None:
+        """Record that a run outside the ledger was started under a key; forget those older than `keep` ms."""
+
+    async def has_start(self, key: str) -> bool:
+        """Return whether a start under this key is recorded."""
+
+    async def open_counts(self) -> dict[str, int]:
+        """Return how many runs that have not ended are in each phase."""
 
     async def find(self, key: str) -> Found | None:
         """Return the row of a key, of a schedule that keeps a ledger and can be read."""

@@ -159,8 +159,8 @@ class Registrar:
         self._wake()
         return run
 
-    async def cancel(self, schedule_id: str) -> list[Run]:
-        """Ask for every open run of a schedule to be ended, and return those runs.
+    async def cancel(self, schedule_id: str, key: str | None = None) -> list[Run]:
+        """Ask for the open runs of a schedule to be ended, or for the one with this key; return those runs.
 
         The request is durable: the leader ends the runs in its next pass, and cancels what it carries. A run
         that ends by itself before that keeps its outcome. May be called by any process.
@@ -170,12 +170,13 @@ class Registrar:
             asked = [
                 run._replace(reason=CANCEL_ASKED, detail=CANCELLED, updated_at=run.noted(now))
                 for run in due.runs
+                if key in (None, run.key)
             ]
             if not asked:
                 return []
             with contextlib.suppress(OvertakenError):
                 await self.apply(Changes([Put(due.schedule, due.state, now, due.version)], rows=asked))
-                return list(due.runs)
+                return [run for run in due.runs if key in (None, run.key)]
 
     async def backfill(
         self,
@@ -206,11 +207,17 @@ class Registrar:
                 await self.apply(planned.changes)
                 return planned
 
-    async def report(self, key: str, report: Report, may: Callable[[Schedule], bool] = lambda _: True) -> Run:
+    async def report(
+        self,
+        key: str,
+        report: Report,
+        may: Callable[[Schedule], bool] = lambda _: True,
+        on_report: Callable[[Run], None] = lambda _: None,
+    ) -> Run:
         """Record what an executor says of a run, and return the run as it now stands.
 
         Raises UnknownRunError, also for a run of a schedule that `may` refuses. May be called by any process,
-        leading or not.
+        leading or not. `on_report` is told of the run if the report changed it.
         """
         while True:
             known = await self._store.find(key)
@@ -224,6 +231,7 @@ class Registrar:
                 heard = await self._store.report(found, Settlement(became, found.created_at is not None))
             if heard:
                 self._wake()
+                on_report(became)
                 return became
 
     async def remove(self, schedule_id: str) -> None:

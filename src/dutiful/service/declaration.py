@@ -21,6 +21,7 @@ from dutiful.core.errors import CodecError, InvalidArgumentError
 from dutiful.core.name import exact, subject_flaw
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task, Window
+from dutiful.launchers.url import scheme_of
 
 if TYPE_CHECKING:
     from dutiful.service.types import ScheduleInput
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=StrEnum)
 
 TASK = "workflow"
+INPUT_MAX = 16_384
+_URL_MAX = 4096
+_RETRIES_MAX, _BACKOFF_MAX = 1000, 100
+_ROWS_MAX, _DAYS_MAX = 1_000_000, 36_600
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _ID_ADVICE = "write 1 to 128 letters, digits, dots, underlines and dashes"
 _INTEGER_MAX = 2**53 - 1
@@ -60,12 +65,16 @@ class Defaults(NamedTuple):
 
 
 class Workflow(NamedTuple):
-    """What a schedule starts, and for whom."""
+    """What a schedule starts, for whom and with what."""
 
     workflow_id: str
     version: int
     user_id: str
     labels: Mapping[str, str]
+    # Any JSON value, handed to the executor.
+    input: Any = None
+    # The URL of an executor in place of the service's own.
+    executor: str | None = None
 
 
 def declared(given: ScheduleInput, schedule_id: str, paused: bool, defaults: Defaults) -> Schedule:
@@ -146,8 +155,32 @@ def _payload(given: ScheduleInput) -> str:
         whole_number("version", given.version),
         user("user_id", given.user_id),
         _labels(given.labels),
+        json_value("input", given.input),
+        _executor(given.executor),
     )
-    return _ENCODER.encode(workflow._asdict())
+    # Most schedules have none of the optional facts, and a store may hold a million of them.
+    kept = {name: value for name, value in workflow._asdict().items() if value is not None}
+    return _ENCODER.encode(kept)
+
+
+def json_value(field: str, value: Any) -> Any:
+    """Return a JSON value of at most 16 KiB, or raise InvalidArgumentError."""
+    try:
+        size = len(json.dumps(value, allow_nan=False, ensure_ascii=False).encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentError(field, "…", f"is not JSON: {error}") from error
+    if size > INPUT_MAX:
+        raise InvalidArgumentError(field, f"{size} bytes", f"write at most {INPUT_MAX} bytes of JSON")
+    return value
+
+
+def _executor(url: object) -> str | None:
+    if url is None:
+        return None
+    if not isinstance(url, str) or not url.isprintable() or len(url) > _URL_MAX:
+        raise InvalidArgumentError("executor", "…", f"write one line of at most {_URL_MAX} characters")
+    scheme_of(url)
+    return url
 
 
 def _labels(labels: object) -> dict[str, str]:
@@ -211,7 +244,31 @@ def _policy(given: ScheduleInput, defaults: Defaults) -> Policy:
         on_orphan=_ORPHANS[delivery],
         run_timeout=_USUAL.run_timeout if timeout is None else _milliseconds("run_timeout_s", timeout, 1),
         queue_limit=_USUAL.queue_limit if limit is None else whole_number("queue_limit", limit, 0, 1_000_000),
+        retry=_retry(given),
+        retention_age=_days("retention_days", given.retention_days),
+        retention_rows=_rows("retention_rows", given.retention_rows),
     )
+
+
+def _retry(given: ScheduleInput) -> Retry | None:
+    """Return how often a failed task is tried again; not at all where no limit is named."""
+    if given.retry_limit is None:
+        for name in ("retry_delay_s", "retry_backoff"):
+            if getattr(given, name) is not None:
+                raise InvalidArgumentError(name, getattr(given, name), "name a retry_limit too")
+        return None
+    limit = whole_number("retry_limit", given.retry_limit, 0, _RETRIES_MAX)
+    delay = _milliseconds("retry_delay_s", 0 if given.retry_delay_s is None else given.retry_delay_s, 0)
+    backoff = 1 if given.retry_backoff is None else given.retry_backoff
+    return Retry(delay, limit, whole_number("retry_backoff", backoff, 1, _BACKOFF_MAX)) if limit else None
+
+
+def _days(field: str, days: int | None) -> int | None:
+    return None if days is None else whole_number(field, days, 1, _DAYS_MAX) * _DAY_MS
+
+
+def _rows(field: str, rows: int | None) -> int | None:
+    return None if rows is None else whole_number(field, rows, 1, _ROWS_MAX)
 
 
 @lru_cache(maxsize=1024)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, get_args
 
@@ -41,6 +42,11 @@ class RunLauncher:
         self._workflows, self._executors = workflows, executors
         # Whether a launched run has started, or waits in a queue until its executor reports.
         self.in_process: bool = getattr(executors.default, "in_process", False)
+
+    @property
+    def has_executor(self) -> bool:
+        """Return whether the service has an executor of its own."""
+        return not isinstance(self._executors.default, NoExecutor)
 
     async def close(self) -> None:
         """Close the executors."""
@@ -101,9 +107,11 @@ def _meta(launch: Launch) -> Meta:
         idempotency_key=run.key,
         attempt=run.attempt,
         epoch=run.epoch,
+        labels=workflow.labels,
+        input=workflow.input if run.input is None else json.loads(run.input),
     )
 
 
 def _executor_of(launch: Launch) -> str | None:
     """Return the URL of the executor that the schedule names, None for that of the service."""
-    return getattr(workflow_of(launch.schedule), "executor", None)
+    return workflow_of(launch.schedule).executor

@@ -14,7 +14,7 @@ from dutiful.core.run import Phase, Status
 from dutiful.service.views import trigger_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
     from prometheus_client import Metric
@@ -48,6 +48,15 @@ class Metrics:
         self._failed = Counter("runs_failed_launch", "Runs whose launch failed for good", registry=registry)
         self._skipped = Counter(
             "dutiful_ticks_skipped", "Ticks skipped, by reason", ["reason"], registry=registry
+        )
+        self._ended = Counter(
+            "dutiful_runs_ended", "Runs that this process saw end, by status", ["status"], registry=registry
+        )
+        self._open = Gauge(
+            "dutiful_runs_open",
+            "Runs that have not ended, by what they wait for",
+            ["phase"],
+            registry=registry,
         )
         self._failures = Counter(
             "dutiful_passes_failed", "Passes that had to be made again", registry=registry
@@ -88,10 +97,22 @@ class Metrics:
                 self._skip(run)
             case happened.RunSettled(run=run) | happened.RunEndedByPlan(run=run):
                 self._failed.inc(_failed_to_launch(run))
+                self.ended(run)
             case happened.PassFailed():
                 self._failures.inc()
             case happened.LeadershipChanged():
                 self._leading.set(event.epoch is not None)
+
+    def ended(self, run: Run) -> None:
+        """Count a run if it has ended; runs that executors report on end outside the engine."""
+        if run.phase is Phase.ENDED:
+            self._ended.labels(run.status.value).inc()
+
+    def open_runs(self, counts: Mapping[str, int]) -> None:
+        """Note how many runs are in each phase."""
+        for phase in Phase:
+            if phase is not Phase.ENDED:
+                self._open.labels(phase.value).set(counts.get(phase.value, 0))
 
     def certificate(self, name: str, expires_at: datetime) -> None:
         """Note when a certificate expires."""

@@ -30,6 +30,11 @@ def decode_cursor(cursor: str, *kinds: type) -> list[str | int]:
         place = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (AttributeError, ValueError, binascii.Error, RecursionError):
         place = None
-    if not isinstance(place, list) or [*map(type, place)] != [*kinds]:
+    if not isinstance(place, list) or [*map(type, place)] != [*kinds] or not all(map(_storable, place)):
         raise InvalidArgumentError("cursor", cursor, "hand back the next_cursor of the last page as it was")
     return place
+
+
+def _storable(part: str | int) -> bool:
+    """Return whether a store can look for this: it knows no numbers of more than 64 bits."""
+    return not isinstance(part, int) or -(2**63) <= part < 2**63

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import DutifulError, InvalidArgumentError, UnknownRunError, UnknownScheduleError
 from dutiful.core.plan.outcome import Report
-from dutiful.core.policy import Overlap
+from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Status
+from dutiful.runtime.ports import RunFilter, RunPlace
 from dutiful.runtime.registrar import Registrar, no_workflows
 from dutiful.service.declaration import (
     Defaults,
@@ -20,26 +22,39 @@ from dutiful.service.declaration import (
     facets_of,
     identify,
     instant,
+    json_value,
     owner_of,
     workflow_of,
 )
 from dutiful.service.paging import LIMIT_MAX, decode_cursor, encode_cursor, page_size
+from dutiful.service.preview import preview
 from dutiful.service.types import Backfilled, Damaged, Explanation, Page, Triggered, Upserted
-from dutiful.service.views import fire_times, moment, next_run_at, view_run, view_schedule
+from dutiful.service.views import (
+    changed_fields,
+    fire_times,
+    moment,
+    next_run_at,
+    view_run,
+    view_schedule,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from datetime import datetime
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due
     from dutiful.core.workflow import PutWorkflow
     from dutiful.runtime.ports import Clock, Facets, Store
+    from dutiful.service.preview import Preview
     from dutiful.service.types import RunView, ScheduleInput, ScheduleView
 
 BULK_MAX = 10_000
 _AT_A_TIME = 1000
+# Keys of runs that the launcher started are remembered for 30 days.
+_STARTS_KEPT_MS = 30 * 86_400_000
 _REPORTS = {status.value: status for status in (Status.STARTED, Status.SUCCESS, Status.FAILED)}
 
 
@@ -53,9 +68,13 @@ class SchedulerRegistrar:
         wake: Callable[[], None] = lambda: None,
         defaults: Defaults = Defaults(),  # noqa: B008 - a value, never changed
         looks_within: int | None = None,
+        on_report: Callable[[Run], None] = lambda _: None,
     ) -> None:
-        """`wake` makes the worker look at once; what is due later than it `looks_within` (ms) can wait."""
-        self._store, self._clock, self._defaults = store, clock, defaults
+        """`wake` makes the worker look at once; what is due later than it `looks_within` (ms) can wait.
+
+        `on_report` is told of each run that a report changed.
+        """
+        self._store, self._clock, self._defaults, self._on_report = store, clock, defaults, on_report
         self._registrar = Registrar(store, clock, wake, looks_within, facets_of)
 
     # Schedules
@@ -84,6 +103,7 @@ class SchedulerRegistrar:
             raise InvalidArgumentError("schedules", len(given), f"send at most {BULK_MAX} at a time")
         # Each with whether it is to be paused; None leaves that to the operator.
         wanted: dict[str, tuple[Schedule, bool | None]] = {}
+        replaced: dict[str, Schedule] = {}
         for index, each in enumerate(given):
             schedule_id = _new_id() if each.schedule_id is None else each.schedule_id
             schedule = self._declared(index, schedule_id, each, twice=schedule_id in wanted)
@@ -94,15 +114,31 @@ class SchedulerRegistrar:
             schedule, paused = wanted[schedule_id]
             if known is not None and not may_edit(owner_of(known.schedule)):
                 raise UnknownScheduleError(schedule_id)
+            if known is not None:
+                replaced[schedule_id] = known.schedule
             if paused is None:
                 paused = known is not None and known.schedule.paused
             return schedule._replace(paused=True) if paused else schedule
 
         upserted, now = list[Upserted](), self._now()
         for index, due in enumerate(await self._registrar.upsert_all([*wanted], edit, workflows=workflows)):
-            upserted.append(Upserted(due.schedule.id, next_run_at(due, now)))
+            old = replaced.get(due.schedule.id)
+            changed = () if old is None else changed_fields(old, due.schedule)
+            upserted.append(Upserted(due.schedule.id, next_run_at(due, now), old is None, changed))
             await _let_others_in(index)
         return upserted
+
+    async def preview_upsert(
+        self, given: ScheduleInput, may_edit: Callable[[str], bool] = lambda _: True
+    ) -> Preview:
+        """Return what `upsert_schedule` would change, and change nothing; raises what it would raise."""
+        schedule_id = given.schedule_id or "new"
+        schedule = self._declared(0, schedule_id, given, twice=False)
+        known = None if given.schedule_id is None else await self._store.get(schedule_id)
+        if known is not None and not may_edit(owner_of(known.schedule)):
+            raise UnknownScheduleError(schedule_id)
+        paused = given.paused if given.paused is not None else known is not None and known.schedule.paused
+        return preview(known, schedule._replace(paused=paused), given.schedule_id, self._now())
 
     def _declared(self, index: int, schedule_id: str, given: ScheduleInput, twice: bool) -> Schedule:
         try:
@@ -207,6 +243,36 @@ class SchedulerRegistrar:
         more = encode_cursor(shown[-1].run_at, shown[-1].kind) if len(rest) > size else None
         return Page([view_run(row) for row in shown], more)
 
+    async def list_runs(
+        self,
+        *,
+        status: str | None = None,
+        reason: str | None = None,
+        schedule_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        user_id: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[RunView]:
+        """Return a page of the runs of all schedules that match every filter, newest first.
+
+        Ticks are in [since, until). A page may be short, or empty, while `next_cursor` says where to go on:
+        one page looks at a bounded number of rows.
+        """
+        wanted = RunFilter(
+            None if status is None else choose("status", status, Status),
+            None if reason is None else choose("reason", reason, Reason),
+            schedule_id,
+            None if since is None else instant("since", since),
+            None if until is None else instant("until", until),
+            user_id,
+        )
+        place = None if cursor is None else RunPlace._make(decode_cursor(cursor, int, int, str))
+        page = await self._store.runs(wanted, place, page_size(limit))
+        more = None if page.more_after is None else encode_cursor(*page.more_after)
+        return Page([view_run(run) for run in page.runs], more)
+
     async def recent(self, limit: int, user_id: str | None = None) -> list[RunView]:
         """Return the newest entries of all ledgers; with a user only those of its schedules among them."""
         runs = await self._store.recent(page_size(limit))
@@ -223,11 +289,32 @@ class SchedulerRegistrar:
         run = None if verdict.run is None else view_run(verdict.run)
         return Explanation(schedule_id, at, verdict.due, run, verdict.text)
 
-    async def trigger(self, schedule_id: str) -> Triggered:
-        """Run a schedule now, beside its ticks, paused or not."""
-        nonce = f"{schedule_id}:manual:{secrets.token_hex(16)}"
-        run = await self._registrar.trigger(schedule_id, hashlib.sha256(nonce.encode()).hexdigest())
+    async def trigger(
+        self,
+        schedule_id: str,
+        input: Any = None,  # noqa: A002
+        idempotency_key: str | None = None,
+    ) -> Triggered:
+        """Run a schedule now, beside its ticks, paused or not; `input` takes the place of the schedule's own.
+
+        A second call with the same `idempotency_key` is answered with the run of the first.
+        """
+        nonce = secrets.token_hex(16) if idempotency_key is None else f"key:{idempotency_key}"
+        own_key = hashlib.sha256(f"{schedule_id}:manual:{nonce}".encode()).hexdigest()
+        text = None if input is None else json.dumps(json_value("input", input), ensure_ascii=False)
+        run = await self._registrar.trigger(schedule_id, own_key, text)
         return Triggered(run.key, moment(run.run_at))
+
+    async def cancel_run(
+        self, idempotency_key: str, may_cancel: Callable[[str], bool] = lambda _: True
+    ) -> RunView:
+        """Ask for a run to be ended, and return it as it stands; a run that has ended stays as it is.
+
+        The worker that leads ends it in its next pass, and tells its executor. Raises UnknownRunError.
+        """
+        run = await self.get_run(idempotency_key, may_cancel)
+        await self._registrar.cancel(run.schedule_id, idempotency_key)
+        return await self.get_run(idempotency_key)
 
     async def backfill(
         self,
@@ -248,6 +335,15 @@ class SchedulerRegistrar:
         overlap = None if overlap_policy is None else choose("overlap_policy", overlap_policy, Overlap)
         done = await self._registrar.backfill(schedule_id, begin, stop, overlap, force)
         return Backfilled(done.accepted, done.already_recorded, done.unknown, done.overlapping)
+
+    async def is_started(self, key: str) -> bool:
+        """Return whether a run was started under this key, by the launcher or in the ledger."""
+        return await self._store.has_start(key) or await self._store.find(key) is not None
+
+    async def note_start(self, key: str) -> None:
+        """Record that the launcher started a run under this key."""
+        with self._clock.hold():
+            await self._store.note_start(key, self._now(), _STARTS_KEPT_MS)
 
     async def get_run(self, idempotency_key: str, may_see: Callable[[str], bool] = lambda _: True) -> RunView:
         """Return one entry of the ledger; raises UnknownRunError, also for a user whom `may_see` refuses."""
@@ -274,9 +370,8 @@ class SchedulerRegistrar:
         if attempt is not None and (type(attempt) is not int or attempt < 1):
             raise InvalidArgumentError("attempt", attempt, "write the number of the attempt, from 1")
         said = Report(_REPORTS[status], attempt, run_id, error)  # type: ignore[arg-type]
-
         run = await self._registrar.report(
-            idempotency_key, said, lambda schedule: may_report(owner_of(schedule))
+            idempotency_key, said, lambda schedule: may_report(owner_of(schedule)), self._on_report
         )
         return view_run(run)
 

@@ -153,7 +153,7 @@ def _read(environ: Mapping[str, str]) -> tuple[Settings, dict[str, _Given]]:
         try:
             values[variable.field] = None if text is None else variable.read(text)
         except ValueError as error:
-            shown = "***" if variable.is_secret else _without_secrets(text or "")
+            shown = "***" if variable.is_secret else without_secrets(text or "")
             problems.append(SettingProblem(place, shown, str(error)))
     problems += _contradictions(values)
     if problems:
@@ -196,10 +196,10 @@ def _shown(value: Any) -> str | None:
             return ",".join([*sorted(value.hosts), *map(str, value.networks)])
         case float():
             return f"{value:g}"
-    return _without_secrets(str(value))
+    return without_secrets(str(value))
 
 
-def _without_secrets(url: str) -> str:
+def without_secrets(url: str) -> str:
     """Return a text without the user and the query that it has if it is a URL."""
     scheme, slashes, rest = url.partition("://")
     if not slashes:

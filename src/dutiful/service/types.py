@@ -6,10 +6,10 @@ Instants are aware datetimes, in UTC unless a field says otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
 T = TypeVar("T")
@@ -42,13 +42,24 @@ class ScheduleInput(NamedTuple):
     run_timeout_s: float | None = None
     queue_limit: int | None = None
     labels: Mapping[str, str] | None = None
+    # Any JSON value of at most 16 KiB, handed to the executor.
+    input: Any = None
+    # A failed task is tried again so often, after so many seconds, each time `retry_backoff` times longer.
+    retry_limit: int | None = None
+    retry_delay_s: float | None = None
+    retry_backoff: int | None = None
+    retention_days: int | None = None
+    retention_rows: int | None = None
+    executor: str | None = None
 
 
 class Upserted(NamedTuple):
-    """The id of a stored schedule, and when it fires next."""
+    """The id of a stored schedule, when it fires next, and which of its facts are other than before."""
 
     schedule_id: str
     next_run_at: datetime | None
+    created: bool
+    changed: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +89,13 @@ class ScheduleView:
     grace_s: float
     run_timeout_s: float | None
     queue_limit: int
+    input: Any
+    retry_limit: int
+    retry_delay_s: float
+    retry_backoff: int
+    retention_days: int | None
+    retention_rows: int | None
+    executor: str | None
     # Why the schedule was set aside, or None.
     quarantine: str | None
     preview: list[datetime]
@@ -108,7 +126,11 @@ class RunView:
     ticks: int
     created_at: datetime
     updated_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
     detail: str | None
+    # The input that a manual run was given, in place of that of its schedule.
+    input: Any
 
 
 class WorkflowView(NamedTuple):
@@ -163,3 +185,5 @@ class Health(NamedTuple):
     leading: bool
     last_pass_at: datetime | None
     reason: str | None
+    # What the store or the engine said; for operators, not for probes.
+    error: str | None = None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.cron import Cron
 from dutiful.core.plan.preview import upcoming
+from dutiful.core.policy import Retry
 from dutiful.service.declaration import delivery_of, workflow_of
+from dutiful.service.settings import without_secrets
 from dutiful.service.types import RunView, ScheduleView
 
 if TYPE_CHECKING:
@@ -16,9 +19,12 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.plan.reconcile import Note
     from dutiful.core.run import Run
+    from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due
 
 PREVIEW = 5
+_DAY_MS = 86_400_000
+_NO_RETRY = Retry(delay=0, limit=0)
 
 
 def moment(instant: Instant, zone: tzinfo = UTC) -> datetime:
@@ -33,40 +39,63 @@ def next_run_at(due: Due, now: Instant) -> datetime | None:
 
 def fire_times(due: Due, now: Instant, count: int) -> list[datetime]:
     """Return the next fire times in the schedule's own zone."""
-    zone = _cron(due).zone.tzinfo
+    zone = cron_of(due).zone.tzinfo
     return [moment(fire_at, zone) for _, fire_at in upcoming(due, now, count)]
+
+
+def facts_of(schedule: Schedule) -> dict[str, Any]:
+    """Return what a schedule declares, under the names that an upsert has for it."""
+    policy, cron = schedule.policy, _cron(schedule)
+    workflow, retry = workflow_of(schedule), policy.retry or _NO_RETRY
+    return {
+        "workflow_id": workflow.workflow_id,
+        "version": workflow.version,
+        "user_id": workflow.user_id,
+        "cron_expr": cron.text,
+        "timezone": cron.zone.name,
+        "start_at": _moment(schedule.window.start),
+        "end_at": _moment(schedule.window.end),
+        "paused": schedule.paused,
+        "jitter_ms": policy.jitter,
+        "overlap_policy": policy.overlap.value,
+        "catchup_policy": policy.catch_up.value,
+        "labels": dict(workflow.labels),
+        "delivery": delivery_of(policy).value,
+        "dialect": cron.dialect,
+        "gap": cron.gap,
+        "fold": cron.fold,
+        "grace_s": policy.grace / 1000,
+        "run_timeout_s": None if policy.run_timeout is None else policy.run_timeout / 1000,
+        "queue_limit": policy.queue_limit,
+        "input": workflow.input,
+        "retry_limit": retry.limit or 0,
+        "retry_delay_s": retry.delay / 1000,
+        "retry_backoff": retry.backoff,
+        "retention_days": None if policy.retention_age is None else policy.retention_age // _DAY_MS,
+        "retention_rows": policy.retention_rows,
+        "executor": workflow.executor,
+    }
+
+
+def changed_fields(old: Schedule, new: Schedule) -> list[str]:
+    """Return the names of the facts in which two schedules differ."""
+    before, after = facts_of(old), facts_of(new)
+    return [name for name, value in after.items() if value != before[name]]
 
 
 def view_schedule(due: Due, note: Note | None, now: Instant) -> ScheduleView:
     """Return a schedule as it stands."""
-    schedule, policy, cron = due.schedule, due.schedule.policy, _cron(due)
-    workflow = workflow_of(schedule)
+    facts = facts_of(due.schedule)
+    if facts["executor"] is not None:
+        facts["executor"] = without_secrets(facts["executor"])
     return ScheduleView(
-        schedule_id=schedule.id,
-        workflow_id=workflow.workflow_id,
-        version=workflow.version,
-        user_id=workflow.user_id,
-        cron_expr=cron.text,
-        timezone=cron.zone.name,
-        start_at=_moment(schedule.window.start),
-        end_at=_moment(schedule.window.end),
+        schedule_id=due.schedule.id,
         next_run_at=next_run_at(due, now),
-        paused=schedule.paused,
-        jitter_ms=policy.jitter,
-        overlap_policy=policy.overlap.value,
-        catchup_policy=policy.catch_up.value,
         updated_at=moment(note.updated_at if note is not None else 0),
         pause_note=note.pause_note if note is not None else None,
-        labels=dict(workflow.labels),
-        delivery=delivery_of(policy).value,
-        dialect=cron.dialect,
-        gap=cron.gap,
-        fold=cron.fold,
-        grace_s=policy.grace / 1000,
-        run_timeout_s=None if policy.run_timeout is None else policy.run_timeout / 1000,
-        queue_limit=policy.queue_limit,
         quarantine=due.state.quarantine,
         preview=fire_times(due, now, PREVIEW),
+        **facts,
     )
 
 
@@ -87,7 +116,10 @@ def view_run(run: Run) -> RunView:
         ticks=run.ticks,
         created_at=moment(created_at),
         updated_at=moment(created_at if run.updated_at is None else run.updated_at),
+        started_at=_moment(run.started_at),
+        ended_at=_moment(run.ended_at),
         detail=run.detail,
+        input=None if run.input is None else json.loads(run.input),
     )
 
 
@@ -102,6 +134,11 @@ def _moment(instant: Instant | None) -> datetime | None:
     return None if instant is None else moment(instant)
 
 
-def _cron(due: Due) -> Cron:
-    assert isinstance(due.schedule.cadence, Cron), "the service stores no other cadence"
-    return due.schedule.cadence
+def cron_of(due: Due) -> Cron:
+    """Return the cadence of a schedule of the service."""
+    return _cron(due.schedule)
+
+
+def _cron(schedule: Schedule) -> Cron:
+    assert isinstance(schedule.cadence, Cron), "the service stores no other cadence"
+    return schedule.cadence

@@ -58,7 +58,12 @@ class Service:
         self._worker = self._make_worker() if worker else None
         # The worker passes once a tick by itself, so edits of ticks beyond its patience need not wake it.
         self.registrar = SchedulerRegistrar(
-            self._store, self.clock, self._wake, _defaults(settings), patience_ms(settings)
+            self._store,
+            self.clock,
+            self._wake,
+            _defaults(settings),
+            patience_ms(settings),
+            self._metrics.ended,
         )
 
     def _make_worker(self) -> Worker:
@@ -111,6 +116,8 @@ class Service:
     async def count_damaged(self) -> None:
         """Refresh the gauges that no event updates."""
         self._metrics.damaged(len(await self.registrar.damaged()))
+        with self.clock.hold():
+            self._metrics.open_runs(await self._store.open_counts())
 
     async def _beside(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the worker on the loop that the worker lives on."""

@@ -103,14 +103,19 @@ class Worker:
         if not self._host.is_started:
             return Health(False, False, None, "the worker is not running")
         if passed_at is None:
-            return Health(False, leading, None, self._trouble or "the worker has not made its first pass")
+            waiting = self._failing() or "the worker has not made its first pass"
+            return Health(False, leading, None, waiting, self._trouble)
         silent = self._clock.epoch_ms() - passed_at
         reason = None
         if silent > patience_ms(self._settings):
-            reason = self._trouble or f"the last pass was {silent / 1000:.0f} s ago"
+            reason = self._failing() or f"the last pass was {silent / 1000:.0f} s ago"
         elif not leading:
             reason = await self._silent_leader()
-        return Health(reason is None, leading, moment(passed_at), reason)
+        return Health(reason is None, leading, moment(passed_at), reason, self._trouble)
+
+    def _failing(self) -> str | None:
+        """Return that passes fail, without the error: probes are answered to anybody, and it has paths."""
+        return None if self._trouble is None else "passes fail; the log of the service says why"
 
     async def _silent_leader(self) -> str | None:
         leader = await self._store.leader()

@@ -98,6 +98,10 @@ class WorkflowStore:
         found = await asyncio.shield(reading)
         return None if found is None else dict(json.loads(found.dag))
 
+    async def has_dag(self, workflow_id: str, version: int) -> bool:
+        """Return whether this version is stored."""
+        return await self._read(workflow_id, version) is not None
+
     async def list_workflows(
         self, *, owner: str | None = None, limit: int = 100, cursor: str | None = None
     ) -> Page[WorkflowView]:

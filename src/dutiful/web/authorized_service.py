@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Depends, Request
 
 from dutiful.core.errors import DutifulError, UnknownScheduleError
+from dutiful.httpd.errors import RequestRefusedError
 from dutiful.service.errors import DamagedScheduleError, OtherUserError
 
 if TYPE_CHECKING:
@@ -81,13 +82,29 @@ class AuthorizedService:
                 workflows=lambda: self.service.workflows.puts(workflow, self.demand_user),
             )
 
+    async def warnings(self, given: ScheduleInput) -> list[str]:
+        """Return why the runs of a stored schedule would fail as things stand."""
+        found = list[str]()
+        if not await self.service.workflows.has_dag(given.workflow_id, given.version):
+            place = f"/workflows/{given.workflow_id}/{given.version}"
+            found.append(f"the workflow is not stored: runs fail with unknown_workflow until PUT {place}")
+        if given.executor is None and not self.service.launcher.has_executor:
+            found.append("there is no executor: runs fail with launch_refused until DUTIFUL_EXECUTOR is set")
+        return found
+
     def _demand_users(self, declared: Mapping[str, ScheduleInput]) -> None:
         for index, wanted in enumerate(declared.values()):
             try:
                 self.demand_user(wanted.user_id)
-            except OtherUserError as error:
+                self._demand_executor(wanted.executor)
+            except RequestRefusedError as error:
                 error.details["index"] = index
                 raise
+
+    def _demand_executor(self, url: str | None) -> None:
+        """Raise ScopeMissingError unless the caller may let a schedule run programs of this machine."""
+        if url is not None and url.strip().partition(":")[0].lower() in ("command", "python"):
+            self.caller.require("admin")
 
     def intend(self, action: str, **what: Any) -> None:
         """Write down a change before it is made; raises AuditUnavailableError, which prevents the change."""

@@ -60,6 +60,13 @@ class ScheduleRequest(StrictModel):
     run_timeout_s: Annotated[float, Field(gt=0, le=_SECONDS_MAX, allow_inf_nan=False)] | None = None
     queue_limit: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     labels: Annotated[dict[Id, Text], Field(max_length=64)] | None = None
+    input: Any = None
+    retry_limit: Annotated[int, Field(ge=0, le=1000)] | None = None
+    retry_delay_s: Seconds | None = None
+    retry_backoff: Annotated[int, Field(ge=1, le=100)] | None = None
+    retention_days: Annotated[int, Field(ge=1, le=36_600)] | None = None
+    retention_rows: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    executor: Annotated[str, Field(max_length=4096)] | None = None
 
     def as_input(self) -> ScheduleInput:
         """Return the same as the service takes it."""
@@ -156,6 +163,27 @@ class PageQuery(BaseModel):
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     cursor: Annotated[str, Field(max_length=1000)] | None = None
+
+
+class RunsQuery(BaseModel):
+    """Filters and paging of the runs of all schedules; ticks are in [since, until)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: Literal["ENQUEUED", "STARTED", "SUCCESS", "FAILED", "SKIPPED"] | None = None
+    reason: Annotated[str, Field(max_length=64)] | None = None
+    schedule_id: Id | None = None
+    user_id: User | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    cursor: Annotated[str, Field(max_length=1000)] | None = None
+
+
+class TriggerRequest(StrictModel):
+    """The input of one run by hand, in place of the schedule's own; any JSON value of at most 16 KiB."""
+
+    input: Any = None
 
 
 class NextQuery(BaseModel):

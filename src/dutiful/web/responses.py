@@ -31,10 +31,43 @@ class ErrorAnswer(Answer):
 
 
 class UpsertedAnswer(Answer):
-    """A stored schedule, and its next tick; null if there is none."""
+    """A stored schedule, its next tick (null if there is none), which facts changed, and warnings."""
 
     schedule_id: str
     next_run_at: Instant | None
+    created: bool
+    changed: list[str]
+    warnings: list[str] = []
+
+
+class FindingAnswer(Answer):
+    """A remark on a cron text."""
+
+    code: str
+    level: Literal["warning", "note"]
+    message: str
+
+
+class MovedAnswer(Answer):
+    """A fire time that takes the place of another one on the same day."""
+
+    before: Instant
+    after: Instant
+
+
+class UpsertPreviewAnswer(Answer):
+    """What an upsert would change; fire times are in the schedule's zone, compared up to `compared_until`."""
+
+    schedule_id: str | None
+    created: bool
+    changed: list[str]
+    meaning: str
+    findings: list[FindingAnswer]
+    preview: list[Instant]
+    compared_until: Instant | None
+    added: list[Instant]
+    removed: list[Instant]
+    moved: list[MovedAnswer]
 
 
 class BulkAnswer(Answer):
@@ -82,6 +115,13 @@ class ScheduleAnswer(Answer):
     grace_s: float
     run_timeout_s: float | None
     queue_limit: int
+    input: Any
+    retry_limit: int
+    retry_delay_s: float
+    retry_backoff: int
+    retention_days: int | None
+    retention_rows: int | None
+    executor: str | None
     quarantine: str | None
     preview: list[Instant]
 
@@ -124,7 +164,10 @@ class RunAnswer(Answer):
     ticks: int
     created_at: Instant
     updated_at: Instant
+    started_at: Instant | None
+    ended_at: Instant | None
     detail: str | None
+    input: Any
 
 
 class RunsAnswer(Answer):
@@ -186,9 +229,10 @@ class WorkflowsAnswer(Answer):
 
 
 class StartedAnswer(Answer):
-    """Whether the executor took the run."""
+    """Whether the executor took the run; `duplicate` if a run was started under its key before."""
 
     started: bool
+    duplicate: bool = False
 
 
 class HealthAnswer(Answer):

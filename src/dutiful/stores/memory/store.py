@@ -13,7 +13,8 @@ from dutiful.core.plan.planner import Batch
 from dutiful.core.plan.reconcile import Survey
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status, frees_slot
 from dutiful.core.schedule import SkippedRange
-from dutiful.runtime.ports import Committed, Found, Launch, Leader, Loaded, Retention
+from dutiful.runtime.ports import Committed, Launch, Leader, Loaded, Retention
+from dutiful.stores.memory import run_query
 from dutiful.stores.memory.row import Row, by_tick
 from dutiful.stores.memory.wakes import Wakes
 from dutiful.stores.memory.workflows import StoredWorkflows
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
     from dutiful.core.workflow import Workflow, WorkflowEntry
-    from dutiful.runtime.ports import Facets
+    from dutiful.runtime.ports import Facets, Found, RunFilter, RunPage, RunPlace
 
 # Asking the class for it each time is slow, and nearly all runs are.
 _LAUNCHED = Phase.LAUNCHED
@@ -51,6 +52,7 @@ class MemoryStore:
         self._workflows = StoredWorkflows()
         # Counts what was written, for `revision`.
         self._writes = 0
+        self._starts: dict[str, Instant] = {}
         self._epoch = 0
         self._owner: str | None = None
         self._door: str | None = None
@@ -398,16 +400,25 @@ class MemoryStore:
         by_number.sort(key=lambda pair: (pair[1].run_at, pair[0], pair[1].kind), reverse=True)
         return [run for _, run in by_number[:limit]]
 
+    async def runs(self, wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
+        """Return the rows that match."""
+        return run_query.matching(self._rows.values(), wanted, after, limit)
+
+    async def note_start(self, key: str, now: Instant, keep: int) -> None:
+        """Record a start outside the ledger."""
+        self._starts = {known: at for known, at in self._starts.items() if at >= now - keep} | {key: now}
+
+    async def has_start(self, key: str) -> bool:
+        """Return whether a start under this key is recorded."""
+        return key in self._starts
+
+    async def open_counts(self) -> dict[str, int]:
+        """Return how many open runs are in each phase."""
+        return run_query.open_counts(self._rows.values())
+
     async def find(self, key: str) -> Found | None:
         """Return the row of a key, and its schedule."""
-        runs = [Found(run, row.schedule) for row in self._rows.values() for run in row.runs()]
-        found = [
-            each
-            for each in runs
-            if each.run.key == key and (each.run.own_key or each.run.created_at is not None)
-        ]
-        # The rest of a stretch may begin within the second of a tick that has run.
-        return max(found, key=lambda each: (each.run.attempt, -each.run.run_at), default=None)
+        return run_query.find(self._rows.values(), key)
 
     async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
         """Return one version of a workflow."""

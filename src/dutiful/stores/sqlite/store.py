@@ -10,7 +10,7 @@ import secrets
 from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, StoreError
-from dutiful.stores.sqlite import edits, meta, reads, upkeep, workflows
+from dutiful.stores.sqlite import edits, meta, reads, run_query, upkeep, workflows
 from dutiful.stores.sqlite.commit import commit
 from dutiful.stores.sqlite.file import DatabaseFile
 from dutiful.stores.sqlite.lock import LeaderLock
@@ -30,7 +30,17 @@ if TYPE_CHECKING:
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
     from dutiful.core.workflow import Workflow, WorkflowEntry
-    from dutiful.runtime.ports import Committed, Facets, Found, Leader, Loaded, Retention
+    from dutiful.runtime.ports import (
+        Committed,
+        Facets,
+        Found,
+        Leader,
+        Loaded,
+        Retention,
+        RunFilter,
+        RunPage,
+        RunPlace,
+    )
     from dutiful.stores.sqlite.reads import Damage
 
 T = TypeVar("T")
@@ -315,6 +325,26 @@ class SqliteStore:
     async def recent(self, limit: int) -> list[Run]:
         """Return rows of all schedules, newest first."""
         return await self._read(lambda connection: reads.recent(connection, self._namespace, limit))
+
+    async def runs(self, wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
+        """Return the rows that match."""
+        return await self._read(
+            lambda connection: run_query.matching(connection, self._namespace, wanted, after, limit)
+        )
+
+    async def note_start(self, key: str, now: Instant, keep: int) -> None:
+        """Record a start outside the ledger."""
+        await self._write(
+            lambda connection: run_query.note_start(connection, self._namespace, key, now, keep)
+        )
+
+    async def has_start(self, key: str) -> bool:
+        """Return whether a start under this key is recorded."""
+        return await self._read(lambda connection: run_query.has_start(connection, self._namespace, key))
+
+    async def open_counts(self) -> dict[str, int]:
+        """Return how many open runs are in each phase."""
+        return await self._read(lambda connection: run_query.open_counts(connection, self._namespace))
 
     async def find(self, key: str) -> Found | None:
         """Return the row of a key, and its schedule."""

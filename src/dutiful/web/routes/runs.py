@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Header, Path, Query
 
 from dutiful.httpd.strict_route import StrictRoute
 from dutiful.web import requests, responses
@@ -13,6 +13,8 @@ from dutiful.web.authorized_service import Reader, Reporter, Starter
 from dutiful.web.routes.schedules import ScheduleId
 
 router = APIRouter(tags=["runs"], route_class=StrictRoute)
+
+RunKey = Annotated[str, Path(max_length=256)]
 
 
 @router.get("/schedules/{schedule_id}/runs")
@@ -26,6 +28,29 @@ async def list_runs(
     return responses.RunsAnswer(runs=runs, next_cursor=page.next_cursor)
 
 
+@router.get("/runs")
+async def list_all_runs(
+    authorized: Reader, query: Annotated[requests.RunsQuery, Query()]
+) -> responses.RunsAnswer:
+    """Return one page of the runs of all schedules that match every filter, the newest first.
+
+    A page may be short while `next_cursor` says that there may be more.
+    """
+    if query.user_id is not None and not authorized.caller.acts_for(query.user_id):
+        return responses.RunsAnswer(runs=[], next_cursor=None)
+    asked = {**query.__dict__, "user_id": query.user_id or authorized.tenant}
+    page = await authorized.service.registrar.list_runs(**asked)
+    runs = [responses.RunAnswer.model_validate(run) for run in page.items]
+    return responses.RunsAnswer(runs=runs, next_cursor=page.next_cursor)
+
+
+@router.get("/runs/{idempotency_key}")
+async def get_run(authorized: Reader, idempotency_key: RunKey) -> responses.RunAnswer:
+    """Return one run by its key."""
+    run = await authorized.service.registrar.get_run(idempotency_key, authorized.caller.acts_for)
+    return responses.RunAnswer.model_validate(run)
+
+
 @router.get("/schedules/{schedule_id}/explain")
 async def explain(
     authorized: Reader, schedule_id: ScheduleId, query: Annotated[requests.ExplainQuery, Query()]
@@ -37,11 +62,21 @@ async def explain(
 
 
 @router.post("/schedules/{schedule_id}/trigger")
-async def trigger(authorized: Starter, schedule_id: ScheduleId) -> responses.TriggeredAnswer:
-    """Run a schedule now, beside its ticks, whether it is paused or not."""
+async def trigger(
+    authorized: Starter,
+    schedule_id: ScheduleId,
+    wanted: requests.TriggerRequest | None = None,
+    idempotency_key: Annotated[str | None, Header(pattern=r"^[!-~]{1,256}$")] = None,
+) -> responses.TriggeredAnswer:
+    """Run a schedule now, beside its ticks, whether it is paused or not.
+
+    The body may have an `input` in place of the schedule's own. A second request with the same
+    `Idempotency-Key` is answered with the run of the first.
+    """
+    given = None if wanted is None else wanted.input
     await authorized.demand_schedule(schedule_id)
-    authorized.intend("trigger", schedule_id=schedule_id)
-    triggered = await authorized.service.registrar.trigger(schedule_id)
+    authorized.intend("trigger", schedule_id=schedule_id, input=given)
+    triggered = await authorized.service.registrar.trigger(schedule_id, given, idempotency_key)
     authorized.record("trigger", schedule_id=schedule_id, idempotency_key=triggered.idempotency_key)
     return responses.TriggeredAnswer.model_validate(triggered)
 
@@ -60,10 +95,20 @@ async def backfill(
     return responses.BackfilledAnswer.model_validate(done)
 
 
+@router.post("/runs/{idempotency_key}/cancel")
+async def cancel_run(authorized: Starter, idempotency_key: RunKey) -> responses.RunAnswer:
+    """Ask for a run to be ended, and return it as it stands; a run that has ended stays as it is."""
+    found = await authorized.service.registrar.get_run(idempotency_key, authorized.caller.acts_for)
+    authorized.intend("cancel", schedule_id=found.schedule_id, idempotency_key=idempotency_key)
+    run = await authorized.service.registrar.cancel_run(idempotency_key)
+    authorized.record("cancel", schedule_id=found.schedule_id, idempotency_key=idempotency_key)
+    return responses.RunAnswer.model_validate(run)
+
+
 @router.post("/runs/{idempotency_key}/status")
 async def report_status(
     authorized: Reporter,
-    idempotency_key: Annotated[str, Path(max_length=256)],
+    idempotency_key: RunKey,
     report: requests.ReportRequest,
 ) -> responses.RunAnswer:
     """Take what an executor says of a run, and return the run as it now stands; the first end wins."""
@@ -78,13 +123,21 @@ async def report_status(
     return responses.RunAnswer.model_validate(run)
 
 
-@router.post("/run-launcher/start")
+@router.post("/run-launcher/start", response_model_exclude_defaults=True)
 async def start_run(authorized: Starter, start: requests.StartRequest) -> responses.StartedAnswer:
-    """Hand one run to the executor; false if there is no such workflow, or the executor did not take it."""
+    """Hand one run to the executor; false if there is no such workflow, or the executor did not take it.
+
+    A key under which a run was started, here or in the ledger, starts nothing: that is a duplicate.
+    """
     authorized.demand_user(start.user_id)
+    registrar = authorized.service.registrar
+    if await registrar.is_started(start.idempotency_key):
+        return responses.StartedAnswer(started=True, duplicate=True)
     authorized.intend("start", **start.model_dump(mode="json"))
     started = await authorized.service.launcher.start(
         start.workflow_id, start.version, start.user_id, start.scheduled_for, start.idempotency_key
     )
+    if started:
+        await registrar.note_start(start.idempotency_key)
     authorized.record("start", idempotency_key=start.idempotency_key, started=started)
     return responses.StartedAnswer(started=started)

@@ -25,7 +25,19 @@ async def upsert_schedule(authorized: Writer, schedule: requests.ScheduleRequest
     authorized.intend("upsert", schedule_id=schedule.schedule_id, given=schedule.as_json())
     [stored] = await authorized.upsert({"": schedule.as_input()})
     authorized.record("upsert", schedule_id=stored.schedule_id)
-    return responses.UpsertedAnswer.model_validate(stored)
+    answer = responses.UpsertedAnswer.model_validate(stored)
+    return answer.model_copy(update={"warnings": await authorized.warnings(schedule.as_input())})
+
+
+@router.post("/preview")
+async def preview_upsert(
+    authorized: Reader, schedule: requests.ScheduleRequest
+) -> responses.UpsertPreviewAnswer:
+    """Say what an upsert with this body would change, without storing it: meaning, findings, fire times."""
+    given = schedule.as_input()
+    authorized.demand_user(given.user_id)
+    found = await authorized.service.registrar.preview_upsert(given, authorized.caller.acts_for)
+    return responses.UpsertPreviewAnswer.model_validate(found)
 
 
 @router.post("/bulk")

@@ -143,6 +143,16 @@ CREATE TABLE workflows (
   PRIMARY KEY (namespace, workflow_id, version)
 ) STRICT, WITHOUT ROWID;
 
+-- Runs that were started outside the ledger, by the key of the caller, so that each is started once.
+CREATE TABLE starts (
+  namespace  TEXT    NOT NULL,
+  key        TEXT    NOT NULL,
+  started_at INTEGER NOT NULL,
+  PRIMARY KEY (namespace, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX starts_by_age ON starts (namespace, started_at);
+
 -- For people: each schedule in one line, with readable times. LEFT JOIN, here and below, shows a schedule whose
 -- text is missing.
 CREATE VIEW overview AS
