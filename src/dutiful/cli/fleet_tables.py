@@ -54,7 +54,7 @@ def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 
 
 def terminal_width() -> int:
-    """Return the columns of the terminal, or as many as anybody may want where there is none."""
+    """Return the columns of the terminal; a very large number where the output is a file or a pipe."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS"):
         return max(shutil.get_terminal_size().columns, 40)
     return _ENDLESS

@@ -119,7 +119,7 @@ def explain(schedule_id: str, at: str, as_json: bool) -> None:
 
 @schedules.command()
 @_id
-@click.option("--note", help="Why; shown to whoever wonders.")
+@click.option("--note", help="Why it is paused; shown in lists and on the pages.")
 @_as_json
 def pause(schedule_id: str, note: str | None, as_json: bool) -> None:
     """Pause a schedule: its ticks are recorded as skipped until it is resumed.

@@ -113,7 +113,7 @@ async def _serve(settings: Settings, worker: bool, say: Callable[[str], None]) -
         cut: list[str] = []
         try:
             await service.start()
-            # What there is by now stays: the collector need not look through it again and again.
+            # Objects made so far live as long as the process: keep the garbage collector from visiting them.
             gc.freeze()
             answering = asyncio.create_task(server.answer())
             await asyncio.wait(
@@ -149,7 +149,7 @@ def _say_goodbye(cut: list[str], say: Callable[[str], None]) -> None:
 
 @contextmanager
 def _until_signal() -> Iterator[asyncio.Event]:
-    """Yield what is set by the first signal; the next one ends the process as if nobody listened."""
+    """Yield an event that the first signal sets; a second signal ends the process at once."""
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
 
     def heard() -> None:

@@ -38,8 +38,8 @@ def hear_signals(asked: asyncio.Event, last_words: Callable[[], str]) -> Iterato
             elif clock.monotonic() - first >= _MOMENT:
                 end_at_once(last_words())
 
-    # On a thread of its own: a handler has its turn in between two steps of the main thread, and a task
-    # that goes to sleep in a system call just then has no next step.
+    # A thread listens, because Python runs a signal handler between two steps of the main thread: a task that
+    # blocks in a system call would keep the second signal from being heard.
     threading.Thread(target=listen, name="dutiful-signals", daemon=True).start()
     before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
     told = signal.set_wakeup_fd(noted.fileno())
@@ -53,7 +53,7 @@ def hear_signals(asked: asyncio.Event, last_words: Callable[[], str]) -> Iterato
 
 
 def _signals(heard: socket.socket) -> Iterator[int]:
-    """Yield the signals that ask to stop, until nobody listens any more."""
+    """Yield the signals that ask to stop, until the other end of the socket is closed."""
     with heard:
         while number := heard.recv(1):
             if number[0] in _SIGNALS:
