@@ -242,6 +242,28 @@ def test_a_commit_whose_answer_was_lost_still_cancels():
     assert asyncio.run(story()) == [at("10:01")]
 
 
+@pytest.mark.parametrize("delay", [0, 30_000])
+def test_a_timeout_whose_commit_was_not_answered_still_cancels_before_the_retry(delay):
+    lives = []
+
+    async def story():
+        async def work(launch):
+            lives.append(f"{launch.run.attempt} begins")
+            try:
+                await rig.time.sleep(1000)
+            finally:
+                lives.append(f"{launch.run.attempt} ends")
+            return Succeeded()
+
+        hanging = schedule(Once(at("10:01")), run_timeout=MINUTE, retry=Retry(delay, limit=1))
+        rig = Rig(hanging, behave=work, through=nth("commit", "after", 2))
+        async with rig:
+            await rig.time.advance(165)
+            return list(lives)
+
+    assert asyncio.run(story()) == ["1 begins", "1 ends", "2 begins"]
+
+
 def test_stop_records_each_run_as_it_ends():
     async def story():
         async def work(launch):
