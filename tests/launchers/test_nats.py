@@ -85,6 +85,16 @@ def test_a_relaunch_is_dropped_by_the_server_and_counts_as_accepted(nats_url, ow
     assert [message.headers["Dutiful-Attempt"] for message in messages] == ["1"]
 
 
+def test_a_retry_of_the_task_is_no_duplicate_of_the_launch_before(nats_url, own_name):
+    async def story():
+        async with launching(nats_url, own_name) as executor:
+            for attempt, failures in [(1, 0), (2, 1), (3, 1), (3, 1)]:
+                await executor.run(DAG, META._replace(attempt=attempt, task_failures=failures))
+        return [message.headers["Nats-Msg-Id"] for message in await stored(nats_url, own_name)]
+
+    assert asyncio.run(story()) == [KEY, f"{KEY}:2", f"{KEY}:3"]
+
+
 @pytest.mark.parametrize(
     ("workflow", "subject"),
     [("a.b", "a.b"), ("a-b_c", "a-b_c"), ("a..b", "a%2E%2Eb"), (".a", "%2Ea"), ("a.", "a%2E")],

@@ -122,7 +122,7 @@ def test_of_many_consumers_at_once_exactly_one_finds_the_key_new(new_seen):
 @pytest.mark.parametrize("new_seen", ["sqlite", "valkey"], indirect=True)
 def test_a_lease_that_ran_out_is_taken_over_and_a_living_consumer_renews_it(new_seen):
     async def story():
-        dead, living, other = new_seen(lease=0.15), new_seen(lease=0.15), new_seen()
+        dead, living, other = new_seen(lease=1.0), new_seen(lease=1.0), new_seen()
         async with opened(dead, living, other):
             claim = dead.once("k", 1)
             # Entered and never left, as by a consumer that was killed; its renewals end with it.
@@ -130,7 +130,7 @@ def test_a_lease_that_ran_out_is_taken_over_and_a_living_consumer_renews_it(new_
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
             async with living.once("held", 1):
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(2)
                 return await asked(other, 1), await asked(other, 1, "held")
 
     assert asyncio.run(story()) == (("new", None), ("busy", None))

@@ -40,11 +40,19 @@ COMMANDS = {
         "cli",
         "Ask a cron text when it fires, what it means and what is odd about it.",
     ),
+    "doctor": Entry(
+        "dutiful.cli.doctor:doctor",
+        "service",
+        "Check settings, store, clock and executor; exit 1 if the service could not do its work.",
+    ),
     "fleet": Entry(
         "dutiful.cli.fleet:fleet", "fleet", "Run a fleet of agents from a YAML file, ask it and tell it."
     ),
     "monitor": Entry(
         "dutiful.cli.monitor:monitor", "cli", "Check a recorded trace; exit 1 if it breaks an axiom."
+    ),
+    "receiver": Entry(
+        "dutiful.cli.receiver:receiver", "receivers", "Take runs from a queue, without a line of Python."
     ),
     "run": Entry(
         "dutiful.cli.run:run", "cli", "Run the tasks that a Python module registers, until SIGINT or SIGTERM."

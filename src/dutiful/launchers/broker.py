@@ -57,9 +57,9 @@ class Broker(NamedTuple):
     def without_secrets(self, error: BaseException | str) -> str:
         """Return what an error says, on one line, without the credentials of this broker."""
         text = " ".join(str(error).split()) or type(error).__name__
-        for secret in filter(None, (self.password, self.user)):
-            text = text.replace(secret, "***")
-        return text
+        # Without a password the user is a token.
+        secret = self.user if self.password is None else self.password
+        return text.replace(secret, "***") if secret else text
 
     def tls(self) -> ssl.SSLContext:
         """Return the TLS context of the options `ca`, `cert` and `key`; raises InvalidArgumentError."""

@@ -37,10 +37,14 @@ class Meta(NamedTuple):
     labels: Mapping[str, str] = MappingProxyType({})
     # What the schedule declares, or what a run by hand was given in its place.
     input: Any = None
+    # How many attempts the task itself has failed in; without any, an attempt only repeats the launch.
+    task_failures: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them, the instant as RFC 3339 in UTC."""
-        return {**self._asdict(), "scheduled_for": _rfc3339(self.scheduled_for), "labels": {**self.labels}}
+        """Return the fields as JSON has them, the instant as RFC 3339 in UTC; `task_failures` stays here."""
+        told = {**self._asdict(), "scheduled_for": _rfc3339(self.scheduled_for), "labels": {**self.labels}}
+        del told["task_failures"]
+        return told
 
 
 class Mode(StrEnum):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from nats.aio.client import Client
-from nats.errors import ConnectionClosedError, Error, MaxPayloadError
+from nats.errors import ConnectionClosedError, Error, MaxPayloadError, NoServersError
 from nats.js.api import PubAck, StorageType, StreamConfig
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
@@ -148,6 +148,7 @@ class _Connection:
     def __init__(self, within: float) -> None:
         self._within = within
         self._client = Client()
+        self._error: Exception | None = None
         self._waits: set[asyncio.Timeout] = set()
 
     @property
@@ -159,6 +160,13 @@ class _Connection:
         return self._jetstream
 
     async def open(self, broker: Broker, tls: ssl.SSLContext | None) -> None:
+        try:
+            await self._connect(broker, tls)
+        except NoServersError as error:
+            raise self._error or error from None
+        self._jetstream = self._client.jetstream(timeout=self._within)
+
+    async def _connect(self, broker: Broker, tls: ssl.SSLContext | None) -> None:
         # No reconnecting by the client: it would keep messages back and send them after they were given up.
         await self._client.connect(
             servers=[f"{broker.scheme}://{host}" for host in broker.hosts],
@@ -168,12 +176,13 @@ class _Connection:
             user_credentials=broker.options.get("credentials"),
             tls=tls,
             allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
             connect_timeout=max(1, round(self._within)),
             name="dutiful",
-            error_cb=_ignore,
+            error_cb=self._note,
             closed_cb=self._give_up_waiting,
         )
-        self._jetstream = self._client.jetstream(timeout=self._within)
 
     async def publish(self, subject: str, body: bytes, headers: dict[str, str]) -> PubAck:
         limit = asyncio.timeout(self._within)
@@ -189,6 +198,10 @@ class _Connection:
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_WITHIN_S):
                 await self._client.close()
+
+    async def _note(self, error: Exception) -> None:
+        """Remember why no server was found; every other error is met by the call that caused it."""
+        self._error = error
 
     async def _give_up_waiting(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -212,15 +225,16 @@ def _token(workflow_id: str) -> str:
     return workflow_id if "" not in workflow_id.split(".") else workflow_id.replace(".", "%2E")
 
 
+def _message_id(meta: Meta) -> str:
+    """Return the key, so that a repeated launch is dropped by the server; a retry of the task is not."""
+    return f"{meta.idempotency_key}:{meta.attempt}" if meta.task_failures else meta.idempotency_key
+
+
 def _headers(message: Message, meta: Meta) -> dict[str, str]:
     headers = {
-        "Nats-Msg-Id": meta.idempotency_key,
+        "Nats-Msg-Id": _message_id(meta),
         "Dutiful-Attempt": str(meta.attempt),
         "Dutiful-Epoch": str(meta.epoch),
         "Dutiful-Timestamp": message.timestamp,
     }
     return headers if message.signature is None else {**headers, "Dutiful-Signature": message.signature}
-
-
-async def _ignore(_: Exception) -> None:
-    """Leave errors to the call that meets them: the client would log them with a traceback."""

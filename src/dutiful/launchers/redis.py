@@ -32,8 +32,9 @@ class RedisExecutor:
         self._settings, self._timeout = settings, settings.timeout or TIMEOUT_S
         self._stream = broker.options.get("stream") or "dutiful:runs"
         self._waits_for_disk = _flag(broker, "waitaof")
+        self._how = _connection(broker, self._timeout)
         self._pool = BlockingConnectionPool(
-            max_connections=_CONNECTIONS_MAX, timeout=self._timeout, **_connection(broker, self._timeout)
+            max_connections=_CONNECTIONS_MAX, timeout=self._timeout, **self._how
         )
 
     async def run(self, dag: Any, meta: Meta) -> Outcome:
@@ -64,17 +65,18 @@ class RedisExecutor:
             await self._pool.release(connection)
 
     async def probe(self) -> str | None:
-        """Return what keeps a run from being added, or None."""
+        """Return what keeps a run from being added, or None; asks over a connection of its own."""
+        how = dict(self._how)
+        connection = how.pop("connection_class")(**how)
         try:
             async with asyncio.timeout(self._timeout):
-                connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
-                try:
-                    await connection.send_command("TYPE", self._stream)
-                    kind = await connection.read_response()
-                finally:
-                    await self._pool.release(connection)
+                await connection.connect()
+                await connection.send_command("TYPE", self._stream)
+                kind = await connection.read_response()
         except (OSError, RedisError, TimeoutError) as error:
             return self._problem("no connection to", error)
+        finally:
+            await connection.disconnect()
         if kind in {b"none", b"stream"}:
             return None
         return f"{self._stream!r} of {self._broker.shown} is a {kind.decode()}, not a stream"

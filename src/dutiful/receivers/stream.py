@@ -41,7 +41,7 @@ class StreamReceiver(Receiver[tuple[bytes, dict[bytes, bytes]]]):
         super().__init__(url, handle, **settings)
         self._group, self._delete, self._silent_ms = group, delete, round(silent * 1000)
         self._consumer = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
-        broker = Broker.parse(url, ("stream", *TLS_OPTIONS), _FORM)
+        broker = Broker.parse(url, ("stream", "waitaof", *TLS_OPTIONS), _FORM)
         self._how = broker.redis(_FORM)
         self._stream = broker.options.get("stream", "dutiful:runs")
         self._client: Redis | None = None

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from dutiful.launchers.broker import TLS_OPTIONS, Broker
 from dutiful.receivers.lease import renewing
 from dutiful.receivers.seen import KEEP_S, LEASE_S, Answer, Claim, TaskFailedError
 from dutiful.runtime.clock import SystemClock
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from dutiful.runtime.ports import Clock
 
+_FORM = "redis://HOST:PORT/DB"
+# The options of a queue's URL are read too, so that one URL can serve for both.
+_OPTIONS = ("stream", "waitaof", *TLS_OPTIONS)
 # The same rule as `seen.judge`, with the server's clock; a test compares the two.
 _SCRIPT = """
 local step, attempt, token = ARGV[1], tonumber(ARGV[2]), ARGV[3]
@@ -67,7 +71,8 @@ class ValkeySeen:
         keep: float = KEEP_S,
         clock: Clock | None = None,
     ) -> None:
-        self._url, self._prefix, self._lease, self._keep = url, prefix, lease, keep
+        self._how = Broker.parse(url, _OPTIONS, _FORM).redis(_FORM)
+        self._prefix, self._lease, self._keep = prefix, lease, keep
         self._clock = clock or SystemClock()
         self._client: Redis | None = None
 
@@ -111,5 +116,5 @@ class ValkeySeen:
         if self._client is None:
             from redis.asyncio import Redis
 
-            self._client = Redis.from_url(self._url.replace("valkey", "redis", 1))
+            self._client = Redis(**self._how, ssl="ssl_ca_certs" in self._how)
         return self._client

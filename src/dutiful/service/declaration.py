@@ -39,8 +39,8 @@ _INTEGER_MAX = 2**53 - 1
 _DAY_MS = 86_400_000
 _YEAR_S = 366 * 86_400
 _LABELS_MAX, _LABEL_LENGTH_MAX = 64, 1000
-# A launch that cannot be made is tried again after 1, 2 and 4 seconds.
-_LAUNCH_RETRY = Retry(delay=1000, limit=3, backoff=2)
+# A launch that cannot be made is tried again after 1, 2, 4 seconds and so on.
+_LAUNCH_DELAY_MS, _LAUNCH_BACKOFF = 1000, 2
 _USUAL = Policy()
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -62,6 +62,7 @@ class Defaults(NamedTuple):
     catch_up: CatchUp = CatchUp.NONE
     jitter_ms: int = 0
     catch_up_cap: int = 100
+    launch_retries: int = 3
 
 
 class Workflow(NamedTuple):
@@ -240,6 +241,7 @@ def _policy(given: ScheduleInput, defaults: Defaults) -> Policy:
         catch_up=choose("catchup_policy", catch_up, CatchUp),
         grace=_USUAL.grace if given.grace_s is None else _milliseconds("grace_s", given.grace_s, 0),
         catch_up_cap=defaults.catch_up_cap,
+        launch_retry=Retry(_LAUNCH_DELAY_MS, defaults.launch_retries, _LAUNCH_BACKOFF),
         jitter=whole_number("jitter_ms", jitter, 0, _DAY_MS),
         on_orphan=_ORPHANS[delivery],
         run_timeout=_USUAL.run_timeout if timeout is None else _milliseconds("run_timeout_s", timeout, 1),
@@ -274,7 +276,7 @@ def _rows(field: str, rows: int | None) -> int | None:
 @lru_cache(maxsize=1024)
 def _shared_policy(**choices: Any) -> Policy:
     """Return one object for equal choices: thousands of schedules make the same ones."""
-    return Policy(launch_retry=_LAUNCH_RETRY, **choices)
+    return Policy(**choices)
 
 
 def whole_number(field: str, value: int, low: int = 0, high: int = _INTEGER_MAX) -> int:

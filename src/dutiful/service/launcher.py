@@ -109,6 +109,7 @@ def _meta(launch: Launch) -> Meta:
         epoch=run.epoch,
         labels=workflow.labels,
         input=workflow.input if run.input is None else json.loads(run.input),
+        task_failures=run.task_failures,
     )
 
 

@@ -72,6 +72,7 @@ class Settings:
     executor_allow: Allowed
     executor_timeout_s: float | None
     launches_max: int | None
+    launch_retries: int
     jwt_keys: str | None
     jwt_issuer: str | None
     jwt_audience: str | None

@@ -194,7 +194,9 @@ VARIABLES = (
     Variable("DUTIFUL_PORT", port, "8787", "the port to listen at; 0 takes a free one"),
     Variable("DUTIFUL_EXECUTOR", executor, None, "what runs the workflows"),
     Variable("DUTIFUL_EXECUTOR_MODE", choice(Mode), "report", "what 2xx of an HTTP executor means"),
-    Variable("DUTIFUL_EXECUTOR_SECRET", secret, None, "signs the requests to an HTTP executor"),
+    Variable(
+        "DUTIFUL_EXECUTOR_SECRET", secret, None, "signs requests to an HTTP executor and messages to queues"
+    ),
     Variable("DUTIFUL_EXECUTOR_ALLOW", allowed, "", "hosts and networks that are open although not public"),
     Variable("DUTIFUL_EXECUTOR_TIMEOUT_S", seconds(0.1, 86_400), None, "for one call of the executor"),
     Variable(
@@ -202,6 +204,9 @@ VARIABLES = (
         number(1, 100_000),
         None,
         "launches at a time; unset, 256 or what open files allow",
+    ),
+    Variable(
+        "DUTIFUL_LAUNCH_RETRIES", number(0, 30), "3", "tries of a failed launch, after 1, 2, 4 s and so on"
     ),
     Variable("DUTIFUL_JWT_KEYS", file, None, "file of the keys that tokens are signed with"),
     Variable("DUTIFUL_JWT_ISSUER", text, None, "the `iss` that tokens must have"),

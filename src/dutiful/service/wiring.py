@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dutiful.launchers.executor import ExecutorSettings
+from dutiful.launchers.executor import ExecutorSettings, Probing
 from dutiful.launchers.url import Executors, executor_for
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.loop_thread import LoopThread
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from dutiful.service.settings import Settings
 
 T = TypeVar("T")
+logger = logging.getLogger("dutiful.service")
+_PROBE_EVERY_S = 5.0
 
 
 class Service:
@@ -50,6 +54,8 @@ class Service:
         self._store = store_for(settings.store, settings.namespace)
         self._watching: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
+        self._problem: str | None = None
+        self._probe_at = -math.inf
         self._metrics = Metrics(self._due_so_far, self._in_flight)
         self.workflows = WorkflowStore(self._store, self.clock)
         self._given = executor
@@ -106,8 +112,25 @@ class Service:
         return cut
 
     async def health(self) -> Health:
-        """Return whether this process does its work: a worker has passed lately, leading or standing by."""
-        return Health(True, False, None, None) if self._worker is None else await self._worker.health()
+        """Return whether this process does its work: a worker has passed lately and reaches its executor."""
+        if self._worker is None:
+            return Health(True, False, None, None)
+        health = await self._worker.health()
+        if health.ok and await self._executor_problem() is not None:
+            reason = "the executor cannot be reached; the log and `dutiful doctor` say why"
+            return health._replace(ok=False, reason=reason)
+        return health
+
+    async def _executor_problem(self) -> str | None:
+        """Return what keeps runs from being handed over, asked at most every few seconds."""
+        now, executor = self.clock.monotonic(), self._executors.default
+        if isinstance(executor, Probing) and now >= self._probe_at:
+            self._probe_at = now + _PROBE_EVERY_S
+            with self.clock.hold():
+                before, self._problem = self._problem, await executor.probe()
+            if self._problem is not None and self._problem != before:
+                logger.warning("the executor cannot be reached: %s", self._problem)
+        return self._problem
 
     def metrics(self) -> str:
         """Return the metrics in the text format that Prometheus reads."""
@@ -156,4 +179,5 @@ def _defaults(settings: Settings) -> Defaults:
         settings.default_catchup_policy,
         settings.default_jitter_ms,
         settings.max_catchup_per_tick,
+        settings.launch_retries,
     )

@@ -1,0 +1,125 @@
+"""`dutiful doctor`: whether the service could do its work here, asked without changing anything."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from dutiful.cli.output import print_json, print_table
+from dutiful.cli.serve import environment
+from dutiful.core.errors import DutifulError
+from dutiful.launchers.executor import ExecutorSettings, Probing
+from dutiful.launchers.url import executor_for, scheme_of
+from dutiful.runtime.clock import SystemClock
+from dutiful.service.settings import SettingsError, settings_from
+from dutiful.stores.url import store_for
+
+if TYPE_CHECKING:
+    from dutiful.service.settings import Settings
+
+# A clock that is this far behind what it wrote before has been set back.
+_BEHIND_MS = 60_000
+
+
+class Finding(NamedTuple):
+    """One check: `state` is ok, note or wrong; a note does not keep the service from working."""
+
+    check: str
+    state: str
+    detail: str
+
+
+@click.command()
+@click.option("--config", "config_file", metavar="FILE", help="TOML file of settings; variables override it.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def doctor(ctx: click.Context, config_file: str | None, as_json: bool) -> None:
+    """Check settings, store, clock and executor; exit 1 if the service could not do its work.
+
+    A store that is missing is not made, and no run is handed to the executor.
+
+    Example: DUTIFUL_EXECUTOR=nats://127.0.0.1:4222 dutiful doctor
+    """
+    findings = asyncio.run(_examine(environment(config_file)))
+    if as_json:
+        print_json([finding._asdict() for finding in findings])
+    else:
+        print_table(["check", "state", "detail"], [[*finding] for finding in findings])
+    if any(finding.state == "wrong" for finding in findings):
+        ctx.exit(1)
+
+
+async def _examine(environ: dict[str, str]) -> list[Finding]:
+    try:
+        settings = settings_from(environ)
+    except SettingsError as error:
+        return [Finding("settings", "wrong", str(error))]
+    found = [Finding("settings", "ok", "all can be read; `dutiful config` shows them")]
+    for name, examine in (("store", _store), ("clock", _clock), ("executor", _executor)):
+        try:
+            found.append(await examine(settings))
+        except DutifulError as error:
+            found.append(Finding(name, "wrong", str(error)))
+    return found
+
+
+async def _store(settings: Settings) -> Finding:
+    missing = _missing_file(settings)
+    if missing is not None:
+        writable = os.access(missing.absolute().parent, os.W_OK)
+        detail = f"{missing} is made at the first start" if writable else f"{missing} cannot be made"
+        return Finding("store", "ok" if writable else "wrong", detail)
+    store = store_for(settings.store, settings.namespace)
+    await store.open()
+    try:
+        damaged = await store.damaged()
+    finally:
+        await store.close()
+    if damaged:
+        names = ", ".join(schedule_id for schedule_id, _ in damaged[:5])
+        return Finding("store", "note", f"{len(damaged)} schedules cannot be read: {names}")
+    return Finding("store", "ok", f"{settings.store.partition(':')[0]} store can be read")
+
+
+async def _clock(settings: Settings) -> Finding:
+    """Compare the host's clock with what the store has recorded by it."""
+    clock = SystemClock()
+    shown = "no run is recorded after the present time"
+    if _missing_file(settings) is not None:
+        return Finding("clock", "ok", shown)
+    store = store_for(settings.store, settings.namespace)
+    await store.open()
+    try:
+        rows = await store.recent(1)
+    finally:
+        await store.close()
+    ahead = max((row.updated_at or row.run_at for row in rows), default=0) - clock.epoch_ms()
+    if ahead > _BEHIND_MS:
+        detail = f"it is {ahead // 1000} s behind the last recorded run: was it set back?"
+        return Finding("clock", "wrong", detail)
+    return Finding("clock", "ok", shown)
+
+
+async def _executor(settings: Settings) -> Finding:
+    if settings.executor is None:
+        return Finding("executor", "note", "none: every run is refused until DUTIFUL_EXECUTOR is set")
+    scheme = scheme_of(settings.executor)
+    how = ExecutorSettings(
+        SystemClock(), settings.executor_secret, settings.executor_allow, settings.executor_timeout_s
+    )
+    executor = executor_for(settings.executor, how)
+    if not isinstance(executor, Probing):
+        return Finding("executor", "ok", f"{scheme}: can be used; it is not asked to run anything")
+    problem = await executor.probe()
+    detail = f"{scheme}: answers, and takes runs" if problem is None else problem
+    return Finding("executor", "ok" if problem is None else "wrong", detail)
+
+
+def _missing_file(settings: Settings) -> Path | None:
+    """Return the file of a SQLite store that is not there yet."""
+    scheme, _, path = settings.store.partition(":")
+    return Path(path) if scheme == "sqlite" and not Path(path).exists() else None

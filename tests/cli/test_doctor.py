@@ -1,0 +1,62 @@
+"""What `dutiful doctor` finds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from tests.ports import port_without_listener
+
+from dutiful.cli.main import cli
+
+
+@pytest.fixture
+def examined(tmp_path, monkeypatch):
+    """A function that asks the doctor and returns the exit code and (state, detail) by check."""
+    monkeypatch.chdir(tmp_path)
+
+    def ask(**environ):
+        done = CliRunner().invoke(cli, ["doctor", "--json"], env=environ)
+        return done.exit_code, {
+            each["check"]: (each["state"], each["detail"]) for each in json.loads(done.output)
+        }
+
+    return ask
+
+
+def test_a_machine_without_anything_is_fine_but_has_no_executor(examined, tmp_path):
+    code, found = examined()
+    assert code == 0
+    assert found["store"] == ("ok", "dutiful.db is made at the first start")
+    assert found["executor"] == ("note", "none: every run is refused until DUTIFUL_EXECUTOR is set")
+    assert not (tmp_path / "dutiful.db").exists()
+
+
+def test_settings_that_cannot_be_read_are_told(examined):
+    code, found = examined(TICK_MS="x")
+    assert (code, found["settings"][0]) == (1, "wrong")
+    assert "TICK_MS is 'x'" in found["settings"][1]
+
+
+def test_a_store_that_cannot_be_used_is_wrong(examined, tmp_path):
+    (tmp_path / "broken.db").write_bytes(b"not a database" * 100)
+    code, found = examined(DUTIFUL_STORE="sqlite:broken.db")
+    assert (code, found["store"][0]) == (1, "wrong")
+    code, found = examined(DUTIFUL_STORE="sqlite:no/such/folder/x.db")
+    assert (code, found["store"]) == (1, ("wrong", "no/such/folder/x.db cannot be made"))
+
+
+def test_a_queue_that_answers_is_ok_and_one_that_does_not_is_wrong(examined, valkey_url, nats_url, own_name):
+    for url in (
+        f"{valkey_url}?stream={own_name}",
+        f"{nats_url}?stream={own_name}&subject={own_name}",
+        f"celery+{valkey_url}?task=t",
+    ):
+        code, found = examined(DUTIFUL_EXECUTOR=url)
+        assert (code, found["executor"][0]) == (0, "ok"), found
+    with port_without_listener() as port:
+        for url in (f"redis://:canary@127.0.0.1:{port}/0", f"nats://u:canary@127.0.0.1:{port}"):
+            code, found = examined(DUTIFUL_EXECUTOR=url)
+            assert (code, found["executor"][0]) == (1, "wrong")
+            assert "canary" not in found["executor"][1]

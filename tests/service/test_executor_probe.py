@@ -1,0 +1,50 @@
+"""A service whose queue is away says so."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.servers import program
+
+from dutiful.service.settings import settings_from
+from dutiful.service.wiring import Service
+from dutiful.testing import VirtualClock
+
+REASON = "the executor cannot be reached; the log and `dutiful doctor` say why"
+
+
+def test_readiness_follows_the_broker(tmp_path):
+    server = program.valkey(tmp_path)
+    url = f"redis://:canary@127.0.0.1:{server.port}/0"
+
+    async def story():
+        clock = VirtualClock("2026-03-02T09:00:00+00:00")
+        settings = settings_from(
+            {"DUTIFUL_STORE": "memory:", "DUTIFUL_EXECUTOR": url.replace(":canary@", "")}
+        )
+        service = await Service(settings, clock).start()
+        try:
+            await clock.advance(1)
+            found = [await service.health()]
+            server.stop()
+            # Asked again only after a while.
+            found.append(await service.health())
+            await clock.advance(5)
+            found.append(await service.health())
+            server.start()
+            await clock.advance(5)
+            return [*found, await service.health()]
+        finally:
+            await service.stop()
+
+    server.start()
+    try:
+        found = asyncio.run(story())
+    finally:
+        server.close()
+    assert [(health.ok, health.reason) for health in found] == [
+        (True, None),
+        (True, None),
+        (False, REASON),
+        (True, None),
+    ]
