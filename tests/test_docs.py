@@ -177,7 +177,7 @@ def run(command: str) -> tuple[str, int]:
 
 def is_timeless(command: str, status: int) -> bool:
     # A fleet that never ran is the same every day.
-    timeless = command.startswith(("dutiful config", "dutiful fleet ")) or command.endswith(
+    timeless = command.startswith(("dutiful config", "dutiful doctor", "dutiful fleet ")) or command.endswith(
         ("--help", "--version")
     )
     return timeless or "--from" in command or status == 2
