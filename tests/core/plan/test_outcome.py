@@ -98,6 +98,14 @@ def test_what_somebody_else_took_is_still_in_flight():
     assert accepted == run("10:00", Phase.ACCEPTED, status=Status.ENQUEUED, run_id="r-1")
 
 
+def test_a_launch_that_is_accepted_in_the_end_keeps_no_word_of_the_tries_before():
+    policy = Policy(launch_retry=Retry(1000, 3))
+    waiting = settle(run("10:00"), Unreached("no broker"), policy, LATER)
+    assert (waiting.reason, waiting.detail) == (Reason.LAUNCH_FAILED, "no broker")
+    accepted = settle(waiting.to(Phase.LAUNCHED), Accepted("r-1"), policy, LATER)
+    assert (accepted.reason, accepted.detail, accepted.ended_at) == (None, None, None)
+
+
 def test_a_report_ends_what_was_accepted():
     accepted = run("10:00", Phase.ACCEPTED)
     assert settle(accepted, Succeeded(), Policy(), LATER).phase is Phase.ENDED

@@ -100,7 +100,11 @@ def settle(run: Run, outcome: Outcome, policy: Policy, now: Instant) -> Run:
         case NoWork(detail):
             return run.ended(Status.SKIPPED, Reason.NO_WORK, now, detail)
         case Accepted(run_id):
-            return run.to(Phase.ACCEPTED, status=Status.ENQUEUED, run_id=run_id, updated_at=run.noted(now))
+            # What kept an earlier attempt from being launched is over.
+            return run.to(
+                Phase.ACCEPTED, status=Status.ENQUEUED, run_id=run_id, reason=None, detail=None,
+                ended_at=None, updated_at=run.noted(now),
+            )  # fmt: skip
         case Refused(reason, detail):
             return run.ended(Status.FAILED, reason, now, _kept(detail))
         case Failed(detail):
