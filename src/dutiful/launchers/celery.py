@@ -58,8 +58,9 @@ class CeleryExecutor:
         message = Message.of(dag, meta, self._settings)
         sent = self._thread.submit(self._send, [dag, meta.as_json()], _headers(message, meta), meta)
         try:
-            async with asyncio.timeout(self._timeout):
-                return await asyncio.wrap_future(sent)
+            with self._settings.clock.hold():
+                async with asyncio.timeout(self._timeout):
+                    return await asyncio.wrap_future(sent)
         except TimeoutError:
             problem = f"{self._broker.shown} did not take the run within {self._timeout:g} s"
             # A call that still waited for the thread was cancelled by the timeout: nothing was sent.

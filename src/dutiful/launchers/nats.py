@@ -54,7 +54,10 @@ class NatsExecutor:
         Without a connection, or where the server says that it stored nothing, the outcome is Unreached. A
         message that was sent and not acknowledged is Unanswered: the server may have stored it.
         """
-        message = Message.of(dag, meta, self._settings)
+        with self._settings.clock.hold():
+            return await self._hand_over(Message.of(dag, meta, self._settings), meta)
+
+    async def _hand_over(self, message: Message, meta: Meta) -> Outcome:
         try:
             async with asyncio.timeout(self._timeout):
                 connection = await self._connected()

@@ -43,7 +43,10 @@ class RedisExecutor:
         Without a connection, or where the server answers an error, the outcome is Unreached: nothing was
         added. A command that was sent and not answered is Unanswered.
         """
-        fields = _fields(Message.of(dag, meta, self._settings), meta)
+        with self._settings.clock.hold():
+            return await self._hand_over(_fields(Message.of(dag, meta, self._settings), meta))
+
+    async def _hand_over(self, fields: list[Any]) -> Outcome:
         try:
             async with asyncio.timeout(self._timeout):
                 connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]

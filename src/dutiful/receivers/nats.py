@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful.launchers.broker import TLS_OPTIONS, Broker
 from dutiful.receivers.delivery import BadMessageError, Delivery, check_signature
-from dutiful.receivers.receiver import LATER_S, SILENT_S, Receiver
+from dutiful.receivers.receiver import LATER_S, Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ class NatsReceiver(Receiver["Msg"]):
         config = ConsumerConfig(
             durable_name=self._durable,
             ack_policy=AckPolicy.EXPLICIT,
-            ack_wait=SILENT_S,
+            ack_wait=self._silent,
             max_deliver=-1,
             filter_subject=f"{self._subject}.>",
         )
@@ -103,7 +103,7 @@ class NatsReceiver(Receiver["Msg"]):
         await message.ack_sync()
 
     async def _put_back(self, message: Msg) -> None:
-        await message.nak(LATER_S)
+        await message.nak(min(LATER_S, self._silent))
 
     async def _disconnect(self) -> None:
         client, self._client = self._client, None

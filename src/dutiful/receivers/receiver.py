@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("dutiful.receivers")
 _PAUSE_S = 0.5
+SILENT_S = 30.0
+# How long a message waits that another consumer is at work on.
+LATER_S = 5.0
 M = TypeVar("M")
 
 
@@ -41,9 +44,12 @@ class Receiver(Generic[M]):
         token: str | Callable[[], str] | None = None,
         secret: str | None = None,
         concurrency: int = 8,
+        silent: float = SILENT_S,
         clock: Clock | None = None,
     ) -> None:
         self._url, self._secret, self._concurrency = url, secret, concurrency
+        # A message whose consumer has been silent for this long is delivered to another one.
+        self._silent = silent
         self._clock = clock or SystemClock()
         self._seen = seen
         self._work = Work(handle, seen, Reports(service, token, self._clock))
@@ -136,7 +142,7 @@ class Receiver(Generic[M]):
 
     async def _keep_alive(self, message: M) -> None:
         while True:
-            await self._clock.sleep(ALIVE_EVERY_S)
+            await self._clock.sleep(self._silent / 3)
             with suppress(*self._errors()):
                 await self._alive(message)
 
@@ -146,10 +152,3 @@ class Receiver(Generic[M]):
         await asyncio.gather(*self._active, return_exceptions=True)
         await self._disconnect()
         await self._seen.close()
-
-
-# A message whose consumer has been silent for this long is delivered to another one.
-SILENT_S = 30.0
-ALIVE_EVERY_S = SILENT_S / 3
-# How long a message waits that another consumer is at work on.
-LATER_S = 5.0

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from dutiful.launchers.broker import TLS_OPTIONS, Broker
 from dutiful.receivers.delivery import BadMessageError, Delivery, check_signature
-from dutiful.receivers.receiver import SILENT_S, Receiver
+from dutiful.receivers.receiver import Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,11 +35,10 @@ class StreamReceiver(Receiver[tuple[bytes, dict[bytes, bytes]]]):
         *,
         group: str = "dutiful",
         delete: bool = True,
-        silent: float = SILENT_S,
         **settings: Any,
     ) -> None:
         super().__init__(url, handle, **settings)
-        self._group, self._delete, self._silent_ms = group, delete, round(silent * 1000)
+        self._group, self._delete, self._silent_ms = group, delete, round(self._silent * 1000)
         self._consumer = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
         broker = Broker.parse(url, ("stream", "waitaof", *TLS_OPTIONS), _FORM)
         self._how = broker.redis(_FORM)
