@@ -33,8 +33,11 @@ class Reported:
         return Reply(503 if self.refusals >= 0 else 200, {})
 
     def of(self, key: str) -> list[dict[str, Any]]:
-        """Return the last words about a run, each once, in their order."""
-        said = [content for about, content in self.all if about == key]
+        """Return how a run was said to have ended, each report once, in their order.
+
+        STARTED is left out: it is sent beside the work, and may arrive after the end, where it means nothing.
+        """
+        said = [content for about, content in self.all if about == key and content["status"] != "STARTED"]
         return [content for n, content in enumerate(said) if content not in said[:n]]
 
 
