@@ -47,7 +47,7 @@ def asked(path: Path, request: dict[str, Any]) -> Any:
 
 
 def _found(path: Path) -> tuple[Fleet | Exception, Path]:
-    """Return the fleet, or what is wrong with its file, and where its state is."""
+    """Return the fleet, or the problems of its file, and its state directory."""
     found, _ = read_fleet(path)
     # A running fleet can be asked also while its file is broken.
     return found, state_dir_of(path, found if isinstance(found, Fleet) else Fleet(()))

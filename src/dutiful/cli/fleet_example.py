@@ -1,4 +1,4 @@
-"""What `dutiful fleet init` writes: a fleet that runs as it is, with a comment where there is a choice."""
+"""The file of `dutiful fleet init`: a fleet that runs as it is, with a comment at every choice."""
 
 FLEET = """\
 # A fleet: agents, and the schedules by which they do jobs.

@@ -27,7 +27,7 @@ _SECONDS = 0.3
 def show_logs(
     path: Path, agent: str, schedule: str | None, number: int | None, *, follow: bool, as_json: bool
 ) -> None:
-    """Print the output of a run; with `follow` also what is added, and later runs unless one was chosen."""
+    """Print the output of a run; with `follow` also new output, and later runs unless one was chosen."""
     # Refuses a name that the fleet does not have.
     known = [each["schedule"] for each in asked(path, {"ask": "schedules", "agent": agent})]
     if schedule is not None and schedule not in known:
@@ -113,7 +113,7 @@ class _Reader:
         return self.log.path.open("rb") if self.log.path.exists() else None
 
     def print_new(self) -> None:
-        """Print what was added since the last time."""
+        """Print the output that was added since the last time."""
         if self._file is None:
             self._file = self._opened()
         while self._file is not None:

@@ -25,7 +25,7 @@ def run_in_foreground(path: Path, timeout: float, *, quiet: bool, address: str |
     """Run the fleet of a file until it is asked to stop and its jobs have ended, or the process with them."""
     logger = _logger(quiet=quiet)
     daemon = Daemon(path, logger)
-    # What the file says of directories and modules is meant from where the file is.
+    # Directories and modules in the file are relative to the file.
     os.chdir(daemon.watched.path.parent)
     sys.path.insert(0, os.getcwd())
     asyncio.run(_serve(daemon, timeout, logger, address))

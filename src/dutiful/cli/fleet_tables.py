@@ -67,7 +67,7 @@ class Tables:
         self._now, self._zone, self._width = now, zone, width
 
     def status(self, found: Document) -> str:
-        """Return what the fleet does, its agents, and its jobs."""
+        """Return the state of the fleet, its agents, and its jobs."""
         agents = [
             [
                 agent["name"],

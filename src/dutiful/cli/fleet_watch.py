@@ -16,7 +16,7 @@ _SECONDS = 1.0
 
 
 def watch_status(draw: Callable[[], str], *, live: bool) -> None:
-    """Show what `draw` returns again and again: in its place on a terminal, else below the last."""
+    """Show the text of `draw` again and again: in place on a terminal, else below the last one."""
     clock = SystemClock()
     if not live:
         while True:

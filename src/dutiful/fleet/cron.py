@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
 _FIELDS = {"day": "day-of-month", "weekday": "day-of-week"}
-# The whole expression is quoted in front: what is repeated of it, and the layout, can go.
+# The message begins with the whole expression, so the repeated part and the layout are cut off.
 _REPEATED = re.compile(r", not \S+$| \(write: .*\)$")
 
 

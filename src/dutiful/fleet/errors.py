@@ -89,7 +89,7 @@ class SchedulerShutdownError(SchedulerError):
 
 
 class ConfigProblem(NamedTuple):
-    """Something wrong in a fleet file: where, what was written there, and what to do about it."""
+    """A problem in a fleet file: its place, the written value, and advice."""
 
     file: str | None
     line: int | None
@@ -141,7 +141,7 @@ class FleetNotRunningError(SchedulerError):
 
 
 class FleetControlError(SchedulerError):
-    """The running fleet refuses what it was asked, or does not answer; `kind` is the class of its error."""
+    """The running fleet refuses a request, or does not answer; `kind` is the class of its error."""
 
     def __init__(self, message: str, kind: str = "FleetControlError") -> None:
         super().__init__(message, kind=kind)
@@ -163,7 +163,7 @@ class WorkSourceError(SchedulerError):
 
 
 class FleetManagerError(SchedulerError):
-    """Root of the errors about what the fleet was asked for."""
+    """Root of the errors about a request to the fleet."""
 
 
 class CronParseError(FleetManagerError, ValueError):

@@ -214,7 +214,7 @@ class Roster:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what an earlier run of the fleet has left in memory."""
+        """Begin with an empty view and state book."""
         self.view = View(self._clock.timezone)
         self.book = StateBook(self._state_dir, self._clock, self._logger, self._rebuilt)
         self._turn = asyncio.Lock()
@@ -224,7 +224,7 @@ class Roster:
         self.agents, self._agents_changed = agents, True
 
     async def open(self) -> None:
-        """Take over the state file and the store; what was running in an earlier process was interrupted."""
+        """Take over the state file and the store; jobs of an earlier process were interrupted."""
         await self.book.read()
         for (agent, schedule), state in self.book.states.records.items():
             if state.status == "running":

@@ -185,7 +185,7 @@ class FleetScheduler:
         return self._status
 
     def get_state(self) -> SchedulerState:
-        """Return what the scheduler did since it was started."""
+        """Return the state of the scheduler, with its counts since the start."""
         triggers = 0 if self._launcher is None else self._launcher.triggered
         stall = self._roster.view.stall
         trouble = (None, None) if stall is None else (stall.problem, stall.since)

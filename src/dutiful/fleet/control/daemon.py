@@ -131,7 +131,7 @@ class Daemon:
     def _write_off_jobs(self) -> None:
         ended = unless_disabled({"status": "idle", "last_error": _KILLED})
         for job in self.scheduler.get_running_jobs():
-            # The next start finds out by itself what cannot be written now.
+            # The next start records the interruption if it cannot be written now.
             with suppress(OSError, DutifulError):
                 update_schedule_state(self.state_dir, job.entry.agent.name, job.entry.name, ended)
 

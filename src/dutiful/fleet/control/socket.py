@@ -56,7 +56,7 @@ class ControlSocket:
         try:
             with _address(self._state_dir) as address:
                 listening.bind(address)
-            # Nobody can connect before it listens.
+            # No client can connect before the socket listens, so the permissions are set in time.
             path.chmod(0o600)
         except BaseException:
             listening.close()
@@ -64,13 +64,13 @@ class ControlSocket:
         return listening
 
     async def close(self) -> None:
-        """Answer nobody any more."""
+        """Answer no more requests."""
         if self._server is None:
             return
         self._server.close()
         path = self._state_dir / FILE_NAME
         with suppress(OSError):
-            # It may be another one's by now, who has taken over.
+            # A process that has taken over may have put its own socket here.
             if path.stat().st_ino == self._inode:
                 path.unlink()
 
@@ -81,7 +81,7 @@ class ControlSocket:
                 writer.write(json.dumps({"version": VERSION, **reply}).encode() + b"\n")
                 await writer.drain()
         except (TimeoutError, OSError):
-            # Whoever asked has gone, or takes too long.
+            # The client has gone, or takes too long.
             pass
         finally:
             writer.close()
@@ -114,7 +114,7 @@ def _other_version(version: object) -> FleetControlError:
 
 
 async def ask(state_dir: Path, request: dict[str, Any]) -> Any:
-    """Return what the running fleet answers.
+    """Return the answer of the running fleet.
 
     Raises FleetNotRunningError if there is none, FleetControlError if it refuses or does not answer.
     """

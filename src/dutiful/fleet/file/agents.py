@@ -77,7 +77,7 @@ def _name_in(document: object) -> str:
 def read_agent(
     document: object, schedules: Mapping[str, AgentSchedule]
 ) -> tuple[Agent | None, list[Problem]]:
-    """Return the agent with these schedules, which are its own, or None and what else is wrong with it."""
+    """Return the agent with its schedules, or None and the other problems of the document."""
     if not isinstance(document, Mapping):
         return None, [Problem((), "must be a mapping with a `name` and `schedules`", document)]
     values, problems = read_keys(document, AGENT_KEYS)
@@ -96,7 +96,7 @@ def read_agent(
 
 
 def read_schedule(document: object) -> AgentSchedule:
-    """Return a schedule as it was written; what could not be read is in its `problems`."""
+    """Return a schedule as it was written; keys that cannot be read are in its `problems`."""
     if not isinstance(document, Mapping):
         return AgentSchedule("", problems=(Problem((), "must be a mapping with a `type`", document),))
     values, problems = read_keys(document, SCHEDULE_KEYS)

@@ -89,11 +89,11 @@ class _Enough(Exception):  # noqa: N818
 
 
 class _FleetReader:
-    """Reads one fleet and collects what is wrong with it."""
+    """Reads one fleet and collects its problems."""
 
     def __init__(self, file: Path, environ: Mapping[str, str], check_jobs: bool) -> None:
         self._checks_jobs = check_jobs
-        # What was found about each job and work source; many schedules share one.
+        # The problems of each job and work source, because many schedules share one.
         self._checked: dict[str, list[Problem]] = {}
         # One problem for each place: the first explains the others, and a default is used many times.
         self.problems: dict[tuple[str | None, str], ConfigProblem] = {}
@@ -182,7 +182,7 @@ class _FleetReader:
         return agent
 
     def _check_jobs(self, part: Part, agent: Agent) -> None:
-        """Tell what keeps the jobs of an agent from running; called only for jobs that are described well."""
+        """Record why jobs of an agent could not run; their descriptions are known to be right."""
         for name, schedule in agent.schedules.items():
             if not schedule.enabled or any(problems_of_schedule(schedule)):
                 continue
@@ -278,7 +278,7 @@ class _FleetReader:
             raise _Enough
 
     def sorted_problems(self) -> list[ConfigProblem]:
-        """Return what is wrong from top to bottom, the fleet file first."""
+        """Return the problems from top to bottom, the fleet file first."""
         return sorted(
             self.problems.values(), key=lambda p: (p.file != str(self._file), p.file or "", p.line or 0)
         )
@@ -296,7 +296,7 @@ def _in_zone(agent: Agent, zone: str | None) -> Agent:
 
 
 def _hollow(key: str, node: Node) -> Node:
-    """Return the agents and the defaults without what is in them, which is read part by part."""
+    """Return the lists of agents and defaults empty; their content is read part by part."""
     kind = type(node.value)
     return Node(kind(), node.line) if key in {"agents", "defaults"} and kind in {dict, list} else node
 

@@ -30,7 +30,7 @@ _SECRET_LENGTH = 4
 
 
 class Spot(NamedTuple):
-    """Where a value stands, and for what came out of the environment, how it was written.
+    """Where a value stands, and how values from the environment were written.
 
     `base` is where the part that it was read with stands in its file.
     """
@@ -60,7 +60,7 @@ def read_document(file: FilePath) -> Node:
 
 def _read(file: FilePath) -> str:
     try:
-        # Opening a pipe would wait for somebody to write into it.
+        # Opening a pipe would block until a writer comes.
         if not stat.S_ISREG(file.stat().st_mode):
             raise _refused(file, "is not a regular file; give the path of a YAML file")
         with file.open("rb") as opened:
@@ -106,7 +106,7 @@ class Part:
         known = next(path[:n] for n in range(len(path), -1, -1) if path[:n] in self.spots)
         spot = self.spots[known]
         place = dotted((*spot.base, *path))
-        # What came out of the environment may be a secret; a value that is missing gives none away.
+        # Values from the environment may be secrets; a missing value reveals none.
         references = dict(self._references(path)) if known == path else {}
         value = _redacted(problem.value, references) if isinstance(problem.value, str) else problem.value
         return ConfigProblem(spot.file, spot.line, place, _redacted(problem.message, references), value)
@@ -137,7 +137,7 @@ def _redacted(text: str, references: Mapping[str, str]) -> str:
 def part_of(
     node: Node, file: str, environ: Mapping[str, str], at: Path = ()
 ) -> tuple[Part, list[ConfigProblem]]:
-    """Return what a node says, with variables filled in, and the problems with those.
+    """Return the value of a node with its variables filled in, and the problems of the variables.
 
     `at` is the path of the node in its file; paths within the part begin at the node.
     """
@@ -175,14 +175,14 @@ def _merged(under: Any, over: Any) -> Any:
 
 
 class Filled(NamedTuple):
-    """A text with its variables filled in, and for what came out of the environment, the reference to it."""
+    """A text with its variables filled in, and the references by the values that replaced them."""
 
     text: str
     references: dict[str, str]
 
 
 def fill_in(text: str, environ: Mapping[str, str]) -> Filled:
-    """Return `text` with its variables filled in; what is filled in is never looked at again.
+    """Return `text` with its variables filled in; a filled-in value is not searched for variables again.
 
     A default is used where the variable is not set or empty. Raises ValueError that says what to do.
     """

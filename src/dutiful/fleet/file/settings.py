@@ -36,7 +36,7 @@ _OWN_HEADERS = {
     "connection",
     "accept-encoding",
 }
-# Suggestions cost time to find, and nobody reads more of them than this.
+# Suggestions cost time to find, so there are at most this many.
 _UNKNOWN_MAX = 100
 _TRUTH = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 

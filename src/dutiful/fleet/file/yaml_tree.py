@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Path: TypeAlias = tuple[str | int, ...]
 
 DEPTH_MAX = 32
-# Reading stops there: whoever mends so many mistakes will run it again anyway.
+# Reading stops after this many mistakes; the rest shows up in the next run.
 _FLAWS_MAX = 100
 _NULLS = frozenset(("null", "Null", "NULL", "~"))
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -89,7 +89,7 @@ class _Hopeless(Exception):  # noqa: N818
 
 
 class _Composer:
-    """Turns events into a tree; what is being filled is on a stack of its own."""
+    """Turns events into a tree; the open mappings and lists are on a stack."""
 
     def __init__(self, values_max: int) -> None:
         self.root: Node | None = None
@@ -273,7 +273,7 @@ _QUOTE_STAR = 'put a text that begins with * in quotes, such as "*/5 * * * *"'
 
 
 class _Hint(NamedTuple):
-    # Found in what the parser says.
+    # A regular expression for the parser's message.
     said: str
     advice: str
     # The mistake is where the construct begins, not where the parser gave up.
@@ -306,7 +306,7 @@ _OTHERWISE = "check the quotes and the indentation; put a text with special char
 
 
 def _refusal(error: MarkedYAMLError, text: str) -> tuple[int, str]:
-    """Return the line, from 0, on which to look, and what is wrong there with what to do."""
+    """Return the line of the mistake, counted from 0, and a message with advice."""
     said = f"{error.context or ''} {error.problem or ''}".strip()
     hint = next((hint for hint in _HINTS if re.search(hint.said, said)), None)
     mark = error.problem_mark or error.context_mark

@@ -115,7 +115,7 @@ class JobLauncher:
         if problem is not None:
             # Without a record the schedule would be due again at once, and nothing would show the job.
             return ScheduleRunResult(False, error=problem)
-        # With a work source only jobs are logged, by what does them: an empty poll is no event.
+        # With a work source only jobs are logged, by the job runner: an empty poll is no event.
         polls = info.schedule.work_source is not None or info.agent.work_source is not None
         level = self._logger.debug if polls else self._logger.info
         level("%s: triggered (%s)", entry.id, info.trigger_type)

@@ -1,4 +1,4 @@
-"""What an agent is told to do."""
+"""The prompt of a job: the schedule's text, and the work item."""
 
 from __future__ import annotations
 

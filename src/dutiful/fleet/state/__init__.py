@@ -1,1 +1,1 @@
-"""`state.yaml`: what the schedules of a fleet did last."""
+"""`state.yaml`: the last run of every schedule of a fleet."""

@@ -35,14 +35,14 @@ _MEND = "mend it, or move it away to start afresh"
 
 
 class States(NamedTuple):
-    """What a state file says of each (agent, schedule), and which of its records cannot be read."""
+    """The records of a state file by (agent, schedule), and the problems of those that cannot be read."""
 
     records: dict[tuple[str, str], ScheduleState]
     # An agent whose schedules cannot be read at all is there under (agent, "").
     problems: dict[tuple[str, str], Problem]
 
     def of(self, agent: str, schedule: str) -> ScheduleState | Problem:
-        """Return the state of a schedule, a fresh one if it has none, or what is wrong with its record."""
+        """Return the state of a schedule, a fresh one if it has none, or the problem of its record."""
         damaged = self.problems.get((agent, schedule)) or self.problems.get((agent, ""))
         return damaged or self.records.get((agent, schedule), ScheduleState())
 
@@ -62,7 +62,7 @@ def read_states(state_dir: StateDir) -> States:
 
 
 def write_states(state_dir: StateDir, changes: Mapping[tuple[str, str], Change]) -> States:
-    """Merge changes into the records of many schedules in one write, and return what the file says now.
+    """Merge changes into the records of many schedules in one write, and return the new content of the file.
 
     A change is a mapping, or a function that gives one for what the record says at that moment. Records and
     agents that cannot be read are left as they are; they are among the `problems`. Raises StateFileError if
@@ -126,7 +126,7 @@ def unless_disabled(changes: Mapping[str, object]) -> Change:
 
 
 def get_schedule_state(state_dir: StateDir, agent: str, schedule: str) -> ScheduleState:
-    """Return what the file says of one schedule, or a fresh state. Raises StateFileError."""
+    """Return the record of one schedule, or a fresh state. Raises StateFileError."""
     return checked_state(state_dir, read_states(state_dir), agent, schedule)
 
 
@@ -222,7 +222,7 @@ def _record(root: Node, agent: str, schedule: str) -> dict[str, Node]:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Hold the lock of the file: nobody else who asks for it writes meanwhile."""
+    """Hold the lock of the file, which every writer takes."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -237,7 +237,7 @@ def _locked(file: Path) -> Iterator[None]:
 
 def _replace(file: Path, text: str) -> None:
     """Put a complete new file in the place of the old one, or leave that as it is."""
-    # Always the same name: what a crash leaves behind is overwritten by the next writer, who has the lock.
+    # The name is always the same, so the next writer replaces a file that a crash has left.
     fresh = f"{file}.new"
     try:
         try:
@@ -314,7 +314,7 @@ def _written_value(key: str, value: object) -> Node:
         return Node(_iso(key, value))
     if not isinstance(value, str):
         raise InvalidArgumentError(key, value, "must be a text or None")
-    # A message may hold what no file can.
+    # A message may hold characters that UTF-8 cannot encode.
     return Node(value.encode("utf-8", "backslashreplace").decode())
 
 

@@ -34,7 +34,7 @@ class HttpJob:
         )
 
     async def execute(self, request: JobRequest) -> JobResult:
-        """Return what the answer says; raise JobNotStartedError if the request never left."""
+        """Return the result in the answer; raise JobNotStartedError if the request never left."""
         try:
             answer = await self._outbound.send("POST", self._url, _content(request))
         except ForbiddenTargetError as error:

@@ -41,7 +41,7 @@ class PythonJob:
         self._name, self._timeout = settings["call"], settings["timeout"]
 
     async def execute(self, request: JobRequest) -> JobResult:
-        """Return what the function returned, made into a result; what it raises is raised.
+        """Return the value of the function as a result; an exception of the function is raised.
 
         A function that is no coroutine cannot be stopped: after a timeout its thread is left to itself.
         """

@@ -114,7 +114,7 @@ def _moved_anew(source: Path, target: Path) -> bool:
     except FileExistsError:
         return False
     except OSError:
-        # No links on this file system, or none to a file of somebody else: looking first must do.
+        # Hard links are not possible here, so check for a namesake before the move.
         return _moved(source, target)
     source.unlink()
     return True
@@ -156,7 +156,7 @@ class _Claimer:
         self._path.mkdir(exist_ok=True)
         while self._lock is None:
             self._name = uuid.uuid4().hex
-            # Between its creation and its locking somebody may take the file for a dead claimer's.
+            # Before the file is locked, another process may take it for that of a dead claimer.
             self._lock = _locked(self._path / f"{self._name}.lock", os.O_CREAT | os.O_EXCL)
         mine = self._path / self._name
         mine.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""A web service as work source, which keeps the items and knows who has them.
+"""A web service as work source, which keeps the items and their claims.
 
     GET  URL/next?agent=NAME       200 {"id", "title", "description", "priority", "labels", "url"}, or 204
     POST URL/items/ID/outcome      {"success", "summary", "error"}

@@ -24,7 +24,7 @@ KEYS = {
     "table": Key(name, "work_items"),
     "lease": Key(seconds, 300.0),
 }
-# Whoever adds work fills in `title`, and of the next four what there is; the rest is kept here.
+# The producer of work fills in `title`, and optionally the next four columns; the rest is ours.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS "{table}" (
   id INTEGER PRIMARY KEY,
@@ -47,7 +47,7 @@ WHERE id = (
   SELECT id FROM "{table}" WHERE status = 'ready' OR (status = 'claimed' AND claimed_until <= :now)
   ORDER BY priority DESC, id LIMIT 1)
 RETURNING id, title, description, priority, labels, url"""
-# Only for as long as the claim is ours: after a lease that ran out it may be somebody else's.
+# The token must still match: after a lease that ran out, another process may have the claim.
 _END = """
 UPDATE "{table}" SET status = :status, note = :note, claim_token = NULL, claimed_until = NULL
 WHERE id = :id AND claim_token = :token"""
