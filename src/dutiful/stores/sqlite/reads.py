@@ -193,6 +193,18 @@ def having(facets: Facets, paused: bool | None, after: str) -> tuple[str, list[o
     return f"SELECT number FROM {source} WHERE {' AND '.join(conditions)}", values
 
 
+def page(
+    connection: sqlite3.Connection, texts: Texts, query: str, values: Sequence[object]
+) -> tuple[list[Due], list[Damage]]:
+    """Return the schedules whose numbers a query finds, by id, and those that were found damaged.
+
+    The numbers are found first: in one statement SQLite would walk all ids in their order instead.
+    """
+    numbers = [number for (number,) in connection.execute(query, values)]
+    found, damage = numbered(connection, texts, numbers)
+    return sorted(found, key=lambda due: due.schedule.id), damage
+
+
 def soonest(
     connection: sqlite3.Connection, texts: Texts, namespace: str, limit: int, facets: Facets
 ) -> tuple[list[Due], list[Damage]]:

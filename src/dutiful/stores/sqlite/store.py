@@ -224,8 +224,10 @@ class SqliteStore:
     ) -> list[Due]:
         """Return the schedules that come after an id and are not damaged."""
         query, values = reads.having(facets, paused, after)
-        condition = f"number IN ({query} ORDER BY id LIMIT ?) ORDER BY id"
-        return await self._some(condition, self._namespace, *values, limit)
+        values = [self._namespace, *values, limit]
+        return await self._marking(
+            lambda connection: reads.page(connection, self._texts, f"{query} ORDER BY id LIMIT ?", values)
+        )
 
     async def count(self, facets: Facets = (), paused: bool | None = None) -> int:
         """Return how many schedules have these facets."""

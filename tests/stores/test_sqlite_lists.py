@@ -1,0 +1,28 @@
+"""Filtered lists are read by an index: their cost follows the schedules returned, not those stored."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from tests.stores.notation import declare, schedule
+from tests.stores.sqlite_rig import with_store
+
+from dutiful.stores.sqlite.reads import having
+
+ADA, TEAM = ("user", "ada"), ("label", "team")
+
+
+@pytest.mark.parametrize("facets", [(), (ADA,), (ADA, TEAM)])
+@pytest.mark.parametrize("paused", [None, True, False])
+def test_a_page_is_found_without_a_scan_or_a_sort(tmp_path, facets, paused):
+    path = tmp_path / "state.db"
+    with_store(path, lambda store: declare(store, schedule()))
+    query, values = having(facets, paused, "")
+    with closing(sqlite3.connect(path)) as connection:
+        steps = connection.execute(
+            f"EXPLAIN QUERY PLAN {query} ORDER BY id LIMIT ?", ("default", *values, 50)
+        ).fetchall()
+    plan = [detail for *_, detail in steps]
+    assert [step for step in plan if step.startswith(("SCAN", "USE TEMP B-TREE"))] == []
