@@ -138,8 +138,10 @@ def _insert_write(written: _Written) -> Write:
 
 def _is_first_attempt(run: Run) -> bool:
     """Return whether the run is a tick that was just launched, with nothing else to record."""
-    id_, tick, _, status, _, fire_at, _, _, epoch, now = run[:10]
-    return now is not None and run == Run.launched(id_, tick, fire_at, now, epoch, status, run.created_at)
+    if run.attempt != 1 or run.phase is not _LAUNCHED or run.kind != "schedule" or run.started_at is None:
+        return False
+    more = run.reason or run.ended_at or run.run_id or run.detail or run.backfill or run.input
+    return not more and run.run_until is None and run.ticks == 1 and not run.task_failures
 
 
 def _change_write(written: _Written) -> Write:
