@@ -31,6 +31,10 @@ URLS = {
 }
 
 
+# A busy machine takes its time for a few thousand runs.
+SETTLED_WITHIN_S = 600
+
+
 class Told(NamedTuple):
     """What a campaign has come to."""
 
@@ -130,7 +134,7 @@ class Campaign:
 
     def told(self) -> Told:
         """Return what there is once every run of the ledger has ended."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + SETTLED_WITHIN_S
         while True:
             rows = [row for name in self.schedules for row in self.service.ledger(name)]
             if all(row["status"] in {"SUCCESS", "FAILED", "SKIPPED"} for row in rows):
@@ -188,7 +192,7 @@ def exactly_once(folder, postgres_url, *, large):
     return fought(folder, "nats", postgres_url, postgres_url, large=large)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("postgres_port", ["18"], indirect=True)
 def test_with_postgres_seen_every_key_has_exactly_one_effect(tmp_path, postgres_url):
     told, _ = exactly_once(tmp_path, postgres_url, large=False)
@@ -196,7 +200,7 @@ def test_with_postgres_seen_every_key_has_exactly_one_effect(tmp_path, postgres_
     assert len(told.effects) >= 16
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["redis", "celery"])
 def test_with_valkey_seen_a_repeat_has_a_death_or_a_higher_attempt(tmp_path, valkey_url, kind):
     told, _ = fought(tmp_path, kind, valkey_url, None, large=False)
@@ -205,7 +209,7 @@ def test_with_valkey_seen_a_repeat_has_a_death_or_a_higher_attempt(tmp_path, val
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("postgres_port", ["18"], indirect=True)
 def test_with_postgres_seen_500_keys_have_exactly_one_effect_each(tmp_path, postgres_url, capfd):
     told, summary = exactly_once(tmp_path, postgres_url, large=True)
@@ -217,7 +221,7 @@ def test_with_postgres_seen_500_keys_have_exactly_one_effect_each(tmp_path, post
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", ["nats", "redis", "celery"])
 def test_with_valkey_seen_the_repeats_of_500_keys_are_explained(tmp_path, valkey_url, kind, capfd):
     told, summary = fought(tmp_path, kind, valkey_url, None, large=True)
