@@ -217,7 +217,23 @@ def files_are_short(module: Module) -> Violations:
         yield FILE_LINES_MAX, f"is longer than {FILE_LINES_MAX} lines; split it by noun"
 
 
+# What only these may call: a text in the source -> the modules, and the advice to all others.
+SOLE_CALLERS = {
+    r"\bEngine\(": ({"dutiful.runtime.host", "dutiful.simulate.simulation"}, "let a Host own the engine"),
+    r"_?store\.apply\(": ({"dutiful.runtime.registrar"}, "write schedules through the Registrar"),
+}
+
+
+def one_home_makes_engines_and_one_writes_schedules(module: Module) -> Violations:
+    for call in module.nodes(ast.Call):
+        shown = ast.unparse(call.func) + "("
+        for pattern, (allowed, advice) in SOLE_CALLERS.items():
+            if re.search(f"(^|[.]){pattern}$", shown) and module.name not in allowed:
+                yield call.lineno, f"{shown}...): {advice}"
+
+
 RULES = {
+    one_home_makes_engines_and_one_writes_schedules: SOURCE,
     imports_point_inwards: SOURCE,
     core_is_pure: SOURCE,
     only_the_clock_reads_time: SOURCE,
@@ -322,6 +338,8 @@ def test_the_lock_pins_everything_by_hash():
 
 
 BROKEN = [
+    (one_home_makes_engines_and_one_writes_schedules, "dutiful.fleet.x", "engine = Engine(store, launcher)"),
+    (one_home_makes_engines_and_one_writes_schedules, "dutiful.service.x", "self._store.apply(changes)"),
     (imports_point_inwards, "dutiful.core.x", "import dutiful.runtime.clock"),
     (imports_point_inwards, "dutiful.core.x", "import click"),
     (imports_point_inwards, "dutiful.core.x", "from ..runtime.ports import Store"),
@@ -358,6 +376,8 @@ BROKEN = [
     (files_are_short, "tests/test_x", "x = 1\n" * 501),
 ]
 LEGAL = [
+    (one_home_makes_engines_and_one_writes_schedules, "dutiful.runtime.host", "engine = Engine(store)"),
+    (one_home_makes_engines_and_one_writes_schedules, "dutiful.fleet.x", "self.registrar.apply(changes)"),
     (imports_point_inwards, "dutiful.stores.sqlite", "import x\nfrom dutiful.stores.codec import encode"),
     (imports_point_inwards, "dutiful.web.api", "import x\nfrom dutiful.runtime.registrar import Registrar"),
     (only_the_clock_reads_time, "dutiful.runtime.clock", "import time\ntime.sleep(1)"),

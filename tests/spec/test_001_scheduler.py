@@ -151,7 +151,11 @@ def test_polling_loop_goes_on_after_an_error(tmp_path):
             await rig.clock.advance(1)
             return rig.triggered, rig.said.lines[0]
 
-    assert asyncio.run(story()) == (["09:00:01 a/i"], "WARNING the pass: RuntimeError: no such disk")
+    said = (
+        "ERROR no schedule is triggered, because passes fail since 2026-03-02 08:59:58+0000: "
+        "RuntimeError: no such disk"
+    )
+    assert asyncio.run(story()) == (["09:00:01 a/i"], said)
 
 
 def test_abort_handling_stop_does_not_wait_for_the_interval(tmp_path):

@@ -27,6 +27,7 @@ from dutiful.fleet.types import AgentScheduleInfo, Problem, ScheduleState
 from dutiful.fleet.view import Entry, View, shown
 from dutiful.runtime.ledger_lookup import recalled
 from dutiful.runtime.ports import Retention
+from dutiful.runtime.registrar import Registrar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -208,6 +209,8 @@ class Roster:
     ) -> None:
         self._state_dir, self._store, self._clock, self._logger = state_dir, store, clock, logger
         self._pace, self._retention = pace, retention
+        # The fleet makes its passes itself, so nothing needs to be woken.
+        self.registrar = Registrar(store, clock, lambda: None)
         self.agents: Sequence[Agent] = ()
         self._agents_changed = True
         self._warned: dict[str, str] = {}
@@ -250,7 +253,7 @@ class Roster:
         stored = {due.schedule.id: due for due in known}
         changes = changes_to(stored, entries, before, now, self._retention.age)
         if changes != Changes([], [], []):
-            await self._store.apply(changes)
+            await self.registrar.apply(changes)
         for put in changes.puts:
             due = stored.get(put.schedule.id, Due(put.schedule, put.state))
             stored[put.schedule.id] = due._replace(state=put.state)
@@ -324,7 +327,7 @@ class Roster:
             put = Put(due.schedule, due.state, first_wake(due.schedule, due.state), due.version)
             # A pass that was faster has moved the schedule; its next empty poll merges both rows.
             with suppress(OvertakenError):
-                await self._store.apply(Changes([put], rows=[grown], drops=[latest]))
+                await self.registrar.apply(Changes([put], rows=[grown], drops=[latest]))
 
     async def _rebuilt(self) -> dict[tuple[str, str], dict[str, object]]:
         """Return the records of all schedules as the history tells them, for a state file that was lost."""

@@ -28,7 +28,6 @@ from dutiful.fleet.view import shown
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.host import Host
 from dutiful.runtime.ports import Retention
-from dutiful.runtime.registrar import Registrar
 from dutiful.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -290,7 +289,7 @@ class FleetScheduler:
     async def explain(self, agent: str, schedule: str, at: datetime) -> Verdict:
         """Return why a schedule ran at an instant, did not run, or will run."""
         with self._clock.hold():
-            return await self._registrar().explain(self._roster.entry(agent, schedule).id, at)
+            return await self._roster.registrar.explain(self._roster.entry(agent, schedule).id, at)
 
     # By hand
 
@@ -361,15 +360,12 @@ class FleetScheduler:
             raise ScheduleTriggerError(entry.agent.name, entry.name, cause)
         put = Put(due.schedule, due.state, row.run_at, due.version)
         try:
-            await self._store.apply(Changes([put], rows=[row]))
+            await self._roster.registrar.apply(Changes([put], rows=[row]))
         except OvertakenError:
             return False
         return True
 
     # Looking up
-
-    def _registrar(self) -> Registrar:
-        return Registrar(self._store, self._clock, lambda: None)
 
     def _now(self) -> Instant:
         return epoch_ms(self._clock.now())
