@@ -39,7 +39,7 @@ CREATE TABLE meta (
   value     ANY  NOT NULL,
   PRIMARY KEY (namespace, name)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "meta" VALUES('','schema 0001','b5dee91ec39461bf2603aadda89a4341f3e920f5d445b037b4e2e1d610700d51');
+INSERT INTO "meta" VALUES('','schema 0001','21f8f81bc26c0e288f408af4a7da47104ed5a6eb2eb485ae3fe32a607b5bc34a');
 INSERT INTO "meta" VALUES('default','clean',1);
 INSERT INTO "meta" VALUES('default','epoch',1);
 INSERT INTO "meta" VALUES('inline','clean',1);
@@ -164,11 +164,15 @@ CREATE INDEX declarations_damaged ON declarations (namespace) WHERE damage IS NO
 CREATE INDEX declarations_paused ON declarations (namespace, id) WHERE paused = 1;
 CREATE INDEX states_due ON states (namespace, wake_at) WHERE wake_at IS NOT NULL;
 CREATE INDEX states_blocked ON states (namespace, capacity_group) WHERE blocked = 1;
+CREATE INDEX states_troubled ON states (namespace)
+  WHERE quarantine IS NOT NULL OR failed_at > coalesce(succeeded_at, 0)
+    OR (skipped_ticks >= 3 AND skipped_reason <> 'paused');
 CREATE INDEX runs_ended ON runs (schedule, run_at, kind) WHERE phase = 'ended';
 CREATE INDEX runs_open ON runs (schedule) WHERE phase <> 'ended';
 CREATE INDEX runs_capacity ON runs (capacity_group)
   WHERE capacity_group IS NOT NULL AND phase IN ('launched', 'accepted');
 CREATE INDEX runs_failed ON runs (run_at, schedule, kind) WHERE status = 'FAILED';
+CREATE INDEX runs_stretches ON runs (run_until) WHERE run_until IS NOT NULL;
 CREATE INDEX runs_key ON runs (key) WHERE key IS NOT NULL;
 CREATE INDEX facets_number ON facets (number);
 CREATE TRIGGER declarations_deleted AFTER DELETE ON declarations BEGIN

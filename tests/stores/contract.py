@@ -5,6 +5,7 @@ from __future__ import annotations
 from zoneinfo import ZoneInfo
 
 import pytest
+from tests.stores.contract_figures import FiguresContract
 from tests.stores.contract_lists import FenceContract, ListContract
 from tests.stores.contract_requests import RequestContract
 from tests.stores.contract_runs import SettlementContract, WakingContract
@@ -370,5 +371,6 @@ class StoreContract(
     LeadershipContract,
     UpkeepContract,
     ServiceContract,
+    FiguresContract,
 ):
     """All of it: give a subclass a `new_store(directory)` that returns a closed, empty store."""

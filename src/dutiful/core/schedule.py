@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -70,3 +71,19 @@ class State(NamedTuple):
 def tick_key(schedule_id: str, run_at: Instant) -> str:
     """Return the identity of a tick, handed to every launch so that receivers can dedupe."""
     return hashlib.sha256(f"{schedule_id}:{run_at // 1000}".encode()).hexdigest()
+
+
+def is_troubled(state: State) -> bool:
+    """Return whether somebody should look: quarantined, its last run failed, or it skips tick after tick."""
+    failed = state.failed_at is not None and state.failed_at > (state.succeeded_at or 0)
+    skipping = state.skipped is not None and state.skipped.ticks >= 3 and state.skipped.reason != "paused"
+    return state.quarantine is not None or failed or skipping
+
+
+def owner_of(schedule: Schedule) -> str | None:
+    """Return the user whom the payload of a schedule names, None where it names none."""
+    try:
+        payload = json.loads(schedule.task.payload)
+    except ValueError:
+        return None
+    return payload.get("user_id") if isinstance(payload, dict) else None

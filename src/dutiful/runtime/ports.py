@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from datetime import datetime, tzinfo
 
-    from dutiful.core.cadence import Instant
+    from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.event import Event
     from dutiful.core.plan.outcome import Outcome, Settlement
     from dutiful.core.plan.planner import Batch
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
+    from dutiful.core.tally import Tally
     from dutiful.core.workflow import Workflow, WorkflowEntry
 
 Observer: TypeAlias = "Callable[[Event], None]"
@@ -162,6 +163,38 @@ class RunPage(NamedTuple):
     more_after: RunPlace | None
 
 
+class Figures(Protocol):
+    """What people are shown of all schedules at once: counted, or a few of them, never all.
+
+    With an `owner`, only the schedules of that user count.
+    """
+
+    async def tallies(
+        self, since: Instant, until: Instant, width: int, owner: str | None = None
+    ) -> list[Tally]:
+        """Return how many recorded ticks in [since, until) ended how, in buckets of `width` ms.
+
+        Buckets count from 1970; `since` and `until` are multiples of `width`. The ticks of a stretch are
+        spread over the buckets that it covers.
+        """
+
+    async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
+        """Return runs that have not ended, of schedules that keep a ledger, the oldest first."""
+
+    async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
+        """Return ids that contain a text and come after another id, in order."""
+
+    async def troubled(self, limit: int, owner: str | None = None) -> list[Due]:
+        """Return schedules that are quarantined, whose last run failed, or that skip tick after tick.
+
+        Ordered by id. Skipping tick after tick means a growing stretch of at least three ticks that were
+        not skipped because of a pause.
+        """
+
+    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int]]:
+        """Return each cadence and policy of schedules that are not paused, with their number."""
+
+
 class Workflows(Protocol):
     """Durable memory of what the service runs; they are stored by `Store.apply`."""
 
@@ -183,7 +216,7 @@ class Workflows(Protocol):
         """Delete one version, and return whether it was there."""
 
 
-class Store(Workflows, Protocol):
+class Store(Workflows, Figures, Protocol):
     """Durable memory. Every method is one transaction: all of it happened, or none."""
 
     async def open(self) -> None:

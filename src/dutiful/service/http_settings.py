@@ -9,6 +9,7 @@ from dutiful.httpd.keys import read_keys, read_revoked
 from dutiful.httpd.limits import Limits, Rates
 from dutiful.httpd.middleware import MiddlewareSettings
 from dutiful.httpd.reloading_file import ReloadingFile
+from dutiful.httpd.sessions import Sessions
 from dutiful.httpd.tls import TlsFiles
 from dutiful.httpd.tokens import TokenCheck
 
@@ -53,4 +54,4 @@ def _auth(settings: Settings, clock: Clock) -> Auth:
         tokens = TokenCheck(watched, issuer, audience, clock, _revoked(settings))
     if (path := settings.tls_clients) is not None:
         clients = ReloadingFile((path,), lambda: read_clients(path))
-    return Auth(tokens, clients)
+    return Auth(tokens, clients, None if tokens is None else Sessions())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import DutifulError, InvalidArgumentError, UnknownRunError, UnknownScheduleError
+from dutiful.core.plan.gates import steps
 from dutiful.core.plan.outcome import Report
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Status
@@ -215,6 +216,12 @@ class SchedulerRegistrar:
         wanted = workflow_id, version
         return [due.schedule.id async for due in self._all("") if workflow_of(due.schedule)[:2] == wanted]
 
+    async def some_schedules(self, ids: Sequence[str]) -> list[ScheduleView]:
+        """Return those of these schedules that are there, in the order of the ids."""
+        found = {due.schedule.id: due for due in await self._store.some(ids)}
+        notes, now = await self._store.notes([*found]), self._now()
+        return [view_schedule(found[one], notes.get(one), now) for one in ids if one in found]
+
     async def damaged(self) -> list[Damaged]:
         """Return the schedules that were found unreadable; no list has them, and only `delete` takes them."""
         return [Damaged(*found) for found in await self._store.damaged()]
@@ -287,7 +294,10 @@ class SchedulerRegistrar:
         instant("at", at)
         verdict = await self._registrar.explain(schedule_id, at)
         run = None if verdict.run is None else view_run(verdict.run)
-        return Explanation(schedule_id, at, verdict.due, run, verdict.text)
+        asked = steps(await self._due(schedule_id), verdict, self._now())
+        return Explanation(
+            schedule_id, at, verdict.due, run, verdict.text, str(verdict.code), verdict.setting, asked
+        )
 
     async def trigger(
         self,

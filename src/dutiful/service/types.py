@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from dutiful.core.plan.gates import Step
+
 T = TypeVar("T")
 
 
@@ -158,6 +160,11 @@ class Explanation(NamedTuple):
     due: bool
     run: RunView | None
     text: str
+    # A status, a reason, or what only a verdict says, such as not_due.
+    code: str = ""
+    # The setting that decided, as name=value.
+    setting: str | None = None
+    steps: Sequence[Step] = ()
 
 
 class Triggered(NamedTuple):

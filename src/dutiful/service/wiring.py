@@ -12,6 +12,7 @@ from dutiful.launchers.url import Executors, executor_for
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.loop_thread import LoopThread
 from dutiful.service import certificates
+from dutiful.service.board import Board
 from dutiful.service.declaration import Defaults
 from dutiful.service.http_settings import tls_files
 from dutiful.service.launcher import NoExecutor, RunLauncher
@@ -62,6 +63,7 @@ class Service:
         self._executors = _executors(settings, self.clock, executor)
         self.launcher = RunLauncher(self.workflows, self._executors)
         self._worker = self._make_worker() if worker else None
+        self.board = Board(self._store, self.clock)
         # The worker passes once a tick by itself, so edits of ticks beyond its patience need not wake it.
         self.registrar = SchedulerRegistrar(
             self._store,

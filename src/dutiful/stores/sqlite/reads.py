@@ -81,17 +81,17 @@ _LEDGER = (
     f" WHERE phase = 'ended' AND {_OF_SCHEDULE} ORDER BY run_at DESC, kind DESC LIMIT ?4)"
     " ORDER BY run_at DESC, kind DESC LIMIT ?4"
 )
-_ID_AND_RUN = f"id, {listed(f'runs.{column}' for column in RUN_ALL)} FROM runs"
+ID_AND_RUN = f"id, {listed(f'runs.{column}' for column in RUN_ALL)} FROM runs"
 _SCHEDULE = listed(f"declarations.{column}" for column in SCHEDULE)
 _ITS_SCHEDULE = "CROSS JOIN declarations ON declarations.number = runs.schedule WHERE namespace = ?"
 # Along the primary key. What leaves no ledger does not say when it began.
 _RECENT = (
-    f"SELECT {_ID_AND_RUN} {_ITS_SCHEDULE} AND created_at IS NOT NULL"
+    f"SELECT {ID_AND_RUN} {_ITS_SCHEDULE} AND created_at IS NOT NULL"
     " ORDER BY runs.run_at DESC, runs.schedule DESC, runs.kind DESC LIMIT ?"
 )
 # The rest of a stretch may begin within the second of a tick that has run.
 _OF_KEY = (
-    f"SELECT {_SCHEDULE}, {_ID_AND_RUN} INDEXED BY runs_key {_ITS_SCHEDULE} AND runs.key = ?"
+    f"SELECT {_SCHEDULE}, {ID_AND_RUN} INDEXED BY runs_key {_ITS_SCHEDULE} AND runs.key = ?"
     " ORDER BY runs.attempt DESC, runs.run_at LIMIT 1"
 )
 _DECLARED = "SELECT 1 FROM declarations WHERE declarations.number = facets.number"
@@ -257,19 +257,19 @@ def ledger(
     """Return rows of the ledger, newest first; raise StoreError for one that cannot be read."""
     latest = _END_OF_TIME if until is None else min(until, _END_OF_TIME)
     rows = connection.execute(_LEDGER, (latest, namespace, schedule_id, limit, kind))
-    return [_readable_run(schedule_id, row) for row in rows]
+    return [readable_run(schedule_id, row) for row in rows]
 
 
 def recent(connection: sqlite3.Connection, namespace: str, limit: int) -> list[Run]:
     """Return rows of all schedules, newest first."""
     rows = connection.execute(_RECENT, (namespace, limit))
-    return [_readable_run(schedule_id, row) for schedule_id, *row in rows]
+    return [readable_run(schedule_id, row) for schedule_id, *row in rows]
 
 
 def find_run(connection: sqlite3.Connection, namespace: str, key: bytes) -> Run | None:
     """Return the row of a key, whether its schedule can be read or not."""
     found = connection.execute(_OF_KEY, (namespace, key)).fetchone()
-    return None if found is None else _readable_run(found[len(SCHEDULE)], found[len(SCHEDULE) + 1 :])
+    return None if found is None else readable_run(found[len(SCHEDULE)], found[len(SCHEDULE) + 1 :])
 
 
 def find(connection: sqlite3.Connection, texts: Texts, namespace: str, key: bytes) -> Found | None:
@@ -279,7 +279,7 @@ def find(connection: sqlite3.Connection, texts: Texts, namespace: str, key: byte
         return None
     columns, (schedule_id, *row) = found[: len(SCHEDULE)], found[len(SCHEDULE) :]
     try:
-        return Found(_readable_run(schedule_id, row), read_schedule(columns, texts))
+        return Found(readable_run(schedule_id, row), read_schedule(columns, texts))
     except CodecError:
         return None
 
@@ -290,7 +290,8 @@ def notes(connection: sqlite3.Connection, namespace: str, ids: Iterable[str]) ->
     return {schedule_id: Note._make(note) for schedule_id, *note in rows}
 
 
-def _readable_run(schedule_id: str, row: Row) -> Run:
+def readable_run(schedule_id: str, row: Row) -> Run:
+    """Return a row of the ledger, or raise StoreError where it cannot be read."""
     try:
         return read_run(schedule_id, row)
     except CodecError as error:

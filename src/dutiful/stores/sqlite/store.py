@@ -10,7 +10,7 @@ import secrets
 from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, StoreError
-from dutiful.stores.sqlite import edits, meta, reads, run_query, upkeep, workflows
+from dutiful.stores.sqlite import edits, figures, meta, reads, run_query, upkeep, workflows
 from dutiful.stores.sqlite.commit import commit
 from dutiful.stores.sqlite.file import DatabaseFile
 from dutiful.stores.sqlite.lock import LeaderLock
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from dutiful.core.cadence import Instant
+    from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.plan.outcome import Settlement
     from dutiful.core.plan.reconcile import Changes, Note, Survey
+    from dutiful.core.policy import Policy
     from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
+    from dutiful.core.tally import Tally
     from dutiful.core.workflow import Workflow, WorkflowEntry
     from dutiful.runtime.ports import (
         Committed,
@@ -355,6 +357,40 @@ class SqliteStore:
         digest = bytes.fromhex(key)
         return await self._read(
             lambda connection: reads.find(connection, self._texts, self._namespace, digest)
+        )
+
+    # Figures
+
+    async def tallies(
+        self, since: Instant, until: Instant, width: int, owner: str | None = None
+    ) -> list[Tally]:
+        """Return how many recorded ticks ended how."""
+        return await self._read(
+            lambda connection: figures.tallies(connection, self._namespace, owner, since, until, width)
+        )
+
+    async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
+        """Return runs that have not ended."""
+        return await self._read(
+            lambda connection: figures.open_runs(connection, self._namespace, owner, limit)
+        )
+
+    async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
+        """Return ids that contain a text."""
+        return await self._read(
+            lambda connection: figures.find_ids(connection, self._namespace, owner, part, after, limit)
+        )
+
+    async def troubled(self, limit: int, owner: str | None = None) -> list[Due]:
+        """Return schedules that need somebody."""
+        return await self._marking(
+            lambda connection: figures.troubled(connection, self._texts, self._namespace, owner, limit)
+        )
+
+    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int]]:
+        """Return each cadence and policy with the number of schedules."""
+        return await self._read(
+            lambda connection: figures.cadences(connection, self._texts, self._namespace, owner)
         )
 
     # Workflows

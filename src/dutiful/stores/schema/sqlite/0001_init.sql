@@ -66,6 +66,10 @@ CREATE TABLE states (
 
 CREATE INDEX states_due ON states (namespace, wake_at) WHERE wake_at IS NOT NULL;
 CREATE INDEX states_blocked ON states (namespace, capacity_group) WHERE blocked = 1;
+-- The schedules that the overview shows first.
+CREATE INDEX states_troubled ON states (namespace)
+  WHERE quarantine IS NOT NULL OR failed_at > coalesce(succeeded_at, 0)
+    OR (skipped_ticks >= 3 AND skipped_reason <> 'paused');
 
 -- The ledger, in the order of time: new rows go to its end, however long the history of each schedule is.
 CREATE TABLE runs (
@@ -101,6 +105,8 @@ CREATE INDEX runs_capacity ON runs (capacity_group)
   WHERE capacity_group IS NOT NULL AND phase IN ('launched', 'accepted');
 -- For the newest failures of all schedules.
 CREATE INDEX runs_failed ON runs (run_at, schedule, kind) WHERE status = 'FAILED';
+-- Stretches of skipped ticks, which may have begun long before the time that is asked about.
+CREATE INDEX runs_stretches ON runs (run_until) WHERE run_until IS NOT NULL;
 -- Runs of schedules without a ledger have no key, and no entry here.
 CREATE INDEX runs_key ON runs (key) WHERE key IS NOT NULL;
 

@@ -1,0 +1,313 @@
+"""What is shown of all schedules: the account of a day, what is in trouble, what runs, what is next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from dutiful.core.cadence import count_ticks
+from dutiful.core.cron.cron import Cron
+from dutiful.core.cron.zone import epoch_ms
+from dutiful.core.errors import CronCalculationError
+from dutiful.core.plan.preview import upcoming
+from dutiful.core.policy import CatchUp, Policy
+from dutiful.core.run import IN_FLIGHT, Run, Status
+from dutiful.runtime.ports import RunFilter
+from dutiful.service.views import moment, view_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.snapshot import Due
+    from dutiful.core.tally import Tally
+    from dutiful.runtime.ports import Clock, Store
+    from dutiful.service.types import RunView
+
+TEN_MINUTES = 600_000
+_HOUR, _DAY = 3_600_000, 86_400_000
+# The usual time of a schedule is the median of so many runs.
+_USUAL_OF = 20
+# Ticks that are due and not decided after this time are shown as unaccounted.
+_LATE = 5_000
+_LATE_READ = 1000
+# A forecast is kept this long: it costs a look at every distinct cadence.
+_FORECAST_KEPT = 60_000
+
+
+class Census(NamedTuple):
+    """How many schedules there are, and how many of them are paused."""
+
+    schedules: int
+    paused: int
+
+
+class Account(NamedTuple):
+    """The ticks of a stretch of time: due = ran + failed + skipped + open + unaccounted."""
+
+    ran: int
+    failed: int
+    skipped: Counter[str]
+    open: int
+    unaccounted: int
+
+    @property
+    def due(self) -> int:
+        """Return how many ticks were due."""
+        return self.ran + self.failed + self.skipped.total() + self.open + self.unaccounted
+
+
+class Day(NamedTuple):
+    """Recorded ticks by bucket, the forecast by bucket, and the account of the last 24 hours."""
+
+    tallies: list[Tally]
+    forecast: dict[Instant, int]
+    account: Account
+    # Seconds from the tick to its launch: of half of the ticks at most the first, of 99 % the second.
+    drift: tuple[float, float] | None
+
+
+class Trouble(NamedTuple):
+    """One schedule that needs somebody: why, since when, and its latest entries, oldest first."""
+
+    due: Due
+    kind: str  # quarantined, failed or skipping
+    runs: list[RunView]
+    open_run: RunView | None
+    usual: float | None
+
+
+class Running(NamedTuple):
+    """One run in flight, and how many seconds a run of its schedule usually takes."""
+
+    run: RunView
+    usual: float | None
+
+
+class Soon(NamedTuple):
+    """The schedules that fire in one minute, with their next tick."""
+
+    at: datetime
+    schedules: list[Due]
+
+
+class Outage(NamedTuple):
+    """The ticks of an outage, and what each schedule's own catch-up makes of them afterwards."""
+
+    schedules: int
+    ticks: int
+    run: int
+    missed: int
+    coalesced: int
+    capped: int
+
+
+class Board:
+    """Answers for the overview, each at a bounded cost whatever the number of schedules."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store, self._clock = store, clock
+        self._forecasts: dict[
+            tuple[Instant, Instant, int, str | None], tuple[Instant, dict[Instant, int]]
+        ] = {}
+
+    async def census(self, owner: str | None = None) -> Census:
+        """Return how many schedules there are, and how many are paused."""
+        facets = _facets(owner)
+        return Census(await self._store.count(facets), await self._store.count(facets, paused=True))
+
+    async def day(self, owner: str | None = None) -> Day:
+        """Return what became of the ticks of the last 24 hours, and how many come in the next 12."""
+        now = self._now()
+        until = now - now % TEN_MINUTES + TEN_MINUTES
+        tallies = await self._store.tallies(until - _DAY, until, TEN_MINUTES, owner)
+        forecast = await self.forecast(until - TEN_MINUTES, until + _DAY // 2, TEN_MINUTES, owner)
+        account = _account(tallies, await self._unaccounted(now, owner))
+        return Day(tallies, forecast, account, await self._drift())
+
+    async def _unaccounted(self, now: Instant, owner: str | None) -> int:
+        """Return how many ticks are due and have no entry: the cursor never passes a tick without one."""
+        del owner
+        late = (await self._store.load(now - _LATE, _LATE_READ)).batch.due
+        return sum(_undecided(due, now - _LATE) for due in late)
+
+    async def _drift(self) -> tuple[float, float] | None:
+        runs = await self._store.recent(_LATE_READ)
+        late = sorted(lateness(run) for run in runs if run.started_at is not None and run.kind == "schedule")
+        return None if not late else (late[len(late) // 2], late[len(late) * 99 // 100])
+
+    async def forecast(
+        self, since: Instant, until: Instant, width: int, owner: str | None = None
+    ) -> dict[Instant, int]:
+        """Return how many ticks fall in each bucket from `since` on, by the distinct cadences.
+
+        Counted in a thread, and kept for a minute.
+        """
+        key, now = (since, until, width, owner), self._now()
+        made_at, forecast = self._forecasts.get(key, (0, None))
+        if forecast is None or not made_at <= now < made_at + _FORECAST_KEPT:
+            cadences = [(cadence, number) for cadence, _, number in await self._store.cadences(owner)]
+            with self._clock.hold():
+                forecast = await asyncio.to_thread(_forecast, cadences, since, until, width)
+            self._forecasts = {key: (now, forecast)}
+        return forecast
+
+    async def troubles(self, limit: int, owner: str | None = None) -> list[Trouble]:
+        """Return the schedules that need somebody, set aside ones first, then failed, then skipping."""
+        found = [await self._trouble(due) for due in await self._store.troubled(limit, owner)]
+        order = ["quarantined", "failed", "skipping"]
+        return sorted(found, key=lambda trouble: (order.index(trouble.kind), trouble.due.schedule.id))
+
+    async def _trouble(self, due: Due) -> Trouble:
+        runs = await self._store.ledger(due.schedule.id, None, _USUAL_OF)
+        kind = "failed" if due.state.skipped is None else "skipping"
+        kind = "quarantined" if due.state.quarantine is not None else kind
+        in_flight = [run for run in due.runs if run.phase in IN_FLIGHT]
+        views = [view_run(run) for run in reversed(runs)]
+        return Trouble(due, kind, views, view_run(in_flight[0]) if in_flight else None, usual(runs))
+
+    async def running(self, limit: int, owner: str | None = None) -> list[Running]:
+        """Return the runs in flight, the oldest first, each with its schedule's usual time."""
+        runs = [run for run in await self._store.open_runs(limit, owner) if run.phase in IN_FLIGHT]
+        usuals = {
+            schedule_id: usual(await self._store.ledger(schedule_id, None, _USUAL_OF))
+            for schedule_id in sorted({run.schedule_id for run in runs})
+        }
+        return [Running(view_run(run), usuals[run.schedule_id]) for run in runs]
+
+    async def soonest(self, limit: int, owner: str | None = None) -> list[Soon]:
+        """Return at most `limit` schedules that fire next, grouped by their tick."""
+        return soon(await self._store.soonest(limit, _facets(owner)), self._now())
+
+    async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
+        """Return ids that contain a text and come after another id."""
+        return await self._store.find_ids(part, after, limit, owner)
+
+    async def entries(
+        self,
+        limit: int,
+        *,
+        status: str | None = None,
+        reason: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        owner: str | None = None,
+    ) -> list[RunView]:
+        """Return entries of the ledger of all schedules that fit, newest first."""
+        wanted = RunFilter(
+            status,
+            reason,
+            None,
+            None if since is None else epoch_ms(since),
+            None if until is None else epoch_ms(until),
+            owner,
+        )
+        return [view_run(run) for run in (await self._store.runs(wanted, None, limit)).runs]
+
+    async def outage(self, start: Instant, length: int, owner: str | None = None) -> Outage:
+        """Return what would become of the ticks in [start, start + length] if nothing ran then."""
+        cadences = await self._store.cadences(owner)
+        with self._clock.hold():
+            return await asyncio.to_thread(_outage, cadences, start, start + length)
+
+    def _now(self) -> Instant:
+        return epoch_ms(self._clock.now())
+
+
+def _facets(owner: str | None) -> list[tuple[str, str]]:
+    return [] if owner is None else [("user", owner)]
+
+
+def soon(dues: Sequence[Due], now: Instant) -> list[Soon]:
+    """Return schedules grouped by the minute of their next tick, the soonest first."""
+    groups: dict[Instant, list[Due]] = {}
+    for due in dues:
+        if due.schedule.paused:
+            continue
+        for tick, _ in upcoming(due, now, 1):
+            groups.setdefault(tick, []).append(due)
+    return [Soon(moment(tick), groups[tick]) for tick in sorted(groups)]
+
+
+def lateness(run: Run) -> float:
+    """Return how many seconds after its fire time a run was first launched."""
+    assert run.started_at is not None
+    return max(0, run.started_at - run.fire_at) / 1000
+
+
+def usual(runs: Sequence[Run]) -> float | None:
+    """Return the median of how long the runs that succeeded took, in seconds; None where none did."""
+    took = [
+        (run.ended_at - run.started_at) / 1000
+        for run in runs
+        if run.status is Status.SUCCESS and run.started_at is not None and run.ended_at is not None
+    ]
+    return median(took) if took else None
+
+
+def _account(tallies: Sequence[Tally], unaccounted: int) -> Account:
+    by_status: Counter[Status] = Counter()
+    skipped: Counter[str] = Counter()
+    for tally in tallies:
+        by_status[tally.status] += tally.ticks
+        if tally.status is Status.SKIPPED:
+            skipped[str(tally.reason)] += tally.ticks
+    still_open = by_status[Status.ENQUEUED] + by_status[Status.STARTED]
+    return Account(by_status[Status.SUCCESS], by_status[Status.FAILED], skipped, still_open, unaccounted)
+
+
+def _undecided(due: Due, until: Instant) -> int:
+    if due.schedule.paused or due.runs or not isinstance(due.schedule.cadence, Cron):
+        return 0
+    return count_ticks(due.schedule.cadence, due.state.cursor, until) if due.state.cursor < until else 0
+
+
+def _forecast(
+    cadences: Sequence[tuple[object, int]], since: Instant, until: Instant, width: int
+) -> dict[Instant, int]:
+    counts: dict[Instant, int] = {}
+    for cadence, number in cadences:
+        if isinstance(cadence, Cron):
+            for bucket, ticks in _buckets(cadence, since, until, width):
+                counts[bucket] = counts.get(bucket, 0) + ticks * number
+    return counts
+
+
+def _buckets(cron: Cron, since: Instant, until: Instant, width: int) -> Iterator[tuple[Instant, int]]:
+    """Yield (bucket, ticks) of one cron: tick by tick where they are few, else by counting each bucket."""
+    try:
+        total = count_ticks(cron, since - 1000, until - 1000)
+        if total > (until - since) // width:
+            for bucket in range(since, until, width):
+                ticks = count_ticks(cron, bucket - 1000, bucket + width - 1000)
+                if ticks:
+                    yield bucket, ticks
+            return
+        at = since // 1000 - 1
+        while (at := cron.upcoming_epoch(at)) * 1000 < until:
+            instant = at * 1000
+            yield instant - (instant - since) % width, 1
+    except CronCalculationError:
+        return
+
+
+def _outage(cadences: Sequence[tuple[object, Policy, int]], start: Instant, end: Instant) -> Outage:
+    schedules = ticks = run = missed = coalesced = capped = 0
+    for cadence, policy, number in cadences:
+        if not isinstance(cadence, Cron) or not (found := count_ticks(cadence, start - 1000, end)):
+            continue
+        # Ticks within the grace are on time when the service is back.
+        on_time = count_ticks(cadence, max(start - 1000, end - policy.grace), end)
+        late = found - on_time
+        owed = min(late, {CatchUp.NONE: 0, CatchUp.LATEST: 1}.get(policy.catch_up, policy.catch_up_cap))
+        schedules += number
+        ticks += found * number
+        run += (on_time + owed) * number
+        missed += (late if policy.catch_up is CatchUp.NONE else 0) * number
+        coalesced += (late - owed if policy.catch_up is CatchUp.LATEST else 0) * number
+        spread_out = policy.catch_up in {CatchUp.FIRE_IMMEDIATELY, CatchUp.SPREAD}
+        capped += (late - owed if spread_out else 0) * number
+    return Outage(schedules, ticks, run, missed, coalesced, capped)
