@@ -1,0 +1,105 @@
+"""What can become of a tick, and the one shape each of them has, in drawings and in terminals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from dutiful.web.drawing.svg import circle, line, number, path, rect
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+State: TypeAlias = Literal["ran", "failed", "skipped", "running", "to_come", "hand", "backfilled"]
+STATES: tuple[State, ...] = ("ran", "failed", "skipped", "running", "to_come", "hand", "backfilled")
+
+TERMINAL: dict[str, tuple[str, str]] = {
+    "ran": ("▮", "|"),
+    "failed": ("✕", "x"),
+    "skipped": ("◇", "-"),
+    "to_come": ("○", "o"),
+    "running": ("▶", ">"),
+    "hand": ("▲", "^"),
+    "backfilled": ("▯", ":"),
+    "paused": ("‖", "="),
+    "aside": ("!", "!"),
+    "late": ("→", "+"),
+    "clock": ("⚑", "~"),
+}
+"""The shape of each state in a terminal: in Unicode, and where the encoding has only ASCII."""
+
+_SHAPES = {
+    "ran": '<rect x="5.5" y="2.5" width="5" height="11" rx="1" class="ran"/>',
+    "failed": '<path d="M4 4l8 8M12 4l-8 8" class="cross"/>',
+    "skipped": '<path d="M8 2.8 13.2 8 8 13.2 2.8 8z" class="skipped"/>',
+    "to_come": '<circle cx="8" cy="8" r="4.5" class="come"/>',
+    "running": '<circle cx="8" cy="8" r="5.2" class="runring"/><circle cx="8" cy="8" r="2" class="rundot"/>',
+    "hand": '<path d="M8 3l5 9.5H3z" class="hand"/>',
+    "backfilled": '<rect x="5.5" y="2.5" width="5" height="11" rx="1" class="backfilled"/>',
+    "paused": '<path d="M5.5 3.5v9M10.5 3.5v9" class="pauseshape"/>',
+    "aside": (
+        '<path d="M8 2.2 14.2 13H1.8z" class="aside"/><path d="M8 6.4v3.2M8 11.3v.1" class="asidebang"/>'
+    ),
+    "clock": '<path d="M4.5 14V2.5h7L9.4 5.6l2.1 3.2h-7" class="flagshape"/>',
+}
+
+
+class Tick(NamedTuple):
+    """One tick, or a stretch of `ticks` ticks until `until` that were skipped for one reason."""
+
+    at: datetime
+    state: State
+    reason: str | None = None
+    took: float | None = None  # seconds
+    late: bool = False
+    until: datetime | None = None
+    ticks: int = 1
+
+
+def shape(state: str, size: int = 14) -> str:
+    """Return the shape that stands for a state beside words."""
+    box = f'width="{size}" height="{size}" viewBox="0 0 16 16"'
+    return f'<svg class="plot shape" {box} aria-hidden="true">{_SHAPES[state]}</svg>'
+
+
+def diamond(x: float, y: float, radius: float) -> str:
+    """Return the path of a diamond around a point."""
+    r, back = number(radius), number(-radius)
+    return f"M{number(x)} {number(y - radius)}l{r} {r} {back} {r} {back} {back}z"
+
+
+def cross(x: float, y: float, radius: float) -> str:
+    """Return the path of a cross around a point."""
+    wide, back = number(2 * radius), number(-2 * radius)
+    left, top = number(x - radius), number(y - radius)
+    return f"M{left} {top}l{wide} {wide}M{number(x + radius)} {top}l{back} {wide}"
+
+
+class Mini:
+    """The measures of a small strip beside a name."""
+
+    WIDTH, HEIGHT, BASE, PAST, NEXT = 150, 26, 15, 20, 3
+
+
+def mini(past: list[Tick], to_come: int) -> str:
+    """Return the last 20 ticks and up to 3 to come, evenly spaced, the newest at the right."""
+    shown, step = past[-Mini.PAST :], Mini.WIDTH / (Mini.PAST + Mini.NEXT)
+    first = Mini.PAST - len(shown)
+    longest = max((tick.took or 0 for tick in shown), default=0)
+    drawn = [line(0, Mini.BASE, Mini.WIDTH, Mini.BASE, "axis")]
+    for place, tick in enumerate(shown, first):
+        drawn.append(_small(step * (place + 0.5), tick, longest))
+    ahead = range(Mini.PAST, Mini.PAST + min(to_come, Mini.NEXT))
+    drawn += [circle(step * (place + 0.5), Mini.BASE, 2.3, "come thin") for place in ahead]
+    size = f'viewBox="0 0 {Mini.WIDTH} {Mini.HEIGHT}" width="{Mini.WIDTH}" height="{Mini.HEIGHT}"'
+    return f'<svg class="plot" {size} aria-hidden="true" focusable="false">{"".join(drawn)}</svg>'
+
+
+def _small(x: float, tick: Tick, longest: float) -> str:
+    if tick.state == "skipped":
+        return path(diamond(x, 20.5, 2.6), "skipped thin")
+    if tick.state == "to_come":
+        return circle(x, Mini.BASE, 2.3, "come thin")
+    height = 6 + 6 * ((tick.took or 0) / longest if longest else 0)
+    css = "ran" if tick.state == "hand" else tick.state
+    body = rect(x - 2, Mini.BASE - 0.5 - height, 4, height, css, 1.5)
+    return body + (path(cross(x, 3.4, 2.2), "cross thin") if tick.state == "failed" else "")

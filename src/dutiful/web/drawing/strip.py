@@ -1,0 +1,181 @@
+"""The strip of one schedule: each tick where it lies in time, and what became of it."""
+
+from __future__ import annotations
+
+import math
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from dutiful.web.drawing.axis import ClockChange, Span, clock_changes, labels, now_line, weekends
+from dutiful.web.drawing.marks import Tick, cross, diamond
+from dutiful.web.drawing.svg import circle, drawing, line, link, number, path, rect, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+MARKS_MAX = 120
+"""Beyond so many ticks the marks would touch each other, and a density drawing takes their place."""
+
+_TOP, _BASE = 24, 104
+_WIDE_HEIGHT, _NARROW_HEIGHT = 176, 168
+_BAR_LOW, _BAR_HIGH = 16, 44
+
+
+class Strip(NamedTuple):
+    """All that a strip shows. `href` gives the page about a tick, `said` its words."""
+
+    span: Span
+    ticks: list[Tick]
+    now: datetime
+    changes: list[ClockChange]
+    href: Callable[[Tick], str]
+    said: Callable[[Tick], str]
+    chosen: datetime | None = None
+
+
+def strip(it: Strip, css: str = "wide") -> str:
+    """Return the strip; ticks outside its span are left out."""
+    height = _WIDE_HEIGHT if css == "wide" else _NARROW_HEIGHT
+    bottom, ticks = height - 22, [tick for tick in it.ticks if _is_shown(it.span, tick)]
+    pitch = _pitch(it.span, ticks)
+    longest = max((tick.took or 0 for tick in ticks), default=0)
+    drawn = [
+        weekends(it.span, _TOP, bottom - _TOP),
+        labels(it.span, height - 6, 90 if css == "wide" else 62),
+        line(0, _BASE, it.span.width, _BASE, "axis"),
+        clock_changes(it.span, it.changes, _TOP + 6, bottom),
+        _chosen(it, pitch, bottom),
+        *(_brackets(it.span, ticks, pitch)),
+        *(_mark(it, tick, pitch, longest, bottom) for tick in ticks),
+    ]
+    if it.span.holds(it.now):
+        drawn.append(now_line(it.span.x(it.now), bottom))
+    return drawing(it.span.width, height, css, *drawn)
+
+
+def _is_shown(span: Span, tick: Tick) -> bool:
+    return span.holds(tick.at) or (tick.until is not None and tick.at < span.end and tick.until >= span.start)
+
+
+def _pitch(span: Span, ticks: list[Tick]) -> float:
+    """Return the room of one tick: the smallest distance, within what can be clicked and seen."""
+    places = sorted(span.x(tick.at) for tick in ticks if tick.state != "hand")
+    gaps = [after - before for before, after in pairwise(places) if after - before > 1]
+    return min(max(min(gaps, default=30), 7), 30)
+
+
+def _mark(it: Strip, tick: Tick, pitch: float, longest: float, bottom: float) -> str:
+    x = it.span.x(tick.at)
+    hit = rect(x - pitch / 2, _TOP, pitch, bottom - _TOP - 2, "hit", 4)
+    return link(it.href(tick), it.said(tick), hit, _shape(it, tick, x, pitch, longest))
+
+
+def _shape(it: Strip, tick: Tick, x: float, pitch: float, longest: float) -> str:
+    width = max(3.0, min(11.0, pitch - 3))
+    if tick.state == "skipped":
+        stem = line(x, _BASE, x, _BASE + 7, "stem")
+        return stem + path(diamond(x, _BASE + 12, min(4.8, width / 2 + 1)), "skipped")
+    if tick.state == "to_come":
+        return circle(x, _BASE, min(4.2, width / 2), "come")
+    tall = _height(tick.took, longest)
+    if tick.state == "running":
+        # Open at the present: nobody knows yet how long it takes.
+        right = min(it.span.x(it.now), x + 2 * width) if it.now > tick.at else x + width / 2
+        return rect(x - width / 2, _BASE - 1 - tall, max(width, right - x), tall, "running", 1.5)
+    if tick.state == "hand":
+        return path(_triangle(x, _BASE - 1 - tall - 8), "hand") + rect(
+            x - 1, _BASE - 1 - tall, 2, tall, "ran"
+        )
+    body = rect(x - width / 2, _BASE - 1 - tall, width, tall, tick.state, 1.5)
+    if tick.state == "failed":
+        body += path(cross(x, _BASE - 9 - tall, 3.6), "cross")
+    if tick.late:
+        body += path(f"M{number(x + width / 2 + 2)} {_BASE - 4}h6m-2.4-2.4 2.4 2.4-2.4 2.4", "whisker")
+    return body
+
+
+def _height(took: float | None, longest: float) -> float:
+    """Return how tall a bar is: by the logarithm of its time, against the longest of the strip."""
+    if not took or not longest:
+        return _BAR_LOW
+    return _BAR_LOW + (_BAR_HIGH - _BAR_LOW) * math.log1p(took) / math.log1p(longest)
+
+
+def _triangle(x: float, y: float) -> str:
+    return f"M{number(x)} {number(y - 4)}l4.5 8h-9z"
+
+
+def _chosen(it: Strip, pitch: float, bottom: float) -> str:
+    if it.chosen is None or not it.span.holds(it.chosen):
+        return ""
+    wide = max(pitch, 12) + 2
+    return rect(it.span.x(it.chosen) - wide / 2, _TOP, wide, bottom - _TOP - 2, "chosen", 5)
+
+
+def _brackets(span: Span, ticks: list[Tick], pitch: float) -> list[str]:
+    """Return a bracket under each row of neighbours that were skipped for one reason, with its number."""
+    drawn, taken = list[str](), -math.inf
+    for (state, reason), group in groupby(ticks, lambda tick: (tick.state, tick.reason)):
+        if state != "skipped":
+            continue
+        skipped = [*group]
+        left = max(0.0, span.x(skipped[0].at) - 7.5)
+        last = max(skipped[-1].at, skipped[-1].until or skipped[-1].at)
+        right = min(span.width, max(span.x(last) + 7.5, left + 15))
+        drawn.append(path(f"M{number(left)} {_BASE + 14}v6H{number(right)}v-6", "bracket"))
+        words = f"{reason or 'skipped'} {sum(tick.ticks for tick in skipped)}"
+        half, middle = 3.2 * len(words), (left + right) / 2
+        middle = min(max(middle, half), span.width - half)
+        # A label that would run into the one before it is left out; its bracket and the table remain.
+        if middle - half > taken:
+            drawn.append(text(middle, _BASE + 34, words, "t-skip", "middle"))
+            taken = middle + half + pitch / 2
+    return drawn
+
+
+class Drift(NamedTuple):
+    """The measures of the drawing of drift."""
+
+    width: float = 250
+    plot: float = 224
+    top: float = 6
+    bottom: float = 48
+
+
+def drift(late: list[float | None], box: Drift = Drift()) -> str:  # noqa: B008 - a value, never changed
+    """Return a dot for how late each tick was launched, in seconds, on a scale from 1 ms to 1 min."""
+
+    def y(seconds: float) -> float:
+        share = (math.log10(min(max(seconds, 0.001), 60)) + 3) / (math.log10(60) + 3)
+        return box.bottom - share * (box.bottom - box.top)
+
+    step = (box.plot - 8) / max(1, len(late) - 1)
+    dots = [
+        circle(4 + place * step, y(seconds), 2.6 if seconds <= 1 else 3.4, "drift" + " late" * (seconds > 1))
+        for place, seconds in enumerate(late)
+        if seconds is not None
+    ]
+    scale = [("1 ms", 0.001), ("1 s", 1), ("1 min", 60)]
+    words = [text(box.width, y(seconds) + 4, label, anchor="end") for label, seconds in scale]
+    size = f'viewBox="0 0 {number(box.width)} 52" width="{number(box.width)}" height="52"'
+    band = rect(0, y(1), box.plot, box.bottom - y(1) + 2, "band", 3)
+    drawn = "".join([band, *words, *dots])
+    return f'<svg class="plot" {size} aria-hidden="true" focusable="false">{drawn}</svg>'
+
+
+def meter(seconds: float, usual: float | None) -> str:
+    """Return how long a run has taken, against the usual time, which is marked by a line."""
+    whole = 1.25 * max(seconds, usual or 0) or 1
+    over = usual is not None and seconds > usual
+    fill = rect(
+        0,
+        0,
+        128 * (1.0 if usual is None else min(1.0, seconds / whole)),
+        6,
+        "fill over" if over else "fill",
+        3,
+    )
+    mark = "" if usual is None else line(128 * usual / whole, 0, 128 * usual / whole, 6, "usual")
+    box = 'viewBox="0 0 128 6" preserveAspectRatio="none"'
+    return f'<svg class="meter" {box} aria-hidden="true">{rect(0, 0, 128, 6, "track", 3)}{fill}{mark}</svg>'
