@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dutiful.cli.output import duration, print_json, print_table
+from dutiful.cli.simulate_picture import picture_of
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
 from dutiful.core.event import ClockStepped, LeadershipChanged, ScheduleQuarantined
@@ -23,7 +24,10 @@ from dutiful.simulate.simulation import Simulation
 from dutiful.simulate.simulation import simulate as run_simulation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dutiful.core.event import Event
+    from dutiful.web.drawing.lanes import Theme
 
 
 _COLUMNS = {
@@ -51,8 +55,27 @@ _COLUMNS = {
     show_default=True,
     help="Entries of the timeline to print.",
 )
+@click.option(
+    "--picture", "svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw what happened, as SVG."
+)
+@click.option(
+    "--theme",
+    type=click.Choice(["auto", "light", "dark"]),
+    default="auto",
+    show_default=True,
+    help="Colours of the picture; auto follows the reader's system.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-def simulate(file: Path, since: str, lasts: str, ledger: Path | None, lines: int, as_json: bool) -> None:
+def simulate(
+    file: Path,
+    since: str,
+    lasts: str,
+    ledger: Path | None,
+    lines: int,
+    svg: Path | None,
+    theme: Theme,
+    as_json: bool,
+) -> None:
     """Run the real engine over a schedule file on a virtual clock.
 
     Exit code 1 if a schedule could not be computed.
@@ -63,7 +86,9 @@ def simulate(file: Path, since: str, lasts: str, ledger: Path | None, lines: int
     content = read_schedule_file(file)
     simulation = run_simulation(content, start, _end(start, lasts))
     if ledger is not None:
-        _write_ledger(ledger, simulation.rows)
+        _write(ledger, "--ledger", (json.dumps(_entry(run)) + "\n" for run in simulation.rows))
+    if svg is not None:
+        _write(svg, "--picture", [picture_of(content, simulation, start, _end(start, lasts), theme)])
     ids = [schedule.id for schedule in content.schedules]
     click.get_current_context().exit(_tell(ids, simulation, lines, as_json))
 
@@ -99,12 +124,12 @@ def _end(start: datetime, lasts: str) -> datetime:
         raise InvalidArgumentError("--for", lasts, "leads beyond the years 1 to 9999") from None
 
 
-def _write_ledger(path: Path, rows: list[Run]) -> None:
+def _write(path: Path, option: str, texts: Iterable[str]) -> None:
     try:
         with path.open("w", encoding="utf-8") as out:
-            out.writelines(json.dumps(_entry(run)) + "\n" for run in rows)
+            out.writelines(texts)
     except OSError as error:
-        raise InvalidArgumentError("--ledger", str(path), error.strerror or str(error)) from None
+        raise InvalidArgumentError(option, str(path), error.strerror or str(error)) from None
 
 
 def _print_timeline(simulation: Simulation, lines: int) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dutiful.httpd.reloading_file import ReloadingFile
+    from dutiful.httpd.sessions import Sessions
 
 Scope: TypeAlias = Literal["read", "write", "trigger", "report", "admin"]
 SCOPES = ("read", "write", "trigger", "report", "admin")
@@ -37,7 +38,7 @@ class Caller(NamedTuple):
 
     user_id: str
     scopes: frozenset[str]
-    how: Literal["token", "certificate", "loopback", "nobody"]
+    how: Literal["token", "session", "certificate", "loopback", "nobody"]
     # The other users for whom the caller may use its scopes; "*" is all of them.
     act_as: frozenset[str] = frozenset()
 
@@ -91,6 +92,8 @@ class Auth(NamedTuple):
 
     tokens: TokenReader | None = None
     clients: ReloadingFile[Mapping[str, Caller]] | None = None
+    # Logins of browsers, where tokens are accepted.
+    sessions: Sessions | None = None
 
     @property
     def is_on(self) -> bool:
@@ -107,6 +110,10 @@ class Auth(NamedTuple):
         token = _bearer(scope)
         if token is not None and self.tokens is not None:
             return self.tokens.caller(token)
+        if token is None and self.tokens is not None and self.sessions is not None:
+            kept = self.sessions.token_of(scope)
+            if kept is not None:
+                return self.tokens.caller(kept)._replace(how="session")
         names = scope.get("state", {}).get(PEER_NAMES)
         if names and self.clients is not None and token is None:
             return caller_of(names, self.clients.current())

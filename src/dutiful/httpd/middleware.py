@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
 
 from dutiful.core.errors import quoted
 from dutiful.httpd.auth import NOBODY, Auth
 from dutiful.httpd.errors import RequestRefusedError, UnforeseenError
 from dutiful.httpd.limits import Limits, check_host, check_origin, check_sizes, network_of, read_body
+from dutiful.httpd.sessions import is_page
 
 if TYPE_CHECKING:
     from dutiful.httpd.limits import App, Message, Rates, Receive, Scope, Send
@@ -18,6 +20,8 @@ _LOGGER = logging.getLogger("dutiful.web")
 _NOT_LET_IN = frozenset({401, 403, 421})
 # Answered to anybody, so that probes need no credentials.
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+# Answered to anybody too: the login page and the files that it needs. They count against the rates.
+LOGIN_PATH, _STATIC = "/ui/login", "/static/"
 _CSP = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
 SECURITY_HEADERS = (
     (b"content-security-policy", _CSP.encode()),
@@ -69,11 +73,21 @@ class RequestMiddleware:
             body = await read_body(scope, receive, self._settings.limits)
         except RequestRefusedError as error:
             _log(scope, error)
+            if self._can_log_in(scope, error):
+                await _redirect(
+                    answer, f"{LOGIN_PATH}?{urlencode({'next': _asked(scope), 'why': error.code})}"
+                )
+                return
             await _answer(answer, error)
         except ConnectionResetError:
             return
         else:
             await self._app(_as_get(scope), _replay(body, receive), answer)
+
+    def _can_log_in(self, scope: Scope, error: RequestRefusedError) -> bool:
+        """Return whether a browser without a login asked for a page."""
+        is_read = scope["method"] in {"GET", "HEAD"} and is_page(scope["path"])
+        return is_read and error.status == 401 and self._settings.auth.sessions is not None
 
     def _admit(self, scope: Scope) -> None:
         """Check the head and find the caller, before the body is read; raises RequestRefusedError."""
@@ -88,10 +102,30 @@ class RequestMiddleware:
         # Probes are not limited: a caller that has used up its rate must not make the service look dead.
         if settings.rates is not None and not is_open:
             settings.rates.take(f"address {network_of((scope.get('client') or ('', 0))[0])}")
-        caller = NOBODY if is_open else settings.auth.caller(scope)
+        public = is_open or (settings.auth.sessions is not None and _is_public(scope["path"]))
+        caller = NOBODY if public else settings.auth.caller(scope)
         if settings.rates is not None and caller is not NOBODY:
             settings.rates.take(f"caller {caller.user_id}")
         scope["state"] = {**scope.get("state", {}), "caller": caller}
+
+
+def _is_public(path: str) -> bool:
+    return path == LOGIN_PATH or path.startswith(_STATIC)
+
+
+def _asked(scope: Scope) -> str:
+    query = scope.get("query_string", b"").decode("latin-1")
+    return f"{scope['path']}?{query}" if query else str(scope["path"])
+
+
+async def _redirect(send: Send, location: str) -> None:
+    headers = [
+        (b"location", location.encode("latin-1")),
+        (b"content-length", b"0"),
+        (b"cache-control", b"no-store"),
+    ]
+    await send({"type": "http.response.start", "status": 303, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _log(scope: Scope, error: RequestRefusedError) -> None:

@@ -13,7 +13,9 @@ from dutiful.httpd.audit import AuditLog
 from dutiful.httpd.middleware import RequestMiddleware
 from dutiful.httpd.problems import install_problems
 from dutiful.service.http_settings import middleware_settings
-from dutiful.web import pages, responses
+from dutiful.web import responses
+from dutiful.web.pages import PAGE_ROUTERS
+from dutiful.web.pages.problem import install_problem_pages
 from dutiful.web.routes import ROUTERS
 
 if TYPE_CHECKING:
@@ -48,8 +50,11 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     app.state.audit = AuditLog(service.clock, service.settings.audit_log)
     install_problems(app)
+    install_problem_pages(app)
     app.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
-    app.add_middleware(RequestMiddleware, settings=middleware_settings(service.settings, service.clock))
+    settings = middleware_settings(service.settings, service.clock)
+    app.state.auth = settings.auth
+    app.add_middleware(RequestMiddleware, settings=settings)
     return app
 
 
@@ -69,6 +74,6 @@ def _routes() -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    for router in (*ROUTERS, pages.router):
+    for router in (*ROUTERS, *PAGE_ROUTERS):
         app.include_router(router)
     return app

@@ -148,14 +148,6 @@ class ListQuery(BaseModel):
     cursor: Annotated[str, Field(max_length=1000)] | None = None
 
 
-class OverviewQuery(BaseModel):
-    """Which schedules the overview looks at."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    cursor: Annotated[str, Field(max_length=1000)] | None = None
-
-
 class PageQuery(BaseModel):
     """Paging of the runs of one schedule."""
 

@@ -1,0 +1,189 @@
+"""What people do to one schedule: run it now, pause, resume, backfill, delete. Each is one question first."""
+
+# ruff: noqa: TC001 - the framework reads annotations at run time
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from dutiful.core.errors import DutifulError
+from dutiful.web import requests
+from dutiful.web.authorized_service import Reader, Starter, Writer
+from dutiful.web.pages import words
+from dutiful.web.pages.forms import read_form
+from dutiful.web.pages.rendering import page
+from dutiful.web.pages.schedule import cron_of, stored_view
+from dutiful.web.pages.why import parse_asked
+
+if TYPE_CHECKING:
+    from dutiful.service.types import ScheduleView
+    from dutiful.web.authorized_service import AuthorizedService
+
+router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
+
+ScheduleId = Annotated[str, Path(pattern=requests.ID_PATTERN)]
+NOTE_MAX = 1000
+
+
+def back(schedule_id: str, done: str) -> RedirectResponse:
+    """Return to the page of a schedule, which says what was done."""
+    return RedirectResponse(f"/ui/schedules/{schedule_id}?{urlencode({'done': done})}", 303)
+
+
+async def _question(
+    request: Request,
+    authorized: AuthorizedService,
+    schedule_id: str,
+    action: str,
+    status: int = 200,
+    **facts: Any,
+) -> HTMLResponse:
+    view = await stored_view(authorized, schedule_id)
+    open_runs = [
+        run
+        for run in (await authorized.service.registrar.runs(schedule_id, 20)).items
+        if run.status in {"STARTED", "ENQUEUED"}
+    ]
+    given = {"problem": None, "given": {}, "forecast": None, **facts}
+    return page(
+        "action.html",
+        request,
+        status,
+        view=view,
+        action=action,
+        open_runs=open_runs,
+        when=words.when(cron_of(view)),
+        **given,
+    )
+
+
+@router.get("/ui/schedules/{schedule_id}/run")
+async def ask_run(request: Request, authorized: Reader, schedule_id: ScheduleId) -> HTMLResponse:
+    """Ask whether to run a schedule now."""
+    return await _question(request, authorized, schedule_id, "run")
+
+
+@router.post("/ui/schedules/{schedule_id}/run")
+async def run(request: Request, authorized: Starter, schedule_id: ScheduleId) -> Response:
+    """Run a schedule now, beside its ticks."""
+    await read_form(request)
+    await stored_view(authorized, schedule_id)
+    authorized.intend("trigger", schedule_id=schedule_id, via="page")
+    triggered = await authorized.service.registrar.trigger(schedule_id)
+    authorized.record("trigger", schedule_id=schedule_id, idempotency_key=triggered.idempotency_key)
+    return back(schedule_id, "A run by hand was asked for; it starts beside the ticks of the schedule.")
+
+
+@router.get("/ui/schedules/{schedule_id}/pause")
+async def ask_pause(request: Request, authorized: Reader, schedule_id: ScheduleId) -> HTMLResponse:
+    """Ask for the note of a pause, or whether to resume."""
+    return await _question(request, authorized, schedule_id, "pause")
+
+
+@router.post("/ui/schedules/{schedule_id}/pause")
+async def pause(request: Request, authorized: Writer, schedule_id: ScheduleId) -> Response:
+    """Pause a schedule with a note, or resume it."""
+    form = await read_form(request)
+    view, note = await stored_view(authorized, schedule_id), form.get("note", "").strip()
+    paused = form.get("paused") == "true"
+    if paused and (not note or len(note) > NOTE_MAX or not note.isprintable()):
+        problem = f"Write in one line, of at most {NOTE_MAX} characters, why it is paused: others will ask."
+        return await _question(request, authorized, schedule_id, "pause", 422, problem=problem, given=form)
+    if view.paused != paused:
+        action = "pause" if paused else "resume"
+        authorized.intend(action, schedule_id=schedule_id, note=note or None, via="page")
+        await authorized.service.registrar.pause_schedule(schedule_id, paused, note or None)
+        authorized.record(action, schedule_id=schedule_id)
+    return back(schedule_id, "The schedule is paused." if paused else "The schedule runs again.")
+
+
+@router.get("/ui/schedules/{schedule_id}/backfill")
+async def ask_backfill(request: Request, authorized: Reader, schedule_id: ScheduleId) -> HTMLResponse:
+    """Ask which past ticks to run."""
+    return await _question(request, authorized, schedule_id, "backfill")
+
+
+@router.post("/ui/schedules/{schedule_id}/backfill")
+async def backfill(request: Request, authorized: Starter, schedule_id: ScheduleId) -> Response:
+    """Forecast a backfill, or run it."""
+    form = await read_form(request)
+    view = await stored_view(authorized, schedule_id)
+    now = authorized.service.clock.now().astimezone(UTC)
+    start, end, problem = _range(form, view, now)
+    if start is None or end is None:
+        return await _question(request, authorized, schedule_id, "backfill", 422, problem=problem, given=form)
+    policy = form.get("overlap_policy") or None
+    registrar = authorized.service.registrar
+    try:
+        if form.get("do") != "run":
+            forecast = await _forecast(authorized, view, start, end)
+            return await _question(
+                request, authorized, schedule_id, "backfill", given=form, forecast=forecast
+            )
+        asked = {"start": start.isoformat(), "end": end.isoformat(), "overlap_policy": policy}
+        authorized.intend("backfill", schedule_id=schedule_id, given=asked, via="page")
+        done = await registrar.backfill(schedule_id, start, end, policy)
+    except DutifulError as error:
+        return await _question(
+            request, authorized, schedule_id, "backfill", 422, problem=str(error), given=form
+        )
+    authorized.record("backfill", schedule_id=schedule_id, accepted=done.accepted)
+    return back(
+        schedule_id,
+        f"{words.counted(done.accepted, 'past tick')} will run, {done.already_recorded} ran already.",
+    )
+
+
+def _range(
+    form: dict[str, str], view: ScheduleView, now: datetime
+) -> tuple[datetime | None, datetime | None, str]:
+    cron = cron_of(view)
+    start, wrong_start = parse_asked(form.get("start", ""), cron, now)
+    end, wrong_end = parse_asked(form.get("end", ""), cron, now)
+    if start is None or end is None:
+        return None, None, wrong_start or wrong_end
+    if end.astimezone(UTC) <= start.astimezone(UTC):
+        return None, None, "The end must be after the start."
+    return start, end, ""
+
+
+async def _forecast(
+    authorized: AuthorizedService, view: ScheduleView, start: datetime, end: datetime
+) -> dict[str, int]:
+    """Return how many ticks the range has, and how many of them ran already."""
+    now = authorized.service.clock.now().astimezone(UTC)
+    last = min(end.astimezone(UTC), now)
+    cron = cron_of(view)
+    begin = int(start.timestamp()) - 1
+    ticks = cron.count_epoch(begin, max(begin, int(last.timestamp()) - 1))
+    rows = (await authorized.service.registrar.runs(view.schedule_id, 1000)).items
+    ran = sum(
+        1
+        for run in rows
+        if start <= run.run_at < last and run.trigger != "manual" and run.status != "SKIPPED"
+    )
+    return {"ticks": ticks, "ran": min(ran, ticks), "run": max(0, ticks - ran)}
+
+
+@router.get("/ui/schedules/{schedule_id}/delete")
+async def ask_delete(request: Request, authorized: Reader, schedule_id: ScheduleId) -> HTMLResponse:
+    """Ask for the id of the schedule before it is deleted."""
+    return await _question(request, authorized, schedule_id, "delete")
+
+
+@router.post("/ui/schedules/{schedule_id}/delete")
+async def delete(request: Request, authorized: Writer, schedule_id: ScheduleId) -> Response:
+    """Delete a schedule whose id was typed."""
+    form = await read_form(request)
+    await stored_view(authorized, schedule_id)
+    if form.get("typed", "").strip() != schedule_id:
+        problem = f"Type {schedule_id} to delete it: its history goes with it."
+        return await _question(request, authorized, schedule_id, "delete", 422, problem=problem, given=form)
+    authorized.intend("delete", schedule_id=schedule_id, via="page")
+    await authorized.service.registrar.delete_schedule(schedule_id)
+    authorized.record("delete", schedule_id=schedule_id)
+    return RedirectResponse("/ui/schedules", 303)

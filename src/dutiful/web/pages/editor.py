@@ -1,0 +1,262 @@
+"""The editor: a schedule as a form that shows which fire times change before anything is saved."""
+
+# ruff: noqa: TC001 - the framework reads annotations at run time
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import HTMLResponse, Response
+
+from dutiful.core.cron.cron import Cron
+from dutiful.core.errors import DutifulError, InvalidArgumentError
+from dutiful.service.types import ScheduleInput
+from dutiful.web import requests
+from dutiful.web.authorized_service import Reader, Writer
+from dutiful.web.drawing.matrix import Became, Year, year
+from dutiful.web.pages import words
+from dutiful.web.pages.actions import back
+from dutiful.web.pages.cron_lab import PRESETS, Meaning, meaning
+from dutiful.web.pages.forms import read_form
+from dutiful.web.pages.rendering import page
+from dutiful.web.pages.schedule import cron_of, stored_view
+from dutiful.web.pages.settings_words import CATCHUPS, FOLDS, GAPS, OVERLAPS
+from dutiful.web.pages.ticks import clock_changes
+
+if TYPE_CHECKING:
+    from dutiful.service.types import ScheduleView
+    from dutiful.web.authorized_service import AuthorizedService
+
+router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
+
+ScheduleId = Annotated[str, Path(pattern=requests.ID_PATTERN)]
+_DIFF_TICKS_MAX = 10_000
+_HORIZONS = (*(timedelta(days=days) for days in (365, 30, 7, 1)), timedelta(hours=1))
+_DIFF_ROWS = 8
+_TEXTS = ("workflow_id", "user_id", "cron_expr", "timezone")
+_CHOICES = ("dialect", "gap", "fold", "overlap_policy", "catchup_policy", "delivery")
+_NUMBERS = {"version": int, "jitter_ms": int, "grace_s": float, "run_timeout_s": float, "queue_limit": int}
+NEW = {
+    "schedule_id": "", "workflow_id": "", "version": "1", "user_id": "", "labels": "",
+    "cron_expr": "30 2 * * *", "timezone": "UTC", "dialect": "standard", "gap": "run_after", "fold": "first",
+    "overlap_policy": "skip", "catchup_policy": "none", "delivery": "at_least_once", "jitter_ms": "0",
+    "grace_s": "60", "run_timeout_s": "3600", "queue_limit": "1000",
+}  # fmt: skip
+
+
+class Row(NamedTuple):
+    """One day of the comparison: the old fire time, the new one, and the change in words."""
+
+    day: date
+    old: str
+    new: str
+    change: str
+
+
+class Changes(NamedTuple):
+    """What an edit does to the fire times `within` a time from now; `rows` has the first days that differ."""
+
+    within: timedelta
+    before: int
+    after: int
+    moved: int
+    added: int
+    removed: int
+    rows: list[Row]
+    year_wide: str
+    year_narrow: str
+
+    @property
+    def said(self) -> str:
+        """Return the numbers in one line."""
+        parts = [(self.moved, "move"), (self.removed, "go"), (self.added, "are new")]
+        told = [f"{count:,} {verb}" for count, verb in parts if count]
+        return f"Fire times: {', '.join(told)}." if told else "No fire time changes."
+
+
+@router.get("/ui/schedules/new")
+async def ask_new(request: Request, authorized: Reader) -> HTMLResponse:
+    """Show an empty form."""
+    given = {**NEW, "user_id": authorized.caller.user_id}
+    return await _form(request, authorized, given, None)
+
+
+@router.post("/ui/schedules/new")
+async def save_new(request: Request, authorized: Writer) -> Response:
+    """Preview or store a new schedule."""
+    given = {**NEW, **await read_form(request)}
+    return await _answer(request, authorized, given, None)
+
+
+@router.get("/ui/schedules/{schedule_id}/edit")
+async def ask_edit(request: Request, authorized: Reader, schedule_id: ScheduleId) -> HTMLResponse:
+    """Show the form of a schedule as it is stored."""
+    view = await stored_view(authorized, schedule_id)
+    return await _form(request, authorized, _given(view), view)
+
+
+@router.post("/ui/schedules/{schedule_id}/edit")
+async def save_edit(request: Request, authorized: Writer, schedule_id: ScheduleId) -> Response:
+    """Preview or store an edit."""
+    view = await stored_view(authorized, schedule_id)
+    given = {**_given(view), **await read_form(request), "schedule_id": schedule_id}
+    return await _answer(request, authorized, given, view)
+
+
+async def _answer(
+    request: Request, authorized: AuthorizedService, given: dict[str, str], view: ScheduleView | None
+) -> Response:
+    if given.get("do") != "save":
+        return await _form(request, authorized, given, view)
+    try:
+        wanted = _input(given, view)
+        authorized.intend("upsert", schedule_id=wanted.schedule_id, given=_plain(wanted), via="page")
+        [stored] = await authorized.upsert({"": wanted})
+    except DutifulError as error:
+        return await _form(request, authorized, given, view, problem=error)
+    authorized.record("upsert", schedule_id=stored.schedule_id)
+    return back(stored.schedule_id, "The schedule is stored. Nothing of the past became due.")
+
+
+def _plain(wanted: ScheduleInput) -> dict[str, Any]:
+    """Return what was asked for as JSON can hold it."""
+    told = {name: value for name, value in wanted._asdict().items() if value is not None}
+    return {
+        name: value if isinstance(value, (int, float, bool, dict)) else str(value)
+        for name, value in told.items()
+    }
+
+
+def _given(view: ScheduleView) -> dict[str, str]:
+    """Return a stored schedule as the fields of the form."""
+    texts = {name: getattr(view, name) for name in (*_TEXTS, *_CHOICES, *_NUMBERS)}
+    shown = {
+        name: "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        for name, value in texts.items()
+    }
+    labels = ", ".join(f"{name}={value}" for name, value in view.labels.items())
+    return {**shown, "schedule_id": view.schedule_id, "labels": labels}
+
+
+def _input(given: dict[str, str], view: ScheduleView | None) -> ScheduleInput:
+    """Return what to store: the stored schedule with the fields of the form in their places.
+
+    An upsert declares the whole schedule, so settings that the form does not show are carried over.
+    """
+    known: dict[str, Any] = (
+        {}
+        if view is None
+        else {name: getattr(view, name) for name in ScheduleInput._fields if hasattr(view, name)}
+    )
+    wanted = {**known, **{name: given[name].strip() for name in (*_TEXTS, *_CHOICES)}}
+    wanted |= {name: _number(name, given[name], kind) for name, kind in _NUMBERS.items()}
+    wanted |= {"labels": _labels(given["labels"]), "paused": None, "dst": None}
+    if view is None:
+        wanted["schedule_id"] = given["schedule_id"].strip() or None
+    return ScheduleInput(**wanted)
+
+
+def _number(name: str, text: str, kind: type) -> Any:
+    if name == "run_timeout_s" and not text.strip():
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        raise InvalidArgumentError(name, text, "write a number") from None
+
+
+def _labels(text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise InvalidArgumentError("labels", name.strip(), "write name=value, with commas between them")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+async def _form(
+    request: Request,
+    authorized: AuthorizedService,
+    given: dict[str, str],
+    view: ScheduleView | None,
+    problem: DutifulError | None = None,
+) -> HTMLResponse:
+    now = authorized.service.clock.now().astimezone(UTC)
+    dst = {"gap": given["gap"], "fold": given["fold"]}
+    told = meaning(given["cron_expr"], given["timezone"], now, given["dialect"], **dst)
+    old = None if view is None else cron_of(view)
+    return page(
+        "editor.html",
+        request,
+        200 if problem is None else 422,
+        given=given,
+        view=view,
+        meaning=told,
+        changes=_compared(old, told, now),
+        problem=None if problem is None else str(problem),
+        was=None if old is None or told.cron == old else words.when(old),
+        presets=PRESETS,
+        overlaps=OVERLAPS,
+        catchups=CATCHUPS,
+        gaps=GAPS,
+        folds=FOLDS,
+    )
+
+
+def _compared(old: Cron | None, told: Meaning, now: datetime) -> Changes | None:
+    return None if old is None or told.cron is None else compare(old, told.cron, now)
+
+
+def compare(old: Cron, new: Cron, now: datetime) -> Changes:
+    """Return which fire times an edit moves, adds and removes, in a year or as far as they can be listed."""
+    within = _comparable(old, new, now)
+    end = now + within
+    before = {at.astimezone(UTC): at for at in old.between(now + timedelta(seconds=1), end)}
+    after = {at.astimezone(UTC): at for at in new.between(now + timedelta(seconds=1), end)}
+    gone = _by_day(at for instant, at in before.items() if instant not in after)
+    come = _by_day(at for instant, at in after.items() if instant not in before)
+    moved = sum(min(len(gone[day]), len(come.get(day, ()))) for day in gone)
+    removed, added = sum(map(len, gone.values())) - moved, sum(map(len, come.values())) - moved
+    days = _days(before.values(), after.values(), gone, come)
+    today = now.astimezone(new.zone.tzinfo).date()
+    ringed = frozenset(
+        change.at.astimezone(new.zone.tzinfo).date() for change in clock_changes(new.zone, now, end)
+    )
+    rows = [_row(day, gone.get(day, []), come.get(day, [])) for day in sorted({*gone, *come})[:_DIFF_ROWS]]
+    drawn = Year(today, days, ringed)
+    pictures = year(drawn), year(drawn._replace(weeks=22), "narrow")
+    return Changes(within, len(before), len(after), moved, added, removed, rows, *pictures)
+
+
+def _comparable(old: Cron, new: Cron, now: datetime) -> timedelta:
+    """Return the longest of a few times in which neither cron has too many ticks to compare."""
+    begin = int(now.timestamp())
+    for within in _HORIZONS:
+        end = begin + int(within.total_seconds())
+        if max(old.count_epoch(begin, end), new.count_epoch(begin, end)) <= _DIFF_TICKS_MAX:
+            return within
+    return _HORIZONS[-1]
+
+
+def _by_day(instants: Any) -> dict[date, list[datetime]]:
+    days: dict[date, list[datetime]] = {}
+    for at in instants:
+        days.setdefault(at.date(), []).append(at)
+    return days
+
+
+def _days(before: Any, after: Any, gone: dict[date, Any], come: dict[date, Any]) -> dict[date, Became]:
+    days: dict[date, Became] = {at.date(): "same" for at in (*before, *after)}
+    for day in {*gone, *come}:
+        days[day] = "moved" if day in gone and day in come else "removed" if day in gone else "added"
+    return days
+
+
+def _row(day: date, gone: list[datetime], come: list[datetime]) -> Row:
+    old, new = (", ".join(words.clock(at) for at in found[:3]) for found in (gone, come))
+    if len(gone) == len(come) == 1:
+        seconds = (come[0] - gone[0]).total_seconds()
+        change = f"{'+' if seconds > 0 else '−'}{words.span(abs(seconds))}"
+    else:
+        change = "removed" if not come else "new" if not gone else f"{len(gone)} become {len(come)}"
+    return Row(day, old, new, change)

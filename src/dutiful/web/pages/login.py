@@ -1,0 +1,93 @@
+"""Logging in with a token, and out again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from dutiful.httpd.errors import RequestRefusedError, UnauthenticatedError
+from dutiful.httpd.sessions import COOKIE, HOST_COOKIE, TOKEN_MAX
+from dutiful.service.settings import is_loopback
+from dutiful.web.pages.forms import read_form
+from dutiful.web.pages.rendering import page
+
+router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
+
+_WHY = {
+    "token_missing": "",
+    "token_expired": "Your session has ended: its token expired. Sign in with a new one.",
+    "token_revoked": "Your session has ended: its token was revoked.",
+    "token_key_unknown": "Your session has ended: the key of its token is gone.",
+}
+
+
+class LoginQuery(BaseModel):
+    """Where to go after the login, and why one is needed."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    next: Annotated[str, Field(max_length=2000)] = "/"
+    why: Annotated[str, Field(max_length=64)] = ""
+
+
+def safe_next(wanted: str) -> str:
+    """Return a path of these pages, the overview for anything else: no other host can be named."""
+    plain = wanted.isprintable() and "\\" not in wanted
+    is_own = wanted == "/" or wanted.startswith(("/ui/", "/?"))
+    return wanted if plain and is_own and not wanted.startswith(("//", LOGIN)) else "/"
+
+
+LOGIN = "/ui/login"
+
+
+@router.get(LOGIN)
+async def ask(request: Request, query: Annotated[LoginQuery, Query()]) -> Response:
+    """Show the form, or go on where no login is needed."""
+    if request.app.state.auth.sessions is None:
+        return RedirectResponse("/", 303)
+    return _form(request, query.next, _WHY.get(query.why, ""))
+
+
+@router.post(LOGIN)
+async def log_in(request: Request) -> Response:
+    """Check a token as the API would, and keep it sealed in a cookie."""
+    form = await read_form(request)
+    auth, token = request.app.state.auth, form.get("token", "").strip()
+    if auth.sessions is None or not _is_private(request):
+        return _form(request, form.get("next", "/"), "", 403)
+    try:
+        if len(token) > TOKEN_MAX:
+            raise UnauthenticatedError(
+                "token_too_large", f"A token for a login has at most {TOKEN_MAX} bytes"
+            )
+        auth.tokens.caller(token)
+    except RequestRefusedError as error:
+        return _form(request, form.get("next", "/"), f"{error} ({error.code})", 401)
+    answer = RedirectResponse(safe_next(form.get("next", "/")), 303)
+    secure = request.url.scheme == "https"
+    name = HOST_COOKIE if secure else COOKIE
+    answer.set_cookie(name, auth.sessions.seal(token), httponly=True, secure=secure, samesite="lax", path="/")
+    return answer
+
+
+@router.post("/ui/logout")
+async def log_out(request: Request) -> Response:
+    """Forget the session of this browser."""
+    await read_form(request)
+    answer = RedirectResponse(LOGIN, 303, headers={"Clear-Site-Data": '"cache"'})
+    for name in (COOKIE, HOST_COOKIE):
+        answer.delete_cookie(name, path="/", secure=name == HOST_COOKIE, httponly=True, samesite="lax")
+    return answer
+
+
+def _is_private(request: Request) -> bool:
+    """Return whether nobody between the browser and the service can read the token."""
+    return request.url.scheme == "https" or is_loopback(request.url.hostname or "")
+
+
+def _form(request: Request, wanted: str, problem: str, status: int = 200) -> HTMLResponse:
+    private = _is_private(request)
+    return page("login.html", request, status, next=safe_next(wanted), problem=problem, private=private)

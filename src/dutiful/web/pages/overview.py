@@ -1,0 +1,165 @@
+"""The overview: does it work, what needs somebody, what ran, what runs, what is next."""
+
+# ruff: noqa: TC001 - the framework reads annotations at run time
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from dutiful.core.cron.cron import Cron
+from dutiful.httpd.instants import rfc_3339
+from dutiful.service.board import TEN_MINUTES
+from dutiful.service.views import moment
+from dutiful.web.authorized_service import Reader
+from dutiful.web.drawing.axis import Span
+from dutiful.web.drawing.density import Bucket, Density, density
+from dutiful.web.drawing.strip import meter
+from dutiful.web.pages import words
+from dutiful.web.pages.needs import damaged_need, need_of
+from dutiful.web.pages.rendering import page
+
+if TYPE_CHECKING:
+    from dutiful.service.board import Day, Running, Soon
+    from dutiful.service.types import Health
+    from dutiful.web.authorized_service import AuthorizedService
+
+router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
+
+NEEDS_SHOWN, _NEXT_SHOWN, _RUNNING_SHOWN, _NAMES_SHOWN = 10, 8, 6, 3
+_WIDTH = timedelta(milliseconds=TEN_MINUTES)
+
+
+@router.get("/")
+async def overview(request: Request, authorized: Reader) -> HTMLResponse:
+    """Show what needs somebody, what ran, what runs and what is next."""
+    return page("overview.html", request, **await facts(authorized))
+
+
+async def facts(authorized: AuthorizedService) -> dict[str, Any]:
+    """Return all that the overview shows."""
+    board, owner = authorized.service.board, authorized.tenant
+    now = authorized.service.clock.now().astimezone(UTC)
+    health = await authorized.service.health()
+    day = await board.day(owner)
+    # One more than is shown tells that there are more.
+    troubles = await board.troubles(200, owner)
+    needs = [damaged_need(each) for each in await authorized.damaged()]
+    needs += [need_of(trouble, now) for trouble in troubles]
+    return {
+        "health": health,
+        "heading": heading(health, len(needs)),
+        "title": f"{len(needs)} need you" if needs else "Nothing needs you",
+        "needs": needs[:NEEDS_SHOWN],
+        "needs_count": len(needs),
+        "census": await board.census(owner),
+        "day": day,
+        "day_wide": draw_day(day, now, 12, 1146, "wide"),
+        "day_narrow": draw_day(day, now, 6, 360, "narrow"),
+        "day_said": day_said(day),
+        "soon": [soon_of(each) for each in (await board.soonest(200, owner))[:_NEXT_SHOWN]],
+        "running": [running_of(each, now) for each in await board.running(_RUNNING_SHOWN, owner)],
+    }
+
+
+def heading(health: Health, needs: int) -> str:
+    """Return the state of the service in one line."""
+    if not health.ok:
+        return f"Not working: {health.reason}"
+    if needs == 0:
+        return "Working. Nothing needs you."
+    return f"Working. {words.in_words(needs)} {'thing needs' if needs == 1 else 'things need'} you."
+
+
+def buckets_of(day: Day, now: datetime) -> list[Bucket]:
+    """Return the day in buckets of ten minutes: recorded ones, and after the present the forecast."""
+    found: dict[datetime, dict[str, Any]] = {}
+    for tally in day.tallies:
+        bucket = found.setdefault(moment(tally.at), {"ran": 0, "failed": 0, "skipped": Counter()})
+        if tally.status == "SKIPPED":
+            bucket["skipped"][str(tally.reason)] += tally.ticks
+        else:
+            # A run in flight stands above the line too: it did start.
+            bucket["failed" if tally.status == "FAILED" else "ran"] += tally.ticks
+    present = now - timedelta(milliseconds=int(now.timestamp() * 1000) % TEN_MINUTES)
+    for at, ticks in day.forecast.items():
+        bucket = found.setdefault(moment(at), {})
+        recorded = (
+            bucket.get("ran", 0) + bucket.get("failed", 0) + sum(bucket.get("skipped", Counter()).values())
+        )
+        # The bucket of the present is partly over.
+        bucket["to_come"] = max(0, ticks - recorded) if moment(at) <= present else ticks
+    return [Bucket(at, **found[at]) for at in sorted(found)]
+
+
+def draw_day(day: Day, now: datetime, hours: int, width: float, css: str) -> str:
+    """Return the drawing of the day, so many hours back and ahead."""
+    around = timedelta(hours=hours)
+    span = Span(now - around, now + around, UTC, width)
+    drawn = Density(
+        span, buckets_of(day, now), _WIDTH, now, lambda a, b: _period(a, b, now), timedelta(hours=1)
+    )
+    return density(drawn, css)
+
+
+def _period(begin: datetime, end: datetime, now: datetime) -> str:
+    if begin >= now:
+        return f"/ui/calendar?day={begin:%Y-%m-%d}"
+    return f"/ui/runs?since={quote(rfc_3339(_whole(begin)))}&until={quote(rfc_3339(_whole(end)))}"
+
+
+def _whole(at: datetime) -> datetime:
+    return at.replace(microsecond=0)
+
+
+def day_said(day: Day) -> str:
+    """Return the drawing of the day as a sentence."""
+    account, ahead = day.account, sum(day.forecast.values())
+    said = (
+        f"In the last 24 hours {account.ran:,} ticks ran, {account.failed:,} failed and"
+        f" {account.skipped.total():,} were skipped. {ahead:,} are to come in the next 12 hours"
+    )
+    if not ahead:
+        return said + "."
+    fullest = max(day.forecast, key=lambda at: (day.forecast[at], -at))
+    return f"{said}, most of them at {moment(fullest):%H:%M}, {day.forecast[fullest]:,} in ten minutes."
+
+
+def soon_of(soon: Soon) -> dict[str, Any]:
+    """Return the schedules of one minute, in words."""
+    first, *others = soon.schedules
+    names = [due.schedule.id for due in soon.schedules]
+    if not others:
+        cadence = first.schedule.cadence
+        at = soon.at.astimezone(cadence.zone.tzinfo) if isinstance(cadence, Cron) else soon.at
+        where = f" in {words.place(cadence.zone.name)}" if isinstance(cadence, Cron) else ""
+        local = words.clock(at) + where
+        detail = cadence.describe() if isinstance(cadence, Cron) and at.utcoffset() == timedelta() else local
+        return {"at": soon.at, "name": names[0], "href": f"/ui/schedules/{quote(names[0])}", "detail": detail}
+    shown = names[:_NAMES_SHOWN]
+    left = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
+    href = f"/ui/schedules?sort=next&until={quote(rfc_3339(soon.at))}"
+    return {
+        "at": soon.at,
+        "name": words.counted(len(names), "schedule"),
+        "href": href,
+        "detail": ", ".join(shown) + left,
+    }
+
+
+def running_of(running: Running, now: datetime) -> dict[str, Any]:
+    """Return one run in flight, in words and as a bar against its usual time."""
+    run = running.run
+    began = run.started_at or run.fire_at
+    seconds = max(0.0, (now - began).total_seconds())
+    return {
+        "run": run,
+        "began": began,
+        "seconds": seconds,
+        "usual": running.usual,
+        "meter": meter(seconds, running.usual),
+    }

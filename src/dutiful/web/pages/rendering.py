@@ -1,0 +1,106 @@
+"""From a template and its facts to a page: the frame, the filters, and what every page knows."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from dutiful.httpd.instants import rfc_3339
+from dutiful.web.drawing import marks
+from dutiful.web.pages import words
+from dutiful.web.pages.forms import field_value, keep_secret
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from fastapi import Request
+
+_HERE = Path(__file__).parents[1]
+THEME_COOKIE = "dutiful-theme"
+THEMES = ("light", "dark")
+# Under the API's no-referrer a browser posts forms with the origin "null", which is refused.
+_HEADERS = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
+
+
+@cache
+def static_url(name: str) -> str:
+    """Return the address of a static file with the hash of its bytes, so that browsers may keep it."""
+    digest = hashlib.sha256((_HERE / "static" / name).read_bytes()).hexdigest()[:12]
+    return f"/static/{name}?v={digest}"
+
+
+def page(template: str, request: Request, status: int = 200, **facts: Any) -> HTMLResponse:
+    """Return a whole page."""
+    now = request.app.state.service.clock.now().astimezone(UTC)
+    theme = request.cookies.get(THEME_COOKIE)
+    frame = {
+        "now": now,
+        "caller": request.state.caller,
+        "theme": theme if theme in THEMES else None,
+        "path": request.url.path,
+        "query": request.url.query,
+        "csrf": lambda: field_value(request),
+    }
+    html = _PAGES.get_template(template).render({**frame, **facts})
+    answer = HTMLResponse(html, status, headers=_HEADERS)
+    keep_secret(request, answer)
+    return answer
+
+
+def _time(at: datetime, shown: str | None = None, now: datetime | None = None) -> Markup:
+    """Return an instant as an element that programs can read; its title has the whole instant."""
+    said = shown if shown is not None else words.moment(at, now or at)
+    iso = rfc_3339(at)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, iso, said)
+
+
+def _drawn(drawing: str) -> Markup:
+    """Return a drawing as it is; `dutiful.web.drawing` has escaped every text in it."""
+    return Markup(drawing)  # noqa: S704
+
+
+def _shape(state: str, size: int = 14) -> Markup:
+    return _drawn(marks.shape(state, size))
+
+
+_PAGES = Environment(
+    loader=FileSystemLoader(_HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_PAGES.filters.update(
+    drawn=_drawn,
+    rfc_3339=rfc_3339,
+    foreign=words.foreign,
+    place=words.place,
+    span=words.span,
+    offset=words.offset,
+    clock=words.clock,
+)
+_PAGES.globals.update(
+    time=_time,
+    distance=words.distance,
+    roughly=words.roughly,
+    soonly=words.soonly,
+    counted=words.counted,
+    moment=words.moment,
+    near=words.near,
+    begin=words.begin,
+    day=words.day,
+    utc=words.utc,
+    in_zone=words.in_zone,
+    shape=_shape,
+    static=static_url,
+    version=version("dutiful"),
+    reasons=words.REASONS,
+)

@@ -1,0 +1,174 @@
+"""The list of schedules: find one among many, and see which of them are in trouble."""
+
+# ruff: noqa: TC001 - the framework reads annotations at run time
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from dutiful.service.types import ScheduleView
+from dutiful.web.authorized_service import Reader
+from dutiful.web.drawing.marks import mini
+from dutiful.web.pages import words
+from dutiful.web.pages.rendering import page
+from dutiful.web.pages.schedule import cron_of, standing
+from dutiful.web.pages.ticks import one_by_one
+
+if TYPE_CHECKING:
+    from dutiful.service.types import RunView
+    from dutiful.web.authorized_service import AuthorizedService
+
+router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
+
+SHOWN = 50
+STATES = {
+    "all": "all",
+    "trouble": "in trouble",
+    "failed": "failed",
+    "skipping": "skipping",
+    "running": "running",
+    "paused": "paused",
+    "aside": "set aside",
+}
+
+
+class SchedulesQuery(BaseModel):
+    """What to find, in which state, and where the page begins."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    q: Annotated[str, Field(max_length=200)] = ""
+    state: Literal["all", "trouble", "failed", "skipping", "running", "paused", "aside"] = "all"
+    sort: Literal["id", "next"] = "id"
+    until: Annotated[str, Field(max_length=64)] | None = None
+    cursor: Annotated[str, Field(max_length=1000)] | None = None
+
+
+class Filter(NamedTuple):
+    """What people write into the field: part of an id, `name=value`, `workflow:NAME`, `user:NAME`."""
+
+    part: str | None = None
+    label: str | None = None
+    workflow_id: str | None = None
+    user_id: str | None = None
+
+    @staticmethod
+    def read(text: str) -> Filter:
+        """Return the meaning of a text."""
+        given = text.strip()
+        name, colon, value = given.partition(":")
+        if colon and value and name in {"workflow", "user", "label"}:
+            key = {"workflow": "workflow_id", "user": "user_id"}.get(name, name)
+            return Filter(**{key: value.strip()})
+        if "=" in given:
+            return Filter(label=given)
+        return Filter(part=given or None)
+
+
+class Line(NamedTuple):
+    """One schedule of the list."""
+
+    view: ScheduleView
+    standing: tuple[str, str, str]
+    when: str
+    mini: str
+    last: RunView | None
+
+
+@router.get("/ui/schedules")
+async def schedules(
+    request: Request, authorized: Reader, query: Annotated[SchedulesQuery, Query()]
+) -> HTMLResponse:
+    """Show schedules, a page at a time."""
+    return page("schedules.html", request, **await facts(authorized, query))
+
+
+async def facts(authorized: AuthorizedService, query: SchedulesQuery) -> dict[str, Any]:
+    """Return all that the list shows."""
+    board, owner = authorized.service.board, authorized.tenant
+    now = authorized.service.clock.now().astimezone(UTC)
+    views, more = await _found(authorized, query)
+    troubles = await board.troubles(1000, owner)
+    census = await board.census(owner)
+    kinds = [trouble.kind for trouble in troubles]
+    counts = {
+        "all": census.schedules,
+        "trouble": len(kinds),
+        "failed": kinds.count("failed"),
+        "skipping": kinds.count("skipping"),
+        "running": len({each.run.schedule_id for each in await board.running(1000, owner)}),
+        "paused": census.paused,
+        "aside": kinds.count("quarantined"),
+    }
+    return {
+        "query": query,
+        "states": STATES,
+        "counts": counts,
+        "lines": [await _line(authorized, view, now) for view in views],
+        "more": None if more is None else _link(query, cursor=more),
+        "links": {state: _link(query, state=state, cursor=None) for state in STATES},
+        "filtered": bool(query.q) or query.state != "all",
+    }
+
+
+def _link(query: SchedulesQuery, **changes: Any) -> str:
+    asked = {**query.model_dump(), **changes}
+    usual = SchedulesQuery().model_dump()
+    kept = {name: value for name, value in asked.items() if value is not None and value != usual[name]}
+    return "/ui/schedules" + (f"?{urlencode(kept)}" if kept else "")
+
+
+async def _found(
+    authorized: AuthorizedService, query: SchedulesQuery
+) -> tuple[list[ScheduleView], str | None]:
+    """Return the schedules of this page, and where the next one begins."""
+    registrar, wanted = authorized.service.registrar, Filter.read(query.q)
+    if query.state in {"all", "paused"} and wanted.part is None and query.sort == "id":
+        owner = authorized.tenant
+        if owner is not None and wanted.user_id not in (None, owner):
+            return [], None
+        listed = await registrar.list_schedules(
+            workflow_id=wanted.workflow_id,
+            user_id=owner or wanted.user_id,
+            paused=True if query.state == "paused" else None,
+            label=wanted.label,
+            limit=SHOWN,
+            cursor=query.cursor,
+        )
+        return listed.items, listed.next_cursor
+    ids, more = await _ids(authorized, query, wanted)
+    return await registrar.some_schedules(ids), more
+
+
+async def _ids(
+    authorized: AuthorizedService, query: SchedulesQuery, wanted: Filter
+) -> tuple[list[str], str | None]:
+    board, owner, after = authorized.service.board, authorized.tenant, query.cursor or ""
+    if query.state == "running":
+        found = sorted({each.run.schedule_id for each in await board.running(1000, owner)})
+    elif query.state in {"failed", "skipping", "aside", "trouble"}:
+        kind = {"aside": "quarantined"}.get(query.state, query.state)
+        troubles = await board.troubles(1000, owner)
+        found = sorted(each.due.schedule.id for each in troubles if kind in {each.kind, "trouble"})
+    elif query.sort == "next":
+        groups = await board.soonest(SHOWN, owner)
+        return [due.schedule.id for group in groups for due in group.schedules][:SHOWN], None
+    else:
+        found = await board.find_ids(wanted.part or "", after, SHOWN + 1, owner)
+        return found[:SHOWN], found[SHOWN - 1] if len(found) > SHOWN else None
+    matching = [one for one in found if one > after and (wanted.part or "") in one]
+    return matching[:SHOWN], matching[SHOWN - 1] if len(matching) > SHOWN else None
+
+
+async def _line(authorized: AuthorizedService, view: ScheduleView, now: datetime) -> Line:
+    del now
+    runs = (await authorized.service.registrar.runs(view.schedule_id, 20)).items
+    ticks = [tick for run in reversed(runs) for tick in one_by_one(run)]
+    to_come = 0 if view.paused or view.quarantine else min(3, len(view.preview))
+    last = runs[0] if runs else None
+    return Line(view, standing(view, runs), words.when(cron_of(view)), mini(ticks, to_come), last)

@@ -1,0 +1,148 @@
+"""Why a tick ran, did not run, or will run: the verdict, what decided, and every question asked."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from dutiful.core.errors import DutifulError
+from dutiful.httpd.instants import parse_instant
+from dutiful.web.pages import words
+from dutiful.web.pages.ticks import state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dutiful.core.cron.cron import Cron
+    from dutiful.core.plan.gates import Step
+    from dutiful.service.types import Explanation, RunView, ScheduleView
+    from dutiful.web.authorized_service import AuthorizedService
+
+_WALL = re.compile(r"(?:(\d{4}-\d\d-\d\d)|(today|yesterday|tomorrow))[ T]+(\d\d?:\d\d(?::\d\d)?)", re.ASCII)
+_DAYS = {"today": 0, "yesterday": -1, "tomorrow": 1}
+ADVICE = "write a time such as 2026-11-01 01:30, yesterday 01:30, or 2026-11-01T06:30:00Z"
+
+
+class Why(NamedTuple):
+    """A verdict as the page shows it; with a `problem`, what was asked could not be read."""
+
+    asked: str
+    instant: datetime | None = None
+    said_at: str = ""
+    shape: str = "to_come"
+    css: str = ""
+    status: str = ""
+    code: str = ""
+    sentence: str = ""
+    setting: str | None = None
+    text: str = ""
+    detail: str | None = None
+    steps: Sequence[Step] = ()
+    run: RunView | None = None
+    problem: str | None = None
+
+    @staticmethod
+    def refused(asked: str, problem: str) -> Why:
+        """Return the answer to a question that cannot be read."""
+        return Why(asked, problem=problem)
+
+
+def parse_asked(text: str, cron: Cron, now: datetime) -> tuple[datetime | None, str]:
+    """Return the instant that people mean by a text, in the zone of the schedule, or why there is none.
+
+    A wall time that the clock skips on that day stays as it is, so that the verdict can say so.
+    """
+    given, zone = text.strip(), cron.zone.tzinfo
+    if match := _WALL.fullmatch(given):
+        date, word, clock = match.groups()
+        try:
+            day = (
+                datetime.fromisoformat(date).date()
+                if date
+                else (now.astimezone(zone) + timedelta(days=_DAYS[word])).date()
+            )
+            hour, _, rest = clock.partition(":")
+            wall = datetime.fromisoformat(f"{day.isoformat()}T{int(hour):02}:{rest}")
+        except ValueError:
+            return None, f"There is no such time: {ADVICE}."
+        return wall.replace(tzinfo=zone), ""
+    try:
+        return parse_instant(given).astimezone(zone), ""
+    except ValueError:
+        return None, f"That is not a time that can be read: {ADVICE}."
+
+
+async def why(
+    authorized: AuthorizedService, view: ScheduleView, cron: Cron, instant: datetime, asked: str | None = None
+) -> Why:
+    """Return the verdict on the tick of an instant."""
+    now, zone = authorized.service.clock.now().astimezone(UTC), cron.zone.tzinfo
+    local = instant if instant.tzinfo is zone else instant.astimezone(zone)
+    shown = asked or f"{local:%Y-%m-%d %H:%M}" + (f":{local:%S}" if local.second else "")
+    try:
+        told = await authorized.service.registrar.explain(view.schedule_id, local)
+    except DutifulError as error:
+        return Why.refused(shown, str(error))
+    shape, css, status = _standing(told)
+    run = told.run
+    at = local.replace(second=local.second if "seconds" in view.dialect else 0)
+    return Why(
+        shown,
+        instant.astimezone(UTC),
+        words.moment(at, now),
+        shape,
+        css,
+        status,
+        told.code if run is None or run.reason is not None else "",
+        _sentence(told, view, now),
+        told.setting,
+        told.text,
+        None if run is None else run.detail,
+        told.steps,
+        run,
+    )
+
+
+def _standing(told: Explanation) -> tuple[str, str, str]:
+    if told.run is not None:
+        state = state_of(told.run)
+        css = {"failed": "fail", "skipped": "skip", "running": "run"}.get(state, "ok")
+        return state, css, told.run.status
+    if told.code == "undecided":
+        return "to_come", "", "TO COME"
+    if told.due:
+        return "skipped", "skip", "WILL NOT RUN" if told.code != "unrecorded" else "NO ENTRY"
+    return "skipped", "", "NO TICK"
+
+
+def _sentence(told: Explanation, view: ScheduleView, now: datetime) -> str:
+    run = told.run
+    if run is None:
+        if told.code != "undecided":
+            return words.REASONS.get(told.code, told.text)
+        later = told.text.removeprefix(f"{view.schedule_id} at ").partition(" ")[2]
+        return f"It is due and {later}." if later.startswith("will") else f"It {later}."
+    parts = [_launched(run)]
+    if run.reason is not None:
+        parts.append(words.REASONS.get(run.reason, ""))
+    elif run.status == "SUCCESS":
+        parts.append("It ran and succeeded.")
+    elif run.started_at is not None:
+        parts.append(f"It has been running for {words.span((now - run.started_at).total_seconds())}.")
+    else:
+        parts.append("It waits for its turn.")
+    if run.ticks > 1:
+        parts.append(f"{run.ticks:,} ticks in a row have this entry.")
+    return " ".join(part for part in parts if part)
+
+
+def _launched(run: RunView) -> str:
+    if run.started_at is None:
+        return ""
+    late = (run.started_at - run.fire_at).total_seconds()
+    times = f", in {run.attempt} attempts" if run.attempt > 1 else ""
+    who = {"manual": "Somebody asked for it", "backfill": "A backfill asked for it"}.get(
+        run.trigger, "It was due"
+    )
+    return f"{who} and it was launched {words.span(max(0.0, late))} after its time{times}."

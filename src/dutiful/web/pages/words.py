@@ -1,0 +1,169 @@
+"""The words of the pages: distances, spans, places and times as people say them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from dutiful.core.cron.cron import Cron
+
+_UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+_NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
+
+REASONS = {
+    "overlap": "A run of the same schedule was still in flight.",
+    "missed": "Nothing was there to fire it, and it was too late when the service came back.",
+    "coalesced": "Several ticks were missed; one run stands for all of them.",
+    "catchup_cap": "More ticks were missed than are made up for at once.",
+    "queue_full": "As many ticks waited in the queue as it holds.",
+    "replaced": "A newer tick took its place, or the schedule was edited.",
+    "paused": "The schedule was paused.",
+    "outside_window": "It lies before the start or after the end of the schedule.",
+    "limit_reached": "The schedule has started as many runs as it may.",
+    "at_capacity": "As many runs were in flight as its group may have.",
+    "no_work": "There was nothing to work on.",
+    "quarantined": "The schedule is set aside, because it cannot be computed.",
+    "launch_refused": "The executor refused it.",
+    "launch_failed": "The executor could not be reached, as often as it was tried.",
+    "unknown_workflow": "The workflow that it names is not stored.",
+    "outcome_unknown": "It was launched, and nobody knows whether it arrived.",
+    "lost_run": "It started and never reported back.",
+    "interrupted": "The process that ran it ended first.",
+    "task_failed": "It ran, and the task failed.",
+    "not_due": "The cron has no tick then.",
+    "dst_gap": "The clock jumps over that time on that day.",
+    "dst_fold": "That time comes twice on that day, and the other one counts.",
+    "undecided": "It is still to come.",
+    "unrecorded": "Its entry is no longer kept, or the schedule did not exist yet.",
+}
+"""One sentence for each reason of the ledger, and for what only a verdict says."""
+
+
+def span(seconds: float) -> str:
+    """Return a length of time in its two largest units: 12 ms, 4 min 10 s, 1 d 2 h."""
+    if seconds < 1:
+        return f"{round(seconds * 1000)} ms"
+    if seconds < 10 and seconds % 1:
+        return f"{seconds:.1f} s"
+    left, parts = round(seconds), list[str]()
+    for unit, size in _UNITS:
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count} {unit}" if count else "")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if part)
+
+
+def distance(instant: datetime, now: datetime) -> str:
+    """Return how far away an instant is: in 24 min, 3 h ago, now."""
+    seconds = round((instant - now).total_seconds())
+    if seconds == 0:
+        return "now"
+    return f"in {span(seconds)}" if seconds > 0 else f"{span(-seconds)} ago"
+
+
+def roughly(instant: datetime, now: datetime) -> str:
+    """Return how far away an instant is in its largest unit: in 24 min, 3 h ago."""
+    seconds = round((instant - now).total_seconds())
+    unit, size = next((pair for pair in _UNITS if abs(seconds) >= pair[1]), ("s", 1))
+    said = f"{abs(seconds) // size} {unit}"
+    return "now" if seconds == 0 else f"in {said}" if seconds > 0 else f"{said} ago"
+
+
+def place(zone: str) -> str:
+    """Return a zone as people call it: New York for America/New_York."""
+    name = zone.rpartition("/")[2].replace("_", " ")
+    return "UTC" if name in {"UTC", "UCT", "Zulu", "Universal"} else name
+
+
+def offset(at: datetime) -> str:
+    """Return the offset of an instant in its own zone: UTC, UTC−5, UTC+5:30."""
+    delta = at.utcoffset()
+    assert delta is not None
+    minutes = round(delta.total_seconds() / 60)
+    if minutes == 0:
+        return "UTC"
+    hours, rest = divmod(abs(minutes), 60)
+    return f"UTC{'+' if minutes > 0 else '−'}{hours}" + (f":{rest:02}" if rest else "")
+
+
+def clock(at: datetime) -> str:
+    """Return the time of day, with seconds only where there are some."""
+    return f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
+
+
+def day(at: datetime, now: datetime | None = None) -> str:
+    """Return a day: Mon 2 Nov, with its year where that is not the present one."""
+    year = f" {at.year}" if now is not None and at.year != now.astimezone(at.tzinfo).year else ""
+    return f"{at:%a} {at.day} {at:%b}{year}"
+
+
+def moment(at: datetime, now: datetime) -> str:
+    """Return a day and a time of day: Mon 2 Nov 01:30."""
+    return f"{day(at, now)} {clock(at)}"
+
+
+def near(at: datetime, now: datetime) -> str:
+    """Return an instant as one says it about the present: today 01:30, Tue 01:30, 12 Nov 01:30."""
+    apart = (at.date() - now.astimezone(at.tzinfo).date()).days
+    named = {0: "today", 1: "tomorrow", -1: "yesterday"}.get(apart)
+    if named is None:
+        named = f"{at:%a}" if abs(apart) < 7 else f"{at.day} {at:%b}"
+    return f"{named} {clock(at)}"
+
+
+def soonly(at: datetime, now: datetime) -> str:
+    """Return an instant to come, short: 14:30, 01:00 Tue, 31 Dec."""
+    apart = (at.date() - now.date()).days
+    if apart == 0:
+        return clock(at)
+    return f"{clock(at)} {at:%a}" if apart < 7 else f"{at.day} {at:%b}"
+
+
+def begin(text: str) -> str:
+    """Return a text as it stands at the beginning of a line: with a capital."""
+    return text[:1].upper() + text[1:]
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 schedule, 12,480 schedules."""
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
+def in_words(number: int) -> str:
+    """Return a small number as a word, a large one in figures."""
+    return _NUMBERS[number] if number < len(_NUMBERS) else f"{number:,}"
+
+
+def when(cron: Cron) -> str:
+    """Return a cron in English, with its days and its place: At 01:30, every day, in New York."""
+    said = cron.describe()
+    # Times of day alone, such as "At 09:00 and 17:00", name no day.
+    daily = ", every day" if re.fullmatch(r"At [\d:]+(, [\d:]+)*( and [\d:]+)?", said) else ""
+    return f"{said}{daily}, {'UTC' if place(cron.zone.name) == 'UTC' else 'in ' + place(cron.zone.name)}"
+
+
+def utc(at: datetime) -> datetime:
+    """Return the same instant in UTC."""
+    return at.astimezone(UTC)
+
+
+def in_zone(at: datetime, zone: tzinfo) -> datetime:
+    """Return the same instant in another zone."""
+    return at.astimezone(zone)
+
+
+def foreign(text: str | None, most: int = 2000) -> str:
+    """Return a text that others wrote, cut where it is too long for a page."""
+    said = text or ""
+    return said if len(said) <= most else f"{said[:most]}… (cut)"
+
+
+def first_line(text: str | None) -> str:
+    """Return the first line of a text that others wrote, at most 200 characters of it."""
+    return foreign(next(iter((text or "").splitlines()), ""), 200)

@@ -1,0 +1,45 @@
+"""One browser and one seeded service for all tests of a worker."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+from playwright.sync_api import Error, sync_playwright
+from tests.web.browser.seed import seeded
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+def chromium() -> str:
+    """Return the browser of this machine; without one the tests are skipped, except in CI."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        assert not os.environ.get("CI"), "install the package chromium: CI runs the tests of the pages"
+        pytest.skip("no chromium on PATH: install the package chromium")
+    return found
+
+
+@pytest.fixture(scope="session")
+def service():
+    with seeded() as it:
+        yield it
+
+
+# Not for the session: its event loop would be in the way of other tests of this worker.
+@pytest.fixture(scope="module")
+def browser():
+    executable = chromium()
+    with sync_playwright() as playwright:
+        try:
+            running = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+        except Error as error:
+            if os.environ.get("CI"):
+                raise
+            pytest.skip(f"chromium does not start here: {str(error).splitlines()[0]}")
+        yield running
+        running.close()

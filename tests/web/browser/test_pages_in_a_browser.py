@@ -1,0 +1,138 @@
+"""Every page in a real browser: accessible, within its frame, without errors, and usable without script."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from pathlib import Path
+
+import pytest
+
+VENDOR = Path(__file__).with_name("vendor")
+AXE = (VENDOR / "axe.min.js").read_text(encoding="utf-8")
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+CHECK = (
+    "rules => axe.run(document, {runOnly: rules}).then(found => found.violations.map("
+    "each => [each.id, each.nodes[0].html.slice(0, 200), each.nodes[0].failureSummary]))"
+)
+SETTLEMENT = "/ui/schedules/settlement.us-east"
+PAGES = [
+    "/",
+    "/ui/schedules",
+    "/ui/schedules?state=trouble",
+    "/ui/schedules?q=no-such-thing",
+    SETTLEMENT,
+    f"{SETTLEMENT}?at=2026-10-13+01:30",
+    f"{SETTLEMENT}?at=nonsense&entries=all",
+    "/ui/schedules/edge.heartbeat",
+    "/ui/schedules/search.suggest",
+    "/ui/schedules/import.supplier-kyiv",
+    "/ui/schedules/year-end.close",
+    "/ui/schedules/new",
+    f"{SETTLEMENT}/edit",
+    f"{SETTLEMENT}/run",
+    f"{SETTLEMENT}/pause",
+    f"{SETTLEMENT}/backfill",
+    f"{SETTLEMENT}/delete",
+    "/ui/runs",
+    "/ui/runs?view=each",
+    "/ui/calendar",
+    "/ui/cron?e=30+2+*+*+*&tz=America/New_York",
+    "/ui/cron?e=nonsense",
+    "/ui/why",
+    "/ui/why?schedule=settlement.us-east&at=yesterday+01:30",
+    "/ui/me",
+    "/ui/more",
+    "/ui/system",
+    "/ui/audit",
+    "/ui/schedules/nowhere",
+]
+SHIFT = (
+    "() => new Promise(done => { let sum = 0; new PerformanceObserver(list => {"
+    " for (const entry of list.getEntries()) sum += entry.value })"
+    ".observe({type: 'layout-shift', buffered: true});"
+    " requestAnimationFrame(() => setTimeout(() => done(sum), 0)) })"
+)
+
+
+def test_the_checker_has_the_bytes_that_were_reviewed():
+    listed = (VENDOR / "SHA256SUMS").read_text(encoding="utf-8").split()
+    assert hashlib.sha256((VENDOR / "axe.min.js").read_bytes()).hexdigest() == listed[0]
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (390, "dark"), (320, "light"), (1280, "dark")]
+)
+def test_every_page_is_accessible_within_its_frame_and_without_errors(service, browser, width, scheme):
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page, complaints, wrong = context.new_page(), [], {}
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    for path in PAGES:
+        complaints.clear()
+        status = page.goto(service.url + path).status
+        found = [text for text in complaints if "404" not in text]
+        if page.evaluate("document.documentElement.scrollWidth") > width:
+            found.append("scrolls sideways")
+        if page.evaluate("document.querySelectorAll('*').length") > 1500:
+            found.append("more than 1,500 nodes")
+        if page.evaluate(SHIFT) > 0:
+            found.append("moves while it loads")
+        page.evaluate(AXE)
+        found += page.evaluate(CHECK, RULES)
+        wrong |= {path: found} if found or status >= 500 else {}
+    context.close()
+    assert wrong == {}
+
+
+def test_no_page_is_heavier_than_its_budget(service):
+    heavy = {}
+    for path in PAGES:
+        body = service.client.get(path).content
+        if len(body) > 64 * 1024 or len(gzip.compress(body)) > 12 * 1024:
+            heavy[path] = len(body), len(gzip.compress(body))
+    assert heavy == {}
+
+
+def test_a_schedule_is_found_explained_edited_and_saved_without_script(service, browser):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(service.url)
+    page.get_by_role("searchbox", name="Find a schedule").fill("dunning")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="billing.dunning").click()
+    page.get_by_label("Another time").fill("2026-11-01 09:30")
+    page.get_by_role("button", name="Ask about another time").click()
+    assert "The cron has no tick then." in page.locator("#why").inner_text()
+    page.get_by_role("link", name="Edit", exact=True).first.click()
+    page.get_by_label("Cron text").fill("45 9 * * 1-5")
+    page.get_by_role("button", name="Preview").click()
+    assert "+15 min" in page.locator("main").inner_text()
+    page.get_by_role("button", name="Save").click()
+    assert "At 09:45, Monday to Friday, in New York" in page.locator("main").inner_text()
+    assert service.client.get("/schedules/billing.dunning").json()["cron_expr"] == "45 9 * * 1-5"
+    context.close()
+
+
+def test_a_schedule_is_paused_with_a_note_and_resumed(service, browser):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{service.url}/ui/schedules/orders.sync")
+    page.get_by_role("link", name="Pause…").click()
+    page.get_by_label("Why is it paused?").fill("partner moves house")
+    page.get_by_role("button", name="Pause").click()
+    assert "partner moves house" in page.locator("main").inner_text()
+    page.get_by_role("link", name="Resume…").click()
+    page.get_by_role("button", name="Resume").click()
+    assert "The schedule runs again." in page.locator("main").inner_text()
+    context.close()
+
+
+def test_the_theme_is_kept_in_this_browser(service, browser):
+    context = browser.new_context(java_script_enabled=False, color_scheme="light")
+    page = context.new_page()
+    page.goto(f"{service.url}/ui/me")
+    page.get_by_label("Dark").check()
+    page.get_by_role("button", name="Keep").click()
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    context.close()

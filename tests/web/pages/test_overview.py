@@ -1,0 +1,125 @@
+"""The overview: says in its first line whether it works, and accounts for every tick."""
+
+from __future__ import annotations
+
+import re
+
+from tests.web.pages.html import page
+from tests.web.running import SCHEDULE
+
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
+
+
+def test_a_new_service_works_and_says_how_to_store_a_schedule(service):
+    found = page(service)
+    assert "Working. Nothing needs you." in found.text
+    assert "Store the first schedule" in found.text
+    assert "0 were due in 24 h" in found.text
+    assert "Nothing is due." in found.text
+    assert "Nothing is in flight." in found.text
+
+
+def test_the_account_adds_up(service):
+    service.put("/workflows/broken/1", {"fail": "no such table"})
+    service.upsert(schedule_id="good", cron_expr="* * * * *")
+    service.upsert(schedule_id="bad", cron_expr="* * * * *", workflow_id="broken")
+    service.upsert(schedule_id="still", cron_expr="* * * * *", paused=True)
+    service.advance(301)
+    text = page(service).text
+    assert re.search(r"15 were due in 24 h 5 ran 5 failed 5 skipped \(paused 5\) 0 unaccounted", text), text
+    assert "3 schedules" in text
+    assert "1 paused" in text
+
+
+def test_a_schedule_whose_last_run_failed_needs_somebody(service):
+    service.put("/workflows/broken/1", {"fail": "no such table"})
+    service.upsert(schedule_id="bad", cron_expr="* * * * *", workflow_id="broken")
+    service.advance(61)
+    found = page(service)
+    assert "Working. One thing needs you." in found.text
+    assert "bad failed The tick of today 09:01 UTC ran and failed: task_failed" in found.text
+    assert "RuntimeError: no such table" in found.text
+    assert "/ui/schedules/bad?at=2026-03-02T09%3A01%3A00Z#why" in found.links
+    assert "1 need you - dutiful" in found.text
+
+
+def test_a_schedule_that_skips_tick_after_tick_names_the_run_in_its_way(service):
+    service.put("/workflows/stuck/1", {"hang": True})
+    service.upsert(schedule_id="slow", cron_expr="* * * * *", workflow_id="stuck")
+    service.advance(301)
+    found = page(service)
+    assert "slow skipped 4 times in a row" in found.text
+    assert "The run of today 09:01 is still in flight, for 4 min 1 s: overlap" in found.text
+    assert "It is called lost at today 10:01, decided by run_timeout_s=3600" in found.text
+    assert "Running now" in found.text
+    assert "since 09:01 UTC, 4 min 1 s" in found.text
+
+
+def test_what_is_next_is_grouped_by_its_minute(service):
+    for name in ("a", "b", "c", "d"):
+        service.upsert(schedule_id=name, cron_expr="30 9 * * *")
+    service.upsert(schedule_id="berlin", cron_expr="0 12 * * *", timezone="Europe/Berlin")
+    text = page(service).text
+    assert "09:30 4 schedules a, b, c and 1 more in 30 min" in text
+    assert "11:00 berlin 12:00 in Berlin in 2 h" in text
+
+
+def test_what_comes_is_counted_from_the_cadences(service):
+    service.post("/schedules/bulk", [{**SCHEDULE, "schedule_id": f"s{n}"} for n in range(40)])
+    assert (
+        "40 are to come in the next 12 hours, most of them at 09:30, 40 in ten minutes." in page(service).text
+    )
+
+
+def test_more_than_ten_that_need_somebody_are_counted(service):
+    service.put("/workflows/broken/1", {"fail": "no such table"})
+    many = [
+        {**SCHEDULE, "schedule_id": f"s{number:02}", "workflow_id": "broken", "cron_expr": "* * * * *"}
+        for number in range(12)
+    ]
+    service.post("/schedules/bulk", many)
+    service.advance(61)
+    text = page(service).text
+    assert "Working. 12 things need you." in text
+    assert "And 2 more schedules. All of them" in text
+
+
+def test_every_instant_is_a_time_element(service):
+    service.upsert()
+    found = page(service)
+    outside = re.sub(r"<time[^>]*>[^<]*</time>|<pre>.*?</pre>", "", found.answer.text, flags=re.DOTALL)
+    assert not re.search(r">[^<]*\d{4}-\d\d-\d\dT", outside)
+    assert {"2026-03-02T09:00:00Z", "2026-03-02T09:30:00Z"} <= {own["datetime"] for own in found.all("time")}
+
+
+def test_there_is_nothing_inline_and_nothing_from_elsewhere(service):
+    found = page(service)
+    assert found.answer.headers["content-security-policy"].startswith("default-src 'self'")
+    assert found.answer.headers["cache-control"] == "no-store"
+    assert "style=" not in found.answer.text
+    assert not [name for _, own in found.elements for name in own if name.startswith("on")]
+    assert [own for own in found.all("script") if "src" not in own] == []
+    assert [link for link in found.links if not link.startswith(("/", "#"))] == []
+
+
+def test_hostile_texts_are_shown_and_do_nothing(service):
+    service.put("/workflows/broken/1", {"fail": HOSTILE})
+    service.upsert(cron_expr="* * * * *", workflow_id="broken", labels={"team": HOSTILE})
+    service.advance(61)
+    for path in ("/", "/ui/schedules/nightly"):
+        found = page(service, path)
+        assert found.all("img") == []
+        assert [own for own in found.all("script") if "src" not in own] == []
+        assert HOSTILE in found.text
+
+
+def test_static_files_are_named_by_their_bytes(service):
+    [style] = [link for link in page(service).links if ".css" in link]
+    answer = service.client.get(style)
+    assert answer.headers["content-type"] == "text/css; charset=utf-8"
+    assert re.fullmatch(r"/static/dutiful\.css\?v=[0-9a-f]{12}", style)
+
+
+def test_the_pages_are_no_part_of_the_api(service):
+    paths = service.get("/openapi.json")["paths"]
+    assert not [path for path in paths if path == "/" or path.startswith("/ui")]

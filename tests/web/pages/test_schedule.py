@@ -1,0 +1,101 @@
+"""The page of one schedule: is it well, when next, what became of each tick, and why."""
+
+from __future__ import annotations
+
+import pytest
+from tests.web.pages.html import page
+
+
+@pytest.fixture
+def minutely(service):
+    service.upsert(schedule_id="good", cron_expr="* * * * *", labels={"team": "ops"})
+    service.advance(301)
+    return service
+
+
+def test_it_says_when_it_runs_next_and_what_became_of_the_last_tick(minutely):
+    text = page(minutely, "/ui/schedules/good").text
+    assert "good Last run succeeded" in text
+    assert "Every minute, UTC * * * * *" in text
+    assert "Next Today 09:06 Mon 2 Mar, UTC, in 59 s" in text
+    assert "Last Today 09:05 success, 1 s ago" in text
+    assert "5 due, 5 accounted for 5 ran, 0 failed, 0 skipped" in text
+
+
+def test_quiet_entries_are_one_row_and_can_be_unfolded(minutely):
+    folded = page(minutely, "/ui/schedules/good")
+    assert "Mon 2 Mar 09:01 to 09:05 5 ran" in folded.text
+    whole = page(minutely, "/ui/schedules/good?entries=all")
+    assert "Mon 2 Mar 09:05 ran" in whole.text
+    assert "All 5" in whole.text
+
+
+def test_the_newest_tick_is_explained_without_being_asked(minutely):
+    found = page(minutely, "/ui/schedules/good")
+    assert "Why? Mon 2 Mar 09:05 SUCCESS" in found.text
+    assert "It was due and it was launched 0 ms after its time. It ran and succeeded." in found.text
+    assert "Executor took it: yes" in found.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("2026-03-02+09:03", "SUCCESS"),
+        ("today+09:03", "SUCCESS"),
+        ("yesterday+09:03", "NO ENTRY unrecorded"),
+        ("tomorrow+09:03", "TO COME undecided It is due and will fire at 2026-03-03T09:03:00Z."),
+        ("2026-03-02T09:03:00Z", "SUCCESS"),
+        ("soon", "That is not a time that can be read: write a time such as 2026-11-01 01:30"),
+        ("2026-13-02+09:03", "There is no such time"),
+    ],
+)
+def test_any_time_can_be_asked_about(minutely, asked, said):
+    assert said in page(minutely, f"/ui/schedules/good?at={asked}").text
+
+
+def test_a_wall_time_that_the_clock_skips_is_named(service):
+    service.upsert(schedule_id="night", cron_expr="30 2 * * *", timezone="America/New_York", gap="skip")
+    text = page(service, "/ui/schedules/night?at=2026-03-08+02:30").text
+    assert "NO TICK dst_gap The clock jumps over that time on that day. Decided by gap=skip." in text
+    assert "Sun 8 March: clocks go from 02:00 to 03:00; ticks are touched, decided by gap=skip" in text
+
+
+def test_a_pause_is_shown_with_its_note_and_its_age(minutely):
+    minutely.post("/schedules/pause", {"schedule_id": "good", "paused": True, "note": "index moves, ask Ada"})
+    minutely.advance(3600)
+    text = page(minutely, "/ui/schedules/good").text
+    assert "Paused since Mon 2 Mar 09:05:01 UTC, 1 h ago index moves, ask Ada" in text
+    assert "skipped paused" in text
+
+
+def test_a_schedule_that_never_fired_says_so(service):
+    service.upsert()
+    text = page(service, "/ui/schedules/nightly").text
+    assert "Has not fired yet" in text
+    assert "No tick has passed in this time." in text
+
+
+def test_many_ticks_become_bars(service):
+    service.upsert(schedule_id="fast", cron_expr="* * * * *")
+    service.advance(60 * 200)
+    found = page(service, "/ui/schedules/fast?range=24h")
+    assert "200 due, 200 accounted for" in found.text
+    assert found.answer.text.count("<a ") < 300
+
+
+def test_an_unknown_schedule_is_an_error_page(service):
+    found = page(service, "/ui/schedules/nowhere", 404)
+    assert 'There is no schedule "nowhere"' in found.text
+    assert "unknown_schedule" in found.text
+
+
+def test_the_range_is_chosen_by_the_cadence(service):
+    for name, cron, chosen in [
+        ("m", "* * * * *", "1 h"),
+        ("h", "0 * * * *", "24 h"),
+        ("d", "0 9 * * *", "30 d"),
+        ("w", "0 9 * * 1", "1 y"),
+    ]:
+        service.upsert(schedule_id=name, cron_expr=cron)
+        html = page(service, f"/ui/schedules/{name}").answer.text
+        assert f'aria-current="true">{chosen}</a>' in html
