@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -13,10 +12,10 @@ from dutiful.core.plan.outcome import ended_state, wake_after
 from dutiful.core.plan.planner import Batch
 from dutiful.core.plan.reconcile import Survey
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status, frees_slot
-from dutiful.core.schedule import SkippedRange, is_troubled, owner_of
-from dutiful.core.tally import tallied
+from dutiful.core.schedule import SkippedRange
 from dutiful.runtime.ports import Committed, Launch, Leader, Loaded, Retention
 from dutiful.stores.memory import run_query
+from dutiful.stores.memory.figures import MemoryFigures
 from dutiful.stores.memory.row import Row, by_tick
 from dutiful.stores.memory.wakes import Wakes
 from dutiful.stores.memory.workflows import StoredWorkflows
@@ -24,14 +23,12 @@ from dutiful.stores.memory.workflows import StoredWorkflows
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from dutiful.core.cadence import Cadence, Instant
+    from dutiful.core.cadence import Instant
     from dutiful.core.plan.outcome import Settlement
     from dutiful.core.plan.reconcile import Changes, Note, Put
-    from dutiful.core.policy import Policy
     from dutiful.core.run import Kind
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Due, Move
-    from dutiful.core.tally import Tally
     from dutiful.core.workflow import Workflow, WorkflowEntry
     from dutiful.runtime.ports import Facets, Found, RunFilter, RunPage, RunPlace
 
@@ -41,7 +38,7 @@ _LAUNCHED = Phase.LAUNCHED
 _new = tuple.__new__
 
 
-class MemoryStore:
+class MemoryStore(MemoryFigures):
     """Keeps everything in this process; forgets it with the process."""
 
     def __init__(self) -> None:
@@ -424,40 +421,6 @@ class MemoryStore:
         """Return the row of a key, and its schedule."""
         return run_query.find(self._rows.values(), key)
 
-    # Figures
-
-    async def tallies(
-        self, since: Instant, until: Instant, width: int, owner: str | None = None
-    ) -> list[Tally]:
-        """Return how many ticks ended how."""
-        runs = (run for row in self._owned(owner) for run in row.runs() if run.created_at is not None)
-        return tallied(runs, since, until, width)
-
-    async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
-        """Return runs that have not ended."""
-        runs = [run for row in self._owned(owner) for run in row.open.values()]
-        kept = sorted((run for run in runs if run.created_at is not None), key=_by_age)
-        return kept[:limit]
-
-    async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
-        """Return ids that contain a text."""
-        found = (row.schedule.id for row in self._owned(owner) if part in row.schedule.id > after)
-        return heapq.nsmallest(limit, found)
-
-    async def troubled(self, limit: int, owner: str | None = None) -> list[Due]:
-        """Return schedules that need somebody."""
-        found = [row.due() for row in self._owned(owner) if is_troubled(row.state)]
-        return sorted(found, key=lambda due: due.schedule.id)[:limit]
-
-    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int]]:
-        """Return each cadence and policy with the number of schedules."""
-        running = [row.schedule for row in self._owned(owner) if not row.schedule.paused]
-        counts = Counter((schedule.cadence, schedule.policy) for schedule in running)
-        return [(cadence, policy, number) for (cadence, policy), number in counts.items()]
-
-    def _owned(self, owner: str | None) -> list[Row]:
-        return [row for row in self._rows.values() if owner in (None, owner_of(row.schedule))]
-
     async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
         """Return one version of a workflow."""
         return self._workflows.get((workflow_id, version))
@@ -513,7 +476,3 @@ def _grows(old: Run, new: Run) -> bool:
 
 def _standing(run: Run) -> tuple[int, Phase, Status]:
     return run.attempt, run.phase, run.status
-
-
-def _by_age(run: Run) -> tuple[Instant, str, str]:
-    return run.run_at, run.schedule_id, run.kind
