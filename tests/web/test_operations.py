@@ -61,3 +61,20 @@ def test_the_document_of_the_interface_is_served(service):
     document = service.get("/openapi.json")
     assert document["openapi"].startswith("3.1")
     assert "/schedules/upsert" in document["paths"]
+
+
+def test_the_summary_has_what_an_overview_shows(service):
+    service.put("/workflows/broken/1", {"fail": "x"})
+    service.upsert(schedule_id="a", cron_expr="0 10 * * *")
+    service.upsert(schedule_id="b", workflow_id="broken")
+    service.upsert(schedule_id="c", paused=True)
+    service.advance(1801)
+    found = service.get("/summary")
+    assert (found["schedules"], found["paused"], found["health"]["ok"]) == (3, 1, True)
+    assert found["now"] == "2026-03-02T09:30:01Z"
+    assert found["next"] == [
+        {"schedule_id": "a", "next_run_at": "2026-03-02T10:00:00Z"},
+        {"schedule_id": "b", "next_run_at": "2026-03-03T09:30:00Z"},
+    ]
+    assert [(run["schedule_id"], run["status"]) for run in found["failed"]] == [("b", "FAILED")]
+    assert {run["schedule_id"] for run in found["recent"]} <= {"b", "c"}

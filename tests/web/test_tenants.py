@@ -68,6 +68,7 @@ NEEDS = [
     ("POST", "/schedules/preview", SCHEDULE, "read"),
     ("GET", "/workflows/report/1", None, "read"),
     ("GET", "/metrics", None, "read"),
+    ("GET", "/summary", None, "read"),
     ("GET", "/", None, "read"),
     ("POST", "/schedules/upsert", SCHEDULE, "write"),
     ("POST", "/schedules/bulk", [SCHEDULE], "write"),

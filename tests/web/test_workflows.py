@@ -18,6 +18,7 @@ def test_a_stored_dag_is_given_back_as_it_was(service):
         "workflow_id": "billing",
         "version": 3,
         "schedules": [],
+        "kept": [],
     }
     assert service.get("/workflows/billing/3") == DAG
 
@@ -102,6 +103,8 @@ def test_the_next_version_edits_the_schedules_of_the_one_before(service):
         "/workflows/billing/2", {"triggers": [{**TRIGGER, "cron_expr": "0 7 * * *"}]}, register="true"
     )
     (view,) = service.get("/schedules")["schedules"]
+    dropped = service.put("/workflows/billing/3", {"triggers": []}, register="true")
+    assert dropped == {"workflow_id": "billing", "version": 3, "schedules": [], "kept": ["billing.0"]}
     assert (view["schedule_id"], view["version"], view["cron_expr"]) == ("billing.0", 2, "0 7 * * *")
 
 

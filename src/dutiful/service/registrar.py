@@ -29,7 +29,16 @@ from dutiful.service.declaration import (
 )
 from dutiful.service.paging import LIMIT_MAX, decode_cursor, encode_cursor, page_size
 from dutiful.service.preview import preview
-from dutiful.service.types import Backfilled, Damaged, Explanation, Page, Triggered, Upserted
+from dutiful.service.types import (
+    Backfilled,
+    Damaged,
+    Explanation,
+    NextTick,
+    Page,
+    Summary,
+    Triggered,
+    Upserted,
+)
 from dutiful.service.views import (
     changed_fields,
     fire_times,
@@ -54,6 +63,9 @@ if TYPE_CHECKING:
 
 BULK_MAX = 10_000
 _AT_A_TIME = 1000
+# Entries in each list of the summary.
+_SHOWN = 20
+_DAY_MS = 86_400_000
 # Keys of runs that the launcher started are remembered for 30 days.
 _STARTS_KEPT_MS = 30 * 86_400_000
 _REPORTS = {status.value: status for status in (Status.STARTED, Status.SUCCESS, Status.FAILED)}
@@ -211,10 +223,28 @@ class SchedulerRegistrar:
         more = encode_cursor(shown[-1].schedule.id) if len(found) > size else None
         return Page(views, more)
 
-    async def schedules_of(self, workflow_id: str, version: int) -> list[str]:
-        """Return the ids of the schedules that start this version of a workflow."""
-        wanted = workflow_id, version
-        return [due.schedule.id async for due in self._all("") if workflow_of(due.schedule)[:2] == wanted]
+    async def schedules_of(self, workflow_id: str, version: int | None = None) -> list[str]:
+        """Return the ids of the schedules that start a workflow, or this version of it."""
+        found = self._all("", _facets(workflow_id, None, None))
+        return [
+            due.schedule.id async for due in found if version in (None, workflow_of(due.schedule).version)
+        ]
+
+    async def summary(self, user_id: str | None = None) -> Summary:
+        """Return what an overview shows of all schedules, or of one user's: counts, and what is next."""
+        facets, now = _facets(None, user_id, None), self._now()
+        day_ago = moment(now - _DAY_MS)
+        failed = await self.list_runs(status="FAILED", since=day_ago, user_id=user_id, limit=_SHOWN)
+        recent = await self.list_runs(user_id=user_id, limit=_SHOWN)
+        soonest = await self._store.soonest(_SHOWN, facets)
+        return Summary(
+            now=moment(now),
+            schedules=await self._store.count(facets),
+            paused=await self._store.count(facets, paused=True),
+            next=[NextTick(due.schedule.id, next_run_at(due, now)) for due in soonest],
+            failed=failed.items,
+            recent=recent.items,
+        )
 
     async def some_schedules(self, ids: Sequence[str]) -> list[ScheduleView]:
         """Return those of these schedules that are there, in the order of the ids."""

@@ -185,6 +185,24 @@ class Backfilled(NamedTuple):
     overlapping: int = 0
 
 
+class NextTick(NamedTuple):
+    """The next tick of a schedule."""
+
+    schedule_id: str
+    next_run_at: datetime | None
+
+
+class Summary(NamedTuple):
+    """What an overview shows: how many schedules there are, what is next, what failed within a day."""
+
+    now: datetime
+    schedules: int
+    paused: int
+    next: Sequence[NextTick]
+    failed: Sequence[RunView]
+    recent: Sequence[RunView]
+
+
 class Health(NamedTuple):
     """Whether the worker does its work; `reason` says why not."""
 

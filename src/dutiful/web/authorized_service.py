@@ -82,6 +82,11 @@ class AuthorizedService:
                 workflows=lambda: self.service.workflows.puts(workflow, self.demand_user),
             )
 
+    async def kept(self, workflow_id: str, declared: Sequence[str]) -> list[str]:
+        """Return the schedules of earlier triggers of a workflow that its DAG no longer declares."""
+        known = await self.service.registrar.schedules_of(workflow_id)
+        return [id_ for id_ in known if id_.startswith(f"{workflow_id}.") and id_ not in declared]
+
     async def warnings(self, given: ScheduleInput) -> list[str]:
         """Return why the runs of a stored schedule would fail as things stand."""
         found = list[str]()

@@ -204,11 +204,15 @@ class BackfilledAnswer(Answer):
 
 
 class WorkflowAnswer(Answer):
-    """A stored workflow, and the schedules that were registered with it."""
+    """A stored workflow, and the schedules that were registered with it.
+
+    `kept` are schedules of earlier versions whose triggers this DAG no longer has: they go on, until deleted.
+    """
 
     workflow_id: str
     version: int
     schedules: list[UpsertedAnswer]
+    kept: list[str] = []
 
 
 class WorkflowEntryAnswer(Answer):
@@ -242,6 +246,25 @@ class HealthAnswer(Answer):
     leading: bool
     last_pass_at: Instant | None
     reason: str | None
+
+
+class NextTickAnswer(Answer):
+    """The next tick of a schedule."""
+
+    schedule_id: str
+    next_run_at: Instant | None
+
+
+class SummaryAnswer(Answer):
+    """What an overview shows: the worker's health, counts, what is next, what failed within a day."""
+
+    now: Instant
+    health: HealthAnswer
+    schedules: int
+    paused: int
+    next: list[NextTickAnswer]
+    failed: list[RunAnswer]
+    recent: list[RunAnswer]
 
 
 class AliveAnswer(Answer):

@@ -32,6 +32,15 @@ async def readyz(request: Request, response: Response) -> responses.HealthAnswer
     return health
 
 
+@router.get("/summary")
+async def summary(authorized: Reader) -> responses.SummaryAnswer:
+    """Return what the overview shows: health, counts, the next ticks, failures of a day, latest runs."""
+    found = await authorized.service.registrar.summary(authorized.tenant)
+    return responses.SummaryAnswer.model_validate(
+        {**found._asdict(), "health": await authorized.service.health()}, from_attributes=True
+    )
+
+
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(authorized: Reader) -> Response:
     """Return counters and histograms in the text format that Prometheus reads."""

@@ -40,7 +40,8 @@ async def save_workflow(
     schedules = [responses.UpsertedAnswer.model_validate(one) for one in stored]
     ids = [one.schedule_id for one in stored]
     authorized.record("save_workflow", workflow_id=workflow_id, version=version, schedules=ids)
-    return responses.WorkflowAnswer(workflow_id=workflow_id, version=version, schedules=schedules)
+    kept = await authorized.kept(workflow_id, ids) if query.register_ else []
+    return responses.WorkflowAnswer(workflow_id=workflow_id, version=version, schedules=schedules, kept=kept)
 
 
 @router.get("")
