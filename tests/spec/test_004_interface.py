@@ -108,6 +108,7 @@ def test_4_the_launcher_loads_the_dag_and_calls_the_executor():
     assert meta == {
         "source": "schedule", "schedule_id": "", "workflow_id": "report", "version": 1, "user_id": "ada",
         "scheduled_for": "2026-01-05T10:00:00Z", "idempotency_key": "key", "attempt": 1, "epoch": 0,
+        "labels": {}, "input": None,
     }  # fmt: skip
 
 

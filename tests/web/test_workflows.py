@@ -91,9 +91,9 @@ def test_triggers_are_registered_when_that_is_asked_for(service):
     assert service.get("/schedules")["schedules"] == []
     answer = service.put("/workflows/billing/1", dag, register="true")
     fires = "2026-03-03T06:00:00Z"
-    assert answer["schedules"] == [
-        {"schedule_id": "billing.morning", "next_run_at": fires},
-        {"schedule_id": "billing.2", "next_run_at": fires},
+    assert [(each["schedule_id"], each["next_run_at"], each["created"]) for each in answer["schedules"]] == [
+        ("billing.morning", fires, True),
+        ("billing.2", fires, True),
     ]
 
 

@@ -60,7 +60,7 @@ class Upserted(NamedTuple):
 
     schedule_id: str
     next_run_at: datetime | None
-    created: bool
+    created: bool = True
     changed: Sequence[str] = ()
 
 
