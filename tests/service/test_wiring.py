@@ -13,7 +13,7 @@ from tests.service.rig import Rig, after, given, play
 
 from dutiful.core.errors import StoreError
 from dutiful.core.plan.outcome import Succeeded
-from dutiful.service import Service, settings_from
+from dutiful.service import Health, Service, settings_from
 from dutiful.testing import VirtualClock
 
 
@@ -86,9 +86,9 @@ def test_health_tells_of_the_last_pass_and_of_trouble():
         return before, first, well, ill, again
 
     before, first, well, ill, again = play(story)
-    assert before == (False, False, None, "the worker is not running")
-    assert first.ok == first.leading == (first.last_pass_at is not None)
-    assert well == (True, True, after(3 / 60), None)
+    assert before == Health(False, False, None, "the worker is not running")
+    assert first.ok == (first.last_pass_at is not None)
+    assert well == Health(True, True, after(3 / 60), None)
     assert (ill.ok, again.ok, again.reason) == (False, True, None)
     assert ill.reason == "passes fail; the log of the service says why"
     assert "was deleted or replaced" in ill.error
