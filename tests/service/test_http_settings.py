@@ -43,7 +43,8 @@ def test_on_the_loopback_without_auth_nobody_is_limited():
 def test_tokens_and_clients_are_read_and_everybody_is_limited(environ):
     found = middleware_settings(settings_from(environ), CLOCK)
     assert found.rates is not None
-    tokens, clients = found.auth
+    tokens, clients, sessions = found.auth
+    assert sessions is not None
     assert (tokens.issuer, tokens.audience, [*tokens.keys.current()]) == (
         "https://issuer",
         "dutiful",
