@@ -14,7 +14,7 @@ from dutiful.httpd.middleware import OPEN_PATHS, SECURITY_HEADERS, RequestMiddle
 from dutiful.httpd.reloading_file import ReloadingFile
 from dutiful.testing import VirtualClock
 
-LOCAL = ["local", ["admin", "read", "trigger", "write"], "loopback"]
+LOCAL = ["local", ["admin", "read", "report", "trigger", "write"], "loopback"]
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ class Life:
             await self.rig.registrar.report("0" * 64, "SUCCESS")
 
     async def backfill(self):
-        start = self.rig.clock.now() - self.dice.randint(-2, 30) * MINUTE
+        start = self.rig.clock.now() - self.dice.randint(1, 30) * MINUTE
         end = start + self.dice.randint(1, 20) * MINUTE
         overlap = self.dice.choice([None, *Overlap])
         done = await self.rig.registrar.backfill("job", start, end, overlap)

@@ -11,7 +11,7 @@ from tests.sim.recorder import key_of
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import StoreError
-from dutiful.core.plan import backfill, draft, edit, fast_path, jitter, outcome, planner, repeated
+from dutiful.core.plan import backfill, clock_rollback, draft, edit, fast_path, jitter, outcome, planner
 from dutiful.core.plan.draft import Draft
 from dutiful.core.policy import CatchUp, Reason
 from dutiful.core.run import IN_FLIGHT, Phase
@@ -224,7 +224,7 @@ def takes_all_before_a_row_for_decided(original):
     return recorded
 
 
-@mutant(repeated, "_span")
+@mutant(clock_rollback, "_span")
 def takes_ticks_of_a_new_cadence_for_decided(_):
     return lambda _cadence, row: (row.run_at, row.run_until or row.run_at)
 

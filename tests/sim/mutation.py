@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dutiful.core.plan import draft, planner, repeated
+from dutiful.core.plan import clock_rollback, draft, planner
 from dutiful.core.plan.draft import Draft
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def mutant(target: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..
 
 @contextmanager
 def mistaken(target: Any, name: str, value: Any) -> Iterator[None]:
-    in_a_step = target in (planner, draft, repeated, Draft)
+    in_a_step = target in (planner, draft, clock_rollback, Draft)
     with (
         patched(target, name, value),
         patched(planner, "usual_move", (lambda *_: None) if in_a_step else planner.usual_move),

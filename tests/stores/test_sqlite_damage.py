@@ -97,7 +97,7 @@ def test_an_empty_file_is_a_new_store_unless_it_was_in_use_before(path):
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [
-        ("INSERT INTO meta VALUES ('', 'schema 0006', 'abc')", "has schema 6, and this release knows 5"),
+        ("INSERT INTO meta VALUES ('', 'schema 0002', 'abc')", "has schema 2, and this release knows 1"),
         ("UPDATE meta SET value = 'abc' WHERE name = 'schema 0001'", "has a schema that this release"),
     ],
 )

@@ -60,7 +60,7 @@ def test_keys_are_those_of_the_namespace(tmp_path):
         await pass_at(leader, T0)
         other = SqliteStore(tmp_path / "state.db", namespace="other")
         await other.open()
-        found = [(await store.find(tick_key("a", T0))).run for store in (front, other)]
+        found = [await store.find(tick_key("a", T0)) for store in (front, other)]
         recent = await other.recent(10)
         await other.close()
         return [run is not None for run in found], recent

@@ -22,7 +22,7 @@ def store_for(url: object, namespace: object) -> Store:
     kind, _, rest = exact(url).partition(":")
     if kind == "memory" and not rest:
         return MemoryStore()
-    if kind == "sqlite":
+    if kind == "sqlite" and ":" in url:
         from dutiful.stores.sqlite import SqliteStore
 
         return SqliteStore(sqlite_path(url), namespace=namespace)
