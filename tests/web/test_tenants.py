@@ -261,8 +261,10 @@ def test_a_workflow_belongs_to_whoever_stored_its_first_version(guarded):
     assert bob("GET", "/workflows/w/1")[1] == {"by": "ada"}
 
 
-@pytest.mark.parametrize("executor", ["command:/bin/sh", " Python:os:system"])
-def test_only_an_operator_lets_a_schedule_run_programs_of_the_machine(guarded, executor):
+@pytest.mark.parametrize(
+    "executor", ["command:/bin/sh", " Python:os:system", "redis://127.0.0.1:6379/0", "nats://10.0.0.5:4222"]
+)
+def test_only_an_operator_lets_a_schedule_run_programs_or_reach_queues(guarded, executor):
     body = {**SCHEDULE, "executor": executor}
     status, content = asking(guarded, "ada")("POST", "/schedules/upsert", body)
     assert (status, content["error"]["details"]["scope"]) == (403, "admin")

@@ -107,8 +107,12 @@ class AuthorizedService:
                 raise
 
     def _demand_executor(self, url: str | None) -> None:
-        """Raise ScopeMissingError unless the caller may let a schedule run programs of this machine."""
-        if url is not None and url.strip().partition(":")[0].lower() in ("command", "python"):
+        """Raise ScopeMissingError unless the caller may let a schedule use this executor.
+
+        Requests over HTTP pass the guard of addresses. Programs of this machine and queues do not: whoever
+        names one could reach what only the operator may.
+        """
+        if url is not None and url.strip().partition(":")[0].lower() not in ("http", "https"):
             self.caller.require("admin")
 
     def intend(self, action: str, **what: Any) -> None:
