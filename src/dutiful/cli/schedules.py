@@ -254,7 +254,7 @@ def preview(file: TextIO, as_json: bool) -> None:
 
     Example: dutiful schedules preview nightly.json
     """
-    answer = ask("POST", "/schedules/preview", body=_json("FILE", file.read()))
+    answer = ask("POST", "/schedules/preview", body=_json("FILE", file.read(), file.name))
     if as_json:
         print_json(answer)
         return
@@ -276,7 +276,7 @@ def upsert(file: TextIO, as_json: bool) -> None:
 
     Example: dutiful schedules upsert schedules.json
     """
-    content = _json("FILE", file.read())
+    content = _json("FILE", file.read(), file.name)
     if isinstance(content, dict) and "schedules" not in content:
         answer = {"schedules": [ask("POST", "/schedules/upsert", body=content)]}
     else:
@@ -291,11 +291,12 @@ def upsert(file: TextIO, as_json: bool) -> None:
             click.echo(f"warning: {one['schedule_id']}: {warning}", err=True)
 
 
-def _json(argument: str, text: str) -> Any:
+def _json(argument: str, text: str, name: str | None = None) -> Any:
+    """Return the value of a JSON text; an error names the file that it is from, or shows the text."""
     try:
         return json.loads(text)
     except ValueError as error:
-        raise InvalidArgumentError(argument, text, f"is not JSON: {error}") from error
+        raise InvalidArgumentError(argument, name or text, f"is not JSON: {error}") from error
 
 
 def _lower(flag: bool | None) -> str | None:
