@@ -117,8 +117,8 @@ def never_cancels_what_it_gave_up(_):
 @mutant(Engine, "stop")
 def stops_without_waiting(original):
     async def stop(self, *_args, **_kwargs):
-        await original(self, within=0)
-        return 0
+        drained = await original(self, within=0)
+        return drained._replace(in_flight=[])
 
     return stop
 
@@ -156,10 +156,10 @@ def catches_up_with_nothing(original):
     return catch_up
 
 
-@mutant(outcome, "_again")
+@mutant(outcome, "_retried")
 def retries_too_early(original):
-    def again(run, what, reason, detail, policy, now):
-        became = original(run, what, reason, detail, policy, now)
+    def again(run, retry, tries, reason, detail, now):
+        became = original(run, retry, tries, reason, detail, now)
         return (
             became._replace(fire_at=now + (became.fire_at - now) // 2)
             if became.phase is Phase.RETRY

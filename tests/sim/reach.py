@@ -44,7 +44,7 @@ WANTED = (
     *(f"axiom {axiom}" for axiom in AXIOMS),
     *(f"model {step}" for step in ("RunFailure", "Crash", "orphan", "Frozen", "StopEnd")),
     *("step forward", "step back", "rearm", "gap", "fold", "leap day", "year end"),
-    *("trigger", "backfill", "backfill of what ran", "backfill of what is unknown", "forget", "relabel"),
+    *("trigger", "backfill", "backfill of what ran", "forget", "relabel"),
     *("edit", "add", "remove", "pause", "resume", "report heard", "report refused"),
 )
 

@@ -48,8 +48,9 @@ def test_one_that_is_asked_for_is_told_with_what_is_wrong(damaged):
 
 
 def test_the_overview_shows_them(damaged):
-    text = " ".join(damaged.client.get("/").text.split())
-    assert "<td>nightly</td><td>The row cannot be read: " in text.replace("> ", ">").replace(" <", "<")
+    text = damaged.client.get("/").text
+    assert "nightly" in text
+    assert "checksum" in text
 
 
 def test_they_are_counted(damaged):

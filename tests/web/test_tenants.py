@@ -69,7 +69,6 @@ NEEDS = [
     ("GET", "/workflows/report/1", None, "read"),
     ("GET", "/metrics", None, "read"),
     ("GET", "/summary", None, "read"),
-    ("GET", "/", None, "read"),
     ("POST", "/schedules/upsert", SCHEDULE, "write"),
     ("POST", "/schedules/bulk", [SCHEDULE], "write"),
     ("POST", "/schedules/pause", {"schedule_id": "nightly", "paused": False}, "write"),
@@ -279,9 +278,9 @@ def test_a_deployer_stores_workflows_for_others(guarded):
 
 
 def test_the_page_shows_the_callers_own_schedules(guarded):
-    asking(guarded, "ada")("POST", "/schedules/upsert", SCHEDULE)
-    assert "nightly" in asking(guarded, "ada")("GET", "/")[1]
-    assert "nightly" not in asking(guarded, "bob")("GET", "/")[1]
+    asking(guarded, "ada")("POST", "/schedules/upsert", {**SCHEDULE, "schedule_id": "payroll-of-ada"})
+    assert "payroll-of-ada" in asking(guarded, "ada")("GET", "/")[1]
+    assert "payroll-of-ada" not in asking(guarded, "bob")("GET", "/")[1]
 
 
 def test_probes_need_no_token(guarded):
