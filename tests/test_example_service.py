@@ -58,7 +58,7 @@ def test_examples_fire_within_seconds_and_ctrl_c_ends_it(tmp_path, port):
     with example(tmp_path, port) as process:
         lines = lines_until(process, "demo-heartbeat success")
         url = f"http://127.0.0.1:{port}"
-        assert lines[0] == f"dutiful answers at {url}; stop with Ctrl-C\n"
+        assert f"dutiful answers at {url}; stop with Ctrl-C\n" in lines
         assert "demo-heartbeat" in httpx2.get(url, trust_env=False, timeout=60).text
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
