@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
 import select
 import signal
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
 from tests.cli.foreground import TASKS, command
 
-from dutiful.cli.board import board_of
-from dutiful.cli.view import line_of
+from dutiful.cli.board import board_of, line_of, print_json_line, print_line
 from dutiful.declarative.observe import SchedulerEvent
 from dutiful.declarative.registration import check
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NINE = datetime(2026, 1, 5, 9, tzinfo=BERLIN)
+TEN = datetime(2026, 1, 1, 10, tzinfo=UTC)
+LONG = "no answer " * 30
 
 
 async def nothing():
@@ -153,3 +155,34 @@ def test_a_cancelled_run_is_shown_as_cancelled():
     it = board()
     tell(it, (0, "TaskRunStarted", "daily"), (2, "TaskRunCancelled", "daily"))
     assert shown(it)[0] == ("daily", False, "09:30:00", "09:00:02 cancelled after 2 s")
+
+
+def callback():
+    raise TimeoutError(LONG)
+
+
+def failed():
+    try:
+        callback()
+    except TimeoutError as error:
+        return SchedulerEvent("TaskRunFailed", TEN, "job", {"error": f"TimeoutError: {LONG}"}, error)
+
+
+def test_a_failed_run_is_printed_with_its_trace_and_its_whole_error(capsys):
+    print_line(failed())
+    first, *trace = capsys.readouterr().out.splitlines()
+    assert first.startswith("2026-01-01 10:00:00+0000 TaskRunFailed job error=TimeoutError: no answer")
+    assert trace[0] == "Traceback (most recent call last):"
+    assert trace[-2:] == ["    raise TimeoutError(LONG)", f"TimeoutError: {LONG}".rstrip()]
+
+
+def test_as_json_it_is_one_line_with_its_trace(capsys):
+    print_json_line(failed())
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["traceback"].endswith(f"TimeoutError: {LONG}".rstrip())
+
+
+@pytest.mark.parametrize("show", [print_line, print_json_line])
+def test_other_events_are_one_line(capsys, show):
+    show(SchedulerEvent("TaskRunCompleted", TEN, "job"))
+    assert capsys.readouterr().out.count("\n") == 1

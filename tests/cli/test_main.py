@@ -31,7 +31,7 @@ def run_without(packages, *arguments, cwd=None):
 
 def test_the_help_imports_no_command():
     done = run_without("", "--help")
-    assert done.stdout.splitlines()[-1] == "dutiful.cli.group dutiful.cli.main"
+    assert done.stdout.splitlines()[-1] == "dutiful.cli.main dutiful.cli.output"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

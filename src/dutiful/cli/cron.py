@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.group import Group
-from dutiful.cli.output import print_json, print_table
+from dutiful.cli.output import Group, print_json, print_table
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.dialect import DIALECTS
 from dutiful.core.cron.lint import DstEffect, Finding, dst_effects, lint

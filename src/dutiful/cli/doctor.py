@@ -1,4 +1,4 @@
-"""`dutiful doctor`: whether the service could do its work here, asked without changing anything."""
+"""`dutiful config` and `dutiful doctor`: the settings in force, and whether the service works with them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from dutiful.core.errors import DutifulError
 from dutiful.launchers.executor import ExecutorSettings, Probing
 from dutiful.launchers.url import executor_for, scheme_of
 from dutiful.runtime.clock import SystemClock
-from dutiful.service.settings import SettingsError, settings_from
+from dutiful.service.settings import SettingsError, effective, settings_from
 from dutiful.stores.url import store_for
 
 if TYPE_CHECKING:
     from dutiful.service.settings import Settings
+
 
 # A clock that is this far behind what it wrote before has been set back.
 _BEHIND_MS = 60_000
@@ -123,3 +124,21 @@ def _missing_file(settings: Settings) -> Path | None:
     """Return the file of a SQLite store that is not there yet."""
     scheme, _, path = settings.store.partition(":")
     return Path(path) if scheme == "sqlite" and not Path(path).exists() else None
+
+
+@click.command()
+@click.option("--config", "config_file", metavar="FILE", help="TOML file of settings; variables override it.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def config(config_file: str | None, as_json: bool) -> None:
+    """Print the settings of the service; exit 2 if it could not start with them.
+
+    Secrets are shown as ***.
+
+    Example: TICK_MS=500 dutiful config
+    """
+    settings = effective(environment(config_file))
+    if as_json:
+        print_json({each.variable: {"value": each.value, "source": each.source} for each in settings})
+    else:
+        rows = [[each.variable, each.value or "-", each.source] for each in settings]
+        print_table(["variable", "value", "from"], rows)

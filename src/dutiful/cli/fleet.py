@@ -13,8 +13,7 @@ import click
 from dutiful.cli.fleet_ask import agent_or_named, asked, instant, named
 from dutiful.cli.fleet_example import FLEET
 from dutiful.cli.fleet_tables import Tables, terminal_width
-from dutiful.cli.group import Group
-from dutiful.cli.output import print_json
+from dutiful.cli.output import Group, print_json
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from dutiful.cli.group import Group
+from dutiful.cli.output import Group
 from dutiful.core.errors import DutifulError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ COMMANDS = {
         "Verify an audit log: each line has the hash of the one before.",
     ),
     "config": Entry(
-        "dutiful.cli.config:config",
+        "dutiful.cli.doctor:config",
         "service",
         "Print the settings of the service; exit 2 if it could not start with them.",
     ),

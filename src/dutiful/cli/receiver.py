@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.group import Group
 from dutiful.cli.logs import log_to_stdout
+from dutiful.cli.output import Group
 from dutiful.cli.signals import hear_signals
 from dutiful.core.errors import InvalidArgumentError
 

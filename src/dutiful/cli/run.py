@@ -1,21 +1,30 @@
-"""`dutiful run`: run the registrations of a module in the foreground, until a signal says stop."""
+"""`dutiful run`: run the registrations of a module in the foreground, until a signal says stop.
+
+MODULE:NAME on the command line is loaded here; each way in which it can be wrong has an error that says
+what to write.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import difflib
+import importlib
+import inspect
+import os
 import sys
+import traceback
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.board import board_of
+from dutiful.cli.board import LiveTable, board_of, print_json_line, print_line, print_nothing
 from dutiful.cli.signals import hear_signals
-from dutiful.cli.target import check_registrations, load_registrations
-from dutiful.cli.view import LiveTable, print_json_line, print_line, print_nothing
 from dutiful.core.cron.dialect import DIALECTS
 from dutiful.core.cron.zone import zone
 from dutiful.core.errors import DutifulError, InvalidArgumentError
+from dutiful.declarative.registration import check
 from dutiful.declarative.scheduler import Scheduler
 from dutiful.monitor import TraceFile
 from dutiful.runtime.clock import SystemClock
@@ -23,11 +32,16 @@ from dutiful.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
+    from types import ModuleType
 
     from dutiful.cli.board import Board
     from dutiful.declarative.observe import SchedulerEvent
+    from dutiful.declarative.registration import Registered
 
     Show = Callable[[SchedulerEvent], None]
+
+
+_FORM = "a list of (name, cron text, callback, retry delay)"
 
 
 @click.command()
@@ -111,3 +125,93 @@ def _last_words(board: Board) -> str:
     names = ", ".join(sorted(board.running))
     cut = f"cut short, to start again next time: {names}" if names else "nothing was running"
     return f"Stopped at once; {cut}"
+
+
+class TargetError(click.UsageError):
+    """The module or the name on the command line does not exist, or is not a list."""
+
+
+def load_registrations(target: str) -> list[Any] | tuple[Any, ...]:
+    """Return what `target` names in a module of the current directory or the path, called if it can be."""
+    module_name, colon, name = target.partition(":")
+    if not (module_name and colon and name):
+        raise TargetError(f"{target!r} names no list: write MODULE:NAME, such as tasks:REGISTRATIONS")
+    value = _attribute(_module(module_name), name, target)
+    if callable(value):
+        value = _called(value, target)
+    if not isinstance(value, list | tuple):
+        raise TargetError(
+            f"{target} is a {type(value).__name__}; write {_FORM}, or a function that returns one"
+        )
+    return value
+
+
+def check_registrations(target: str, registrations: Any, timezone: tzinfo, dialect: str) -> Registered:
+    """Return what the registrations mean, or raise the first error in them, with its place."""
+    try:
+        return check(registrations, timezone, dialect)
+    except DutifulError as error:
+        told = "\n".join([str(error), *getattr(error, "__notes__", [])])
+        raise TargetError(f"{target}{_place(registrations, timezone, dialect)}: {told}") from error
+
+
+def _place(registrations: Any, timezone: tzinfo, dialect: str) -> str:
+    """Return the index of the first registration that is refused on its own; a duplicate is not."""
+    for index, registration in enumerate(registrations):
+        try:
+            check([registration], timezone, dialect)
+        except DutifulError:
+            return f"[{index}]"
+    return ""
+
+
+def _module(name: str) -> ModuleType:
+    # As with `python -m`: what lies in the current directory comes first.
+    sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise _broken(name, error) from error
+        raise TargetError(f"there is no module {name!r} here{_near(name, _modules_here())}") from None
+    except Exception as error:
+        raise _broken(name, error) from error
+
+
+def _modules_here() -> list[str]:
+    here = Path.cwd()
+    return sorted(path.stem for path in (*here.glob("*.py"), *here.glob("*/__init__.py")))
+
+
+def _attribute(value: Any, path: str, target: str) -> Any:
+    for name in path.split("."):
+        if not hasattr(value, name):
+            where = getattr(value, "__name__", type(value).__name__)
+            known = [known for known in dir(value) if not known.startswith("_")]
+            raise TargetError(f"{target}: {where} has no {name!r}{_near(name, known)}")
+        value = getattr(value, name)
+    return value
+
+
+def _called(function: Any, target: str) -> Any:
+    try:
+        answer = function()
+    except Exception as error:
+        raise _broken(target, error) from error
+    if inspect.iscoroutine(answer):
+        answer.close()
+        raise TargetError(f"{target} is an async function; write a plain one that returns {_FORM}")
+    return answer
+
+
+def _near(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def _broken(name: str, error: Exception) -> click.ClickException:
+    """Return the user's exception with its traceback, without frames of dutiful and importlib."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
+    told = "".join(traceback.format_list(own) + traceback.format_exception_only(error))
+    return click.ClickException(f"{name} could not be loaded:\n{told.rstrip()}")

@@ -9,8 +9,7 @@ from urllib.parse import quote
 import click
 
 from dutiful.cli.api import Refused, ask, ask_about, with_near_names
-from dutiful.cli.group import Group
-from dutiful.cli.output import print_json, print_table
+from dutiful.cli.output import Group, print_json, print_table
 from dutiful.cli.schedule_text import (
     iso,
     moment,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dutiful.cli.output import duration, print_json, print_table
-from dutiful.cli.simulate_picture import picture_of
+from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
 from dutiful.core.event import ClockStepped, LeadershipChanged, ScheduleQuarantined
@@ -22,12 +22,15 @@ from dutiful.core.schedule import tick_key
 from dutiful.simulate.schedule_file import read_schedule_file
 from dutiful.simulate.simulation import Simulation
 from dutiful.simulate.simulation import simulate as run_simulation
+from dutiful.web.drawing.axis import ClockChange
+from dutiful.web.drawing.lanes import Lane, Picture, Theme, picture
+from dutiful.web.drawing.marks import State, Tick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dutiful.core.event import Event
-    from dutiful.web.drawing.lanes import Theme
+    from dutiful.simulate.schedule_file import ScheduleFile
 
 
 _COLUMNS = {
@@ -36,6 +39,13 @@ _COLUMNS = {
     Status.STARTED: "unfinished",
     Status.ENQUEUED: "unfinished",
     Status.SKIPPED: "skipped",
+}
+_STATES: dict[Status, State] = {
+    Status.SUCCESS: "ran",
+    Status.FAILED: "failed",
+    Status.SKIPPED: "skipped",
+    Status.STARTED: "running",
+    Status.ENQUEUED: "running",
 }
 
 
@@ -234,3 +244,61 @@ def _rfc3339(instant: int | None) -> str | None:
 def _iso(instant: int) -> str:
     at = datetime.fromtimestamp(instant // 1000, UTC).isoformat(" ").removesuffix("+00:00")
     return at + (f".{instant % 1000:03}" if instant % 1000 else "")
+
+
+def picture_of(
+    file: ScheduleFile, simulation: Simulation, start: datetime, end: datetime, theme: Theme = "auto"
+) -> str:
+    """Return the SVG of a simulation; the same simulation gives the same bytes."""
+    begin, stop = start.astimezone(UTC), end.astimezone(UTC)
+    lanes: dict[str, list[tuple[Tick, datetime | None]]] = {schedule.id: [] for schedule in file.schedules}
+    for run in simulation.rows:
+        if run.schedule_id in lanes:
+            lanes[run.schedule_id].append(_tick(run))
+    count, days = len(lanes), (stop - begin).total_seconds() / 86_400
+    scripted = [
+        (each.start.astimezone(UTC), each.start.astimezone(UTC) + each.lasts) for each in file.outages
+    ]
+    outages = [(first, last) for first, last in scripted if first < stop and last > begin]
+    shown = Picture(
+        f"{count} schedule{'s' * (count != 1)}, {days:g} day{'s' * (days != 1)}"
+        + (f", {len(outages)} outage{'s' * (len(outages) != 1)}" if outages else ""),
+        f"dutiful simulate, from {begin:%Y-%m-%d %H:%M} UTC",
+        begin,
+        stop,
+        [Lane(name, ticks) for name, ticks in lanes.items()],
+        outages,
+        _changes(file, begin, stop),
+    )
+    return picture(shown, theme)
+
+
+def _tick(run: Run) -> tuple[Tick, datetime | None]:
+    started, ended = run.started_at, run.ended_at
+    took = (ended - started) / 1000 if started is not None and ended is not None else None
+    tick = Tick(
+        _at(run.run_at),
+        _STATES[run.status],
+        run.reason,
+        took,
+        until=None if run.run_until is None else _at(run.run_until),
+        ticks=run.ticks,
+    )
+    late = started is not None and started - run.run_at >= 60_000
+    return tick, _at(started) if late and started is not None else None
+
+
+def _at(instant: int) -> datetime:
+    return datetime.fromtimestamp(instant / 1000, UTC)
+
+
+def _changes(file: ScheduleFile, begin: datetime, end: datetime) -> list[tuple[ClockChange, str]]:
+    found: dict[datetime, tuple[ClockChange, str]] = {}
+    for schedule in file.schedules:
+        if isinstance(schedule.cadence, Cron):
+            zone = schedule.cadence.zone
+            place = zone.name.rpartition("/")[2].replace("_", " ")
+            for at, before, after in zone.changes(int(begin.timestamp()), int(end.timestamp())):
+                change = ClockChange(datetime.fromtimestamp(at, UTC), after - before)
+                found.setdefault(change.at, (change, f"{place}: {change.words}"))
+    return [found[at] for at in sorted(found)]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dutiful.cli.group import Group
-from dutiful.cli.output import duration, print_json, print_table
+from dutiful.cli.output import Group, duration, print_json, print_table
 from dutiful.core.errors import quoted
 from dutiful.declarative.inspection import Tasks, open_tasks
 from dutiful.runtime.clock import SystemClock
