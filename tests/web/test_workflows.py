@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dutiful.httpd.problems import InvalidRequestError
-from dutiful.web.triggers import schedules_of
+from dutiful.web.routes.workflows import schedules_of
 
 DAG = {"nodes": [{"id": "a", "text": "Grüße ☃"}], "edges": [], "deep": [[1, 2.5, None, True]]}
 TRIGGER = {"type": "schedule_based", "cron_expr": "0 6 * * *", "user_id": "ada"}

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from dutiful.core.cron.cron import Cron
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
@@ -101,6 +103,11 @@ class ScheduleView:
     # Why the schedule was set aside, or None.
     quarantine: str | None
     preview: list[datetime]
+
+    @property
+    def cron(self) -> Cron:
+        """Return the cron of the schedule as it is stored."""
+        return Cron.parse(self.cron_expr, self.dialect, self.timezone, self.gap, self.fold)  # type: ignore[arg-type]
 
 
 class Damaged(NamedTuple):

@@ -15,7 +15,7 @@ from dutiful.httpd.problems import install_problems
 from dutiful.service.http_settings import middleware_settings
 from dutiful.web import responses
 from dutiful.web.pages import PAGE_ROUTERS
-from dutiful.web.pages.problem import install_problem_pages
+from dutiful.web.pages.rendering import install_problem_pages
 from dutiful.web.routes import ROUTERS
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dutiful.httpd.audit import AuditLog
     from dutiful.httpd.auth import Caller, Scope
-    from dutiful.service.types import Damaged, ScheduleInput, Upserted
+    from dutiful.service.types import Damaged, ScheduleInput, ScheduleView, Upserted
     from dutiful.service.wiring import Service
     from dutiful.service.workflows import WorkflowInput
 
@@ -53,6 +53,11 @@ class AuthorizedService:
             raise
         if not self.caller.acts_for(owner):
             raise UnknownScheduleError(schedule_id)
+
+    async def schedule(self, schedule_id: str) -> ScheduleView:
+        """Return a schedule that the caller may see; raises UnknownScheduleError or DamagedScheduleError."""
+        await self.demand_schedule(schedule_id)
+        return await self.service.registrar.get_schedule(schedule_id)
 
     async def damaged(self) -> list[Damaged]:
         """Return the schedules that cannot be read, for callers that act for all users, else nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from fastapi import Path
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from dutiful.core.name import SUBJECT_MAX
@@ -18,6 +19,8 @@ INTEGER_MAX = 2**53 - 1
 _SECONDS_MAX = 366 * 86_400
 
 Id = Annotated[str, Field(pattern=ID_PATTERN)]
+# In the path of a route.
+ScheduleId = Annotated[str, Path(pattern=ID_PATTERN)]
 Version = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
 # No control characters: they would forge lines of logs and tables.
 Text = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00-\x1f\x7f\x85\u2028\u2029]*$")]

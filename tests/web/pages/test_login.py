@@ -10,7 +10,7 @@ import jwt
 import pytest
 from tests.web.running import MONDAY, running
 
-from dutiful.web.pages.login import safe_next
+from dutiful.web.pages.session import safe_next
 
 KEY = b"0123456789abcdef0123456789abcdef"
 NOW = 1_772_442_000  # 2026-03-02T09:00:00Z

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import TYPE_CHECKING, NamedTuple
 
-from dutiful.web.drawing.svg import line, number, path, rect, text
+from dutiful.web.drawing.marks import line, number, path, rect, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

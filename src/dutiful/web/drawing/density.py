@@ -7,8 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.web.drawing.axis import ClockChange, Span, clock_changes, labels, now_line
-from dutiful.web.drawing.marks import cross
-from dutiful.web.drawing.svg import bar, drawing, line, link, path, rect, text
+from dutiful.web.drawing.marks import bar, cross, drawing, line, link, path, rect, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

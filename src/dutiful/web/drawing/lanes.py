@@ -10,8 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dutiful.web.drawing.axis import ClockChange, Span, labels
-from dutiful.web.drawing.marks import Tick, cross, diamond
-from dutiful.web.drawing.svg import circle, line, number, path, rect, text
+from dutiful.web.drawing.marks import Tick, circle, cross, diamond, line, number, path, rect, text
 
 if TYPE_CHECKING:
     from datetime import datetime

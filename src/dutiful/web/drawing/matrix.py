@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from dutiful.web.drawing.svg import drawing, number, path, rect, text
+from dutiful.web.drawing.marks import drawing, number, path, rect, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

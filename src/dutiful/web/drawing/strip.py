@@ -7,8 +7,19 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.web.drawing.axis import ClockChange, Span, clock_changes, labels, now_line, weekends
-from dutiful.web.drawing.marks import Tick, cross, diamond
-from dutiful.web.drawing.svg import circle, drawing, line, link, number, path, rect, text
+from dutiful.web.drawing.marks import (
+    Tick,
+    circle,
+    cross,
+    diamond,
+    drawing,
+    line,
+    link,
+    number,
+    path,
+    rect,
+    text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

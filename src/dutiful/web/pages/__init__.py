@@ -1,18 +1,19 @@
 """The pages of the dashboard: HTML that needs no script to be read."""
 
 from dutiful.web.pages import (
-    about,
     actions,
     calendar,
     cron_lab,
     editor,
-    login,
     overview,
     runs,
     schedule,
     schedules,
+    session,
+    system,
+    why,
 )
 
 # The editor's `/ui/schedules/new` comes before `/ui/schedules/{schedule_id}`.
-_PAGES = (overview, schedules, editor, actions, schedule, runs, calendar, cron_lab, about, login)
+_PAGES = (overview, schedules, editor, actions, schedule, runs, calendar, cron_lab, why, system, session)
 PAGE_ROUTERS = tuple(page.router for page in _PAGES)

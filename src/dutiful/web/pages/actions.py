@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from dutiful.core.errors import DutifulError
@@ -16,7 +16,6 @@ from dutiful.web.authorized_service import Reader, Starter, Writer
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import read_form
 from dutiful.web.pages.rendering import page
-from dutiful.web.pages.schedule import cron_of, stored_view
 from dutiful.web.pages.why import parse_asked
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
-ScheduleId = Annotated[str, Path(pattern=requests.ID_PATTERN)]
 NOTE_MAX = 1000
 
 
@@ -42,7 +40,7 @@ async def _question(
     status: int = 200,
     **facts: Any,
 ) -> HTMLResponse:
-    view = await stored_view(authorized, schedule_id)
+    view = await authorized.schedule(schedule_id)
     open_runs = [
         run
         for run in (await authorized.service.registrar.runs(schedule_id, 20)).items
@@ -56,22 +54,22 @@ async def _question(
         view=view,
         action=action,
         open_runs=open_runs,
-        when=words.when(cron_of(view)),
+        when=words.when(view.cron),
         **given,
     )
 
 
 @router.get("/ui/schedules/{schedule_id}/run")
-async def ask_run(request: Request, authorized: Reader, schedule_id: ScheduleId) -> HTMLResponse:
+async def ask_run(request: Request, authorized: Reader, schedule_id: requests.ScheduleId) -> HTMLResponse:
     """Ask whether to run a schedule now."""
     return await _question(request, authorized, schedule_id, "run")
 
 
 @router.post("/ui/schedules/{schedule_id}/run")
-async def run(request: Request, authorized: Starter, schedule_id: ScheduleId) -> Response:
+async def run(request: Request, authorized: Starter, schedule_id: requests.ScheduleId) -> Response:
     """Run a schedule now, beside its ticks."""
     await read_form(request)
-    await stored_view(authorized, schedule_id)
+    await authorized.schedule(schedule_id)
     authorized.intend("trigger", schedule_id=schedule_id, via="page")
     triggered = await authorized.service.registrar.trigger(schedule_id)
     authorized.record("trigger", schedule_id=schedule_id, idempotency_key=triggered.idempotency_key)
@@ -79,16 +77,16 @@ async def run(request: Request, authorized: Starter, schedule_id: ScheduleId) ->
 
 
 @router.get("/ui/schedules/{schedule_id}/pause")
-async def ask_pause(request: Request, authorized: Reader, schedule_id: ScheduleId) -> HTMLResponse:
+async def ask_pause(request: Request, authorized: Reader, schedule_id: requests.ScheduleId) -> HTMLResponse:
     """Ask for the note of a pause, or whether to resume."""
     return await _question(request, authorized, schedule_id, "pause")
 
 
 @router.post("/ui/schedules/{schedule_id}/pause")
-async def pause(request: Request, authorized: Writer, schedule_id: ScheduleId) -> Response:
+async def pause(request: Request, authorized: Writer, schedule_id: requests.ScheduleId) -> Response:
     """Pause a schedule with a note, or resume it."""
     form = await read_form(request)
-    view, note = await stored_view(authorized, schedule_id), form.get("note", "").strip()
+    view, note = await authorized.schedule(schedule_id), form.get("note", "").strip()
     paused = form.get("paused") == "true"
     if paused and (not note or len(note) > NOTE_MAX or not note.isprintable()):
         problem = f"Write in one line, of at most {NOTE_MAX} characters, why it is paused: others will ask."
@@ -102,16 +100,18 @@ async def pause(request: Request, authorized: Writer, schedule_id: ScheduleId) -
 
 
 @router.get("/ui/schedules/{schedule_id}/backfill")
-async def ask_backfill(request: Request, authorized: Reader, schedule_id: ScheduleId) -> HTMLResponse:
+async def ask_backfill(
+    request: Request, authorized: Reader, schedule_id: requests.ScheduleId
+) -> HTMLResponse:
     """Ask which past ticks to run."""
     return await _question(request, authorized, schedule_id, "backfill")
 
 
 @router.post("/ui/schedules/{schedule_id}/backfill")
-async def backfill(request: Request, authorized: Starter, schedule_id: ScheduleId) -> Response:
+async def backfill(request: Request, authorized: Starter, schedule_id: requests.ScheduleId) -> Response:
     """Forecast a backfill, or run it."""
     form = await read_form(request)
-    view = await stored_view(authorized, schedule_id)
+    view = await authorized.schedule(schedule_id)
     now = authorized.service.clock.now().astimezone(UTC)
     start, end, problem = _range(form, view, now)
     if start is None or end is None:
@@ -141,7 +141,7 @@ async def backfill(request: Request, authorized: Starter, schedule_id: ScheduleI
 def _range(
     form: dict[str, str], view: ScheduleView, now: datetime
 ) -> tuple[datetime | None, datetime | None, str]:
-    cron = cron_of(view)
+    cron = view.cron
     start, wrong_start = parse_asked(form.get("start", ""), cron, now)
     end, wrong_end = parse_asked(form.get("end", ""), cron, now)
     if start is None or end is None:
@@ -157,7 +157,7 @@ async def _forecast(
     """Return how many ticks the range has, and how many of them ran already."""
     now = authorized.service.clock.now().astimezone(UTC)
     last = min(end.astimezone(UTC), now)
-    cron = cron_of(view)
+    cron = view.cron
     begin = int(start.timestamp()) - 1
     ticks = cron.count_epoch(begin, max(begin, int(last.timestamp()) - 1))
     rows = (await authorized.service.registrar.runs(view.schedule_id, 1000)).items
@@ -170,16 +170,16 @@ async def _forecast(
 
 
 @router.get("/ui/schedules/{schedule_id}/delete")
-async def ask_delete(request: Request, authorized: Reader, schedule_id: ScheduleId) -> HTMLResponse:
+async def ask_delete(request: Request, authorized: Reader, schedule_id: requests.ScheduleId) -> HTMLResponse:
     """Ask for the id of the schedule before it is deleted."""
     return await _question(request, authorized, schedule_id, "delete")
 
 
 @router.post("/ui/schedules/{schedule_id}/delete")
-async def delete(request: Request, authorized: Writer, schedule_id: ScheduleId) -> Response:
+async def delete(request: Request, authorized: Writer, schedule_id: requests.ScheduleId) -> Response:
     """Delete a schedule whose id was typed."""
     form = await read_form(request)
-    await stored_view(authorized, schedule_id)
+    await authorized.schedule(schedule_id)
     if form.get("typed", "").strip() != schedule_id:
         problem = f"Type {schedule_id} to delete it: its history goes with it."
         return await _question(request, authorized, schedule_id, "delete", 422, problem=problem, given=form)

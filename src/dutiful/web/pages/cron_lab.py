@@ -17,8 +17,8 @@ from dutiful.core.errors import CronCalculationError, DutifulError
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.matrix import Became, Year, year
 from dutiful.web.pages import words
+from dutiful.web.pages.ledger import clock_changes
 from dutiful.web.pages.rendering import page
-from dutiful.web.pages.ticks import clock_changes
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from dutiful.core.cron.cron import Cron
@@ -19,10 +19,9 @@ from dutiful.web.pages import words
 from dutiful.web.pages.actions import back
 from dutiful.web.pages.cron_lab import PRESETS, Meaning, meaning
 from dutiful.web.pages.forms import read_form
+from dutiful.web.pages.ledger import clock_changes
 from dutiful.web.pages.rendering import page
-from dutiful.web.pages.schedule import cron_of, stored_view
-from dutiful.web.pages.settings_words import CATCHUPS, FOLDS, GAPS, OVERLAPS
-from dutiful.web.pages.ticks import clock_changes
+from dutiful.web.pages.words import CATCHUPS, FOLDS, GAPS, OVERLAPS
 
 if TYPE_CHECKING:
     from dutiful.service.types import ScheduleView
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
-ScheduleId = Annotated[str, Path(pattern=requests.ID_PATTERN)]
 _DIFF_TICKS_MAX = 10_000
 _HORIZONS = (*(timedelta(days=days) for days in (365, 30, 7, 1)), timedelta(hours=1))
 _DIFF_ROWS = 8
@@ -90,16 +88,16 @@ async def save_new(request: Request, authorized: Writer) -> Response:
 
 
 @router.get("/ui/schedules/{schedule_id}/edit")
-async def ask_edit(request: Request, authorized: Reader, schedule_id: ScheduleId) -> HTMLResponse:
+async def ask_edit(request: Request, authorized: Reader, schedule_id: requests.ScheduleId) -> HTMLResponse:
     """Show the form of a schedule as it is stored."""
-    view = await stored_view(authorized, schedule_id)
+    view = await authorized.schedule(schedule_id)
     return await _form(request, authorized, _given(view), view)
 
 
 @router.post("/ui/schedules/{schedule_id}/edit")
-async def save_edit(request: Request, authorized: Writer, schedule_id: ScheduleId) -> Response:
+async def save_edit(request: Request, authorized: Writer, schedule_id: requests.ScheduleId) -> Response:
     """Preview or store an edit."""
-    view = await stored_view(authorized, schedule_id)
+    view = await authorized.schedule(schedule_id)
     given = {**_given(view), **await read_form(request), "schedule_id": schedule_id}
     return await _answer(request, authorized, given, view)
 
@@ -184,7 +182,7 @@ async def _form(
     now = authorized.service.clock.now().astimezone(UTC)
     dst = {"gap": given["gap"], "fold": given["fold"]}
     told = meaning(given["cron_expr"], given["timezone"], now, given["dialect"], **dst)
-    old = None if view is None else cron_of(view)
+    old = None if view is None else view.cron
     return page(
         "editor.html",
         request,

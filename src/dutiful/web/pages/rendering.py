@@ -1,19 +1,25 @@
-"""From a template and its facts to a page: the frame, the filters, and what every page knows."""
+"""From a template and its facts to a page, and from an error to the page that tells it."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from datetime import UTC
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.exceptions import HTTPException
 
+from dutiful.core.errors import DutifulError
+from dutiful.httpd.auth import NOBODY
 from dutiful.httpd.instants import rfc_3339
+from dutiful.httpd.sessions import is_page
 from dutiful.web.drawing import marks
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import field_value, keep_secret
@@ -22,6 +28,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from fastapi import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from fastapi import FastAPI, Request, Response
+
 
 _HERE = Path(__file__).parents[1]
 THEME_COOKIE = "dutiful-theme"
@@ -104,3 +116,31 @@ _PAGES.globals.update(
     version=version("dutiful"),
     reasons=words.REASONS,
 )
+
+
+_TITLES = {
+    403: "You may not do this",
+    404: "There is no such thing",
+    409: "Somebody was faster",
+    422: "This cannot be meant",
+    503: "The store cannot be used",
+}
+
+
+def install_problem_pages(app: FastAPI) -> None:
+    """Answer errors of pages as pages, with the code and the sentence that the API would answer."""
+    for kind in (HTTPException, RequestValidationError, DutifulError):
+        app.add_exception_handler(kind, _as_page(app.exception_handlers[kind]))
+
+
+def _as_page(answer: Callable[..., Any]) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def handle(request: Request, error: Exception) -> Response:
+        response: Response = await answer(request, error)
+        if not is_page(request.url.path):
+            return response
+        request.state.caller = getattr(request.state, "caller", NOBODY)
+        problem = json.loads(bytes(response.body))["error"]
+        title = _TITLES.get(response.status_code, "Something is wrong")
+        return page("problem.html", request, response.status_code, title=title, problem=problem)
+
+    return handle

@@ -18,10 +18,8 @@ from dutiful.httpd.instants import Instant, rfc_3339
 from dutiful.service.types import RunView
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
-from dutiful.web.pages.ledger import CSS
+from dutiful.web.pages.ledger import CSS, late_by, state_of, tick_href, took
 from dutiful.web.pages.rendering import page
-from dutiful.web.pages.schedule import cron_of, stored_view
-from dutiful.web.pages.ticks import late_by, state_of, tick_href, took
 from dutiful.web.pages.why import why
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
@@ -146,11 +144,11 @@ async def run(
     """Show one run from its tick to its end."""
     found = await authorized.service.registrar.get_run(key)
     try:
-        view = await stored_view(authorized, found.schedule_id)
+        view = await authorized.schedule(found.schedule_id)
     except UnknownScheduleError:
         # A run of another user is as unknown as one that does not exist.
         raise UnknownRunError(key) from None
-    cron, now = cron_of(view), authorized.service.clock.now().astimezone(UTC)
+    cron, now = view.cron, authorized.service.clock.now().astimezone(UTC)
     asked = await why(authorized, view, cron, found.run_at)
     return page(
         "run.html",

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,11 +22,10 @@ from dutiful.web.drawing.density import Bucket, Density, density
 from dutiful.web.drawing.marks import Tick
 from dutiful.web.drawing.strip import MARKS_MAX, Strip, drift, strip
 from dutiful.web.pages import words
-from dutiful.web.pages.ledger import entries
+from dutiful.web.pages.ledger import clock_changes, entries, late_by, said, tick_href, ticks_of
 from dutiful.web.pages.rendering import page
-from dutiful.web.pages.settings_words import settings_said
-from dutiful.web.pages.ticks import clock_changes, late_by, said, tick_href, ticks_of
 from dutiful.web.pages.why import Why, parse_asked, why
+from dutiful.web.pages.words import settings_said
 
 if TYPE_CHECKING:
     from dutiful.service.types import RunView, ScheduleView
@@ -46,7 +45,6 @@ RANGES = {
 _AHEAD = 24 / 76
 _TICKS_WANTED = 60
 _ROWS_READ, _FIRES_SHOWN, _DRIFT_SHOWN = 1000, 6, 60
-ScheduleId = Annotated[str, Path(pattern=requests.ID_PATTERN)]
 
 
 class ScheduleQuery(BaseModel):
@@ -77,7 +75,10 @@ class Account(NamedTuple):
 
 @router.get("/ui/schedules/{schedule_id}")
 async def schedule(
-    request: Request, authorized: Reader, schedule_id: ScheduleId, query: Annotated[ScheduleQuery, Query()]
+    request: Request,
+    authorized: Reader,
+    schedule_id: requests.ScheduleId,
+    query: Annotated[ScheduleQuery, Query()],
 ) -> HTMLResponse:
     """Show one schedule."""
     return page("schedule.html", request, **await facts(authorized, schedule_id, query))
@@ -85,9 +86,9 @@ async def schedule(
 
 async def facts(authorized: AuthorizedService, schedule_id: str, query: ScheduleQuery) -> dict[str, Any]:
     """Return all that the page of a schedule shows; raises UnknownScheduleError."""
-    view = await stored_view(authorized, schedule_id)
+    view = await authorized.schedule(schedule_id)
     registrar = authorized.service.registrar
-    now, cron = authorized.service.clock.now().astimezone(UTC), cron_of(view)
+    now, cron = authorized.service.clock.now().astimezone(UTC), view.cron
     chosen_range = query.range or usual_range(cron, now)
     since = now - RANGES[chosen_range]
     found = await registrar.runs(schedule_id, _ROWS_READ)
@@ -118,17 +119,6 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
         "zone": cron.zone.tzinfo,
         "done": query.done,
     }
-
-
-async def stored_view(authorized: AuthorizedService, schedule_id: str) -> ScheduleView:
-    """Return a schedule that the caller may see; raises UnknownScheduleError or DamagedScheduleError."""
-    await authorized.demand_schedule(schedule_id)
-    return await authorized.service.registrar.get_schedule(schedule_id)
-
-
-def cron_of(view: ScheduleView) -> Cron:
-    """Return the cron of a schedule as it is stored."""
-    return Cron.parse(view.cron_expr, view.dialect, view.timezone, view.gap, view.fold)  # type: ignore[arg-type]
 
 
 def usual_range(cron: Cron, now: datetime) -> str:

@@ -15,9 +15,9 @@ from dutiful.service.types import ScheduleView
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.marks import mini
 from dutiful.web.pages import words
+from dutiful.web.pages.ledger import one_by_one
 from dutiful.web.pages.rendering import page
-from dutiful.web.pages.schedule import cron_of, standing
-from dutiful.web.pages.ticks import one_by_one
+from dutiful.web.pages.schedule import standing
 
 if TYPE_CHECKING:
     from dutiful.service.types import RunView
@@ -171,4 +171,4 @@ async def _line(authorized: AuthorizedService, view: ScheduleView, now: datetime
     ticks = [tick for run in reversed(runs) for tick in one_by_one(run)]
     to_come = 0 if view.paused or view.quarantine else min(3, len(view.preview))
     last = runs[0] if runs else None
-    return Line(view, standing(view, runs), words.when(cron_of(view)), mini(ticks, to_come), last)
+    return Line(view, standing(view, runs), words.when(view.cron), mini(ticks, to_come), last)

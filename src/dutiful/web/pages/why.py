@@ -1,15 +1,22 @@
 """Why a tick ran, did not run, or will run: the verdict, what decided, and every question asked."""
 
+# ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from dutiful.core.errors import DutifulError
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from dutiful.core.errors import DutifulError, UnknownScheduleError
 from dutiful.httpd.instants import parse_instant
+from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
-from dutiful.web.pages.ticks import state_of
+from dutiful.web.pages.ledger import state_of
+from dutiful.web.pages.rendering import page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +25,8 @@ if TYPE_CHECKING:
     from dutiful.core.plan.gates import Step
     from dutiful.service.types import Explanation, RunView, ScheduleView
     from dutiful.web.authorized_service import AuthorizedService
+
+router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 _WALL = re.compile(r"(?:(\d{4}-\d\d-\d\d)|(today|yesterday|tomorrow))[ T]+(\d\d?:\d\d(?::\d\d)?)", re.ASCII)
 _DAYS = {"today": 0, "yesterday": -1, "tomorrow": 1}
@@ -146,3 +155,41 @@ def _launched(run: RunView) -> str:
         run.trigger, "It was due"
     )
     return f"{who} and it was launched {words.span(max(0.0, late))} after its time{times}."
+
+
+class WhyQuery(BaseModel):
+    """Which schedule, and which time."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    schedule: Annotated[str, Field(max_length=128)] = ""
+    at: Annotated[str, Field(max_length=64)] = ""
+
+
+@router.get("/ui/why")
+async def explain(request: Request, authorized: Reader, query: Annotated[WhyQuery, Query()]) -> HTMLResponse:
+    """Explain any tick of any schedule."""
+    facts: dict[str, Any] = {
+        "asked": query,
+        "why": None,
+        "view": None,
+        "zone": UTC,
+        "problem": None,
+        "near_ids": [],
+    }
+    if query.schedule:
+        now = authorized.service.clock.now().astimezone(UTC)
+        try:
+            view = await authorized.schedule(query.schedule)
+        except UnknownScheduleError as error:
+            near = await authorized.service.board.find_ids(query.schedule[:4], "", 5, authorized.tenant)
+            return page("why.html", request, 404, **{**facts, "problem": str(error), "near_ids": near})
+        cron = view.cron
+        instant, problem = parse_asked(query.at or "today 00:00", cron, now)
+        told = (
+            Why.refused(query.at, problem)
+            if instant is None
+            else await why(authorized, view, cron, instant, query.at)
+        )
+        facts |= {"why": told, "view": view, "zone": cron.zone.tzinfo}
+    return page("why.html", request, **facts)

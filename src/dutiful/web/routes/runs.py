@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Path, Query
 from dutiful.httpd.strict_route import StrictRoute
 from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader, Reporter, Starter
-from dutiful.web.routes.schedules import ScheduleId
+from dutiful.web.requests import ScheduleId
 
 router = APIRouter(tags=["runs"], route_class=StrictRoute)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from dutiful.httpd.problems import InvalidRequestError
 from dutiful.httpd.strict_route import StrictRoute
@@ -15,8 +15,6 @@ from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader, Writer
 
 router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=StrictRoute)
-
-ScheduleId = Annotated[str, Path(pattern=requests.ID_PATTERN)]
 
 
 @router.post("/upsert")
@@ -104,7 +102,7 @@ async def list_schedules(
 
 
 @router.get("/{schedule_id}")
-async def get_schedule(authorized: Reader, schedule_id: ScheduleId) -> responses.ScheduleAnswer:
+async def get_schedule(authorized: Reader, schedule_id: requests.ScheduleId) -> responses.ScheduleAnswer:
     """Return a schedule with its next five fire times."""
     await authorized.demand_schedule(schedule_id)
     return responses.ScheduleAnswer.model_validate(
@@ -113,7 +111,7 @@ async def get_schedule(authorized: Reader, schedule_id: ScheduleId) -> responses
 
 
 @router.delete("/{schedule_id}", status_code=204, response_class=Response)
-async def delete_schedule(authorized: Writer, schedule_id: ScheduleId) -> None:
+async def delete_schedule(authorized: Writer, schedule_id: requests.ScheduleId) -> None:
     """Delete a schedule; what it has started already goes on."""
     with suppress(DamagedScheduleError):
         await authorized.demand_schedule(schedule_id)
@@ -124,7 +122,7 @@ async def delete_schedule(authorized: Writer, schedule_id: ScheduleId) -> None:
 
 @router.get("/{schedule_id}/next")
 async def next_fire_times(
-    authorized: Reader, schedule_id: ScheduleId, query: Annotated[requests.NextQuery, Query()]
+    authorized: Reader, schedule_id: requests.ScheduleId, query: Annotated[requests.NextQuery, Query()]
 ) -> responses.PreviewAnswer:
     """Return the next fire times, in the schedule's own zone."""
     await authorized.demand_schedule(schedule_id)

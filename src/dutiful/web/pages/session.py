@@ -1,5 +1,6 @@
-"""Logging in with a token, and out again."""
+"""The session of a browser: logging in with a token and out again, who the caller is, and the theme."""
 
+# ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
 from typing import Annotated
@@ -11,11 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from dutiful.httpd.errors import RequestRefusedError, UnauthenticatedError
 from dutiful.httpd.sessions import COOKIE, HOST_COOKIE, TOKEN_MAX
 from dutiful.service.settings import is_loopback
+from dutiful.web.authorized_service import Reader
 from dutiful.web.pages.forms import read_form
-from dutiful.web.pages.rendering import page
+from dutiful.web.pages.rendering import THEME_COOKIE, THEMES, page
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
+_YEAR_S = 31_536_000
 _WHY = {
     "token_missing": "",
     "token_expired": "Your session has ended: its token expired. Sign in with a new one.",
@@ -80,6 +83,32 @@ async def log_out(request: Request) -> Response:
     answer = RedirectResponse(LOGIN, 303, headers={"Clear-Site-Data": '"cache"'})
     for name in (COOKIE, HOST_COOKIE):
         answer.delete_cookie(name, path="/", secure=name == HOST_COOKIE, httponly=True, samesite="lax")
+    return answer
+
+
+@router.get("/ui/more")
+async def more(request: Request, authorized: Reader) -> HTMLResponse:
+    """List the pages that a phone has no tab for."""
+    del authorized
+    return page("more.html", request)
+
+
+@router.get("/ui/me")
+async def me(request: Request, authorized: Reader) -> HTMLResponse:
+    """Show who the caller is, what they may do, and the theme."""
+    return page("me.html", request, scopes=sorted(authorized.caller.scopes), how=authorized.caller.how)
+
+
+@router.post("/ui/theme")
+async def theme(request: Request, authorized: Reader) -> RedirectResponse:
+    """Keep the theme that was chosen in a cookie of this browser."""
+    del authorized
+    form = await read_form(request)
+    answer = RedirectResponse("/ui/me", 303)
+    if form.get("theme") in THEMES:
+        answer.set_cookie(THEME_COOKIE, form["theme"], max_age=_YEAR_S, httponly=True, samesite="lax")
+    else:
+        answer.delete_cookie(THEME_COOKIE)
     return answer
 
 

@@ -1,0 +1,87 @@
+"""The machine room: who leads, is it in time, which settings hold, and who changed what."""
+
+# ruff: noqa: TC001 - the framework reads annotations at run time
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path as File
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from dutiful.httpd.audit_chain import AuditFileError, verify
+from dutiful.service.settings import effective
+from dutiful.web.authorized_service import Reader
+from dutiful.web.pages.rendering import page
+
+router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
+
+_LINES_SHOWN = 100
+_TAIL_BYTES = 262_144
+
+
+@router.get("/ui/system")
+async def system(request: Request, authorized: Reader) -> HTMLResponse:
+    """Show who leads, whether it is in time, and which settings are in force."""
+    authorized.caller.require("admin")
+    service = authorized.service
+    day = await service.board.day()
+    return page(
+        "system.html",
+        request,
+        health=await service.health(),
+        drift=day.drift,
+        census=await service.board.census(),
+        damaged=await authorized.damaged(),
+        settings=[each for each in effective(os.environ) if each.value is not None],
+    )
+
+
+@router.get("/ui/audit")
+async def audit(request: Request, authorized: Reader) -> HTMLResponse:
+    """Show who changed what, newest first, and whether the chain of the file holds."""
+    authorized.caller.require("admin")
+    path = authorized.service.settings.audit_log
+    if path is None:
+        return page("audit.html", request, file=None, lines=[], chain=None)
+    return page(
+        "audit.html",
+        request,
+        file=path,
+        lines=await asyncio.to_thread(_tail, File(path)),
+        chain=await asyncio.to_thread(_chain, path),
+    )
+
+
+def _tail(path: File) -> list[dict[str, Any]]:
+    """Return the newest changes in an audit file, newest first, each with whether it was done."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            lines = file.read().splitlines()
+    except OSError:
+        return []
+    entries = [entry for line in reversed(lines) if (entry := _entry(line)) is not None]
+    done = {entry.get("request") for entry in entries if entry.get("phase") == "done"}
+    asked = [entry for entry in entries if entry.get("phase") == "asked"][:_LINES_SHOWN]
+    return [{**entry, "done": entry.get("request") in done} for entry in asked]
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) and {"at", "who", "action"} <= entry.keys() else None
+
+
+def _chain(path: str) -> tuple[bool, str]:
+    """Return whether the chain of hashes holds, and what there is to say about it."""
+    try:
+        verified = verify([path])
+    except (AuditFileError, OSError) as error:
+        return False, str(error)
+    return True, f"{verified.lines:,} lines, last {verified.last[:8]}…{verified.last[-4:]}"
