@@ -5,8 +5,7 @@ from __future__ import annotations
 from click.testing import CliRunner
 
 from dutiful.cli.main import cli
-from dutiful.httpd.audit import AuditLog
-from dutiful.httpd.audit_chain import verify
+from dutiful.httpd.audit import AuditLog, verify
 from dutiful.testing import VirtualClock
 
 

@@ -10,8 +10,7 @@ import sys
 import pytest
 from tests.web.running import SCHEDULE, running
 
-from dutiful.httpd.audit import AuditLog
-from dutiful.httpd.audit_chain import verify
+from dutiful.httpd.audit import AuditLog, verify
 from dutiful.testing import VirtualClock
 
 

@@ -11,7 +11,7 @@ import signal
 import pytest
 
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.httpd.audit_chain import (
+from dutiful.httpd.audit import (
     BEGINNING,
     AuditFileError,
     ChainedFile,

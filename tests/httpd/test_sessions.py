@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dutiful.httpd.sessions import COOKIE, HOST_COOKIE, Sessions, is_page
+from dutiful.httpd.auth import COOKIE, HOST_COOKIE, Sessions, is_page
 
 TOKEN = "aaa.bbb.ccc"
 

@@ -11,8 +11,7 @@ from cryptography import x509
 from tests.service.rig import Rig
 
 from dutiful.httpd.tls import TlsFiles
-from dutiful.service.certificates import look
-from dutiful.service.metrics import Metrics
+from dutiful.service.metrics import Metrics, look
 from dutiful.testing import VirtualClock
 
 END = datetime(2030, 6, 30, 12, tzinfo=UTC)

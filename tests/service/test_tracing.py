@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dutiful.launchers.executor import Meta
-from dutiful.service.tracing import span_of
+from dutiful.service.launcher import span_of
 
 META = Meta("schedule", "s", "report", 3, "ada", datetime(2026, 1, 5, 10, tzinfo=UTC), "k" * 64, 2, 7)
 
@@ -58,7 +58,7 @@ def test_without_the_api_there_is_no_span_and_no_trouble():
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "from tests.service.test_tracing import META\n"
-        "from dutiful.service.tracing import span_of\n"
+        "from dutiful.service.launcher import span_of\n"
         "with span_of(META) as span: print(span)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ from dutiful.core.errors import DutifulError
 from dutiful.declarative.registration import check as check_registrations
 from dutiful.declarative.scheduler import Scheduler
 from dutiful.monitor import check, from_events
-from dutiful.monitor.record import plain
+from dutiful.monitor.trace import plain
 from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
 

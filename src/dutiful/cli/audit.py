@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dutiful.httpd.audit_chain import AuditFileError, ChainedFile, TornRecordError, Verified, verify
+from dutiful.httpd.audit import AuditFileError, ChainedFile, TornRecordError, Verified, verify
 
 
 @click.command()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cron.zone import from_epoch_ms
 from dutiful.core.event import RunEndedByPlan, RunHeld, RunLaunched, RunSettled, TicksSkipped
-from dutiful.core.plan.opening import first_wake
+from dutiful.core.plan.fire_times import first_wake
 from dutiful.core.policy import Reason
 from dutiful.core.run import Phase, Status
 from dutiful.fleet.types import ScheduleCheckResult, ScheduleInfo

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import json
 import logging
+import os
+from contextlib import contextmanager, suppress
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dutiful.httpd.audit_chain import ChainedFile
-from dutiful.httpd.errors import AuditUnavailableError
+from dutiful.core.errors import DutifulError, InvalidArgumentError, quoted
 from dutiful.httpd.instants import rfc_3339
+from dutiful.httpd.problems import AuditUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from dutiful.runtime.ports import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
 
 logger = logging.getLogger("dutiful.audit")
 
@@ -67,3 +77,228 @@ class AuditLog:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+# The hash that the first line of a log names.
+BEGINNING = "0" * 64
+_PREVIOUS = "prev"
+_TORN, _AFTER = "torn", "after"
+_BLOCK = 65_536
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
+class AuditFileError(DutifulError):
+    """A line is not as it was written, or a line is missing before it."""
+
+    def __init__(self, path: str | Path, line: int, reason: str) -> None:
+        message = f"{quoted(path, 4096)}, line {line}: {reason}"
+        super().__init__(message, path=str(path), line=line, reason=reason)
+
+
+class TornRecordError(AuditFileError):
+    """The last record of a file was cut off while it was written; all before it is as written."""
+
+    def __init__(self, path: str | Path, line: int, size: int) -> None:
+        reason = (
+            f"the record was cut off after {size} bytes, by a crash or a full disk; all before it is whole."
+            " `dutiful audit --repair` marks it, and so does the service when it writes the next line"
+        )
+        super().__init__(path, line, reason)
+
+
+class TornRecord(NamedTuple):
+    """A record that was cut off and is marked as such."""
+
+    path: str
+    line: int
+    size: int
+
+
+class Verified(NamedTuple):
+    """The number of lines that follow each other, the hash of the last, and where the log has seams.
+
+    `beginnings` are the files that go on from no other file.
+    """
+
+    lines: int
+    last: str
+    beginnings: list[str]
+    torn: list[TornRecord]
+
+
+class ChainedFile:
+    """A log that any number of processes append to; after the file is moved away they begin a new one."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Open the file, or make it; raises InvalidArgumentError where that is not possible."""
+        self._path = path
+        try:
+            self._file = _opened(path)
+        except OSError as error:
+            raise InvalidArgumentError(
+                "audit log", str(path), f"cannot be opened: {error.strerror}"
+            ) from None
+        # The size at which this process left the file, and the hash of the line that ended there.
+        self._end, self._last = 0, BEGINNING
+
+    def append(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Write one line for each entry, all or none; raises OSError."""
+        with self._locked():
+            last, lines = self._last_hash(), list[bytes]()
+            for entry in entries:
+                lines.append(_ENCODER.encode({**entry, _PREVIOUS: last}).encode())
+                last = _hash(lines[-1])
+            self._write(b"".join(line + b"\n" for line in lines), last)
+
+    def mend(self) -> int:
+        """Mark a torn record at the end of the file, and return its size; 0 where there is none."""
+        with self._locked():
+            size = os.fstat(self._file).st_size
+            _, torn = _tail(self._file, size)
+            self._last_hash()
+            return len(torn)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        while not _is_at(self._file, self._path):
+            # Moved away. Every process that had it open goes on from its last line, which is written by now.
+            self._last, moved = self._last_hash(), self._file
+            self._file, self._end = _opened(self._path), 0
+            os.close(moved)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _last_hash(self) -> str:
+        """Return the hash of the last line, after marking a torn record."""
+        size = os.fstat(self._file).st_size
+        if size in (0, self._end):
+            return self._last
+        line, torn = _tail(self._file, size)
+        after = self._last if line is None else _hash(line)
+        if torn and _is_whole(torn):
+            # Only the line end is missing.
+            self._write(b"\n", _hash(torn))
+        elif torn:
+            mark = _ENCODER.encode({_TORN: len(torn), _AFTER: after, _PREVIOUS: _hash(torn)}).encode()
+            self._write(b"\n" + mark + b"\n", _hash(mark))
+        else:
+            self._end, self._last = size, after
+        return self._last
+
+    def _write(self, content: bytes, last: str) -> None:
+        """Append all of the content or nothing; its last line has the hash `last`."""
+        size = os.fstat(self._file).st_size
+        try:
+            while content:
+                content = content[os.write(self._file, content) :]
+        except BaseException:
+            # A disk that is full takes a part of it, which must not stay.
+            with suppress(OSError):
+                os.ftruncate(self._file, size)
+            raise
+        self._end, self._last = os.fstat(self._file).st_size, last
+
+
+def verify(paths: Iterable[str | Path]) -> Verified:
+    """Return what these files, the oldest first, add up to.
+
+    Raises AuditFileError at the first break, TornRecordError where only the last record of a file was cut
+    off, InvalidArgumentError for a file that cannot be read.
+    """
+    chain = _Chain()
+    for path in paths:
+        chain.read(path)
+    return Verified(chain.count, chain.last, chain.beginnings, chain.torn)
+
+
+class _Chain:
+    """The state of a verification: what was read so far, and what the next line must go on from."""
+
+    def __init__(self) -> None:
+        self.count, self.last = 0, BEGINNING
+        self.beginnings: list[str] = []
+        self.torn: list[TornRecord] = []
+
+    def read(self, path: str | Path) -> None:
+        # A line that is no record may be a torn one; only the mark after it tells.
+        cut: bytes | None = None
+        number = 0
+        for number, line in enumerate(_lines(path), 1):
+            if cut is not None:
+                self._take_mark(path, number, line.removesuffix(b"\n"), cut)
+                cut = None
+            elif _is_whole(line):
+                self._take(path, number, line.removesuffix(b"\n"))
+            elif line.endswith(b"\n"):
+                cut = line.removesuffix(b"\n")
+            else:
+                raise TornRecordError(path, number, len(line))
+        if cut is not None:
+            raise AuditFileError(path, number, "it is no record of an audit log")
+
+    def _take(self, path: str | Path, number: int, line: bytes) -> None:
+        previous = json.loads(line)[_PREVIOUS]
+        if number == 1 and previous == BEGINNING:
+            self.beginnings.append(str(path))
+        elif self.count and previous != self.last:
+            raise AuditFileError(path, number, "a line before it was changed, added or taken out")
+        self.count, self.last = self.count + 1, _hash(line)
+
+    def _take_mark(self, path: str | Path, number: int, line: bytes, cut: bytes) -> None:
+        mark = json.loads(line) if _is_whole(line) else {}
+        if (mark.get(_TORN), mark.get(_PREVIOUS)) != (len(cut), _hash(cut)):
+            raise AuditFileError(path, number - 1, "it is no record of an audit log")
+        if self.count and mark.get(_AFTER) != self.last:
+            raise AuditFileError(path, number - 1, "a line before it was changed, added or taken out")
+        self.torn.append(TornRecord(str(path), number - 1, len(cut)))
+        self.count, self.last = self.count + 1, _hash(line)
+
+
+def _is_whole(line: bytes) -> bool:
+    """Return whether a line is a record; the beginning of a record is not."""
+    try:
+        return isinstance(json.loads(line)[_PREVIOUS], str)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return False
+
+
+def _lines(path: str | Path) -> Iterator[bytes]:
+    try:
+        with open(path, "rb") as file:
+            yield from file
+    except OSError as error:
+        raise InvalidArgumentError("file", str(path), f"cannot be read: {error.strerror}") from None
+
+
+def _opened(path: str | Path) -> int:
+    # O_APPEND: the system finds the end for every write. Only the owner may read the file.
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _is_at(file: int, path: str | Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _tail(file: int, size: int) -> tuple[bytes | None, bytes]:
+    """Return the last line that has its end, None where there is none, and the bytes after it."""
+    read = b""
+    while len(read) < size and read.count(b"\n") < 2:
+        begin = max(0, size - len(read) - _BLOCK)
+        read = os.pread(file, size - len(read) - begin, begin) + read
+    lines, end, torn = read.rpartition(b"\n")
+    return (lines.rpartition(b"\n")[2] if end else None), torn
+
+
+def _hash(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful.monitor.model import Monitor, Violation
 from dutiful.monitor.obligation import instant_of
-from dutiful.monitor.record import TraceFile
-from dutiful.monitor.trace import from_events
+from dutiful.monitor.trace import TraceFile, from_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+import os
+import uuid
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dutiful.core.cron.zone import zone
+from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.name import exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import tzinfo
+    from io import FileIO
+
 
 _NAMES = {
     "SchedulerInitializationStarted": "InitStart",
@@ -79,3 +93,83 @@ class _Converter:
         # Keep the other keys of the event, such as the line where it was read.
         step = {"name": name, "at": event["at"], "task": event.get("task"), "call": call, "list": list_}
         self.trace.append({**event, **step})
+
+
+# The first bytes of every trace, and how many bytes at the end hold the last line for sure.
+_OPENING, _TAIL = b'{"registrations": ', 65_536
+
+
+class Told(Protocol):
+    """An event, as observers receive it."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as plain values."""
+
+
+class TraceFile:
+    """An observer of one scheduler: `Scheduler(…, observer=TraceFile(path, registrations))`.
+
+    Lines are added to a file that is there. If what is there was cut short, a Crash is put between.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        registrations: Sequence[tuple[Any, ...]],
+        timezone: str | tzinfo = "UTC",
+        dialect: str = "posix",
+    ) -> None:
+        self._list = uuid.uuid4().hex[:8]
+        # A zone is recorded by its name; a zone without one is refused here.
+        where = zone(zone(timezone).name).name
+        lists = {self._list: [plain(each) for each in registrations]}
+        header = {"registrations": lists, "timezone": where, "dialect": dialect}
+        self._file = _opened(os.fspath(path))
+        for line in (*_mend(self._file, os.fspath(path)), header):
+            self._write(line)
+
+    def __call__(self, event: Told) -> None:
+        """Add one event."""
+        self._write(event.as_dict() | {"call": self._list, "list": self._list})
+
+    def close(self) -> None:
+        """Close the file; later events are lost."""
+        self._file.close()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line).encode() + b"\n")
+
+
+def _opened(path: str) -> FileIO:
+    try:
+        # Unbuffered: a line is one write, so a killed process loses nothing and threads do not mix lines.
+        return open(path, "a+b", buffering=0)
+    except OSError as error:
+        raise InvalidArgumentError("trace", path, error.strerror or str(error)) from None
+
+
+def plain(registration: Sequence[Any]) -> tuple[Any, ...]:
+    """Return a registration as `check` takes it: without its callback, with its retry options if any."""
+    name, cron, *_, delay = registration
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    options = getattr(registration, "options", None)
+    if options is None or (options.retry_limit, options.retry_backoff) == (None, 1):
+        return exact(name), exact(cron), seconds
+    retries = {"retry_limit": options.retry_limit, "retry_backoff": options.retry_backoff}
+    return exact(name), exact(cron), seconds, retries
+
+
+def _mend(file: FileIO, path: str) -> list[dict[str, Any]]:
+    """Cut off half a line at the end, and return the crash that explains why the trace ends as it does."""
+    number, size = file.fileno(), os.fstat(file.fileno()).st_size
+    if not size:
+        return []
+    if not os.pread(number, len(_OPENING), 0).startswith(_OPENING):
+        file.close()
+        raise InvalidArgumentError("trace", path, "is there and is no trace; name another file")
+    *lines, torn = os.pread(number, _TAIL, max(0, size - _TAIL)).split(b"\n")
+    if torn:
+        os.ftruncate(number, size - len(torn))
+    last = json.loads(lines[-1]) if lines else {}
+    ended = last.get("name") in ("SchedulerStopped", "SchedulerInitializationFailed", None)
+    return [] if ended else [{"name": "Crash", "at": last["at"], "task": None}]

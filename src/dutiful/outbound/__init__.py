@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dutiful.outbound.client import HttpClient
 from dutiful.outbound.exchange import ANSWER_LIMIT, DEADLINE, Answer, NoAnswerError, Outbound, Resolver
-from dutiful.outbound.guard import Allowed, ForbiddenTargetError
-from dutiful.outbound.target import Target, parse_target
+from dutiful.outbound.guard import Allowed, ForbiddenTargetError, Target, parse_target
 
 __all__ = [
     "ANSWER_LIMIT",

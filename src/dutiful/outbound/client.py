@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     import aiohttp
     from yarl import URL
 
-    from dutiful.outbound.guard import Address
-    from dutiful.outbound.target import Target
+    from dutiful.outbound.guard import Address, Target
 
 # Seconds that a connection may be idle and still be used again. Servers close idle connections after two to
 # five seconds; a request that crosses such a close gets no answer, so the limit is well below that.

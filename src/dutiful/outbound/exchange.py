@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dutiful.core.errors import DutifulError
 from dutiful.outbound.client import Departure, ExchangeError, HttpClient, Request, one_use
-from dutiful.outbound.guard import Allowed, check
-from dutiful.outbound.target import Target, parse_target
+from dutiful.outbound.guard import Allowed, Target, check, parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

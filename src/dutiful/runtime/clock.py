@@ -15,6 +15,10 @@ from zoneinfo import TZPATH, ZoneInfo, ZoneInfoNotFoundError, available_timezone
 if TYPE_CHECKING:
     import asyncio
 
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Instant
+
+
 # Timers do not hear of a wall clock that is set, nor of a host that slept: look at it this often.
 _NAP = 1.0
 
@@ -150,3 +154,30 @@ class SystemClock:
     def hold(self) -> AbstractContextManager[None]:
         """Real time cannot be held."""
         return nullcontext()
+
+
+# Less than this is the clock being kept right.
+STEP_MIN = 1000
+
+
+class ClockWatch:
+    """Compares the wall clock with the one that nobody sets, whenever it is asked."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Instant, float] | None = None
+        # Whether the wall clock was ever set: what it said of a beginning is then worth nothing.
+        self.stepped = False
+        # What the clock showed before it was set back. Whatever was due by then was to be looked at at once.
+        self.shown_before: Instant = 0
+
+    def step(self, now: Instant, monotonic: float) -> int:
+        """Return by how many milliseconds the wall clock was set since the last look; mostly 0."""
+        last, self._last = self._last, (now, monotonic)
+        if last is None:
+            return 0
+        step = (now - last[0]) - round((monotonic - last[1]) * 1000)
+        if abs(step) < STEP_MIN:
+            return 0
+        self.stepped = True
+        self.shown_before = max(self.shown_before, now - step)
+        return step

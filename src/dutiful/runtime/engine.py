@@ -21,7 +21,7 @@ from dutiful.core.plan.planner import plan
 from dutiful.core.policy import Overlap
 from dutiful.core.run import IN_FLIGHT, Phase, Status
 from dutiful.core.snapshot import Limits
-from dutiful.runtime.clock_watch import ClockWatch
+from dutiful.runtime.clock import ClockWatch
 from dutiful.runtime.gc_pause import Collector
 from dutiful.runtime.in_flight import Flight, Flights, key_of
 from dutiful.runtime.ledger_lookup import recalled

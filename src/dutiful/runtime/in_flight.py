@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from dutiful.runtime.clock_watch import STEP_MIN
+from dutiful.runtime.clock import STEP_MIN
 
 if TYPE_CHECKING:
     import asyncio

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, get_args
 
 from dutiful.core.errors import CodecError, InvalidArgumentError, StoreError, quoted
@@ -11,7 +11,6 @@ from dutiful.core.plan.outcome import Accepted, Failed, Outcome, Refused, Succee
 from dutiful.core.policy import Reason
 from dutiful.launchers.executor import Cancelling, Meta
 from dutiful.service.declaration import workflow_of
-from dutiful.service.tracing import span_of
 from dutiful.service.views import moment, trigger_of
 
 if TYPE_CHECKING:
@@ -22,6 +21,10 @@ if TYPE_CHECKING:
     from dutiful.launchers.url import Executors
     from dutiful.runtime.ports import Launch
     from dutiful.service.workflows import WorkflowStore
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
 
 _SOURCES: dict[str, Source] = {"schedule": "schedule", "manual": "manual", "backfill": "backfill"}
 
@@ -116,3 +119,21 @@ def _meta(launch: Launch) -> Meta:
 def _executor_of(launch: Launch) -> str | None:
     """Return the URL of the executor that the schedule names, None for that of the service."""
     return workflow_of(launch.schedule).executor
+
+
+def span_of(meta: Meta) -> AbstractContextManager[object]:
+    """Return the span of a launch; what an executor does while it is open belongs to it."""
+    try:
+        from opentelemetry import trace
+    except ImportError:
+        return nullcontext()
+    attributes: dict[str, str | int] = {
+        "dutiful.schedule_id": meta.schedule_id,
+        "dutiful.workflow_id": meta.workflow_id,
+        "dutiful.version": meta.version,
+        "dutiful.source": meta.source,
+        "dutiful.idempotency_key": meta.idempotency_key,
+        "dutiful.attempt": meta.attempt,
+        "dutiful.scheduled_for": meta.scheduled_for.isoformat(),
+    }
+    return trace.get_tracer("dutiful").start_as_current_span("dutiful.run", attributes=attributes)

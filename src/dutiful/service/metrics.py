@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -11,6 +13,7 @@ from prometheus_client.registry import Collector
 from dutiful.core import event as happened
 from dutiful.core.policy import Reason
 from dutiful.core.run import Phase, Status
+from dutiful.httpd.tls import TlsError, expiries
 from dutiful.service.views import trigger_of
 
 if TYPE_CHECKING:
@@ -22,6 +25,11 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
     from dutiful.core.run import Run
+
+if TYPE_CHECKING:
+    from dutiful.httpd.tls import TlsFiles
+    from dutiful.runtime.ports import Clock
+
 
 _NOT_LAUNCHED = {
     Reason.LAUNCH_REFUSED,
@@ -153,3 +161,34 @@ class _Due(Collector):
         yield CounterMetricFamily(
             "schedules_due", "Schedules found due, summed over passes", value=self._due()
         )
+
+
+logger = logging.getLogger("dutiful.service")
+
+WARN_BEFORE = timedelta(days=14)
+_LOOK_EVERY_S = 6 * 3600.0
+_NAMES = {"server": "the certificate of the server", "client_ca": "the authority of the clients"}
+
+
+async def watch_certificates(files: TlsFiles, clock: Clock, metrics: Metrics) -> None:
+    """Look at the certificates now and then, for ever."""
+    while True:
+        look_at_certificates(files, clock, metrics)
+        await clock.sleep(_LOOK_EVERY_S)
+
+
+def look_at_certificates(files: TlsFiles, clock: Clock, metrics: Metrics) -> None:
+    """Note when the certificates expire, and warn of those that do soon."""
+    try:
+        found = expiries(files)
+    except TlsError as error:
+        logger.warning("it is not known when the certificates expire: %s", error)
+        return
+    now = clock.now()
+    for name, at in found.items():
+        metrics.certificate(name, at)
+        if at - now <= WARN_BEFORE:
+            tense = "expires" if at > now else "has expired"
+            logger.warning(
+                "%s %s: %s; put a new one in its place", _NAMES[name], tense, f"{at:%Y-%m-%d %H:%M}Z"
+            )

@@ -27,8 +27,6 @@ from dutiful.service.declaration import (
     owner_of,
     workflow_of,
 )
-from dutiful.service.paging import LIMIT_MAX, decode_cursor, encode_cursor, page_size
-from dutiful.service.preview import preview
 from dutiful.service.types import (
     Backfilled,
     Damaged,
@@ -40,10 +38,15 @@ from dutiful.service.types import (
     Upserted,
 )
 from dutiful.service.views import (
+    LIMIT_MAX,
     changed_fields,
+    decode_cursor,
+    encode_cursor,
     fire_times,
     moment,
     next_run_at,
+    page_size,
+    preview,
     view_run,
     view_schedule,
 )
@@ -58,8 +61,8 @@ if TYPE_CHECKING:
     from dutiful.core.snapshot import Due
     from dutiful.core.workflow import PutWorkflow
     from dutiful.runtime.ports import Clock, Facets, Store
-    from dutiful.service.preview import Preview
     from dutiful.service.types import RunView, ScheduleInput, ScheduleView
+    from dutiful.service.views import Preview
 
 BULK_MAX = 10_000
 _AT_A_TIME = 1000

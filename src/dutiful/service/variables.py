@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Callable
+from difflib import get_close_matches
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.errors import InvalidArgumentError, quoted
 from dutiful.core.policy import CatchUp, Overlap
 from dutiful.launchers.executor import Mode
 from dutiful.launchers.url import scheme_of
 from dutiful.outbound import Allowed
 from dutiful.outbound.secret import Secret
 from dutiful.stores.url import store_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 Reader: TypeAlias = Callable[[str], Any]
 
@@ -223,3 +229,53 @@ VARIABLES = (
     Variable("DUTIFUL_LOG_LEVEL", choice(LogLevel), "info", "the least of what is logged"),
     Variable("DUTIFUL_CONFIG", text, None, "TOML file of settings that no variable names"),
 )
+
+
+_FILE_MAX = 1_048_576
+# The file cannot name another file.
+_KEYS = {variable.field: variable.name for variable in VARIABLES if variable.name != "DUTIFUL_CONFIG"}
+_FORM = "write a text, a number, true or false, or a list of texts"
+
+
+class ConfigFile(NamedTuple):
+    """The settings that a file has, by variable, and (key, what to write) for everything wrong with it."""
+
+    values: Mapping[str, str]
+    problems: list[tuple[str, str]]
+
+
+def read_config(path: str) -> ConfigFile:
+    """Return the settings in a file; a file that cannot be read is one problem with an empty key."""
+    try:
+        with open(path, "rb") as file:
+            content = tomllib.loads(file.read(_FILE_MAX).decode())
+    except OSError as error:
+        return ConfigFile({}, [("", f"cannot be read: {error.strerror}")])
+    except ValueError as error:
+        return ConfigFile({}, [("", f"is not TOML: {quoted(str(error))}")])
+    values, problems = dict[str, str](), list[tuple[str, str]]()
+    for key, value in content.items():
+        text = _as_text(value)
+        if key not in _KEYS:
+            problems.append((key, _advice(key)))
+        elif text is None:
+            problems.append((key, _FORM))
+        else:
+            values[_KEYS[key]] = text
+    return ConfigFile(values, problems)
+
+
+def _as_text(value: Any) -> str | None:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() | int() | float():
+            return str(value)
+        case list() if all(isinstance(item, str) for item in value):
+            return ",".join(value)
+    return None
+
+
+def _advice(key: str) -> str:
+    near = get_close_matches(key.lower().removeprefix("dutiful_"), _KEYS, n=1)
+    return f"there is no such setting; did you mean {near[0]}?" if near else "there is no such setting"

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, date, datetime
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cron.cron import Cron
+from dutiful.core.cron.lint import lint
+from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.preview import upcoming
 from dutiful.core.policy import Retry
+from dutiful.core.schedule import State
+from dutiful.core.snapshot import Due
 from dutiful.service.declaration import delivery_of, workflow_of
 from dutiful.service.settings import without_secrets
 from dutiful.service.types import RunView, ScheduleView
@@ -20,7 +27,14 @@ if TYPE_CHECKING:
     from dutiful.core.plan.reconcile import Note
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
-    from dutiful.core.snapshot import Due
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.cron.lint import Finding
+    from dutiful.core.schedule import Schedule
+
 
 PREVIEW = 5
 _DAY_MS = 86_400_000
@@ -142,3 +156,111 @@ def cron_of(due: Due) -> Cron:
 def _cron(schedule: Schedule) -> Cron:
     assert isinstance(schedule.cadence, Cron), "the service stores no other cadence"
     return schedule.cadence
+
+
+# Fire times of either schedule that are compared; the answer says up to when that is.
+COMPARED = 500
+
+
+class MovedTime(NamedTuple):
+    """A fire time that takes the place of another one on the same day."""
+
+    before: datetime
+    after: datetime
+
+
+class Preview(NamedTuple):
+    """The schedule as it would be, and how its fire times until `compared_until` would differ."""
+
+    schedule_id: str | None
+    created: bool
+    changed: Sequence[str]
+    meaning: str
+    findings: Sequence[Finding]
+    preview: Sequence[datetime]
+    compared_until: datetime | None
+    added: Sequence[datetime]
+    removed: Sequence[datetime]
+    moved: Sequence[MovedTime]
+
+
+def preview(known: Due | None, schedule: Schedule, schedule_id: str | None, now: Instant) -> Preview:
+    """Return what storing `schedule` in place of `known` would change from `now` on."""
+    wanted = Due(schedule, State(cursor=now))
+    after = fire_times(wanted, now, COMPARED)
+    before = [] if known is None else fire_times(known, now, COMPARED)
+    until = min((times[-1] for times in (before, after) if len(times) == COMPARED), default=None)
+    added, removed, moved = _differences(_up_to(before, until), _up_to(after, until))
+    cron = cron_of(wanted)
+    return Preview(
+        schedule_id,
+        known is None,
+        [] if known is None else changed_fields(known.schedule, schedule),
+        f"{cron.describe()}, in {cron.zone.name}",
+        lint(cron, after[0]) if after else [],
+        after[:5],
+        until,
+        added,
+        removed,
+        moved,
+    )
+
+
+def _up_to(times: Sequence[datetime], until: datetime | None) -> list[datetime]:
+    return [at for at in times if until is None or at <= until]
+
+
+def _differences(
+    before: Sequence[datetime], after: Sequence[datetime]
+) -> tuple[list[datetime], list[datetime], list[MovedTime]]:
+    """Return what is added, removed and moved; a time moves to another one of the same day, in order."""
+    gone, new = _by_day({*before} - {*after}), _by_day({*after} - {*before})
+    added, removed, moved = list[datetime](), list[datetime](), list[MovedTime]()
+    for day in sorted({*gone, *new}):
+        for old, became in zip_longest(gone.get(day, ()), new.get(day, ())):
+            if old is None:
+                added.append(became)
+            elif became is None:
+                removed.append(old)
+            else:
+                moved.append(MovedTime(old, became))
+    return added, removed, moved
+
+
+def _by_day(times: set[datetime]) -> dict[date, list[datetime]]:
+    days: dict[date, list[datetime]] = {}
+    for at in sorted(times):
+        days.setdefault(at.date(), []).append(at)
+    return days
+
+
+LIMIT_MAX = 1000
+
+
+def page_size(limit: object) -> int:
+    """Return how many to list, or raise InvalidArgumentError."""
+    if type(limit) is not int or not 1 <= limit <= LIMIT_MAX:
+        raise InvalidArgumentError("limit", limit, f"write a whole number from 1 to {LIMIT_MAX}")
+    return limit
+
+
+def encode_cursor(*place: str | int) -> str:
+    """Return a place in a list as a text."""
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, *kinds: type) -> list[str | int]:
+    """Return the place that was encoded, or raise InvalidArgumentError."""
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        place = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (AttributeError, ValueError, binascii.Error, RecursionError):
+        place = None
+    if not isinstance(place, list) or [*map(type, place)] != [*kinds] or not all(map(_storable, place)):
+        raise InvalidArgumentError("cursor", cursor, "hand back the next_cursor of the last page as it was")
+    return place
+
+
+def _storable(part: str | int) -> bool:
+    """Return whether a store can look for this: it knows no numbers of more than 64 bits."""
+    return not isinstance(part, int) or -(2**63) <= part < 2**63

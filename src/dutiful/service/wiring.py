@@ -11,13 +11,12 @@ from dutiful.launchers.executor import ExecutorSettings, Probing
 from dutiful.launchers.url import Executors, executor_for
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.loop_thread import LoopThread
-from dutiful.service import certificates
 from dutiful.service.board import Board
 from dutiful.service.declaration import Defaults
-from dutiful.service.http_settings import tls_files
 from dutiful.service.launcher import NoExecutor, RunLauncher
-from dutiful.service.metrics import Metrics
+from dutiful.service.metrics import Metrics, watch_certificates
 from dutiful.service.registrar import SchedulerRegistrar
+from dutiful.service.settings import tls_files
 from dutiful.service.types import Health
 from dutiful.service.worker import Worker, patience_ms
 from dutiful.service.workflows import WorkflowStore
@@ -93,7 +92,7 @@ class Service:
         if self._worker is not None:
             await self._beside(self._worker.start())
         if (files := tls_files(self.settings)) is not None:
-            watching = certificates.watch(files, self.clock, self._metrics)
+            watching = watch_certificates(files, self.clock, self._metrics)
             self._watching = asyncio.create_task(watching, name="dutiful-certificates")
         return self
 

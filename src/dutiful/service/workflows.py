@@ -13,9 +13,8 @@ from dutiful.core.workflow import PutWorkflow, Workflow
 from dutiful.runtime.registrar import Registrar
 from dutiful.service.declaration import identify, user, whole_number
 from dutiful.service.errors import UnknownWorkflowError, WorkflowExistsError
-from dutiful.service.paging import decode_cursor, encode_cursor, page_size
 from dutiful.service.types import Page, WorkflowView
-from dutiful.service.views import moment
+from dutiful.service.views import decode_cursor, encode_cursor, moment, page_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable

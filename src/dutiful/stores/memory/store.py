@@ -14,11 +14,9 @@ from dutiful.core.plan.reconcile import Survey
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status, frees_slot
 from dutiful.core.schedule import SkippedRange
 from dutiful.runtime.ports import Committed, Launch, Leader, Loaded, Retention
-from dutiful.stores.memory import run_query
-from dutiful.stores.memory.figures import MemoryFigures
-from dutiful.stores.memory.row import Row, by_tick
-from dutiful.stores.memory.wakes import Wakes
-from dutiful.stores.memory.workflows import StoredWorkflows
+from dutiful.stores.memory import queries
+from dutiful.stores.memory.queries import MemoryFigures, StoredWorkflows
+from dutiful.stores.memory.row import Row, Wakes, by_tick
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -403,7 +401,7 @@ class MemoryStore(MemoryFigures):
 
     async def runs(self, wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
         """Return the rows that match."""
-        return run_query.matching(self._rows.values(), wanted, after, limit)
+        return queries.matching(self._rows.values(), wanted, after, limit)
 
     async def note_start(self, key: str, now: Instant, keep: int) -> None:
         """Record a start outside the ledger."""
@@ -415,11 +413,11 @@ class MemoryStore(MemoryFigures):
 
     async def open_counts(self) -> dict[str, int]:
         """Return how many open runs are in each phase."""
-        return run_query.open_counts(self._rows.values())
+        return queries.open_counts(self._rows.values())
 
     async def find(self, key: str) -> Found | None:
         """Return the row of a key, and its schedule."""
-        return run_query.find(self._rows.values(), key)
+        return queries.find(self._rows.values(), key)
 
     async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
         """Return one version of a workflow."""

@@ -1,9 +1,11 @@
 """The moves of a pass, written down: states by version, runs by their unique key."""
 
-# ruff: noqa: S608 - the statements are made of column names written down here, never of values
+# ruff: noqa: S608 - the statements are made of column names and conditions written down here, never of values
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from itertools import compress
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
@@ -12,25 +14,143 @@ from dutiful.core.run import Phase, Run, Status, frees_slot
 from dutiful.runtime.ports import Committed, Launch
 from dutiful.stores.rows import (
     RUN,
+    RUN_ALL,
     STATE,
     assigned,
     birth_columns,
     group_of,
+    listed,
+    read_run,
     run_columns,
     state_columns,
 )
 from dutiful.stores.sqlite import inline_runs
-from dutiful.stores.sqlite.bulk import hits, hits_alike
-from dutiful.stores.sqlite.rest import INSERT, ONCE, insert_rest
-from dutiful.stores.sqlite.wake import wake_groups
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from dutiful.core.cadence import Instant
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Move
-    from dutiful.stores.sqlite.bulk import Write
+    from dutiful.stores.rows import Row
+    from dutiful.stores.sqlite.inline_runs import Own
+
+
+Write: TypeAlias = "tuple[str, Row]"
+"""A statement that changes at most one row, with its values. Plain: there are thousands."""
+
+
+def hits(connection: sqlite3.Connection, writes: Sequence[Write]) -> list[bool]:
+    """Do all writes and return for each whether its row was there to be hit.
+
+    They are done like with like, a statement at a time. SQLite then tells how many rows were hit and
+    not which; nearly always it is all of them. Otherwise they are done again one by one, in order.
+    """
+    if not writes:
+        return []
+    connection.execute("SAVEPOINT bulk")
+    answers = [True] * len(writes)
+    if not _all_hit(connection, writes):
+        connection.execute("ROLLBACK TO bulk")
+        answers = [connection.execute(*write).rowcount == 1 for write in writes]
+    connection.execute("RELEASE bulk")
+    return answers
+
+
+def _all_hit(connection: sqlite3.Connection, writes: Sequence[Write]) -> bool:
+    values: defaultdict[str, list[Row]] = defaultdict(list)
+    for statement, row in writes:
+        values[statement].append(row)
+    return all(
+        connection.executemany(statement, rows).rowcount == len(rows) for statement, rows in values.items()
+    )
+
+
+def hits_alike(connection: sqlite3.Connection, statement: str, writes: Sequence[Own]) -> list[bool]:
+    """Do one statement for all writes, and return for each whether its row was there to be hit.
+
+    Its last value is a JSON object of the rows: their own values by their numbers. Schedules that fall due
+    together are written much the same, and one execution for all of them is less work than as many.
+    """
+    if not writes:
+        return []
+    alike: defaultdict[Row, dict[int, int | None]] = defaultdict(dict)
+    for values, number, own in writes:
+        alike[values][number] = own
+    connection.execute("SAVEPOINT alike")
+    hit = sum(
+        connection.execute(statement, (*values, json.dumps(rows))).rowcount for values, rows in alike.items()
+    )
+    answers = [True] * len(writes)
+    if hit < len(writes):
+        connection.execute("ROLLBACK TO alike")
+        one_by_one = ((*values, json.dumps({number: own})) for values, number, own in writes)
+        answers = [connection.execute(statement, write).rowcount == 1 for write in one_by_one]
+    connection.execute("RELEASE alike")
+    return answers
+
+
+_ANY_BLOCKED = "SELECT 1 FROM states INDEXED BY states_blocked WHERE namespace = ? AND blocked = 1 LIMIT 1"
+_WAKE = "UPDATE states SET wake_at = ?, version = version + 1 WHERE number = ? AND blocked = 1"
+_WAKE_GROUP = (
+    "UPDATE states INDEXED BY states_blocked SET wake_at = ?, version = version + 1"
+    " WHERE namespace = ? AND capacity_group = ? AND blocked = 1 AND number <> ?"
+)
+_GROUPS = (
+    "SELECT number, capacity_group FROM states WHERE capacity_group IS NOT NULL"
+    " AND number IN (SELECT value FROM json_each(?))"
+)
+
+
+def wake_blocked(connection: sqlite3.Connection, namespace: str, ended: Mapping[int, Instant]) -> None:
+    """Make due what waited for a run of these schedules, or for room in one of their groups, to end."""
+    if not ended or connection.execute(_ANY_BLOCKED, (namespace,)).fetchone() is None:
+        return
+    connection.executemany(_WAKE, [(ended_at, number) for number, ended_at in ended.items()])
+    groups = dict(connection.execute(_GROUPS, (json.dumps(list(ended)),)).fetchall())
+    # In the order of the endings, so that the last one of a group counts.
+    latest = {groups[number]: ended_at for number, ended_at in ended.items() if number in groups}
+    nobody = 0
+    connection.executemany(
+        _WAKE_GROUP, [(ended_at, namespace, group, nobody) for group, ended_at in latest.items()]
+    )
+
+
+def wake_groups(
+    connection: sqlite3.Connection, namespace: str, freed: Iterable[tuple[str, Instant, int]]
+) -> None:
+    """Make due what waits for room in a group, all but the schedule whose own move made it."""
+    connection.executemany(
+        _WAKE_GROUP, [(ended_at, namespace, group, number) for group, ended_at, number in freed]
+    )
+
+
+ONCE = "ON CONFLICT (schedule, run_at, kind) DO NOTHING"
+INSERT = (
+    f"INSERT INTO runs ({listed(RUN_ALL)}, schedule, capacity_group)"
+    f" VALUES ({listed('?' * len(RUN_ALL))}, ?, ?) {ONCE}"
+)
+_DECIDED = f"SELECT {listed(RUN_ALL)} FROM runs WHERE schedule = ? AND run_at = ? AND kind = ?"
+_GROWING = "UPDATE states SET skipped_at = ?, skipped_ticks = ? WHERE number = ? AND skipped_at = ?"
+_NOT_GROWING = (
+    "UPDATE states SET skipped_at = NULL, skipped_reason = NULL, skipped_ticks = NULL"
+    " WHERE number = ? AND skipped_at = ?"
+)
+
+
+def insert_rest(connection: sqlite3.Connection, number: int, group: str | None, run: Run) -> None:
+    """Write the part of a stretch that is not decided yet; it is what grows from now on."""
+    row = connection.execute(_DECIDED, (number, run.run_at, run.kind)).fetchone()
+    rest = run.beyond(read_run(run.schedule_id, row))
+    if rest is None:
+        connection.execute(_NOT_GROWING, (number, run.run_at))
+        return
+    connection.execute(_GROWING, (rest.run_at, rest.ticks, number, run.run_at))
+    values = (*run_columns(rest), *birth_columns(rest), number, group)
+    if connection.execute(INSERT, values).rowcount == 0:
+        insert_rest(connection, number, group, rest)
+
 
 _STATE = assigned(STATE)
 _MOVED = "version = version + 1 WHERE number = ? AND version = ?"

@@ -30,11 +30,12 @@ from dutiful.stores.rows import (
     run_columns,
     state_columns,
 )
-from dutiful.stores.sqlite import inline_runs, meta, workflows
+from dutiful.stores.sqlite import inline_runs
+from dutiful.stores.sqlite.commit import insert_rest, wake_groups
+from dutiful.stores.sqlite.file import raise_number, stored_number
+from dutiful.stores.sqlite.queries import put_workflow
 from dutiful.stores.sqlite.reads import find_run
-from dutiful.stores.sqlite.rest import insert_rest
 from dutiful.stores.sqlite.texts import StoredTexts
-from dutiful.stores.sqlite.wake import wake_groups
 
 if TYPE_CHECKING:
     import sqlite3
@@ -146,7 +147,7 @@ def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> N
     notes = [(*note, namespace, schedule_id) for schedule_id, note in changes.notes]
     connection.executemany(_NOTE, notes)
     for workflow in changes.workflows:
-        workflows.put(connection, namespace, workflow)
+        put_workflow(connection, namespace, workflow)
     _write_facets(connection, namespace, changes.facets)
 
 
@@ -198,7 +199,7 @@ def _remove(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) 
     if not known:
         return {}
     # A schedule that is declared anew begins above, so that no move made on the old one fits it.
-    meta.raise_to(connection, namespace, "version floor", max(each.version for each in known.values()))
+    raise_number(connection, namespace, "version floor", max(each.version for each in known.values()))
     wake_groups(
         connection, namespace, [(each.group, 0, each.number) for each in known.values() if each.group]
     )
@@ -237,7 +238,7 @@ class _Columns:
 def _add(connection: sqlite3.Connection, namespace: str, puts: Sequence[Put], columns: _Columns) -> None:
     found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'declarations'").fetchone()
     first = 1 + (found[0] if found is not None else 0)
-    version = 1 + meta.get(connection, namespace, "version floor", 0)
+    version = 1 + stored_number(connection, namespace, "version floor", 0)
     connection.executemany(
         _INSERT_SCHEDULE,
         ((*columns.of(put.schedule), n, namespace, put.schedule.id) for n, put in enumerate(puts, first)),

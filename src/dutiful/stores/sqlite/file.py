@@ -7,15 +7,116 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING
 
-from dutiful.core.errors import StoreError
+from dutiful.core.errors import StoreError, quoted
 from dutiful.stores.schema import migrations
-from dutiful.stores.sqlite.faults import REINDEX, RESTORE, RESTORE_LOG
+from dutiful.stores.sqlite import inline_runs
 from dutiful.stores.sqlite.wal import lost_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dutiful.stores.schema import Migration
+
+
+RESTORE = (
+    "stop dutiful, keep a copy of the file, and restore a backup; without one, "
+    "`sqlite3 FILE .recover | sqlite3 NEW` saves what can be read"
+)
+REINDEX = (
+    "stop dutiful, keep a copy of the file, and restore a backup; without one, `sqlite3 FILE REINDEX` makes "
+    "the indexes anew, and is enough if the tables are well"
+)
+RESTORE_LOG = (
+    "stop dutiful, keep a copy of the file and its log, and restore a backup of both; without one, "
+    "`sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)'` goes back to before the damage, and what ran since "
+    "then may run again"
+)
+_WRITABLE = "the file and its directory must be writable by the user that runs dutiful"
+_IO = "check the disk, its space and the file size limit; nothing was written, and it is tried again"
+
+# Primary result code -> what is wrong with the file, and what to do.
+_MEANINGS = {
+    sqlite3.SQLITE_FULL: ("cannot grow", "make space on its disk; dutiful goes on by itself then"),
+    sqlite3.SQLITE_IOERR: ("cannot be read or written", _IO),
+    sqlite3.SQLITE_READONLY: ("is read-only", _WRITABLE),
+    sqlite3.SQLITE_PERM: ("may not be opened", _WRITABLE),
+    sqlite3.SQLITE_CANTOPEN: ("cannot be opened", _WRITABLE),
+    sqlite3.SQLITE_BUSY: ("is locked by another program", "let that one finish; it is tried again"),
+    sqlite3.SQLITE_CORRUPT: ("is damaged", RESTORE),
+    sqlite3.SQLITE_NOTADB: ("is not a SQLite database", "name another file; this one was not changed"),
+}
+
+
+def is_garbled(error: Exception | None) -> bool:
+    """Return whether this was explained for a text that is no UTF-8: Python's words, SQLite does not mind."""
+    return error is not None and str(error.__cause__).startswith("Could not decode to UTF-8")
+
+
+def explained(error: Exception, path: str) -> Exception:
+    """Return the error to raise for one that came out of SQLite, with that one as its cause."""
+    # The other two come from values that a column cannot hold.
+    if not isinstance(error, (sqlite3.Error, OverflowError, UnicodeError)):
+        return error
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    problem, advice = _MEANINGS.get(primary, ("refused the work", f"{type(error).__name__}: {error}"))
+    fault = StoreError(f"The database {path} {problem}", advice, path=path, cause=str(error))
+    fault.__cause__ = error
+    return fault
+
+
+_ORPHANS_ARE_DUE = (
+    "UPDATE states SET wake_at = 0, version = version + 1 WHERE namespace = ?"
+    " AND number IN (SELECT schedule FROM runs WHERE phase <> 'ended')"
+    " AND number NOT IN (SELECT number FROM declarations WHERE damage IS NOT NULL)"
+)
+
+
+def stored_number(connection: sqlite3.Connection, namespace: str, name: str, default: int) -> int:
+    """Return a number kept under `name`; raise StoreError where something else is."""
+    query = "SELECT value FROM meta WHERE namespace = ? AND name = ?"
+    found = connection.execute(query, (namespace, name)).fetchone()
+    if found is None:
+        return default
+    if not isinstance(found[0], int):
+        problem = f"{name!r} of the namespace {namespace!r} is {quoted(found[0])!r} in the table meta"
+        raise StoreError(problem, f"it must be a number: {RESTORE}")
+    return found[0]
+
+
+def store_number(connection: sqlite3.Connection, namespace: str, name: str, value: int) -> None:
+    """Keep a number under `name`."""
+    statement = "INSERT INTO meta VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
+    connection.execute(statement, (namespace, name, value))
+
+
+def raise_number(connection: sqlite3.Connection, namespace: str, name: str, value: int) -> None:
+    """Keep a number under `name`, unless a higher one is kept there."""
+    store_number(connection, namespace, name, max(value, stored_number(connection, namespace, name, value)))
+
+
+def owning_door(connection: sqlite3.Connection, namespace: str) -> str | None:
+    """Return which door owns the namespace, None where none has claimed it."""
+    query = "SELECT value FROM meta WHERE namespace = ? AND name = 'door'"
+    found = connection.execute(query, (namespace,)).fetchone()
+    return None if found is None else str(found[0])
+
+
+def claim_namespace(connection: sqlite3.Connection, namespace: str, claimant: str) -> str:
+    """Give the namespace to the claimant unless another door has it; return which door has it."""
+    statement = "INSERT INTO meta VALUES (?, 'door', ?) ON CONFLICT DO NOTHING"
+    connection.execute(statement, (namespace, claimant))
+    return owning_door(connection, namespace) or claimant
+
+
+def begin_leadership(connection: sqlite3.Connection, namespace: str) -> int:
+    """Return the epoch that begins; what was in flight under the last one is due, to be adopted."""
+    epoch = stored_number(connection, namespace, "epoch", 0) + 1
+    store_number(connection, namespace, "epoch", epoch)
+    store_number(connection, namespace, "clean", 0)
+    inline_runs.give_rows_to_all(connection, namespace)
+    connection.execute(_ORPHANS_ARE_DUE, (namespace,))
+    return epoch
+
 
 # "duti" in ASCII: how the file says whose it is.
 APPLICATION_ID = 0x64757469

@@ -10,7 +10,7 @@ work (`make bench`, item 4a). It gets a row of its own in `runs` before anything
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dutiful.core.run import Phase, Status
 from dutiful.stores.rows import RUN_ALL, inline_run, listed
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
     from dutiful.core.plan.outcome import Settlement
     from dutiful.core.snapshot import Move
-    from dutiful.stores.sqlite.bulk import Own
+    from dutiful.stores.rows import Row
+
+Own: TypeAlias = "tuple[Row, int, int | None]"
+"""The values shared by many rows, the number of one of these rows, and the value that only this row gets."""
 
 _FROM_STATE = {
     "run_at": "inline_at",

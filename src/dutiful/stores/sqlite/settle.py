@@ -12,15 +12,15 @@ from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import State
 from dutiful.stores.rows import RUN, Row, assigned, run_columns
 from dutiful.stores.sqlite import inline_runs
-from dutiful.stores.sqlite.bulk import hits, hits_alike
-from dutiful.stores.sqlite.wake import wake_blocked
+from dutiful.stores.sqlite.commit import hits, hits_alike, wake_blocked
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
     from dutiful.core.plan.outcome import Settlement
-    from dutiful.stores.sqlite.bulk import Own, Write
+    from dutiful.stores.sqlite.commit import Write
+    from dutiful.stores.sqlite.inline_runs import Own
 
 _SAME_ATTEMPT = "WHERE schedule = ? AND run_at = ? AND kind = ? AND attempt = ? AND phase = 'launched'"
 _AS_FOUND = (

@@ -10,9 +10,16 @@ import secrets
 from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, StoreError
-from dutiful.stores.sqlite import edits, figures, meta, reads, run_query, upkeep, workflows
+from dutiful.stores.sqlite import edits, queries, reads, upkeep
 from dutiful.stores.sqlite.commit import commit
-from dutiful.stores.sqlite.file import DatabaseFile
+from dutiful.stores.sqlite.file import (
+    DatabaseFile,
+    begin_leadership,
+    claim_namespace,
+    owning_door,
+    store_number,
+    stored_number,
+)
 from dutiful.stores.sqlite.lock import LeaderLock
 from dutiful.stores.sqlite.settle import report, settle
 from dutiful.stores.sqlite.survey import survey
@@ -97,7 +104,7 @@ class SqliteStore:
         if not self._lock.acquire():
             return
         try:
-            clean = meta.get(connection, self._namespace, "clean", 1) != 0
+            clean = stored_number(connection, self._namespace, "clean", 1) != 0
             self._file.verify(connection, clean=clean)
         finally:
             self._lock.release()
@@ -111,7 +118,9 @@ class SqliteStore:
             if self._leading is not None:
                 # Without the goodbye the next start looks the file over, and that is all.
                 with contextlib.suppress(StoreError):
-                    await writer.write(lambda connection: meta.put(connection, self._namespace, "clean", 1))
+                    await writer.write(
+                        lambda connection: store_number(connection, self._namespace, "clean", 1)
+                    )
         finally:
             self._writer = None
             self._stand_down()
@@ -141,9 +150,9 @@ class SqliteStore:
 
     async def claim(self, door: str) -> None:
         """Record the door that owns the namespace."""
-        owner = await self._read(lambda connection: meta.door(connection, self._namespace))
+        owner = await self._read(lambda connection: owning_door(connection, self._namespace))
         if owner is None:
-            owner = await self._write(lambda connection: meta.claim(connection, self._namespace, door))
+            owner = await self._write(lambda connection: claim_namespace(connection, self._namespace, door))
         if owner != door:
             raise NamespaceOwnedError(self._path, self._namespace, owner)
 
@@ -171,7 +180,7 @@ class SqliteStore:
 
     def _begin_leadership(self, connection: sqlite3.Connection) -> int:
         edits.unmark(connection, reads.repaired(connection, self._texts, self._namespace))
-        return meta.begin_leadership(connection, self._namespace)
+        return begin_leadership(connection, self._namespace)
 
     def holds(self, epoch: int) -> bool:
         """Return whether this opening leads under the epoch."""
@@ -181,7 +190,7 @@ class SqliteStore:
         leading = self._leading
 
         def checked(connection: sqlite3.Connection) -> T:
-            current = meta.get(connection, self._namespace, "epoch", 0)
+            current = stored_number(connection, self._namespace, "epoch", 0)
             if leading is None or epoch != current:
                 raise LostLeadershipError(epoch, current)
             return work(connection)
@@ -333,22 +342,20 @@ class SqliteStore:
     async def runs(self, wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
         """Return the rows that match."""
         return await self._read(
-            lambda connection: run_query.matching(connection, self._namespace, wanted, after, limit)
+            lambda connection: queries.matching(connection, self._namespace, wanted, after, limit)
         )
 
     async def note_start(self, key: str, now: Instant, keep: int) -> None:
         """Record a start outside the ledger."""
-        await self._write(
-            lambda connection: run_query.note_start(connection, self._namespace, key, now, keep)
-        )
+        await self._write(lambda connection: queries.note_start(connection, self._namespace, key, now, keep))
 
     async def has_start(self, key: str) -> bool:
         """Return whether a start under this key is recorded."""
-        return await self._read(lambda connection: run_query.has_start(connection, self._namespace, key))
+        return await self._read(lambda connection: queries.has_start(connection, self._namespace, key))
 
     async def open_counts(self) -> dict[str, int]:
         """Return how many open runs are in each phase."""
-        return await self._read(lambda connection: run_query.open_counts(connection, self._namespace))
+        return await self._read(lambda connection: queries.open_counts(connection, self._namespace))
 
     async def find(self, key: str) -> Found | None:
         """Return the row of a key, and its schedule."""
@@ -366,31 +373,31 @@ class SqliteStore:
     ) -> list[Tally]:
         """Return how many recorded ticks ended how."""
         return await self._read(
-            lambda connection: figures.tallies(connection, self._namespace, owner, since, until, width)
+            lambda connection: queries.tallies(connection, self._namespace, owner, since, until, width)
         )
 
     async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
         """Return runs that have not ended."""
         return await self._read(
-            lambda connection: figures.open_runs(connection, self._namespace, owner, limit)
+            lambda connection: queries.open_runs(connection, self._namespace, owner, limit)
         )
 
     async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
         """Return ids that contain a text."""
         return await self._read(
-            lambda connection: figures.find_ids(connection, self._namespace, owner, part, after, limit)
+            lambda connection: queries.find_ids(connection, self._namespace, owner, part, after, limit)
         )
 
     async def troubled(self, limit: int, owner: str | None = None) -> list[Due]:
         """Return schedules that need somebody."""
         return await self._marking(
-            lambda connection: figures.troubled(connection, self._texts, self._namespace, owner, limit)
+            lambda connection: queries.troubled(connection, self._texts, self._namespace, owner, limit)
         )
 
     async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int]]:
         """Return each cadence and policy with the number of schedules."""
         return await self._read(
-            lambda connection: figures.cadences(connection, self._texts, self._namespace, owner)
+            lambda connection: queries.cadences(connection, self._texts, self._namespace, owner)
         )
 
     # Workflows
@@ -398,25 +405,27 @@ class SqliteStore:
     async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
         """Return one version of a workflow."""
         return await self._read(
-            lambda connection: workflows.load(connection, self._namespace, workflow_id, version)
+            lambda connection: queries.load_workflow(connection, self._namespace, workflow_id, version)
         )
 
     async def workflow_owner(self, workflow_id: str) -> str | None:
         """Return the owner of a workflow."""
-        return await self._read(lambda connection: workflows.owner(connection, self._namespace, workflow_id))
+        return await self._read(
+            lambda connection: queries.workflow_owner(connection, self._namespace, workflow_id)
+        )
 
     async def workflows(
         self, after: tuple[str, int], limit: int, owner: str | None = None
     ) -> list[WorkflowEntry]:
         """Return the versions that come after this one."""
         return await self._read(
-            lambda connection: workflows.listed(connection, self._namespace, after, limit, owner)
+            lambda connection: queries.listed_workflows(connection, self._namespace, after, limit, owner)
         )
 
     async def delete_workflow(self, workflow_id: str, version: int) -> bool:
         """Delete one version, and return whether it was there."""
         return await self._write(
-            lambda connection: workflows.delete(connection, self._namespace, workflow_id, version)
+            lambda connection: queries.delete_workflow(connection, self._namespace, workflow_id, version)
         )
 
     # Upkeep

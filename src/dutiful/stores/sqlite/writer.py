@@ -14,7 +14,7 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from dutiful.stores.sqlite.faults import explained, is_garbled
+from dutiful.stores.sqlite.file import explained, is_garbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from dutiful.core.errors import DutifulError
 from dutiful.httpd.auth import NOBODY
 from dutiful.httpd.instants import rfc_3339
-from dutiful.httpd.sessions import is_page
+from dutiful.httpd.auth import is_page
 from dutiful.web.drawing import marks
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import field_value, keep_secret

@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from dutiful.httpd.audit_chain import AuditFileError, verify
+from dutiful.httpd.audit import AuditFileError, verify
 from dutiful.service.settings import effective
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages.rendering import page

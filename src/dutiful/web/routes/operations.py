@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from dutiful.httpd.strict_route import StrictRoute
+from dutiful.httpd.strict_json import StrictRoute
 from dutiful.web import responses
 from dutiful.web.authorized_service import Reader
 

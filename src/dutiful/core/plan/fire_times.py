@@ -1,4 +1,4 @@
-"""When a tick fires: its own instant, moved by a hash so that every node and restart agrees."""
+"""When ticks fire: the first tick of a window, and the jitter, a hash on which every node agrees."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dutiful.core.cadence import Every, counts_from_completion, last_tick, next_
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Cadence, Instant
-    from dutiful.core.schedule import Schedule
+    from dutiful.core.schedule import Schedule, State
 
 
 def fire_time(schedule: Schedule, tick: Instant, ended_at: Instant | None = None) -> Instant:
@@ -40,3 +40,29 @@ def _neighbours(cadence: Cadence, tick: Instant, reach: int) -> tuple[Instant | 
 
 def _uniform(schedule_id: str, tick: Instant) -> int:
     return int.from_bytes(hashlib.sha256(f"jitter:{schedule_id}:{tick}".encode()).digest()[:8])
+
+
+def opening_cursor(schedule: Schedule, cursor: Instant, until: Instant | None = None) -> Instant:
+    """Return the cursor, moved up to the window's start, but not beyond `until`; a period keeps its beat."""
+    start = schedule.window.start
+    if start is not None and until is not None:
+        start = min(start, until + 1)
+    if start is None or start - 1 <= cursor:
+        return cursor
+    if not isinstance(schedule.cadence, Every):
+        return start - 1
+    period = schedule.cadence.period
+    if schedule.cadence.anchor == "completion":
+        return max(cursor, start - period)
+    return cursor + (start - 1 - cursor) // period * period
+
+
+def first_wake(schedule: Schedule, state: State) -> Instant | None:
+    """Return when a schedule without open runs wants to be looked at."""
+    tick = next_tick(schedule.cadence, opening_cursor(schedule, state.cursor), state.ended_at)
+    end = schedule.window.end
+    return (
+        None
+        if tick is None or (end is not None and tick > end)
+        else fire_time(schedule, tick, state.ended_at)
+    )

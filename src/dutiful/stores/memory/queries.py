@@ -1,0 +1,179 @@
+"""Questions about the runs of all schedules, in memory."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from dutiful.core.errors import OvertakenError
+from dutiful.core.schedule import is_troubled, owner_of
+from dutiful.core.tally import Tally, tallied
+from dutiful.core.workflow import Workflow, WorkflowEntry
+from dutiful.runtime.ports import Found, RunPage, RunPlace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dutiful.core.run import Run
+    from dutiful.runtime.ports import RunFilter
+    from dutiful.stores.memory.row import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dutiful.core.cadence import Cadence, Instant
+    from dutiful.core.policy import Policy
+    from dutiful.core.run import Run
+    from dutiful.core.snapshot import Due
+    from dutiful.stores.memory.row import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dutiful.core.workflow import PutWorkflow
+
+
+def matching(rows: Iterable[Row], wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
+    """Return the runs that match and come after a place, newest first, and where to go on."""
+    places = [
+        (RunPlace(run.run_at, row.number, run.kind), run)
+        for row in rows
+        for run in row.runs()
+        if run.created_at is not None and _matches(wanted, row, run)
+    ]
+    found = sorted((each for each in places if after is None or each[0] < after), reverse=True)
+    more = found[limit - 1][0] if len(found) >= limit else None
+    return RunPage([run for _, run in found[:limit]], more)
+
+
+def open_counts(rows: Iterable[Row]) -> dict[str, int]:
+    """Return how many open runs are in each phase."""
+    return Counter(run.phase.value for row in rows for run in row.open.values())
+
+
+def find(rows: Iterable[Row], key: str) -> Found | None:
+    """Return the run of a key, and its schedule."""
+    runs = [Found(run, row.schedule) for row in rows for run in row.runs()]
+    found = [
+        each for each in runs if each.run.key == key and (each.run.own_key or each.run.created_at is not None)
+    ]
+    # The rest of a stretch may begin within the second of a tick that has run.
+    return max(found, key=lambda each: (each.run.attempt, -each.run.run_at), default=None)
+
+
+def _matches(wanted: RunFilter, row: Row, run: Run) -> bool:
+    return (
+        wanted.status in (None, run.status)
+        and wanted.reason in (None, run.reason)
+        and wanted.schedule_id in (None, run.schedule_id)
+        and (wanted.since is None or run.run_at >= wanted.since)
+        and (wanted.until is None or run.run_at < wanted.until)
+        and wanted.owner in (None, _owner(row.schedule.task.payload))
+    )
+
+
+def _owner(payload: str) -> str | None:
+    try:
+        value = json.loads(payload)
+    except ValueError:
+        return None
+    return value.get("user_id") if isinstance(value, dict) else None
+
+
+class MemoryFigures:
+    """The figures of a store that keeps its rows in `_rows`."""
+
+    _rows: dict[str, Row]
+
+    async def tallies(
+        self, since: Instant, until: Instant, width: int, owner: str | None = None
+    ) -> list[Tally]:
+        """Return how many ticks ended how."""
+        return _tallies(self._rows.values(), since, until, width, owner)
+
+    async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
+        """Return runs that have not ended."""
+        return _open_runs(self._rows.values(), limit, owner)
+
+    async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
+        """Return ids that contain a text."""
+        return _find_ids(self._rows.values(), part, after, limit, owner)
+
+    async def troubled(self, limit: int, owner: str | None = None) -> list[Due]:
+        """Return schedules that need somebody."""
+        return _troubled(self._rows.values(), limit, owner)
+
+    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int]]:
+        """Return each cadence and policy with the number of schedules."""
+        return _cadences(self._rows.values(), owner)
+
+
+def _tallies(
+    rows: Iterable[Row], since: Instant, until: Instant, width: int, owner: str | None
+) -> list[Tally]:
+    """Return how many recorded ticks ended how."""
+    runs = (run for row in _owned(rows, owner) for run in row.runs() if run.created_at is not None)
+    return tallied(runs, since, until, width)
+
+
+def _open_runs(rows: Iterable[Row], limit: int, owner: str | None) -> list[Run]:
+    """Return runs that have not ended, the oldest first."""
+    runs = [run for row in _owned(rows, owner) for run in row.open.values() if run.created_at is not None]
+    return sorted(runs, key=lambda run: (run.run_at, run.schedule_id, run.kind))[:limit]
+
+
+def _find_ids(rows: Iterable[Row], part: str, after: str, limit: int, owner: str | None) -> list[str]:
+    """Return ids that contain a text and come after another id."""
+    found = (row.schedule.id for row in _owned(rows, owner) if part in row.schedule.id > after)
+    return heapq.nsmallest(limit, found)
+
+
+def _troubled(rows: Iterable[Row], limit: int, owner: str | None) -> list[Due]:
+    """Return schedules that need somebody, ordered by id."""
+    found = [row.due() for row in _owned(rows, owner) if is_troubled(row.state)]
+    return sorted(found, key=lambda due: due.schedule.id)[:limit]
+
+
+def _cadences(rows: Iterable[Row], owner: str | None) -> list[tuple[Cadence, Policy, int]]:
+    """Return each cadence and policy with the number of schedules that are not paused."""
+    running = [row.schedule for row in _owned(rows, owner) if not row.schedule.paused]
+    counts = Counter((schedule.cadence, schedule.policy) for schedule in running)
+    return [(cadence, policy, number) for (cadence, policy), number in counts.items()]
+
+
+def _owned(rows: Iterable[Row], owner: str | None) -> list[Row]:
+    return [row for row in rows if owner in (None, owner_of(row.schedule))]
+
+
+class StoredWorkflows(dict[tuple[str, int], Workflow]):
+    """All workflows, by id and version."""
+
+    def check(self, wanted: PutWorkflow) -> None:
+        """Raise OvertakenError where the store holds something else than was expected."""
+        workflow = wanted.workflow
+        there = self.get((workflow.workflow_id, workflow.version))
+        if (there and there.dag) != wanted.replaces or self.owner(workflow.workflow_id) not in (
+            None,
+            workflow.owner,
+        ):
+            raise OvertakenError(workflow.workflow_id, workflow.version, workflow.version)
+
+    def put_all(self, puts: Sequence[PutWorkflow]) -> None:
+        """Store these versions."""
+        self.update({(put.workflow.workflow_id, put.workflow.version): put.workflow for put in puts})
+
+    def owner(self, workflow_id: str) -> str | None:
+        """Return the owner of all versions of a workflow."""
+        return next((each.owner for each in self.values() if each.workflow_id == workflow_id), None)
+
+    def listed(self, after: tuple[str, int], limit: int, owner: str | None) -> list[WorkflowEntry]:
+        """Return the versions that come after this one, of one owner or of all."""
+        found = sorted(place for place in self if place > after and owner in (None, self[place].owner))
+        return [_entry(self[place]) for place in found[:limit]]
+
+
+def _entry(workflow: Workflow) -> WorkflowEntry:
+    workflow_id, version, owner, dag, updated_at = workflow
+    return WorkflowEntry(workflow_id, version, owner, len(dag.encode()), updated_at)

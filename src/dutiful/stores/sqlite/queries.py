@@ -1,0 +1,262 @@
+"""Runs of all schedules by filter, at a bounded cost; open runs by phase; starts outside the ledger."""
+
+# ruff: noqa: S608 - the statements are made of column names and conditions written down here, never of values
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dutiful.core.errors import CodecError, OvertakenError
+from dutiful.core.policy import Reason
+from dutiful.core.run import Status
+from dutiful.core.tally import Tally, in_order, spread
+from dutiful.core.workflow import Workflow, WorkflowEntry
+from dutiful.runtime.ports import RunPage, RunPlace
+from dutiful.stores.rows import RUN_ALL, listed, read_run
+from dutiful.stores.sqlite.reads import ID_AND_RUN, readable_run, some
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from dutiful.core.cadence import Instant
+    from dutiful.runtime.ports import RunFilter
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from dutiful.core.cadence import Cadence, Instant
+    from dutiful.core.policy import Policy
+    from dutiful.core.run import Run
+    from dutiful.core.snapshot import Due
+    from dutiful.stores.sqlite.reads import Damage
+    from dutiful.stores.sqlite.texts import Texts
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from dutiful.core.workflow import PutWorkflow
+
+
+# Rows that one question looks at. A page that ends here says where to go on.
+SCAN_MAX = 5000
+_END_OF_TIME = 2**63 - 1
+# Along the primary key, the newest first. Schedules without a ledger leave rows without `created_at`.
+_SCANNED = (
+    "FROM runs CROSS JOIN declarations ON declarations.number = runs.schedule"
+    " WHERE namespace = :namespace AND created_at IS NOT NULL"
+    " AND (run_at, schedule, kind) < (:run_at, :number, :kind) AND run_at >= :since"
+    " AND (:schedule_id IS NULL OR id = :schedule_id)"
+    " ORDER BY run_at DESC, schedule DESC, kind DESC"
+)
+_RUN = listed(f"runs.{column}" for column in RUN_ALL)
+_MATCHING = (
+    f"SELECT * FROM (SELECT schedule, id, {_RUN}, payload ->> '$.user_id' AS owner {_SCANNED} LIMIT :scan)"
+    " WHERE (:status IS NULL OR status = :status) AND (:reason IS NULL OR reason = :reason)"
+    " AND (:owner IS NULL OR owner = :owner) LIMIT :limit"
+)
+_LAST_SCANNED = f"SELECT run_at, schedule, kind {_SCANNED} LIMIT 1 OFFSET :scan - 1"
+
+_OPEN_COUNTS = (
+    "SELECT phase, count(*) FROM runs INDEXED BY runs_open"
+    " CROSS JOIN declarations ON declarations.number = runs.schedule"
+    " WHERE phase <> 'ended' AND namespace = ? GROUP BY phase"
+)
+
+_NOTE_START = "INSERT OR REPLACE INTO starts (namespace, key, started_at) VALUES (?, ?, ?)"
+_FORGET_STARTS = "DELETE FROM starts WHERE namespace = ? AND started_at < ?"
+_HAS_START = "SELECT 1 FROM starts WHERE namespace = ? AND key = ?"
+
+
+def note_start(connection: sqlite3.Connection, namespace: str, key: str, now: Instant, keep: int) -> None:
+    """Record a start outside the ledger, and forget old ones."""
+    connection.execute(_FORGET_STARTS, (namespace, now - keep))
+    connection.execute(_NOTE_START, (namespace, key, now))
+
+
+def has_start(connection: sqlite3.Connection, namespace: str, key: str) -> bool:
+    """Return whether a start under this key is recorded."""
+    return connection.execute(_HAS_START, (namespace, key)).fetchone() is not None
+
+
+def open_counts(connection: sqlite3.Connection, namespace: str) -> dict[str, int]:
+    """Return how many open runs are in each phase."""
+    return dict(connection.execute(_OPEN_COUNTS, (namespace,)).fetchall())
+
+
+def matching(
+    connection: sqlite3.Connection, namespace: str, wanted: RunFilter, after: RunPlace | None, limit: int
+) -> RunPage:
+    """Return the runs that match and come after a place, and where to go on."""
+    until = _END_OF_TIME if wanted.until is None else wanted.until
+    place = RunPlace(until, 0, "") if after is None or after.run_at >= until else after
+    values = {
+        **wanted._asdict(),
+        **place._asdict(),
+        "namespace": namespace,
+        "since": 0 if wanted.since is None else wanted.since,
+        "scan": SCAN_MAX,
+        "limit": limit,
+    }
+    rows = connection.execute(_MATCHING, values).fetchall()
+    runs = [read_run(schedule_id, tuple(row)) for _, schedule_id, *row, _ in rows]
+    if len(rows) == limit:
+        return RunPage(runs, RunPlace(runs[-1].run_at, rows[-1][0], runs[-1].kind))
+    last = connection.execute(_LAST_SCANNED, values).fetchone()
+    return RunPage(runs, None if last is None else RunPlace._make(last))
+
+
+# ?1 is the namespace and ?2 the owner; NULL stands for all owners.
+_OWNED = (
+    "declarations.namespace = ?1 AND (?2 IS NULL OR (json_valid(payload) AND payload ->> '$.user_id' = ?2))"
+)
+_OF_ITS_SCHEDULE = f"CROSS JOIN declarations ON declarations.number = runs.schedule WHERE {_OWNED}"
+_TALLIES = (
+    "SELECT run_at - run_at % ?5, status, reason, sum(ticks) FROM runs NOT INDEXED"
+    f" {_OF_ITS_SCHEDULE} AND run_at >= ?3 AND run_at < ?4 AND run_until IS NULL"
+    " AND created_at IS NOT NULL GROUP BY 1, 2, 3"
+)
+# A stretch may have begun long before the time in question.
+_STRETCHES = (
+    "SELECT status, reason, run_at, run_until, ticks FROM runs INDEXED BY runs_stretches"
+    f" {_OF_ITS_SCHEDULE} AND run_until >= ?3 AND run_at < ?4 AND created_at IS NOT NULL"
+)
+_OPEN = (
+    f"SELECT {ID_AND_RUN} INDEXED BY runs_open {_OF_ITS_SCHEDULE} AND runs.phase <> 'ended'"
+    " AND created_at IS NOT NULL ORDER BY runs.run_at, id, runs.kind LIMIT ?3"
+)
+# The condition is that of the index states_troubled.
+_TROUBLED = (
+    "declarations.number IN (SELECT number FROM states INDEXED BY states_troubled WHERE namespace = ?1 AND"
+    " (quarantine IS NOT NULL OR failed_at > coalesce(succeeded_at, 0)"
+    " OR (skipped_ticks >= 3 AND skipped_reason <> 'paused')))"
+    " AND (?2 IS NULL OR (json_valid(payload) AND payload ->> '$.user_id' = ?2)) ORDER BY id LIMIT ?3"
+)
+_CADENCES = (
+    "SELECT cadence_number, policy_number, count(*) FROM declarations"
+    f" WHERE damage IS NULL AND paused = 0 AND {_OWNED} GROUP BY 1, 2"
+)
+
+
+_FIND_IDS = (
+    f"SELECT id FROM declarations WHERE {_OWNED} AND id > ?3 AND instr(id, ?4) > 0 AND damage IS NULL"
+    " ORDER BY id LIMIT ?5"
+)
+
+
+def tallies(
+    connection: sqlite3.Connection,
+    namespace: str,
+    owner: str | None,
+    since: Instant,
+    until: Instant,
+    width: int,
+) -> list[Tally]:
+    """Return how many recorded ticks ended how, in buckets of time."""
+    counts: dict[tuple[Instant, str, str | None], int] = {}
+    for at, status, reason, ticks in connection.execute(_TALLIES, (namespace, owner, since, until, width)):
+        counts[at, status, reason] = ticks
+    for status, reason, first, last, ticks in connection.execute(
+        _STRETCHES, (namespace, owner, since, until)
+    ):
+        for at, share in spread(first, last, ticks, width):
+            if since <= at < until:
+                counts[at, status, reason] = counts.get((at, status, reason), 0) + share
+    return in_order(
+        Tally(at, Status(status), None if reason is None else Reason(reason), ticks)
+        for (at, status, reason), ticks in counts.items()
+    )
+
+
+def open_runs(connection: sqlite3.Connection, namespace: str, owner: str | None, limit: int) -> list[Run]:
+    """Return runs that have not ended, the oldest first."""
+    rows = connection.execute(_OPEN, (namespace, owner, limit))
+    return [readable_run(schedule_id, row) for schedule_id, *row in rows]
+
+
+def find_ids(
+    connection: sqlite3.Connection, namespace: str, owner: str | None, part: str, after: str, limit: int
+) -> list[str]:
+    """Return ids that contain a text and come after another id."""
+    return [row[0] for row in connection.execute(_FIND_IDS, (namespace, owner, after, part, limit))]
+
+
+def troubled(
+    connection: sqlite3.Connection, texts: Texts, namespace: str, owner: str | None, limit: int
+) -> tuple[list[Due], list[Damage]]:
+    """Return schedules that need somebody, and those found damaged."""
+    return some(connection, texts, namespace, _TROUBLED, (owner, limit))
+
+
+def cadences(
+    connection: sqlite3.Connection, texts: Texts, namespace: str, owner: str | None
+) -> list[tuple[Cadence, Policy, int]]:
+    """Return each cadence and policy that can be read, with the number of schedules that are not paused."""
+    found = []
+    for cadence_number, policy_number, count in connection.execute(_CADENCES, (namespace, owner)):
+        try:
+            cadence, policy, _ = texts[cadence_number, policy_number]
+        except CodecError:
+            continue
+        found.append((cadence, policy, count))
+    return found
+
+
+_SAVE_WORKFLOW = (
+    "INSERT INTO workflows (namespace, workflow_id, version, owner, dag, updated_at)"
+    " VALUES (?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET dag = excluded.dag, updated_at = excluded.updated_at"
+)
+_LOAD_WORKFLOW = (
+    "SELECT workflow_id, version, owner, dag, updated_at FROM workflows"
+    " WHERE namespace = ? AND workflow_id = ? AND version = ?"
+)
+_WORKFLOW_OWNER = "SELECT owner FROM workflows WHERE namespace = ? AND workflow_id = ? LIMIT 1"
+_LIST_WORKFLOWS = (
+    "SELECT workflow_id, version, owner, length(CAST(dag AS BLOB)), updated_at FROM workflows"
+    " WHERE namespace = ?1 AND (workflow_id, version) > (?2, ?3) {owned}"
+    " ORDER BY workflow_id, version LIMIT ?4"
+)
+_LIST_ALL, _LIST_OWNED = _LIST_WORKFLOWS.format(owned=""), _LIST_WORKFLOWS.format(owned="AND owner = ?5")
+_DELETE_WORKFLOW = "DELETE FROM workflows WHERE namespace = ? AND workflow_id = ? AND version = ?"
+
+
+def put_workflow(connection: sqlite3.Connection, namespace: str, wanted: PutWorkflow) -> None:
+    """Store one version; raise OvertakenError where the store holds something else than was expected."""
+    workflow = wanted.workflow
+    there = load_workflow(connection, namespace, workflow.workflow_id, workflow.version)
+    owned_by = workflow_owner(connection, namespace, workflow.workflow_id)
+    if (there and there.dag) != wanted.replaces or owned_by not in (None, workflow.owner):
+        raise OvertakenError(workflow.workflow_id, workflow.version, workflow.version)
+    connection.execute(_SAVE_WORKFLOW, (namespace, *workflow))
+
+
+def load_workflow(
+    connection: sqlite3.Connection, namespace: str, workflow_id: str, version: int
+) -> Workflow | None:
+    """Return one version of a workflow."""
+    found = connection.execute(_LOAD_WORKFLOW, (namespace, workflow_id, version)).fetchone()
+    return None if found is None else Workflow._make(found)
+
+
+def workflow_owner(connection: sqlite3.Connection, namespace: str, workflow_id: str) -> str | None:
+    """Return the owner of all versions of a workflow."""
+    found = connection.execute(_WORKFLOW_OWNER, (namespace, workflow_id)).fetchone()
+    return None if found is None else str(found[0])
+
+
+def listed_workflows(
+    connection: sqlite3.Connection, namespace: str, after: tuple[str, int], limit: int, owner: str | None
+) -> list[WorkflowEntry]:
+    """Return the versions that come after this one, of one owner or of all."""
+    values = (namespace, *after, limit)
+    rows = (
+        connection.execute(_LIST_ALL, values)
+        if owner is None
+        else connection.execute(_LIST_OWNED, (*values, owner))
+    )
+    return [WorkflowEntry._make(row) for row in rows]
+
+
+def delete_workflow(connection: sqlite3.Connection, namespace: str, workflow_id: str, version: int) -> bool:
+    """Delete one version, and return whether it was there."""
+    return connection.execute(_DELETE_WORKFLOW, (namespace, workflow_id, version)).rowcount > 0
