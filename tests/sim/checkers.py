@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.sim.executor import Call
     from tests.sim.recorder import Era, Key, Record
 
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
 
 FAILURES = {
     Reason.LAUNCH_REFUSED,
@@ -66,7 +66,7 @@ class Case(NamedTuple):
         return any(era.repeats_until for era in self.eras)
 
 
-def check(record: Record, calls: Sequence[Call], dues: Mapping[str, Due], now: int) -> list[str]:
+def check(record: Record, calls: Sequence[Call], dues: Mapping[str, Snapshot], now: int) -> list[str]:
     """Return every problem of a world that has been healed."""
     problems = []
     for case in cases(record, calls):
@@ -314,7 +314,7 @@ JUDGES = (
 # The healed world
 
 
-def settled(due: Due, now: int) -> Iterator[str]:
+def settled(due: Snapshot, now: int) -> Iterator[str]:
     """Nothing is left to do: no open run, no undecided tick."""
     if due.state.quarantine is not None:
         return

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dutiful.core.plan.outcome import Settlement
     from dutiful.core.plan.reconcile import Changes
     from dutiful.core.schedule import Schedule
-    from dutiful.core.snapshot import Due, Move
+    from dutiful.core.snapshot import Move, Snapshot
     from dutiful.runtime.ports import Committed, Retention, Store
 
 Key = tuple[str, int, str]
@@ -260,7 +260,7 @@ class Recorder:
 
     # Cursors and eras
 
-    def _note_cursor(self, due: Due) -> None:
+    def _note_cursor(self, due: Snapshot) -> None:
         era = self.record.eras[due.schedule.id][-1]
         before = self._cursors[due.schedule.id]
         if due.state.cursor < before:
@@ -268,7 +268,7 @@ class Recorder:
         era.closed = max(era.closed, due.state.cursor)
         self._cursors[due.schedule.id] = due.state.cursor
 
-    def _open_era(self, due: Due, before: Due | None, rows: Sequence[Run]) -> None:
+    def _open_era(self, due: Snapshot, before: Snapshot | None, rows: Sequence[Run]) -> None:
         self._schedules[due.schedule.id] = due.schedule
         self._tell("put", due.schedule.id, due.state.cursor, due.schedule.paused)
         eras, known = self.record.eras[due.schedule.id], self._cursors.get(due.schedule.id, 0)
@@ -296,7 +296,7 @@ class Recorder:
 
     # What can be judged at once
 
-    def _check_owed(self, before: Due | None, after: Due, rows: Sequence[Run]) -> None:
+    def _check_owed(self, before: Snapshot | None, after: Snapshot, rows: Sequence[Run]) -> None:
         """An edit that leaves cadence, zone and window as they are touches no tick of the past."""
         if before is None or before.schedule.paused or before.state.quarantine is not None:
             return
@@ -326,7 +326,7 @@ class Recorder:
         if new.attempt < old.attempt:
             self.complain("history", f"{old} went back to attempt {new.attempt}")
 
-    def _check_orphans(self, due: Due, epoch: int) -> None:
+    def _check_orphans(self, due: Snapshot, epoch: int) -> None:
         waits = due.schedule.policy.on_orphan in (OnOrphan.RELAUNCH, OnOrphan.GIVE_UP)
         taken_over = {Phase.LAUNCHED} if waits else IN_FLIGHT
         for run in due.runs:

@@ -38,7 +38,7 @@ from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason, Retry
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, SkippedRange, State, Task, Window
-from dutiful.core.snapshot import Due, Move
+from dutiful.core.snapshot import Move, Snapshot
 from dutiful.runtime.ports import Committed, Launch, Loaded
 
 NOTHING = Committed([], [])
@@ -246,7 +246,7 @@ class CommitContract:
         made, launches = await store.commit(moves, 1)
         assert [*made] == moves[1:]
         assert [launch.run.schedule_id for launch in launches] == ["b"]
-        assert (await store.get("a"))[:3] == Due(schedule("a", grace=1), State(T0 - MINUTE))[:3]
+        assert (await store.get("a"))[:3] == Snapshot(schedule("a", grace=1), State(T0 - MINUTE))[:3]
         assert await rows(store, "a") == []
 
     @stored

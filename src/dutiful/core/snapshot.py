@@ -32,7 +32,7 @@ class Limits(NamedTuple):
     stored: Mapping[str, int] = MappingProxyType({})
 
 
-class Due(NamedTuple):
+class Snapshot(NamedTuple):
     """A schedule to look at, its state, and its runs that have not ended, oldest first."""
 
     schedule: Schedule
@@ -53,7 +53,7 @@ class Due(NamedTuple):
 class Move(NamedTuple):
     """What becomes of one schedule in one pass; committed as a whole or not at all."""
 
-    due: Due
+    due: Snapshot
     state: State
     # When to look again; None: only when a run ends or the schedule is edited.
     wake_at: Instant | None = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Run
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
     from dutiful.runtime.ports import Leader, Store
 
 _PREVIEWED = 5
@@ -72,7 +72,7 @@ class Tasks:
         """Return which process runs the tasks, None where none does."""
         return await self._store.leader()
 
-    async def _known(self, name: str) -> Due:
+    async def _known(self, name: str) -> Snapshot:
         due = await self._store.get(name)
         if due is not None:
             return due
@@ -117,7 +117,7 @@ _ADVICE = {
 }
 
 
-def task_view(due: Due, now: Instant) -> dict[str, Any]:
+def task_view(due: Snapshot, now: Instant) -> dict[str, Any]:
     """Return what is known of a task, as plain values; instants in the zone of the task."""
     schedule, state = due.schedule, due.state
     cron, policy, retry = schedule.cadence, schedule.policy, schedule.policy.retry
@@ -142,7 +142,7 @@ def task_view(due: Due, now: Instant) -> dict[str, Any]:
     }
 
 
-def _activity(due: Due) -> dict[str, Any]:
+def _activity(due: Snapshot) -> dict[str, Any]:
     """Return what a task does now, under the names that its documentation has for it."""
     running = next((run for run in due.runs if run.phase in IN_FLIGHT), None)
     retry = next((run for run in due.runs if run.phase is Phase.RETRY), None)
@@ -157,7 +157,7 @@ def _activity(due: Due) -> dict[str, Any]:
     }
 
 
-def run_view(due: Due, run: Run) -> dict[str, Any]:
+def run_view(due: Snapshot, run: Run) -> dict[str, Any]:
     """Return one row of the ledger as plain values."""
     return {
         "run_at": _iso(due, run.run_at),
@@ -173,7 +173,7 @@ def run_view(due: Due, run: Run) -> dict[str, Any]:
     }
 
 
-def _iso(due: Due, at: Instant | None) -> str | None:
+def _iso(due: Snapshot, at: Instant | None) -> str | None:
     if at is None:
         return None
     cron = due.schedule.cadence

@@ -24,7 +24,7 @@ from dutiful.core.run import Phase
 from dutiful.stores.task_record import TIMES, check_order, kind_of
 
 if TYPE_CHECKING:
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
 
 # Path in the store -> name of the field in a task record.
 _FIELDS = {
@@ -46,7 +46,7 @@ def unreadable(name: str, problem: str) -> TaskTryDeserializeError:
     return _noted(name, _error(name, problem))
 
 
-def check_stored(due: Due) -> None:
+def check_stored(due: Snapshot) -> None:
     """Raise TaskInvalidValueError for a task with times that no history can have."""
     state = due.state
     retry = None

@@ -16,7 +16,7 @@ from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason, Retry
 from dutiful.core.run import Run
 from dutiful.core.schedule import Schedule, Task
-from dutiful.core.snapshot import Due, Limits
+from dutiful.core.snapshot import Limits, Snapshot
 from dutiful.fleet.cron import parse_cron_expression
 from dutiful.fleet.errors import AgentNotFoundError, ScheduleNotFoundError
 from dutiful.fleet.file.agents import problems_of_schedule
@@ -106,7 +106,7 @@ def _milliseconds(interval: str) -> int:
 
 
 def changes_to(
-    stored: Mapping[str, Due],
+    stored: Mapping[str, Snapshot],
     entries: Iterable[Entry],
     before: Mapping[str, Entry],
     now: Instant,
@@ -140,17 +140,17 @@ def changes_to(
     return Changes(puts, removes, rows)
 
 
-def _is_retired(due: Due) -> bool:
+def _is_retired(due: Snapshot) -> bool:
     """Return whether nothing but a person triggers this schedule; a disabled webhook looks the same."""
     return due.schedule.paused and isinstance(due.schedule.cadence, OnDemand)
 
 
-def _last_used(due: Due) -> Instant:
+def _last_used(due: Snapshot) -> Instant:
     return max(due.state.cursor, due.state.attempted_at or 0)
 
 
 def _changed(
-    known: Due | None, entry: Entry, schedule: Schedule, before: Entry | None, now: Instant
+    known: Snapshot | None, entry: Entry, schedule: Schedule, before: Entry | None, now: Instant
 ) -> Changes:
     if known is None or (_is_retired(known) and known.schedule != schedule):
         [put] = upserted(known, schedule, now).puts
@@ -172,7 +172,7 @@ def _changed(
     return Changes([Put(schedule, due.state, wake_at, due.version)], rows=rows)
 
 
-def _held_back(known: Due | None, entry: Entry) -> Changes:
+def _held_back(known: Snapshot | None, entry: Entry) -> Changes:
     """Return the changes that make the engine leave a schedule alone that can no longer be read."""
     if known is None or entry.problem is None or known.state.quarantine is not None:
         return Changes()
@@ -190,7 +190,7 @@ def _as_recorded(state: State, schedule: Schedule, entry: Entry, now: Instant) -
     return state._replace(ended_at=ended_at, cursor=min(state.cursor, since))
 
 
-def _without_missed(due: Due, now: Instant) -> tuple[Due, list[Run]]:
+def _without_missed(due: Snapshot, now: Instant) -> tuple[Snapshot, list[Run]]:
     """Return the schedule without the ticks that passed while the fleet was down, and their ledger rows."""
     draft = Draft(due, now, Limits(), {})
     last = None if draft.from_completion or due.state.quarantine is not None else draft.last_due(now)
@@ -255,7 +255,7 @@ class Roster:
         if changes != Changes([], [], []):
             await self.registrar.apply(changes)
         for put in changes.puts:
-            due = stored.get(put.schedule.id, Due(put.schedule, put.state))
+            due = stored.get(put.schedule.id, Snapshot(put.schedule, put.state))
             stored[put.schedule.id] = due._replace(state=put.state)
         self.view.replace(entries, stored.values(), now)
         for entry in entries:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dutiful.core.event import Event
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule, State
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
     from dutiful.fleet.types import Agent, AgentSchedule, Problem, ScheduleState, ScheduleStatus
 
 _AUTOMATIC = ("interval", "cron")
@@ -103,7 +103,7 @@ class View:
         self._since: dict[str, tuple[Skip, Instant]] = {}
         self._full_since: dict[str, Instant] = {}
 
-    def replace(self, entries: Iterable[Entry], stored: Iterable[Due], now: Instant) -> None:
+    def replace(self, entries: Iterable[Entry], stored: Iterable[Snapshot], now: Instant) -> None:
         """Take over a new set of schedules with their stored states and runs."""
         self.entries = {entry.id: entry for entry in entries}
         known_to_engine = [due for due in stored if due.schedule.id in self.entries]

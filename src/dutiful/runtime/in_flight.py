@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Run
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
     from dutiful.runtime.ports import Launch
 
 Key: TypeAlias = "tuple[str, Instant, str]"
@@ -46,7 +46,7 @@ class Flights(dict[Key, Flight]):
         schedules = [flight.launch.schedule for flight in self.values()]
         return {schedule.id for schedule in schedules if schedule.policy.run_timeout is not None}
 
-    def began(self, schedules: Iterable[Due], wall: Instant, now: float) -> dict[Key, Instant]:
+    def began(self, schedules: Iterable[Snapshot], wall: Instant, now: float) -> dict[Key, Instant]:
         """Return when the runs of these schedules that are in the air began, by a clock that shows `wall`."""
         keys = [key for due in schedules for key in map(key_of, due.runs) if key in self]
         return {key: wall - self[key].age(now) for key in keys}

@@ -9,7 +9,7 @@ from dutiful.core.plan.clock_rollback import may_repeat
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Run
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
     from dutiful.runtime.ports import Store
 
 # Rows of a ledger that are read at a time.
@@ -29,7 +29,7 @@ async def rows_between(store: Store, schedule_id: str, first: Instant, last: Ins
         until = page[-1].run_at
 
 
-async def recalled(store: Store, due: Due, now: Instant) -> Due:
+async def recalled(store: Store, due: Snapshot, now: Instant) -> Snapshot:
     """Return a schedule with the rows of ticks up to `now` that come again, if there may be any."""
     if not may_repeat(due.schedule, due.state):
         return due

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Policy
     from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule
-    from dutiful.core.snapshot import Due, Move
+    from dutiful.core.snapshot import Move, Snapshot
     from dutiful.core.tally import Tally
     from dutiful.core.workflow import Workflow, WorkflowEntry
 
@@ -184,7 +184,7 @@ class Figures(Protocol):
     async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
         """Return ids that contain a text and come after another id, in order."""
 
-    async def troubled(self, limit: int, owner: str | None = None) -> list[Due]:
+    async def troubled(self, limit: int, owner: str | None = None) -> list[Snapshot]:
         """Return schedules that are quarantined, whose last run failed, or that skip tick after tick.
 
         Ordered by id. Skipping tick after tick means a growing stretch of at least three ticks that were
@@ -291,15 +291,15 @@ class Store(Workflows, Figures, Protocol):
         follows for the schedule is what follows when a launcher says it.
         """
 
-    async def get(self, schedule_id: str) -> Due | None:
+    async def get(self, schedule_id: str) -> Snapshot | None:
         """Return one schedule with its state and open runs."""
 
-    async def some(self, ids: Iterable[str]) -> list[Due]:
+    async def some(self, ids: Iterable[str]) -> list[Snapshot]:
         """Return those of these schedules that are there, ordered by id."""
 
     async def page(
         self, after: str, limit: int, facets: Facets = (), paused: bool | None = None
-    ) -> list[Due]:
+    ) -> list[Snapshot]:
         """Return at most `limit` schedules whose ids come after this one, ordered by id.
 
         With facets only schedules that have all of them; the cost follows the schedules returned.
@@ -308,7 +308,7 @@ class Store(Workflows, Figures, Protocol):
     async def count(self, facets: Facets = (), paused: bool | None = None) -> int:
         """Return how many schedules have all of these facets."""
 
-    async def soonest(self, limit: int, facets: Facets = ()) -> list[Due]:
+    async def soonest(self, limit: int, facets: Facets = ()) -> list[Snapshot]:
         """Return at most `limit` schedules that are not paused, by when they are looked at next."""
 
     async def revision(self) -> str:
@@ -317,7 +317,7 @@ class Store(Workflows, Figures, Protocol):
     async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
         """Return what is noted of these schedules; nothing for those without a note."""
 
-    async def every(self) -> list[Due]:
+    async def every(self) -> list[Snapshot]:
         """Return all schedules that can be read, in the order in which they were first stored."""
 
     async def survey(self, declared: Sequence[Schedule]) -> Survey:

@@ -19,7 +19,7 @@ from dutiful.core.plan.preview import upcoming
 from dutiful.core.plan.reconcile import Changes, Difference, Note, Put, reconcile
 from dutiful.core.plan.verdict import Verdict, explain, minute_of
 from dutiful.core.run import CANCEL_ASKED, Phase, Run, Status
-from dutiful.core.snapshot import Due
+from dutiful.core.snapshot import Snapshot
 from dutiful.runtime.ledger_lookup import recalled, rows_between
 
 if TYPE_CHECKING:
@@ -86,10 +86,10 @@ class Registrar:
     async def upsert_all(
         self,
         ids: Sequence[str],
-        edit: Callable[[str, Due | None], Schedule | None],
+        edit: Callable[[str, Snapshot | None], Schedule | None],
         note: str | None = None,
         workflows: Callable[[], Awaitable[Sequence[PutWorkflow]]] = no_workflows,
-    ) -> list[Due]:
+    ) -> list[Snapshot]:
         """Store all of these schedules or none, each as `edit` makes it from what is there; return them.
 
         What a deploy does not say, such as whether a schedule is paused, is decided by `edit`; None leaves
@@ -101,7 +101,7 @@ class Registrar:
             found = [await recalled(self._store, due, now) for due in await self._store.some(ids)]
             known = {due.schedule.id: due for due in found}
             kept = {} if note else await self._pause_notes(known.values())
-            became, puts, rows, notes = list[Due](), list[Put](), list[Run](), list[tuple[str, Note]]()
+            became, puts, rows, notes = list[Snapshot](), list[Put](), list[Run](), list[tuple[str, Note]]()
             for id_ in ids:
                 due = known.get(id_)
                 schedule = edit(id_, due)
@@ -111,14 +111,14 @@ class Registrar:
                 notes.append((id_, Note(now, note or kept.get(id_) if schedule.paused else None)))
                 puts += changes.puts
                 rows += changes.rows
-                became.append(Due(schedule, puts[-1].state, () if due is None else due.runs))
+                became.append(Snapshot(schedule, puts[-1].state, () if due is None else due.runs))
             facets = [(due.schedule.id, self._facets(due.schedule)) for due in became]
             with contextlib.suppress(OvertakenError):
                 changes = Changes(puts, rows=rows, notes=notes, workflows=texts, facets=facets)
                 await self.apply(changes)
                 return became
 
-    async def _pause_notes(self, known: Iterable[Due]) -> dict[str, str | None]:
+    async def _pause_notes(self, known: Iterable[Snapshot]) -> dict[str, str | None]:
         """Return why schedules are paused; nothing for those that are not."""
         paused = [due.schedule.id for due in known if due.schedule.paused]
         noted = await self._store.notes(paused) if paused else {}
@@ -130,7 +130,7 @@ class Registrar:
         The note says why it is paused; resuming clears it.
         """
 
-        def edit(known: Due | None) -> Changes:
+        def edit(known: Snapshot | None) -> Changes:
             due, now = _known(schedule_id, known), self._now()
             noted = [(schedule_id, Note(now, note if paused else None))]
             if due.schedule.paused == paused:
@@ -256,7 +256,7 @@ class Registrar:
         rows = await self._store.ledger(schedule_id, until, 1, "schedule")
         return explain(due, next(iter(rows), None), at, self._now())
 
-    async def _change(self, schedule_id: str, edit: Callable[[Due | None], Changes]) -> None:
+    async def _change(self, schedule_id: str, edit: Callable[[Snapshot | None], Changes]) -> None:
         """Apply an edit to what is stored now; when a pass overtakes it, edit what the pass has left."""
         while True:
             found = await self._store.get(schedule_id)
@@ -281,13 +281,13 @@ class Registrar:
         return epoch_ms(self._clock.now())
 
 
-def _refuse_quarantined(due: Due) -> None:
+def _refuse_quarantined(due: Snapshot) -> None:
     if due.state.quarantine is not None:
         reason = f"it is quarantined: {due.state.quarantine}; mend and store it again first"
         raise InvalidArgumentError("schedule", due.schedule.id, reason)
 
 
-def _known(schedule_id: str, due: Due | None) -> Due:
+def _known(schedule_id: str, due: Snapshot | None) -> Snapshot:
     if due is None:
         raise UnknownScheduleError(schedule_id)
     return due

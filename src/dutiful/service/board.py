@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
     from dutiful.core.tally import Tally
     from dutiful.runtime.ports import Clock, Store
     from dutiful.service.types import RunView
@@ -73,7 +73,7 @@ class Day(NamedTuple):
 class Trouble(NamedTuple):
     """One schedule that needs somebody: why, since when, and its latest entries, oldest first."""
 
-    due: Due
+    due: Snapshot
     kind: str  # quarantined, failed or skipping
     runs: list[RunView]
     open_run: RunView | None
@@ -91,7 +91,7 @@ class Soon(NamedTuple):
     """The schedules that fire in one minute, with their next tick."""
 
     at: datetime
-    schedules: list[Due]
+    schedules: list[Snapshot]
 
 
 class Outage(NamedTuple):
@@ -161,7 +161,7 @@ class Board:
         order = ["quarantined", "failed", "skipping"]
         return sorted(found, key=lambda trouble: (order.index(trouble.kind), trouble.due.schedule.id))
 
-    async def _trouble(self, due: Due) -> Trouble:
+    async def _trouble(self, due: Snapshot) -> Trouble:
         runs = await self._store.ledger(due.schedule.id, None, _USUAL_OF)
         kind = "failed" if due.state.skipped is None else "skipping"
         kind = "quarantined" if due.state.quarantine is not None else kind
@@ -221,9 +221,9 @@ def _facets(owner: str | None) -> list[tuple[str, str]]:
     return [] if owner is None else [("user", owner)]
 
 
-def soon(dues: Sequence[Due], now: Instant) -> list[Soon]:
+def soon(dues: Sequence[Snapshot], now: Instant) -> list[Soon]:
     """Return schedules grouped by the minute of their next tick, the soonest first."""
-    groups: dict[Instant, list[Due]] = {}
+    groups: dict[Instant, list[Snapshot]] = {}
     for due in dues:
         if due.schedule.paused:
             continue
@@ -259,7 +259,7 @@ def _account(tallies: Sequence[Tally], unaccounted: int) -> Account:
     return Account(by_status[Status.SUCCESS], by_status[Status.FAILED], skipped, still_open, unaccounted)
 
 
-def _undecided(due: Due, until: Instant) -> int:
+def _undecided(due: Snapshot, until: Instant) -> int:
     if due.schedule.paused or due.runs or not isinstance(due.schedule.cadence, Cron):
         return 0
     return count_ticks(due.schedule.cadence, due.state.cursor, until) if due.state.cursor < until else 0

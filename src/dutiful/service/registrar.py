@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
     from dutiful.core.workflow import PutWorkflow
     from dutiful.runtime.ports import Clock, Facets, Store
     from dutiful.service.types import RunView, ScheduleInput, ScheduleView
@@ -126,7 +126,7 @@ class SchedulerRegistrar:
             wanted[schedule_id] = schedule, each.paused
             await _let_others_in(index)
 
-        def edit(schedule_id: str, known: Due | None) -> Schedule:
+        def edit(schedule_id: str, known: Snapshot | None) -> Schedule:
             schedule, paused = wanted[schedule_id]
             if known is not None and not may_edit(owner_of(known.schedule)):
                 raise UnknownScheduleError(schedule_id)
@@ -185,7 +185,7 @@ class SchedulerRegistrar:
         facets = _facets(workflow_id, user_id, label)
         ids = [due.schedule.id async for due in self._all("", facets, not paused)]
 
-        def edit(_: str, known: Due | None) -> Schedule | None:
+        def edit(_: str, known: Snapshot | None) -> Schedule | None:
             return None if known is None else known.schedule._replace(paused=paused)
 
         for first in range(0, len(ids), LIMIT_MAX):
@@ -259,7 +259,9 @@ class SchedulerRegistrar:
         """Return the schedules that were found unreadable; no list has them, and only `delete` takes them."""
         return [Damaged(*found) for found in await self._store.damaged()]
 
-    async def _all(self, after: str, facets: Facets = (), paused: bool | None = None) -> AsyncIterator[Due]:
+    async def _all(
+        self, after: str, facets: Facets = (), paused: bool | None = None
+    ) -> AsyncIterator[Snapshot]:
         while page := await self._store.page(after, LIMIT_MAX, facets, paused):
             for due in page:
                 yield due
@@ -418,7 +420,7 @@ class SchedulerRegistrar:
         )
         return view_run(run)
 
-    async def _due(self, schedule_id: str) -> Due:
+    async def _due(self, schedule_id: str) -> Snapshot:
         due = await self._store.get(schedule_id)
         if due is None:
             raise UnknownScheduleError(schedule_id)

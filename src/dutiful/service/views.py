@@ -15,7 +15,7 @@ from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.preview import upcoming
 from dutiful.core.policy import Retry
 from dutiful.core.schedule import State
-from dutiful.core.snapshot import Due
+from dutiful.core.snapshot import Snapshot
 from dutiful.service.declaration import delivery_of, workflow_of
 from dutiful.service.settings import without_secrets
 from dutiful.service.types import RunView, ScheduleView
@@ -46,12 +46,12 @@ def moment(instant: Instant, zone: tzinfo = UTC) -> datetime:
     return datetime.fromtimestamp(instant // 1000, zone).replace(microsecond=instant % 1000 * 1000)
 
 
-def next_run_at(due: Due, now: Instant) -> datetime | None:
+def next_run_at(due: Snapshot, now: Instant) -> datetime | None:
     """Return the next tick, as if nothing paused it; jitter moves when it fires, not what it is."""
     return next((moment(tick) for tick, _ in upcoming(due, now, 1)), None)
 
 
-def fire_times(due: Due, now: Instant, count: int) -> list[datetime]:
+def fire_times(due: Snapshot, now: Instant, count: int) -> list[datetime]:
     """Return the next fire times in the schedule's own zone."""
     zone = cron_of(due).zone.tzinfo
     return [moment(fire_at, zone) for _, fire_at in upcoming(due, now, count)]
@@ -97,7 +97,7 @@ def changed_fields(old: Schedule, new: Schedule) -> list[str]:
     return [name for name, value in after.items() if value != before[name]]
 
 
-def view_schedule(due: Due, note: Note | None, now: Instant) -> ScheduleView:
+def view_schedule(due: Snapshot, note: Note | None, now: Instant) -> ScheduleView:
     """Return a schedule as it stands."""
     facts = facts_of(due.schedule)
     if facts["executor"] is not None:
@@ -148,7 +148,7 @@ def _moment(instant: Instant | None) -> datetime | None:
     return None if instant is None else moment(instant)
 
 
-def cron_of(due: Due) -> Cron:
+def cron_of(due: Snapshot) -> Cron:
     """Return the cadence of a schedule of the service."""
     return _cron(due.schedule)
 
@@ -184,9 +184,9 @@ class Preview(NamedTuple):
     moved: Sequence[MovedTime]
 
 
-def preview(known: Due | None, schedule: Schedule, schedule_id: str | None, now: Instant) -> Preview:
+def preview(known: Snapshot | None, schedule: Schedule, schedule_id: str | None, now: Instant) -> Preview:
     """Return what storing `schedule` in place of `known` would change from `now` on."""
-    wanted = Due(schedule, State(cursor=now))
+    wanted = Snapshot(schedule, State(cursor=now))
     after = fire_times(wanted, now, COMPARED)
     before = [] if known is None else fire_times(known, now, COMPARED)
     until = min((times[-1] for times in (before, after) if len(times) == COMPARED), default=None)

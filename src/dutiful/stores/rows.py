@@ -11,7 +11,7 @@ from dutiful.core.errors import CodecError, quoted
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Kind, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
-from dutiful.core.snapshot import Due
+from dutiful.core.snapshot import Snapshot
 from dutiful.stores.codec import Declaration, revive
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def group_of(schedule: Schedule) -> str | None:
     return None if capacity is None else capacity.group
 
 
-def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Due:
+def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Snapshot:
     """Return what the columns READ hold, without the runs that have rows, or raise CodecError."""
     (
         number, schedule_id, checksum, task, payload, cadence, policy, start, end, paused,
@@ -92,7 +92,7 @@ def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Due:
     runs = (
         () if inline_at is None else (inline_run(schedule_id, inline_at, inline_epoch, columns[_ATTEMPTED]),)
     )
-    return tuple.__new__(Due, (schedule, state, runs, version, blocked == 1, pruned, (), number))
+    return tuple.__new__(Snapshot, (schedule, state, runs, version, blocked == 1, pruned, (), number))
 
 
 def read_schedule(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Schedule:

@@ -12,7 +12,7 @@ from dutiful.core.plan.planner import Batch, plan
 from dutiful.core.policy import Policy
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, State, Task, Window
-from dutiful.core.snapshot import Due, Limits, Move
+from dutiful.core.snapshot import Limits, Move, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ def decided(
     **state: Any,
 ) -> Move:
     """Return the move that the planner makes for one schedule; `blocked` is what its last move said."""
-    due = Due(declared, State(at(cursor), **state), runs, blocked=blocked, repeated=repeated)
+    due = Snapshot(declared, State(at(cursor), **state), runs, blocked=blocked, repeated=repeated)
     (move,) = plan(Batch([due], used or {}), at(now), Limits(EPOCH))
     return move
 

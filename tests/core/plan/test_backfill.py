@@ -13,13 +13,13 @@ from dutiful.core.plan.reconcile import Put
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Phase, Status
 from dutiful.core.schedule import SkippedRange, State, Window
-from dutiful.core.snapshot import Due, Limits
+from dutiful.core.snapshot import Limits, Snapshot
 
 NOW = at("10:30")
 
 
 def due(cursor="10:20", declared=None, **state):
-    return Due(declared or schedule(), State(at(cursor), **state), version=3)
+    return Snapshot(declared or schedule(), State(at(cursor), **state), version=3)
 
 
 def skipped(first, last=None, ticks=1, reason=Reason.MISSED):
@@ -160,7 +160,7 @@ def test_all_get_their_turn_unless_the_caller_says_otherwise(own, asked, judged_
 
 
 def planned_move(*runs, now="10:30", cursor="10:30", **policy):
-    return decide(Due(schedule(**policy), State(at(cursor)), runs), at(now), Limits(7), {})
+    return decide(Snapshot(schedule(**policy), State(at(cursor)), runs), at(now), Limits(7), {})
 
 
 def waiting(tick, overlap=Overlap.QUEUE):

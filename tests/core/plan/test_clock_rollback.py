@@ -9,7 +9,7 @@ from dutiful.core.plan.clock_rollback import Rearmed, rearmed
 from dutiful.core.policy import Reason
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
-from dutiful.core.snapshot import Due
+from dutiful.core.snapshot import Snapshot
 
 NOW, DAY = at("10:00"), 24 * HOUR
 AHEAD = NOW + 3 * DAY
@@ -20,7 +20,7 @@ def run(phase, **times):
 
 
 def brought_back(*runs, **state):
-    return rearmed(Due(schedule(), State(**{"cursor": NOW, **state}), runs, pruned_until=5), NOW, DAY)
+    return rearmed(Snapshot(schedule(), State(**{"cursor": NOW, **state}), runs, pruned_until=5), NOW, DAY)
 
 
 def test_a_schedule_that_is_at_most_a_day_ahead_is_left_alone():
@@ -33,7 +33,7 @@ def test_a_cursor_far_ahead_goes_on_from_now_and_remembers_what_was_decided():
 
 
 def test_what_was_pruned_stays_decided():
-    due = Due(schedule(), State(AHEAD), pruned_until=NOW + HOUR)
+    due = Snapshot(schedule(), State(AHEAD), pruned_until=NOW + HOUR)
     assert rearmed(due, NOW, DAY) == Rearmed(State(NOW + HOUR, decided_until=AHEAD), [])
 
 

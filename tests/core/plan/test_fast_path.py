@@ -14,7 +14,7 @@ from dutiful.core.plan.planner import decide_in_steps
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Policy, Reason, Retry
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, SkippedRange, State, Task, Window
-from dutiful.core.snapshot import Due, Limits
+from dutiful.core.snapshot import Limits, Snapshot
 
 MINUTE = 60_000
 NOON = 1_772_971_200_000  # 2026-03-08T12:00:00Z, the day on which New York goes forward
@@ -77,7 +77,7 @@ def situations(draw):
     changed = replace(policy, **ODD_POLICIES.get(odd, {}))
     schedule = Schedule("s", Task("t"), cadence, changed, window, odd == "paused")
     run = Run("s", before, "schedule", Status.STARTED, Phase.LAUNCHED, before, None, 1, 3, before)
-    due = Due(schedule, state, [run] if odd == "run" else (), 7, blocked=draw(st.booleans()))
+    due = Snapshot(schedule, state, [run] if odd == "run" else (), 7, blocked=draw(st.booleans()))
     if odd == "repeated":
         # The clock was set back: the tick that is due, or the one before it, has a row already.
         decided = run._replace(run_at=draw(st.sampled_from([before, tick])), phase=Phase.ENDED)
@@ -98,7 +98,7 @@ def test_the_usual_move_is_what_the_steps_come_to(situation):
 def test_it_is_made_for_every_single_tick_that_is_on_time(cron, policy, late):
     tick = cron.next_epoch(NOON // 1000) * 1000
     plain = Policy(policy.overlap, policy.catch_up, grace=late, run_timeout=policy.run_timeout)
-    due = Due(Schedule("s", Task("t"), cron, plain), State(tick - 1))
+    due = Snapshot(Schedule("s", Task("t"), cron, plain), State(tick - 1))
     only = cron.next_epoch(tick // 1000) * 1000 > tick + late
     assert (usual_move(due, tick + late, LIMITS) is not None) == only
 
@@ -106,7 +106,7 @@ def test_it_is_made_for_every_single_tick_that_is_on_time(cron, policy, late):
 def test_a_late_tick_is_left_to_the_catch_up_policy():
     made = {
         policy: usual_move(
-            Due(Schedule("s", Task("t"), HOURLY, Policy(catch_up=policy)), State(NOON - 1)),
+            Snapshot(Schedule("s", Task("t"), HOURLY, Policy(catch_up=policy)), State(NOON - 1)),
             NOON + 2 * MINUTE,
             LIMITS,
         )

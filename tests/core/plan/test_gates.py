@@ -12,23 +12,25 @@ from dutiful.core.plan.verdict import Verdict, explain
 from dutiful.core.policy import Policy, Reason
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, State, Task, Window
-from dutiful.core.snapshot import Due
+from dutiful.core.snapshot import Snapshot
 
 T0 = 1_700_000_040_000  # 2023-11-14T22:14:00Z
 MINUTE = 60_000
 AT = datetime.fromtimestamp(T0 / 1000, UTC)
 
 
-def due(**more) -> Due:
+def due(**more) -> Snapshot:
     schedule = Schedule("a", Task("t"), Cron.parse("* * * * *"), **more)
-    return Due(schedule, State(cursor=T0 + MINUTE))
+    return Snapshot(schedule, State(cursor=T0 + MINUTE))
 
 
 def row(status: Status, reason: Reason | None = None, **more) -> Run:
     return Run("a", T0, "schedule", status, Phase.ENDED, T0, reason, 1, started_at=T0 + 12, **more)
 
 
-def asked(what: Due, run: Run | None = None, at: datetime = AT, now: int = T0 + 2 * MINUTE) -> list[Step]:
+def asked(
+    what: Snapshot, run: Run | None = None, at: datetime = AT, now: int = T0 + 2 * MINUTE
+) -> list[Step]:
     return steps(what, explain(what, run, at, now), now)
 
 

@@ -10,7 +10,7 @@ from dutiful.core.plan.planner import Batch, plan
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State, tick_key
-from dutiful.core.snapshot import Due, Limits, Move
+from dutiful.core.snapshot import Limits, Move, Snapshot
 
 # Policy, a run in flight since 09:59 or none, the cursor, and the move at 10:03 (all ticks within the grace).
 ON_TIME = [
@@ -54,7 +54,7 @@ def test_before_the_tick_nothing_is_decided(overlap):
 
 def test_a_move_is_compared_as_a_whole():
     declared = schedule(overlap=Overlap.SKIP, grace=10 * MINUTE)
-    due = Due(declared, State(at("10:01"), runs_started=4), version=11)
+    due = Snapshot(declared, State(at("10:01"), runs_started=4), version=11)
     launched = Run(
         "s", at("10:02"), "schedule", Status.STARTED, Phase.LAUNCHED, at("10:02"), None, 1, EPOCH,
         at("10:03"), created_at=at("10:03"), updated_at=at("10:03"),
@@ -75,7 +75,9 @@ def test_a_move_is_compared_as_a_whole():
 
 def test_a_remote_launcher_only_enqueues():
     (move,) = plan(
-        Batch([Due(schedule(), State(at("10:02")))], {}), at("10:03"), Limits(launch_status=Status.ENQUEUED)
+        Batch([Snapshot(schedule(), State(at("10:02")))], {}),
+        at("10:03"),
+        Limits(launch_status=Status.ENQUEUED),
     )
     assert [row.status for row in move.inserts] == [Status.ENQUEUED]
 
@@ -83,11 +85,11 @@ def test_a_remote_launcher_only_enqueues():
 def test_the_same_question_has_the_same_answer_and_leaves_its_inputs_alone():
     used = {"g": 1}
     declared = schedule(overlap=Overlap.QUEUE, capacity=Capacity("g", 2), catch_up=CatchUp.SPREAD)
-    due = Due(declared, State(at("09:00")), [run("08:59")])
+    due = Snapshot(declared, State(at("09:00")), [run("08:59")])
     answers = [plan(Batch([due, due], used), at("10:03"), Limits(EPOCH)) for _ in range(2)]
     assert answers[0] == answers[1]
     assert used == {"g": 1}
-    assert due == Due(declared, State(at("09:00")), [run("08:59")])
+    assert due == Snapshot(declared, State(at("09:00")), [run("08:59")])
 
 
 def test_skips_for_the_same_reason_grow_one_row():
@@ -153,7 +155,9 @@ def test_without_room_the_newest_tick_waits_and_those_it_overtook_are_skipped(us
 
 def test_schedules_of_one_batch_share_the_room():
     declared = [schedule(id_=name, capacity=Capacity("g", 2)) for name in "abc"]
-    moves = plan(Batch([Due(each, State(at("10:02"))) for each in declared], {"g": 0}), at("10:03"), Limits())
+    moves = plan(
+        Batch([Snapshot(each, State(at("10:02"))) for each in declared], {"g": 0}), at("10:03"), Limits()
+    )
     assert [shown(move) for move in moves] == [
         "launch 10:03; cursor 10:03; wake 10:04",
         "launch 10:03; cursor 10:03; wake 10:04",
@@ -207,7 +211,7 @@ def test_every_cadence_fires_at_its_own_time(cadence, cursor, expected):
 def test_one_schedule_that_cannot_be_computed_is_quarantined_alone():
     good, bad = schedule(id_="good"), schedule(Every(0, "start"), id_="bad")
     moves = plan(
-        Batch([Due(each, State(at("10:02"))) for each in (bad, good)], {}), at("10:03"), Limits(EPOCH)
+        Batch([Snapshot(each, State(at("10:02"))) for each in (bad, good)], {}), at("10:03"), Limits(EPOCH)
     )
     assert moves[0] == Move(
         moves[0].due,

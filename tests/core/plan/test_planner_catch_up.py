@@ -14,7 +14,7 @@ from dutiful.core.plan.planner import Batch, plan
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason
 from dutiful.core.run import Phase
 from dutiful.core.schedule import State, Window
-from dutiful.core.snapshot import Due, Limits
+from dutiful.core.snapshot import Limits, Snapshot
 
 # Policies, the cursor, and the move at 10:05:30: 10:05 is on time, what is older was missed; cap 2.
 LATE = [
@@ -114,7 +114,7 @@ def test_a_million_missed_ticks_are_planned_at_once_in_little_memory(catch_up):
     secondly = schedule(
         Cron.parse("* * * * * *", dialect="seconds"), overlap=Overlap.ALLOW, catch_up=catch_up
     )
-    due = Due(secondly, State(MONDAY - 1_000_000_000))
+    due = Snapshot(secondly, State(MONDAY - 1_000_000_000))
     plan(Batch([due], {}), MONDAY + 1, Limits(EPOCH))
     tracemalloc.start()
     began = time.perf_counter()
@@ -217,7 +217,7 @@ def test_a_stretch_is_one_row_however_often_it_grows(reason):
     state, rows = State(at("10:00")), {}
     for minute in range(5, 60, 5):
         now = at(f"10:{minute:02}") + MINUTE // 2
-        (move,) = plan(Batch([Due(declared, state)], {}), now, Limits(EPOCH))
+        (move,) = plan(Batch([Snapshot(declared, state)], {}), now, Limits(EPOCH))
         rows |= {row.run_at: row for row in (*move.inserts, *move.changes)}
         state = move.state
     assert [row.ticks for row in rows.values() if row.reason is Reason.PAUSED] == (

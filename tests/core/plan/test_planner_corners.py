@@ -12,7 +12,7 @@ from dutiful.core.plan.planner import Batch, plan
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason, Retry
 from dutiful.core.run import Phase
 from dutiful.core.schedule import State, Window
-from dutiful.core.snapshot import Due, Limits
+from dutiful.core.snapshot import Limits, Snapshot
 
 
 def test_a_tick_that_waited_for_room_stays_due_until_the_next_one():
@@ -109,7 +109,7 @@ def test_a_tick_that_was_buffered_is_not_offered_again_because_it_also_waited_fo
 
 def test_the_loss_of_an_accepted_run_leaves_a_full_engine_full():
     declared = schedule(run_timeout=MINUTE)
-    due = Due(declared, State(at("10:02")), [run("10:00", Phase.ACCEPTED)])
+    due = Snapshot(declared, State(at("10:02")), [run("10:00", Phase.ACCEPTED)])
     (move,) = plan(Batch([due], {}), at("10:03"), Limits(room=0))
     assert shown(move) == "FAILED lost_run 10:00; cancel 10:00; cursor 10:02; wake 10:03"
 
@@ -117,9 +117,9 @@ def test_the_loss_of_an_accepted_run_leaves_a_full_engine_full():
 def test_who_has_waited_longest_for_a_place_gets_it():
     group = Capacity("g", 1)
     hourly, minutely = Cron.parse("0 * * * *"), schedule(id_="minutely", capacity=group)
-    late = Due(minutely, State(at("10:02")), blocked=True)
-    longest = Due(schedule(hourly, "hourly", capacity=group), State(at("09:59")), blocked=True)
-    fresh = Due(schedule(id_="fresh", capacity=group), State(at("10:02")))
+    late = Snapshot(minutely, State(at("10:02")), blocked=True)
+    longest = Snapshot(schedule(hourly, "hourly", capacity=group), State(at("09:59")), blocked=True)
+    fresh = Snapshot(schedule(id_="fresh", capacity=group), State(at("10:02")))
     moves = plan(Batch([fresh, late, longest], {}), at("10:03"), Limits())
     assert [(move.due.schedule.id, len(move.inserts)) for move in moves] == [
         ("hourly", 1),

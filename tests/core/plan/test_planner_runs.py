@@ -10,7 +10,7 @@ from dutiful.core.plan.planner import Batch, plan
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Reason, Retry
 from dutiful.core.run import Phase, Status
 from dutiful.core.schedule import State
-from dutiful.core.snapshot import Due, Limits
+from dutiful.core.snapshot import Limits, Snapshot
 
 ORPHANS = [
     ("restart", Phase.LAUNCHED, "attempt 2 of 10:00; cursor 10:00; wake 10:01"),
@@ -188,8 +188,8 @@ def test_the_place_of_a_run_that_is_ended_is_free_for_others_once_that_is_record
     next_ = schedule(id_="b", capacity=Capacity("g", 1))
     batch = Batch(
         [
-            Due(lost, State(at("10:03")), [run("10:02", schedule_id="a")]),
-            Due(next_, State(at("10:02"))),
+            Snapshot(lost, State(at("10:03")), [run("10:02", schedule_id="a")]),
+            Snapshot(next_, State(at("10:02"))),
         ],
         {"g": 1},
     )

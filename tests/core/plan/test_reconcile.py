@@ -13,7 +13,7 @@ from dutiful.core.plan.reconcile import Changes, Difference, Put, Survey, reconc
 from dutiful.core.policy import Overlap, Policy
 from dutiful.core.run import Phase
 from dutiful.core.schedule import State, Task, Window
-from dutiful.core.snapshot import Due
+from dutiful.core.snapshot import Snapshot
 
 NOW = State(at("10:00:30"))
 HOURLY = Cron.parse("0 * * * *")
@@ -42,18 +42,18 @@ def test_a_new_schedule_without_ticks_is_woken_by_nobody():
 
 
 def test_a_kept_schedule_is_not_written():
-    known = Due(schedule(), State(at("09:00")))
+    known = Snapshot(schedule(), State(at("09:00")))
     assert reconcile(survey(schedule(), known=known), arm) == ([], Changes([], []))
 
 
 def test_utc_by_another_tzinfo_is_no_difference():
     named, own = (schedule(Cron.parse("0 * * * *", timezone=zone)) for zone in (ZoneInfo("UTC"), UTC))
-    assert reconcile(survey(named, known=Due(own, State(at("09:00")))), arm) == ([], Changes([], []))
+    assert reconcile(survey(named, known=Snapshot(own, State(at("09:00")))), arm) == ([], Changes([], []))
 
 
 def test_an_overridden_schedule_keeps_its_history():
     history = State(at("09:30"), runs_started=7, succeeded_at=at("09:31"))
-    known, edited = Due(schedule(), history), schedule(HOURLY, overlap=Overlap.QUEUE)
+    known, edited = Snapshot(schedule(), history), schedule(HOURLY, overlap=Overlap.QUEUE)
     assert reconcile(survey(edited, known=known), arm) == (
         [
             Difference(
@@ -71,27 +71,27 @@ def test_an_overridden_schedule_keeps_its_history():
 
 def test_task_and_window_are_declared_fields_too():
     edited = schedule(window=Window(at("11:00")))._replace(task=Task("task", "payload"))
-    differences, _ = reconcile(survey(edited, known=Due(schedule(), NOW)), arm)
+    differences, _ = reconcile(survey(edited, known=Snapshot(schedule(), NOW)), arm)
     assert [name for name, _, _ in differences[0].changed] == ["task", "window"]
 
 
 def test_the_operators_pause_is_no_difference():
-    known = Due(schedule(paused=True), NOW)
+    known = Snapshot(schedule(paused=True), NOW)
     assert reconcile(survey(schedule(), known=known), arm) == ([], Changes([], []))
 
 
 def test_a_schedule_with_a_run_in_flight_is_orphaned():
-    known = Due(schedule(), NOW, [run("10:00")])
+    known = Snapshot(schedule(), NOW, [run("10:00")])
     assert reconcile(survey(schedule(), known=known), arm) == ([Difference("s", "orphaned")], Changes([], []))
 
 
 def test_a_run_that_only_waits_orphans_nobody():
-    known = Due(schedule(), NOW, [run("10:00", Phase.QUEUED)])
+    known = Snapshot(schedule(), NOW, [run("10:00", Phase.QUEUED)])
     assert reconcile(survey(schedule(), known=known), arm)[0] == []
 
 
 def test_an_edited_schedule_with_open_runs_is_looked_at_at_once():
-    known, edited = Due(schedule(), NOW, [run("10:00")]), schedule(HOURLY)
+    known, edited = Snapshot(schedule(), NOW, [run("10:00")]), schedule(HOURLY)
     differences, changes = reconcile(survey(edited, known=known), arm)
     assert [difference.kind for difference in differences] == ["orphaned"]
     assert changes == Changes([Put(edited, NOW, 0, version=0)], [])
@@ -109,12 +109,12 @@ def test_nothing_declared_and_nothing_stored_is_nothing_to_do():
 
 
 def test_a_deploy_leaves_the_operators_pause():
-    known, edited = Due(schedule(paused=True), NOW), schedule(HOURLY)
+    known, edited = Snapshot(schedule(paused=True), NOW), schedule(HOURLY)
     _, changes = reconcile(survey(edited, known=known), arm)
     assert [put.schedule for put in changes.puts] == [edited._replace(paused=True)]
 
 
 def test_another_cadence_leaves_what_is_decided_on_record():
     state = State(at("10:00"), decided_until=at("18:00"))
-    _, changes = reconcile(survey(schedule(HOURLY), known=Due(schedule(), state, version=7)), arm)
+    _, changes = reconcile(survey(schedule(HOURLY), known=Snapshot(schedule(), state, version=7)), arm)
     assert changes == Changes([Put(schedule(HOURLY), state, at("11:00"), version=7)], [])

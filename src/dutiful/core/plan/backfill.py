@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
 
 # They are all open runs of one schedule, looked at together in every pass.
 TICKS_MAX = 1000
@@ -37,7 +37,7 @@ class Backfill(NamedTuple):
     overlapping: int = 0
 
 
-def past_ticks(due: Due, start: Instant, end: Instant) -> list[Instant]:
+def past_ticks(due: Snapshot, start: Instant, end: Instant) -> list[Instant]:
     """Return the decided ticks in [start, end) of the schedule as it is now, oldest first.
 
     Those after the cursor are left to the engine. Raises OversizedBackfillError before it lists them, and
@@ -62,7 +62,7 @@ def past_ticks(due: Due, start: Instant, end: Instant) -> list[Instant]:
 
 
 def backfill(
-    due: Due,
+    due: Snapshot,
     ticks: Sequence[Instant],
     rows: Sequence[Run],
     overlap: Overlap | None,
@@ -96,7 +96,7 @@ def backfill(
     return Backfill(Changes([put], (), [*runs, *pieces], touched), *counts)
 
 
-def _able_to_run(due: Due, ticks: list[Instant], overlap: Overlap) -> list[Instant]:
+def _able_to_run(due: Snapshot, ticks: list[Instant], overlap: Overlap) -> list[Instant]:
     """Return the ticks that can run when all are asked for at once."""
     if overlap is Overlap.SKIP:
         busy = any(run.phase in IN_FLIGHT for run in due.runs)
@@ -104,7 +104,7 @@ def _able_to_run(due: Due, ticks: list[Instant], overlap: Overlap) -> list[Insta
     return ticks[-1:] if overlap is Overlap.CANCEL_OTHER else ticks
 
 
-def _run(due: Due, tick: Instant, overlap: Overlap, now: Instant) -> Run:
+def _run(due: Snapshot, tick: Instant, overlap: Overlap, now: Instant) -> Run:
     return Run(
         due.schedule.id, tick, "schedule", Status.ENQUEUED, Phase.DELAYED, now,
         backfill=overlap, created_at=now, updated_at=now,
@@ -120,7 +120,7 @@ def _within(row: Run, ticks: Sequence[Instant]) -> list[Instant]:
     return [tick for tick in ticks if row.run_at <= tick <= (row.run_until or row.run_at)]
 
 
-def _split(due: Due, row: Run, wanted: Sequence[Instant]) -> Iterator[Run]:
+def _split(due: Snapshot, row: Run, wanted: Sequence[Instant]) -> Iterator[Run]:
     """Yield what is left of a stretch without the ticks that run after all.
 
     A stretch of a cadence that was edited since has other ticks, which this one cannot find: it stays

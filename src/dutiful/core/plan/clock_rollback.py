@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.core.schedule import Schedule, State
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
 
 
 class Rearmed(NamedTuple):
@@ -25,7 +25,7 @@ class Rearmed(NamedTuple):
     runs: list[Run]
 
 
-def rearmed(due: Due, now: Instant, beyond: int) -> Rearmed | None:
+def rearmed(due: Snapshot, now: Instant, beyond: int) -> Rearmed | None:
     """Return the schedule as it goes on from `now`; None unless it was more than `beyond` ms ahead.
 
     Its rows stay, so what has run does not run again. Only what a clock has said counts as ahead: a retry
@@ -45,7 +45,7 @@ def _said_at(run: Run) -> Instant:
     return (run.started_at or 0) if run.phase in IN_FLIGHT else run.fire_at
 
 
-def _state(due: Due, now: Instant, beyond: int) -> State:
+def _state(due: Snapshot, now: Instant, beyond: int) -> State:
     state = due.state
     if state.cursor > now + beyond:
         # What is pruned is decided for good: its rows cannot say so any more.

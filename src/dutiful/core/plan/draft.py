@@ -10,7 +10,7 @@ from dutiful.core.plan.fire_times import fire_time, opening_cursor
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
-from dutiful.core.snapshot import Due, Limits, Move
+from dutiful.core.snapshot import Limits, Move, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +74,7 @@ class Draft:
         *("_looks_again", "holds"),
     )
 
-    def __init__(self, due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> None:
+    def __init__(self, due: Snapshot, now: Instant, limits: Limits, used: dict[str, int]) -> None:
         self.schedule, self.state, self.now, self.limits = due.schedule, due.state, now, limits
         self.policy, self.cadence = due.schedule.policy, due.schedule.cadence
         self.cursor = self._opening = opening_cursor(due.schedule, due.state.cursor)

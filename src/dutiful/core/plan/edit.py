@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.policy import Policy
     from dutiful.core.schedule import Schedule
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
 
 
 def arm(schedule: Schedule, now: Instant) -> Put:
@@ -31,12 +31,12 @@ def arm(schedule: Schedule, now: Instant) -> Put:
     return Put(schedule, state, first_wake(schedule, state), 0)
 
 
-def upserted(known: Due | None, schedule: Schedule, now: Instant) -> Changes:
+def upserted(known: Snapshot | None, schedule: Schedule, now: Instant) -> Changes:
     """Return the changes that store a schedule, new or in place of what is there, from `now` on."""
     return Changes([arm(schedule, now)]) if known is None else edited(known, schedule, now)
 
 
-def edited(due: Due, schedule: Schedule, now: Instant) -> Changes:
+def edited(due: Snapshot, schedule: Schedule, now: Instant) -> Changes:
     """Return the changes that put `schedule` in place of what is stored, from `now` on."""
     state, rows = due.state, list[Run]()
     if schedule != due.schedule:
@@ -51,7 +51,7 @@ def edited(due: Due, schedule: Schedule, now: Instant) -> Changes:
     return Changes([Put(schedule, state, wake_at, due.version)], rows=rows)
 
 
-def accounted(due: Due, now: Instant) -> Changes | None:
+def accounted(due: Snapshot, now: Instant) -> Changes | None:
     """Return the changes that write down the passed ticks of a schedule that may not run; None for none.
 
     A paused schedule writes its ticks down in lots, and one that has reached its limit is not looked at.
@@ -70,7 +70,7 @@ def _fresh_cursor(schedule: Schedule, now: Instant) -> Instant:
     return now - schedule.cadence.period if isinstance(schedule.cadence, Every) else now
 
 
-def _moves_ticks(due: Due, new: Schedule) -> bool:
+def _moves_ticks(due: Snapshot, new: Schedule) -> bool:
     """Return whether the edit gives the schedule other ticks than it has now."""
     draft = Draft(due, 0, Limits(), {})
     # The one tick of a period counted from completion is none once the limit is reached.
@@ -78,7 +78,7 @@ def _moves_ticks(due: Due, new: Schedule) -> bool:
     return ended or (new.cadence, new.window) != (due.schedule.cadence, due.schedule.window)
 
 
-def _account(due: Due, new: Schedule, now: Instant, moved: bool) -> tuple[State, list[Run]]:
+def _account(due: Snapshot, new: Schedule, now: Instant, moved: bool) -> tuple[State, list[Run]]:
     """Return the state after, and the rows for, the passed ticks that the edit would otherwise change."""
     draft = Draft(due, now, Limits(), {})
     try:

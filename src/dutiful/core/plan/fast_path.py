@@ -13,7 +13,7 @@ from dutiful.core.errors import CronCalculationError
 from dutiful.core.policy import CatchUp, Policy
 from dutiful.core.run import Run
 from dutiful.core.schedule import State
-from dutiful.core.snapshot import Due, Limits, Move
+from dutiful.core.snapshot import Limits, Move, Snapshot
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
@@ -24,7 +24,7 @@ _new = tuple.__new__
 _RUNS_LATE = frozenset({CatchUp.LATEST, CatchUp.FIRE_IMMEDIATELY})
 
 
-def usual_move(due: Due, now: Instant, limits: Limits) -> Move | None:
+def usual_move(due: Snapshot, now: Instant, limits: Limits) -> Move | None:
     """Return the move that launches the only tick that is due; None where there is more to consider."""
     schedule, state, runs, *_ = due
     cadence, policy, window = schedule.cadence, schedule.policy, schedule.window

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.plan.verdict import Verdict
     from dutiful.core.schedule import Schedule
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
 
 TICK, WINDOW, PAUSED, IN_TIME, OVERLAP, ROOM, TAKEN, SUCCEEDED = (
     *("A tick of the cron", "In its window", "Not paused", "In time", "No run in the way"),
@@ -65,7 +65,7 @@ class Step(NamedTuple):
     fact: str
 
 
-def steps(due: Due, verdict: Verdict, now: Instant) -> list[Step]:
+def steps(due: Snapshot, verdict: Verdict, now: Instant) -> list[Step]:
     """Return the questions up to the one that decided, which is the last."""
     stopped = _STOPPED_AT.get(verdict.code)
     passed = GATES if stopped is None else GATES[: GATES.index(stopped)]
@@ -86,7 +86,7 @@ def _passed(name: str, verdict: Verdict, now: Instant) -> bool | None:
     return True if name == TAKEN and verdict.run.status in {Status.STARTED, Status.FAILED} else None
 
 
-def _facts(due: Due, verdict: Verdict) -> dict[str, str]:
+def _facts(due: Snapshot, verdict: Verdict) -> dict[str, str]:
     policy, run = due.schedule.policy, verdict.run
     return {
         TICK: _wall(due.schedule, verdict.at),

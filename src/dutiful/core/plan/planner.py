@@ -16,7 +16,7 @@ from dutiful.core.plan.fire_times import fire_time, first_wake
 from dutiful.core.plan.outcome import timed_out
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Reason
 from dutiful.core.run import CANCEL_ASKED, IN_FLIGHT, OPEN, Phase, Run, Status
-from dutiful.core.snapshot import Due, Limits, Move
+from dutiful.core.snapshot import Limits, Move, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ _HELD_ROUNDS = 10
 class Batch(NamedTuple):
     """Everything a plan is made from: the due schedules, and the runs in flight per capacity group."""
 
-    due: Sequence[Due]
+    due: Sequence[Snapshot]
     used: Mapping[str, int]
 
 
@@ -41,7 +41,7 @@ def plan(batch: Batch, now: Instant, limits: Limits) -> list[Move]:
     return [_decide_or_quarantine(due, now, limits, used) for due in in_turn(batch.due)]
 
 
-def in_turn(due: Sequence[Due]) -> Sequence[Due]:
+def in_turn(due: Sequence[Snapshot]) -> Sequence[Snapshot]:
     """Return the schedules in the order in which they get places: who has waited longest comes first.
 
     A store wakes all that wait for a place at once, so the wakes do not tell. What a person has asked
@@ -52,7 +52,7 @@ def in_turn(due: Sequence[Due]) -> Sequence[Due]:
     return sorted(due, key=_waits_since)
 
 
-def _waits_since(due: Due) -> float:
+def _waits_since(due: Snapshot) -> float:
     waiting = [run.fire_at for run in due.runs if run.phase not in IN_FLIGHT]
     if not (waiting or due.blocked):
         return float("inf")
@@ -66,7 +66,7 @@ def _waits_since(due: Due) -> float:
     return min(waiting if tick is None else [*waiting, tick], default=0)
 
 
-def _decide_or_quarantine(due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
+def _decide_or_quarantine(due: Snapshot, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
     if due.state.quarantine is not None:
         return Move(due, due.state)
     try:
@@ -75,12 +75,12 @@ def _decide_or_quarantine(due: Due, now: Instant, limits: Limits, used: dict[str
         return Move(due, due.state._replace(quarantine=f"{type(error).__name__}: {error}"))
 
 
-def decide(due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
+def decide(due: Snapshot, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
     """Return the move of one schedule; `used` is brought up to date for the next one."""
     return usual_move(due, now, limits) or decide_in_steps(due, now, limits, used)
 
 
-def decide_in_steps(due: Due, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
+def decide_in_steps(due: Snapshot, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
     """Return the move of one schedule, whatever is going on."""
     draft = Draft(due, now, limits, used)
     if due.runs:

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
 
 # 50 years. A question has a bounded cost: a search for rare ticks, such as leap days, ends here.
 HORIZON = 50 * 365 * 86_400_000
 
 
-def upcoming(due: Due, now: Instant, at_most: int) -> list[tuple[Instant, Instant]]:
+def upcoming(due: Snapshot, now: Instant, at_most: int) -> list[tuple[Instant, Instant]]:
     """Return the next ticks with their fire times, as if nothing paused or held the schedule.
 
     They lie within the next 50 years. A period counted from completion knows one tick, and none while
@@ -30,7 +30,7 @@ def upcoming(due: Due, now: Instant, at_most: int) -> list[tuple[Instant, Instan
     return list(islice(_fire_times(due, now), min(at_most, left)))
 
 
-def _fire_times(due: Due, now: Instant) -> Iterator[tuple[Instant, Instant]]:
+def _fire_times(due: Snapshot, now: Instant) -> Iterator[tuple[Instant, Instant]]:
     draft = Draft(due, now, Limits(), {})
     if due.state.quarantine is not None:
         return

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule, State
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
     from dutiful.core.workflow import PutWorkflow
 
 
@@ -60,7 +60,7 @@ class Survey(NamedTuple):
 
     # In the order of the declaration, each with what is stored under its id: None is nothing, or nothing
     # that can be read.
-    differing: Sequence[tuple[Schedule, Due | None]]
+    differing: Sequence[tuple[Schedule, Snapshot | None]]
     # Ids that are stored and not declared, in the order in which they were first stored.
     undeclared: Sequence[str]
 
@@ -92,7 +92,9 @@ def reconcile(survey: Survey, arm: Callable[[Schedule], State]) -> tuple[list[Di
     return differences, Changes(puts, survey.undeclared)
 
 
-def _keep_history(schedule: Schedule, known: Due, differences: list[Difference], puts: list[Put]) -> None:
+def _keep_history(
+    schedule: Schedule, known: Snapshot, differences: list[Difference], puts: list[Put]
+) -> None:
     changed = _changed_fields(known.schedule, schedule)
     if any(run.phase in IN_FLIGHT for run in known.runs):
         differences.append(Difference(schedule.id, "orphaned", changed))
@@ -108,7 +110,7 @@ def _changed_fields(old: Schedule, new: Schedule) -> tuple[tuple[str, object, ob
     return tuple((name, before, after) for name, before, after in pairs if before != after)
 
 
-def _override(declared: Schedule, known: Due) -> Put:
+def _override(declared: Schedule, known: Snapshot) -> Put:
     # Open runs may want attention before the next tick: look at once, and let the planner decide.
     state = known.state
     if declared.cadence != known.schedule.cadence:

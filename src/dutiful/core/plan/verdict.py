@@ -21,7 +21,7 @@ from dutiful.core.plan.preview import HORIZON
 from dutiful.core.policy import Capacity, OnOrphan, Reason, Retry
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import Window
-from dutiful.core.snapshot import Due, Limits
+from dutiful.core.snapshot import Limits, Snapshot
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
@@ -72,7 +72,7 @@ def minute_of(schedule: Schedule, at: datetime) -> tuple[Instant, Instant]:
     return begin, begin + unit - 1
 
 
-def explain(due: Due, row: Run | None, at: datetime, now: Instant) -> Verdict:
+def explain(due: Snapshot, row: Run | None, at: datetime, now: Instant) -> Verdict:
     """Return the verdict on the tick in the minute (or second) of `at`.
 
     `row` is the newest ledger row that begins before that minute is over, if there is one. Raises
@@ -104,7 +104,7 @@ def explain(due: Due, row: Run | None, at: datetime, now: Instant) -> Verdict:
     return _forecast(due, tick, now)
 
 
-def _tick_within(due: Due, begin: Instant, end: Instant) -> Instant | None:
+def _tick_within(due: Snapshot, begin: Instant, end: Instant) -> Instant | None:
     """Return the tick from `begin` to `end`; the beat of a period is known from its cursor."""
     cadence, cursor = due.schedule.cadence, opening_cursor(due.schedule, due.state.cursor)
     if isinstance(cadence, Every) and cadence.anchor == "start":
@@ -149,7 +149,7 @@ def _no_tick(schedule: Schedule, at: datetime) -> Verdict:
     return Verdict(instant, False, "not_due", "cadence", _sentence(schedule, instant, "is not due"))
 
 
-def _depends_on_a_run(due: Due, begin: Instant) -> bool:
+def _depends_on_a_run(due: Snapshot, begin: Instant) -> bool:
     """Return whether a period counted from completion cannot know yet what happens then."""
     cadence, state = due.schedule.cadence, due.state
     if not isinstance(cadence, Every) or cadence.anchor == "start" or begin <= state.cursor:
@@ -167,7 +167,7 @@ def _recorded(schedule: Schedule, tick: Instant, row: Run) -> Verdict:
     return _verdict(schedule, tick, True, row.reason, text, row)
 
 
-def _forecast(due: Due, tick: Instant, now: Instant) -> Verdict:
+def _forecast(due: Snapshot, tick: Instant, now: Instant) -> Verdict:
     """Ask the planner what it would do at the tick's fire time."""
     schedule, fire_at = due.schedule, fire_time(due.schedule, tick, due.state.ended_at)
     imagined = due if fire_at <= now else _shortly_before(due, tick)
@@ -188,7 +188,7 @@ def _forecast(due: Due, tick: Instant, now: Instant) -> Verdict:
     return Verdict(tick, True, "undecided", None, _sentence(schedule, tick, text))
 
 
-def _shortly_before(due: Due, tick: Instant) -> Due:
+def _shortly_before(due: Snapshot, tick: Instant) -> Snapshot:
     """Return the schedule as it will be if all goes well: every tick before has run, and ended."""
     cadence, cursor = due.schedule.cadence, opening_cursor(due.schedule, due.state.cursor)
     before = tick - cadence.period if isinstance(cadence, Every) else tick - 1

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.policy import Policy
     from dutiful.core.run import Run
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
     from dutiful.stores.memory.row import Row
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class MemoryFigures:
         """Return ids that contain a text."""
         return _find_ids(self._rows.values(), part, after, limit, owner)
 
-    async def troubled(self, limit: int, owner: str | None = None) -> list[Due]:
+    async def troubled(self, limit: int, owner: str | None = None) -> list[Snapshot]:
         """Return schedules that need somebody."""
         return _troubled(self._rows.values(), limit, owner)
 
@@ -130,7 +130,7 @@ def _find_ids(rows: Iterable[Row], part: str, after: str, limit: int, owner: str
     return heapq.nsmallest(limit, found)
 
 
-def _troubled(rows: Iterable[Row], limit: int, owner: str | None) -> list[Due]:
+def _troubled(rows: Iterable[Row], limit: int, owner: str | None) -> list[Snapshot]:
     """Return schedules that need somebody, ordered by id."""
     found = [row.due() for row in _owned(rows, owner) if is_troubled(row.state)]
     return sorted(found, key=lambda due: due.schedule.id)[:limit]

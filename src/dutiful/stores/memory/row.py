@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from dutiful.core.run import Phase
-from dutiful.core.snapshot import Due
+from dutiful.core.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
@@ -48,11 +48,11 @@ class Row:
         self.facets: frozenset[tuple[str, str]] = frozenset()
         self.open = self.ended = _NO_RUNS
 
-    def due(self) -> Due:
+    def due(self) -> Snapshot:
         """Return it as the planner sees it."""
         # A named tuple's own constructor takes twice as long.
         runs = sorted(self.open.values(), key=by_tick) if self.open else ()
-        return tuple.__new__(Due, (
+        return tuple.__new__(Snapshot, (
             self.schedule, self.state, runs, self.version, self.blocked, self.pruned_until, (), self.number,
         ))  # fmt: skip
 

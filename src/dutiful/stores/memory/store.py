@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dutiful.core.plan.reconcile import Changes, Note, Put
     from dutiful.core.run import Kind
     from dutiful.core.schedule import Schedule
-    from dutiful.core.snapshot import Due, Move
+    from dutiful.core.snapshot import Move, Snapshot
     from dutiful.core.workflow import Workflow, WorkflowEntry
     from dutiful.runtime.ports import Facets, Found, RunFilter, RunPage, RunPlace
 
@@ -322,18 +322,18 @@ class MemoryStore(MemoryFigures):
         if epoch != self._epoch or self._owner is None:
             raise LostLeadershipError(epoch, self._epoch)
 
-    async def get(self, schedule_id: str) -> Due | None:
+    async def get(self, schedule_id: str) -> Snapshot | None:
         """Return one schedule."""
         row = self._rows.get(schedule_id)
         return None if row is None else row.due()
 
-    async def some(self, ids: Iterable[str]) -> list[Due]:
+    async def some(self, ids: Iterable[str]) -> list[Snapshot]:
         """Return the schedules with these ids."""
         return [self._rows[schedule_id].due() for schedule_id in sorted({*ids} & self._rows.keys())]
 
     async def page(
         self, after: str, limit: int, facets: Facets = (), paused: bool | None = None
-    ) -> list[Due]:
+    ) -> list[Snapshot]:
         """Return the schedules that come after an id."""
         ids = (row.schedule.id for row in self._found(facets, paused) if row.schedule.id > after)
         return [self._rows[schedule_id].due() for schedule_id in heapq.nsmallest(limit, ids)]
@@ -342,7 +342,7 @@ class MemoryStore(MemoryFigures):
         """Return how many schedules have these facets."""
         return sum(1 for _ in self._found(facets, paused))
 
-    async def soonest(self, limit: int, facets: Facets = ()) -> list[Due]:
+    async def soonest(self, limit: int, facets: Facets = ()) -> list[Snapshot]:
         """Return the schedules that are looked at next."""
         found = [(row.wake_at, row.number, row) for row in self._found(facets, paused=False)]
         waking = [(wake_at, number, row) for wake_at, number, row in found if wake_at is not None]
@@ -357,7 +357,7 @@ class MemoryStore(MemoryFigures):
             if row.facets.issuperset(facets) and paused in (None, row.schedule.paused):
                 yield row
 
-    async def every(self) -> list[Due]:
+    async def every(self) -> list[Snapshot]:
         """Return all schedules."""
         return [row.due() for row in self._rows.values()]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.policy import Policy
     from dutiful.core.run import Run
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
     from dutiful.stores.sqlite.reads import Damage
     from dutiful.stores.sqlite.texts import Texts
 
@@ -182,7 +182,7 @@ def find_ids(
 
 def troubled(
     connection: sqlite3.Connection, texts: Texts, namespace: str, owner: str | None, limit: int
-) -> tuple[list[Due], list[Damage]]:
+) -> tuple[list[Snapshot], list[Damage]]:
     """Return schedules that need somebody, and those found damaged."""
     return some(connection, texts, namespace, _TROUBLED, (owner, limit))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.core.errors import CodecError, StoreError
 from dutiful.core.plan.planner import Batch
 from dutiful.core.plan.reconcile import Note
-from dutiful.core.snapshot import Due
+from dutiful.core.snapshot import Snapshot
 from dutiful.runtime.ports import Found, Loaded
 from dutiful.stores.rows import (
     READ,
@@ -148,7 +148,7 @@ def _undeclared(connection: sqlite3.Connection, namespace: str, now: Instant) ->
     return [Damage(number, "", "has no declaration") for (number,) in rows]
 
 
-def _used(connection: sqlite3.Connection, namespace: str, due: Iterable[Due]) -> Mapping[str, int]:
+def _used(connection: sqlite3.Connection, namespace: str, due: Iterable[Snapshot]) -> Mapping[str, int]:
     policies = {id(each.schedule.policy): each.schedule.policy for each in due}
     capacities = [policy.capacity.group for policy in policies.values() if policy.capacity is not None]
     if not capacities:
@@ -159,7 +159,7 @@ def _used(connection: sqlite3.Connection, namespace: str, due: Iterable[Due]) ->
 
 def some(
     connection: sqlite3.Connection, texts: Texts, namespace: str, condition: str, values: Sequence[object]
-) -> tuple[list[Due], list[Damage]]:
+) -> tuple[list[Snapshot], list[Damage]]:
     """Return the schedules that meet a condition and can be read, and those that were found damaged."""
     query = f"{_STORED} AND damage IS NULL AND {condition}"
     stored, damage = _read(texts, connection.execute(query, (namespace, *values)))
@@ -168,7 +168,7 @@ def some(
 
 def with_ids(
     connection: sqlite3.Connection, texts: Texts, namespace: str, ids: Iterable[str]
-) -> tuple[list[Due], list[Damage]]:
+) -> tuple[list[Snapshot], list[Damage]]:
     """Return those of these schedules that can be read, ordered by id, and those found damaged."""
     listed = "id IN (SELECT value FROM json_each(?)) ORDER BY id"
     return some(connection, texts, namespace, listed, [json.dumps([*ids])])
@@ -195,7 +195,7 @@ def having(facets: Facets, paused: bool | None, after: str) -> tuple[str, list[o
 
 def page(
     connection: sqlite3.Connection, texts: Texts, query: str, values: Sequence[object]
-) -> tuple[list[Due], list[Damage]]:
+) -> tuple[list[Snapshot], list[Damage]]:
     """Return the schedules whose numbers a query finds, by id, and those that were found damaged.
 
     The numbers are found first: in one statement SQLite would walk all ids in their order instead.
@@ -207,7 +207,7 @@ def page(
 
 def soonest(
     connection: sqlite3.Connection, texts: Texts, namespace: str, limit: int, facets: Facets
-) -> tuple[list[Due], list[Damage]]:
+) -> tuple[list[Snapshot], list[Damage]]:
     """Return the schedules that are looked at next, and those that were found damaged."""
     found = "".join(f" AND {_HAS_FACET.format('declarations')}" for _ in facets)
     values = [value for facet in facets for value in facet]
@@ -216,7 +216,9 @@ def soonest(
     return _with_open_runs(connection, stored, damage), damage
 
 
-def every(connection: sqlite3.Connection, texts: Texts, namespace: str) -> tuple[list[Due], list[Damage]]:
+def every(
+    connection: sqlite3.Connection, texts: Texts, namespace: str
+) -> tuple[list[Snapshot], list[Damage]]:
     """Return all schedules that can be read, and those that were found damaged."""
     stored, damage = _read(texts, connection.execute(_ALL, (namespace,)))
     return _with_runs(stored, connection.execute(f"{_OPEN} {_OPEN_ORDER}"), damage), damage
@@ -224,7 +226,7 @@ def every(connection: sqlite3.Connection, texts: Texts, namespace: str) -> tuple
 
 def numbered(
     connection: sqlite3.Connection, texts: Texts, numbers: Sequence[int]
-) -> tuple[list[Due], list[Damage]]:
+) -> tuple[list[Snapshot], list[Damage]]:
     """Return the schedules with these numbers that can be read, and those that were found damaged."""
     stored, damage = _read(texts, connection.execute(_NUMBERED, (json.dumps(numbers),)))
     return _with_open_runs(connection, stored, damage), damage
@@ -299,9 +301,9 @@ def readable_run(schedule_id: str, row: Row) -> Run:
         raise StoreError(problem, f"{error}; repair the row in the table runs") from error
 
 
-def _read(texts: Texts, rows: Iterable[Row]) -> tuple[dict[int, Due], list[Damage]]:
+def _read(texts: Texts, rows: Iterable[Row]) -> tuple[dict[int, Snapshot], list[Damage]]:
     """Return the schedules by their numbers, without open runs, and those that cannot be read."""
-    stored, damage = dict[int, Due](), list[Damage]()
+    stored, damage = dict[int, Snapshot](), list[Damage]()
     for row in rows:
         try:
             stored[row[0]] = read_due(row, texts)
@@ -311,15 +313,15 @@ def _read(texts: Texts, rows: Iterable[Row]) -> tuple[dict[int, Due], list[Damag
 
 
 def _with_open_runs(
-    connection: sqlite3.Connection, stored: Mapping[int, Due], damage: list[Damage]
-) -> list[Due]:
+    connection: sqlite3.Connection, stored: Mapping[int, Snapshot], damage: list[Damage]
+) -> list[Snapshot]:
     if connection.execute(_ANY_OPEN).fetchone() is None:
         return list(stored.values())
     query = f"{_OPEN} AND schedule IN (SELECT value FROM json_each(?)) {_OPEN_ORDER}"
     return _with_runs(stored, connection.execute(query, (json.dumps(list(stored)),)), damage)
 
 
-def _with_runs(stored: Mapping[int, Due], rows: Iterable[Row], damage: list[Damage]) -> list[Due]:
+def _with_runs(stored: Mapping[int, Snapshot], rows: Iterable[Row], damage: list[Damage]) -> list[Snapshot]:
     """Return the schedules with their open runs; one that cannot be read makes its schedule damaged."""
     runs: defaultdict[int, list[Row]] = defaultdict(list)
     for number, *row in rows:

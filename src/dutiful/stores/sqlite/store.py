@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Policy
     from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule
-    from dutiful.core.snapshot import Due, Move
+    from dutiful.core.snapshot import Move, Snapshot
     from dutiful.core.tally import Tally
     from dutiful.core.workflow import Workflow, WorkflowEntry
     from dutiful.runtime.ports import (
@@ -220,11 +220,11 @@ class SqliteStore:
         """Record a manual run that a user asks for."""
         return await self._write(lambda connection: edits.request(connection, self._namespace, run))
 
-    async def get(self, schedule_id: str) -> Due | None:
+    async def get(self, schedule_id: str) -> Snapshot | None:
         """Return one schedule, unless it is damaged."""
         return next(iter(await self._some("id = ?", schedule_id)), None)
 
-    async def some(self, ids: Iterable[str]) -> list[Due]:
+    async def some(self, ids: Iterable[str]) -> list[Snapshot]:
         """Return those of these schedules that are there and not damaged."""
         return await self._marking(
             lambda connection: reads.with_ids(connection, self._texts, self._namespace, ids)
@@ -232,7 +232,7 @@ class SqliteStore:
 
     async def page(
         self, after: str, limit: int, facets: Facets = (), paused: bool | None = None
-    ) -> list[Due]:
+    ) -> list[Snapshot]:
         """Return the schedules that come after an id and are not damaged."""
         query, values = reads.having(facets, paused, after)
         values = [self._namespace, *values, limit]
@@ -249,7 +249,7 @@ class SqliteStore:
         )
         return int(found[0])
 
-    async def soonest(self, limit: int, facets: Facets = ()) -> list[Due]:
+    async def soonest(self, limit: int, facets: Facets = ()) -> list[Snapshot]:
         """Return the schedules that are looked at next."""
         return await self._marking(
             lambda connection: reads.soonest(connection, self._texts, self._namespace, limit, facets)
@@ -268,7 +268,7 @@ class SqliteStore:
         """Return what is noted of these schedules."""
         return await self._read(lambda connection: reads.notes(connection, self._namespace, ids))
 
-    async def every(self) -> list[Due]:
+    async def every(self) -> list[Snapshot]:
         """Return all schedules but the damaged ones."""
         return await self._marking(lambda connection: reads.every(connection, self._texts, self._namespace))
 
@@ -278,7 +278,7 @@ class SqliteStore:
             lambda connection: survey(connection, self._texts, self._namespace, declared)
         )
 
-    async def _some(self, condition: str, *values: object) -> list[Due]:
+    async def _some(self, condition: str, *values: object) -> list[Snapshot]:
         return await self._marking(
             lambda connection: reads.some(connection, self._texts, self._namespace, condition, values)
         )
@@ -388,7 +388,7 @@ class SqliteStore:
             lambda connection: queries.find_ids(connection, self._namespace, owner, part, after, limit)
         )
 
-    async def troubled(self, limit: int, owner: str | None = None) -> list[Due]:
+    async def troubled(self, limit: int, owner: str | None = None) -> list[Snapshot]:
         """Return schedules that need somebody."""
         return await self._marking(
             lambda connection: queries.troubled(connection, self._texts, self._namespace, owner, limit)
