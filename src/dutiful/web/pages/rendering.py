@@ -17,9 +17,8 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from dutiful.core.errors import DutifulError
-from dutiful.httpd.auth import NOBODY
+from dutiful.httpd.auth import NOBODY, is_page
 from dutiful.httpd.instants import rfc_3339
-from dutiful.httpd.auth import is_page
 from dutiful.web.drawing import marks
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import field_value, keep_secret
