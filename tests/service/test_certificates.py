@@ -11,7 +11,7 @@ from cryptography import x509
 from tests.service.rig import Rig
 
 from dutiful.httpd.tls import TlsFiles
-from dutiful.service.metrics import Metrics, look
+from dutiful.service.metrics import Metrics, look_at_certificates
 from dutiful.testing import VirtualClock
 
 END = datetime(2030, 6, 30, 12, tzinfo=UTC)
@@ -29,7 +29,7 @@ def files(tmp_path):
 def looked(files, now, caplog):
     caplog.clear()
     metrics = Metrics(lambda: 0)
-    look(files, VirtualClock(now), metrics)
+    look_at_certificates(files, VirtualClock(now), metrics)
     text = metrics.text()
     return [record.getMessage() for record in caplog.records], text
 
