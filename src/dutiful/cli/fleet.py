@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.fleet_ask import agent_or_named, asked, instant, named
-from dutiful.cli.fleet_example import FLEET
-from dutiful.cli.fleet_tables import Tables, terminal_width
+from dutiful.cli.fleet_client import (
+    agent_or_named,
+    asked,
+    instant,
+    named,
+    run_in_foreground,
+    wait_for_end,
+    wait_for_run,
+)
+from dutiful.cli.fleet_display import Tables, show_logs, terminal_width, watch_status
 from dutiful.cli.output import Group, print_json
 from dutiful.runtime.clock import SystemClock
 
@@ -27,6 +34,7 @@ def _there(_: click.Context, __: click.Parameter, path: Path) -> Path:
     return path
 
 
+_EXAMPLE = Path(__file__).with_name("fleet_example.yaml")
 _PATH = click.Path(path_type=Path)
 _file = click.option(
     "--file", "-f", "path", type=_PATH, default="fleet.yaml", show_default=True, callback=_there,
@@ -61,7 +69,7 @@ def init(path: Path) -> None:
     """
     try:
         with path.open("x", encoding="utf-8") as opened:
-            opened.write(FLEET)
+            opened.write(_EXAMPLE.read_text(encoding="utf-8"))
     except FileExistsError:
         raise click.ClickException(f"{path} is there already; name another one with --file") from None
     except OSError as error:
@@ -126,8 +134,6 @@ def start(path: Path, timeout: float, quiet: bool, listen: str | None) -> None:
 
     Example: dutiful fleet start --timeout 60
     """
-    from dutiful.cli.fleet_start import run_in_foreground
-
     run_in_foreground(path, timeout, quiet=quiet, address=listen)
 
 
@@ -148,7 +154,6 @@ def status(path: Path, as_json: bool, watch: bool) -> None:
         found = asked(path, ask)
         _show(found, as_json, lambda tables, found: tables.status(found))
         sys.exit(0 if found["stall"] is None else 1)
-    from dutiful.cli.fleet_watch import watch_status
 
     def draw() -> str:
         found = asked(path, ask)
@@ -243,8 +248,6 @@ def run(name: str, path: Path, as_json: bool, prompt: str | None, wait: bool) ->
     if not wait:
         _show(found, as_json, lambda *_: f"{name} begins with the next check")
         return
-    from dutiful.cli.fleet_wait import wait_for_run
-
     ended = wait_for_run(lambda: asked(path, {"ask": "outcome", **named(name), "run_at": found["run_at"]}))
     _show(ended, as_json, lambda *_: _told_end(name, ended))
     sys.exit(1 if ended["status"] == "FAILED" else 0)
@@ -282,8 +285,6 @@ def stop(path: Path, timeout: float) -> None:
 
     Example: dutiful fleet stop
     """
-    from dutiful.cli.fleet_wait import wait_for_end
-
     found = asked(path, {"ask": "stop"})
     if not wait_for_end(found["pid"], timeout):
         raise click.ClickException(f"process {found['pid']} still waits for jobs after {timeout:g} s")
@@ -306,8 +307,6 @@ def logs(
 
     Example: dutiful fleet logs watcher disk --run 3
     """
-    from dutiful.cli.fleet_logs import show_logs
-
     name = f"{agent}/{schedule}" if schedule is not None else agent
     target = agent_or_named(name)
     with suppress(KeyboardInterrupt):

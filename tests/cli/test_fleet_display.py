@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dutiful.cli.fleet_tables import Tables, span, table
+from dutiful.cli.fleet_display import Tables, span, table
 
 NOW = datetime(2026, 3, 8, 12, tzinfo=UTC)
 

@@ -1,0 +1,199 @@
+"""The fleet of a file as commands meet it: start it, ask it, wait for it.
+
+A request goes to the process that runs the fleet, else to the files that the fleet has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dutiful.cli.signals import end_at_once, hear_signals
+from dutiful.core.errors import DutifulError, InvalidArgumentError
+from dutiful.fleet.control.answers import answer
+from dutiful.fleet.control.daemon import Daemon
+from dutiful.fleet.control.lock import running_state_dir
+from dutiful.fleet.control.socket import ask
+from dutiful.fleet.control.stopped import StoppedFleet
+from dutiful.fleet.errors import FleetControlError, FleetNotRunningError, SchedulerShutdownError
+from dutiful.fleet.file.config import Fleet, read_fleet
+from dutiful.fleet.file.watch import state_dir_of
+from dutiful.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dutiful.fleet.control.http import Listener
+
+
+def asked(path: Path, request: dict[str, Any]) -> Any:
+    """Return the answer of the running fleet, else the answer from its files."""
+    request = {**request, "file": str(path.absolute())}
+    running = running_state_dir(path)
+    # The lock names the directory of the running fleet, whatever its file says by now.
+    known, state_dir = (None, running) if running is not None else _found(path)
+    try:
+        return asyncio.run(ask(state_dir, request))
+    except FleetNotRunningError:
+        pass
+    except FleetControlError as error:
+        if error.kind.endswith("NotFoundError"):
+            raise
+        raise click.ClickException(str(error)) from error
+    if known is None:
+        known, state_dir = _found(path)
+    if isinstance(known, Exception):
+        raise known
+    try:
+        return asyncio.run(answer(StoppedFleet(path, known, state_dir, SystemClock()), request))
+    except FleetNotRunningError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _found(path: Path) -> tuple[Fleet | Exception, Path]:
+    """Return the fleet, or the problems of its file, and its state directory."""
+    found, _ = read_fleet(path)
+    # A running fleet can be asked also while its file is broken.
+    return found, state_dir_of(path, found if isinstance(found, Fleet) else Fleet(()))
+
+
+def state_dir_of_fleet(path: Path) -> Path:
+    """Return the state directory of the fleet of a file, running or not."""
+    return running_state_dir(path) or _found(path)[1]
+
+
+def named(name: str) -> dict[str, str]:
+    """Return the agent and the schedule that AGENT/SCHEDULE names."""
+    agent, slash, schedule = name.partition("/")
+    if not (agent and slash and schedule):
+        raise InvalidArgumentError("name", name, "write AGENT/SCHEDULE, such as watcher/disk")
+    return {"agent": agent, "schedule": schedule}
+
+
+def agent_or_named(name: str | None) -> dict[str, str | None]:
+    """Return the agent and the schedule that AGENT or AGENT/SCHEDULE names; None means all."""
+    if name is None or "/" in name:
+        return {"agent": None, "schedule": None} if name is None else {**named(name)}
+    return {"agent": name, "schedule": None}
+
+
+def instant(text: str | None) -> datetime:
+    """Return the instant that a text names, by default the present one."""
+    clock = SystemClock()
+    if text is None:
+        return clock.now()
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        advice = "write ISO 8601, such as 2026-03-08T01:30 or …T06:30Z"
+        raise InvalidArgumentError("--at", text, advice) from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=clock.timezone)
+
+
+_LOOK_AGAIN_S = 0.25
+_ENDED = ("SUCCESS", "FAILED", "SKIPPED")
+
+
+def wait_for_run(look: Callable[[], Any]) -> Any:
+    """Return the run as soon as `look` returns it ended."""
+    while True:
+        found = look()
+        if found is not None and found["status"] in _ENDED:
+            return found
+        asyncio.run(SystemClock().sleep(_LOOK_AGAIN_S))
+
+
+def wait_for_end(pid: int, seconds: float) -> bool:
+    """Return whether a process has ended within so many seconds."""
+    clock = SystemClock()
+    until = clock.monotonic() + seconds
+    while _lives(pid):
+        if clock.monotonic() >= until:
+            return False
+        asyncio.run(clock.sleep(_LOOK_AGAIN_S))
+    return True
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        # A zombie has ended; only its parent has not asked for its exit code yet.
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2]
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return state.split()[0] != "Z"
+
+
+def run_in_foreground(path: Path, timeout: float, *, quiet: bool, address: str | None) -> None:
+    """Run the fleet of a file until it is asked to stop and its jobs have ended, or the process with them."""
+    logger = _logger(quiet=quiet)
+    daemon = Daemon(path, logger)
+    # Directories and modules in the file are relative to the file.
+    os.chdir(daemon.watched.path.parent)
+    sys.path.insert(0, os.getcwd())
+    asyncio.run(_serve(daemon, timeout, logger, address))
+
+
+def _logger(*, quiet: bool) -> logging.Logger:
+    logger = logging.getLogger("dutiful.fleet")
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S%z"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.WARNING if quiet else logging.INFO)
+    # The reader of stdout may have gone; jobs go on without a log.
+    logging.raiseExceptions = False
+    return logger
+
+
+def _listener(daemon: Daemon, address: str | None, logger: logging.Logger) -> Listener | None:
+    if address is None:
+        return None
+    from dutiful.fleet.control.http import Listener, bound, secrets_from
+
+    # The address is bound before the fleet may lead, so that a start that cannot listen triggers nothing.
+    secrets = secrets_from(os.environ)
+    return Listener(daemon, bound(address), secrets, logger)
+
+
+async def _serve(
+    daemon: Daemon,
+    timeout: float,  # noqa: ASYNC109 - the scheduler applies it
+    logger: logging.Logger,
+    address: str | None,
+) -> None:
+    listener = _listener(daemon, address, logger)
+    asked = daemon.asked_to_stop
+    with hear_signals(asked, lambda: _last_words(daemon)):
+        try:
+            await daemon.start()
+        except DutifulError as error:
+            raise click.ClickException(str(error)) from error
+        agents = daemon.watched.fleet.agents
+        count = sum(len(agent.schedules) for agent in agents)
+        logger.info("started: %d agents with %d schedules, state in %s", len(agents), count, daemon.state_dir)
+        if listener is not None:
+            listener.start()
+        await asked.wait()
+        if listener is not None:
+            await listener.stop()
+        logger.info("stopping: waiting for %d job(s), at most %g s", len(daemon.running()), timeout)
+        try:
+            await daemon.stop(timeout)
+        except SchedulerShutdownError as error:
+            sys.stdout.flush()
+            # The jobs are killed with this process.
+            end_at_once(f"{error}; killed: {', '.join(daemon.running())}")
+        logger.info("stopped")
+
+
+def _last_words(daemon: Daemon) -> str:
+    return f"Stopped at once; killed: {', '.join(daemon.running()) or 'nothing'}"
