@@ -222,6 +222,23 @@ def test_a_stop_waits_for_commands_as_long_as_the_drain_setting_and_names_what_i
     assert [line for line in lines if "cut short after 0.5 s: s" in line]
 
 
+def test_a_second_signal_ends_the_service_at_once(tmp_path):
+    (tmp_path / "run.py").write_text("import pathlib, time\npathlib.Path('began').touch()\ntime.sleep(600)\n")
+    executor = f"command:{sys.executable} {tmp_path}/run.py"
+    with started(tmp_path, "serve", DUTIFUL_EXECUTOR=executor, DUTIFUL_DRAIN_S="600") as process:
+        fire_every_second(address(process))
+        while not (tmp_path / "began").exists():
+            pass
+        process.send_signal(signal.SIGTERM)
+        line_with(process, "waiting up to 600 s for runs in flight")
+        # A signal that follows at once is taken for the same request, so it is repeated until it is heard.
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        assert process.returncode == 1
+        said = process.stderr.read()
+    assert said == "ended at once; the next start recovers the runs that were cut short\n"
+
+
 def test_a_standby_is_not_ready_while_the_leader_is_frozen(tmp_path):
     quick = {"DUTIFUL_LEASE_S": "1", "TICK_MS": "50"}
     with started(tmp_path, "worker", **quick) as leader:

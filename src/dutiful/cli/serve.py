@@ -6,17 +6,16 @@ import asyncio
 import gc
 import logging
 import os
-import signal
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dutiful.cli.signals import hear_signals
 from dutiful.core.errors import DutifulError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine
 
     from dutiful.service.settings import Settings
 
@@ -24,7 +23,6 @@ logger = logging.getLogger("dutiful.service")
 
 # The worker's thread gets its turn this soon while the thread that answers requests is busy.
 _SWITCH_S = 0.0005
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _config = click.option(
     "--config", "config_file", metavar="FILE", help="TOML file of settings; variables override it."
 )
@@ -99,7 +97,8 @@ async def _serve(settings: Settings, worker: bool, say: Callable[[str], None]) -
     from dutiful.web.app import create_app
 
     sys.setswitchinterval(_SWITCH_S)
-    with listen(settings.host, settings.port) as listener, _until_signal() as asked:
+    asked = asyncio.Event()
+    with listen(settings.host, settings.port) as listener, hear_signals(asked, _last_words):
         service = Service(settings, worker=worker)
         # Every file and address is checked before the worker may lead: a start that fails fires nothing.
         server = HttpServer(
@@ -129,7 +128,8 @@ async def _serve(settings: Settings, worker: bool, say: Callable[[str], None]) -
 async def _work(settings: Settings, say: Callable[[str], None]) -> None:
     from dutiful.service.wiring import Service
 
-    with _until_signal() as asked:
+    asked = asyncio.Event()
+    with hear_signals(asked, _last_words):
         service = Service(settings)
         cut: list[str] = []
         try:
@@ -141,26 +141,11 @@ async def _work(settings: Settings, say: Callable[[str], None]) -> None:
     _say_goodbye(cut, say)
 
 
+def _last_words() -> str:
+    return "ended at once; the next start recovers the runs that were cut short"
+
+
 def _say_goodbye(cut: list[str], say: Callable[[str], None]) -> None:
     if cut:
         raise click.ClickException(f"stopped; runs were cut short, of: {', '.join(sorted(set(cut)))}")
     say("stopped")
-
-
-@contextmanager
-def _until_signal() -> Iterator[asyncio.Event]:
-    """Yield an event that the first signal sets; a second signal ends the process at once."""
-    loop, asked = asyncio.get_running_loop(), asyncio.Event()
-
-    def heard() -> None:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
-        asked.set()
-
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, heard)
-    try:
-        yield asked
-    finally:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
