@@ -19,7 +19,7 @@ HEADINGS = {
     ("work source", "table"): "A table",
 }
 KINDS = {
-    **{("job", kind): keys for kind, keys in jobs._KINDS.items()},
+    **{("job", kind): keys for kind, keys in jobs.KEYS.items()},
     **{("work source", kind): keys for kind, keys in work_sources._KINDS.items()},
 }
 

@@ -32,4 +32,4 @@ def test_how_a_command_ended_in_one_line():
     assert Exit(0, "", "noise").problem is None
     assert Exit(3, "", "a\n\nb\nc\nd\x1b\n").problem == "exit code 3: b | c | d"
     assert Exit(-9, "", "").problem == "killed by signal 9"
-    assert Exit(-15, "", "", timed_out=True).problem == "timed out"
+    assert Exit(-15, "", "", timed_out_after=2.5).problem == "timed out after 2.5 s"

@@ -1,30 +1,94 @@
-"""Runs workflows by a command: the DAG on stdin, the meta in the environment, the exit code as outcome."""
+"""Commands: the executor `command:PROGRAM ARGS`, and how every door of dutiful runs a program."""
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful import process
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.outcome import Failed, Outcome, Succeeded, Unreached
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from dutiful.launchers.executor import ExecutorSettings, Meta
+    from dutiful.process import Exit
 
 _TIMEOUT = 3600.0
 
 
+class NotStartedError(Exception):
+    """The program could not be started, so nothing of it has run; the text says why."""
+
+
+class Command(NamedTuple):
+    """A program with its arguments, and the bounds within which it runs."""
+
+    argv: Sequence[str]
+    timeout: float = _TIMEOUT
+    environment: Mapping[str, str | None] = MappingProxyType({})
+    """Variables beside those of a run; one without a value is passed on from this process."""
+    directory: str | None = None
+    output_limit: int = process.OUTPUT_LIMIT
+
+    def variables(self, told: Mapping[str, str | None]) -> dict[str, str]:
+        """Return the whole environment of a run that is `told` these variables."""
+        literal = {name: value for name, value in self.environment.items() if value is not None}
+        inherited = [name for name in self.environment if name not in literal]
+        return process.environment_of({**literal, **told}, inherited)
+
+    def missing(self) -> str | None:
+        """Return that there is no such program, or None if there is."""
+        program, path = self.argv[0], self.variables({})["PATH"]
+        if "/" in program:
+            found, where = shutil.which(os.path.join(self.directory or "", program)), ""
+        else:
+            found, where = shutil.which(program, path=path), f" on the path {path}"
+        return None if found is not None else f"there is no program {program!r}{where}"
+
+    async def run(
+        self,
+        told: Mapping[str, str | None],
+        stdin: bytes,
+        on_output: Callable[[str], None] | None = None,
+        on_chunk: Callable[[bytes], None] | None = None,
+    ) -> Exit:
+        """Return how a run of the command ended; raises NotStartedError.
+
+        `on_output` gets the latest line that was printed, `on_chunk` all bytes.
+        """
+        if (missing := self.missing()) is not None:
+            raise NotStartedError(missing)
+        try:
+            return await process.run(
+                self.argv,
+                environment=self.variables(told),
+                stdin=stdin,
+                directory=self.directory,
+                time_limit=self.timeout,
+                output_limit=self.output_limit,
+                on_output=on_output,
+                on_chunk=on_chunk,
+            )
+        except OSError as error:
+            place = "" if error.filename is None else f": {error.filename}"
+            problem = f"{self.argv[0]!r} could not be started: {error.strerror}{place}"
+            raise NotStartedError(problem) from error
+
+
 class CommandExecutor:
-    """Runs a command for every run and waits for its end."""
+    """Runs a command for every run: the DAG on stdin, the meta in the environment."""
 
     descriptors = process.DESCRIPTORS
     in_process = True
 
     def __init__(self, argv: list[str], settings: ExecutorSettings) -> None:
-        self._argv, self._timeout = argv, settings.timeout or _TIMEOUT
+        self._command = Command(argv, settings.timeout or _TIMEOUT)
 
     @classmethod
     def parse(cls, rest: str, settings: ExecutorSettings) -> CommandExecutor:
@@ -35,7 +99,7 @@ class CommandExecutor:
             raise InvalidArgumentError("executor", rest, f"the quotes do not match ({error})") from None
         if not argv:
             raise InvalidArgumentError("executor", rest, "write command:PROGRAM ARGS")
-        if _missing(argv[0]):
+        if Command(argv).missing() is not None:
             raise InvalidArgumentError("executor", argv[0], "there is no such program; write its whole path")
         return cls(argv, settings)
 
@@ -44,24 +108,11 @@ class CommandExecutor:
 
         A command that could not be started was not run: that is Unreached, and may be tried again.
         """
-        if _missing(self._argv[0]):
-            return Unreached(f"there is no program {self._argv[0]!r}")
         try:
-            ended = await process.run(
-                self._argv,
-                environment=process.environment_of(_told(meta)),
-                stdin=json.dumps(dag).encode(),
-                time_limit=self._timeout,
-            )
-        except OSError as error:
-            return Unreached(f"{self._argv[0]!r} could not be started: {error.strerror}")
-        if ended.timed_out:
-            return Failed(f"timed out after {self._timeout:g} s")
+            ended = await self._command.run(_told(meta), json.dumps(dag).encode())
+        except NotStartedError as error:
+            return Unreached(str(error))
         return Succeeded(ended.summary) if ended.problem is None else Failed(ended.problem)
-
-
-def _missing(program: str) -> bool:
-    return shutil.which(program, path=process.environment_of({})["PATH"]) is None
 
 
 def _told(meta: Meta) -> dict[str, str | None]:

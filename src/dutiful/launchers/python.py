@@ -1,4 +1,4 @@
-"""Runs workflows by a function of this process."""
+"""Functions: the executor `python:MODULE:FUNCTION`, and how every door of dutiful calls one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,41 @@ _TIMEOUT = 3600.0
 _DETAIL_MAX = 500
 
 
+class Function:
+    """A function that a text names, called within a time limit."""
+
+    def __init__(self, setting: str, place: str, timeout: float) -> None:
+        """Import the function; raises InvalidArgumentError for that `setting` if it cannot be found."""
+        self._place, self._timeout = place, timeout
+        self._function = find_function(setting, place)
+
+    async def call(self, *arguments: object, results: tuple[type, ...], expected: str) -> object:
+        """Return the result that the function returned, or the outcome that its answer means.
+
+        An answer of one of the `results` is returned as it is. None and True are Succeeded, a text is
+        Succeeded with that detail. False, any other answer and no end in time are Failed. The exception of a
+        function is raised. A function that is no coroutine cannot be stopped: after the time limit its
+        thread is left to itself. `expected` tells the author of the function what to return.
+        """
+        try:
+            async with asyncio.timeout(self._timeout) as limit:
+                answer = await call(self._function, *arguments)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return Failed(f"{self._place} timed out after {self._timeout:g} s")
+        match answer:
+            case None | True:
+                return Succeeded()
+            case False:
+                return Failed(f"{self._place} returned False")
+            case str():
+                return Succeeded(answer)
+        if isinstance(answer, results):
+            return answer
+        return Failed(f"{self._place} returned {type(answer).__name__}; return {expected}")
+
+
 class PythonExecutor:
     """Calls `function(dag, meta)` for every run."""
 
@@ -25,36 +60,22 @@ class PythonExecutor:
         """Import the function; raises InvalidArgumentError if it cannot be found."""
         if not is_place(place):
             raise InvalidArgumentError("executor", place, "write python:MODULE:FUNCTION")
-        self._place, self._function = place, find_function("executor", place)
-        self._timeout = settings.timeout or _TIMEOUT
+        self._function = Function("executor", place, settings.timeout or _TIMEOUT)
 
     async def run(self, dag: Any, meta: Meta) -> Outcome:
-        """Return the outcome that the function returned, or what its answer means.
+        """Return the outcome that the function returned, or what its answer means; see `Function.call`.
 
-        None and True are Succeeded, a text is Succeeded with that detail. False, anything else, what it
-        raises and no end in time are Failed; a function that is no coroutine then goes on by itself.
+        An exception of the function is Failed.
         """
+        expected = "an outcome, a str, a bool or None"
         try:
-            async with asyncio.timeout(self._timeout) as limit:
-                return self._judged(await call(self._function, dag, meta))
+            outcome = await self._function.call(dag, meta, results=get_args(Outcome), expected=expected)
         except BaseException as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            if limit.expired() and isinstance(error, TimeoutError):
-                return Failed(f"{self._place} timed out after {self._timeout:g} s")
-            failed = raised(error)
-            return failed._replace(detail=quoted(failed.detail, _DETAIL_MAX))
-
-    def _judged(self, answer: object) -> Outcome:
-        match answer:
-            case None | True:
-                return Succeeded()
-            case False:
-                return Failed(f"{self._place} returned False")
-            case str():
-                return Succeeded(quoted(answer, _DETAIL_MAX))
-        if isinstance(answer, get_args(Outcome)):
-            return cast("Outcome", answer)
-        kind = type(answer).__name__
-        return Failed(f"{self._place} returned {kind}; return an outcome, a str, a bool or None")
+            outcome = raised(error)
+            return outcome._replace(detail=quoted(outcome.detail, _DETAIL_MAX))
+        if isinstance(outcome, Succeeded) and outcome.detail is not None:
+            return outcome._replace(detail=quoted(outcome.detail, _DETAIL_MAX))
+        return cast("Outcome", outcome)

@@ -23,7 +23,7 @@ from dutiful.fleet.run.prompt import build_schedule_prompt
 from dutiful.fleet.run.work_sources import WorkSources
 from dutiful.fleet.state.file import begun, ended, update_schedule_state
 from dutiful.fleet.types import JobRequest, JobResult, NextWorkItem, ScheduleRunResult, TriggerInfo
-from dutiful.process.output import one_line
+from dutiful.process.command import one_line
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:

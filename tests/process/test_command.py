@@ -30,7 +30,7 @@ def shell(script: str, **settings) -> Exit:
 
 def test_the_streams_and_the_code_come_back():
     ended = shell("cat; echo problem >&2; exit 3", stdin=b"hello\n")
-    assert ended == Exit(3, "hello\n", "problem\n", timed_out=False, truncated=False)
+    assert ended == Exit(3, "hello\n", "problem\n", timed_out_after=None, truncated=False)
 
 
 def test_a_command_that_dies_by_a_signal_has_its_negative_number():
@@ -167,13 +167,13 @@ def overdue(script: str, **settings) -> Exit:
 
 def test_a_command_that_takes_too_long_is_asked_to_end():
     ended = overdue("trap 'echo asked; exit 5' TERM; echo up; sleep 300 & wait")
-    assert ended == Exit(5, "up\nasked\n", "", timed_out=True)
+    assert ended == Exit(5, "up\nasked\n", "", timed_out_after=30)
 
 
 def test_a_command_that_does_not_listen_is_killed_with_all_its_descendants():
     script = "trap '' TERM; " + FAMILY + "while true; do wait; done"
     ended = overdue(script, grace=0)
-    assert (ended.code, ended.timed_out) == (-signal.SIGKILL, True)
+    assert (ended.code, ended.timed_out_after) == (-signal.SIGKILL, 30)
     assert [pid for pid in numbers(ended.stdout) if not ends(pid, 0)] == []
     assert len(numbers(ended.stdout)) == 4
 
@@ -275,4 +275,4 @@ def many_files():
 
 @pytest.mark.usefixtures("many_files")
 def test_a_command_runs_where_more_than_a_thousand_files_are_open():
-    assert shell("cat; exit 3", stdin=b"fed") == Exit(3, "fed", "", timed_out=False, truncated=False)
+    assert shell("cat; exit 3", stdin=b"fed") == Exit(3, "fed", "", timed_out_after=None, truncated=False)
