@@ -1,6 +1,5 @@
 """Door 2: a fleet of agents with named schedules in YAML."""
 
-from dutiful.fleet.cron import calculate_next_cron_trigger, is_valid_cron_expression, parse_cron_expression
 from dutiful.fleet.errors import (
     AgentNotFoundError,
     ConcurrencyLimitError,
@@ -20,11 +19,17 @@ from dutiful.fleet.errors import (
 )
 from dutiful.fleet.file.agents import agent_from
 from dutiful.fleet.file.config import Fleet, load_fleet
-from dutiful.fleet.interval import calculate_next_trigger, is_schedule_due, parse_interval
+from dutiful.fleet.next_trigger import (
+    calculate_next_cron_trigger,
+    calculate_next_trigger,
+    is_schedule_due,
+    is_valid_cron_expression,
+    parse_cron_expression,
+    parse_interval,
+)
 from dutiful.fleet.run.jobs import executor_for
 from dutiful.fleet.run.output_log import LogLimits
-from dutiful.fleet.run.prompt import build_schedule_prompt
-from dutiful.fleet.run.runner import run_schedule
+from dutiful.fleet.run.runner import build_schedule_prompt, run_schedule
 from dutiful.fleet.run.work_sources import WorkSources
 from dutiful.fleet.scheduler import FleetScheduler
 from dutiful.fleet.state.file import get_agent_schedule_states, get_schedule_state, update_schedule_state

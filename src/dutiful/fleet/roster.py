@@ -17,10 +17,9 @@ from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Re
 from dutiful.core.run import Run
 from dutiful.core.schedule import Schedule, Task
 from dutiful.core.snapshot import Limits, Snapshot
-from dutiful.fleet.cron import parse_cron_expression
 from dutiful.fleet.errors import AgentNotFoundError, ScheduleNotFoundError
 from dutiful.fleet.file.agents import problems_of_schedule
-from dutiful.fleet.interval import parse_interval
+from dutiful.fleet.next_trigger import parse_cron_expression, parse_interval
 from dutiful.fleet.state.cache import StateBook
 from dutiful.fleet.state.file import checked_state, write_states
 from dutiful.fleet.types import AgentScheduleInfo, Problem, ScheduleState

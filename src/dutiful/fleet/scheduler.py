@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import uuid
 from datetime import timedelta
@@ -11,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful.core import event as happened
 from dutiful.core.cron.zone import epoch_ms
-from dutiful.core.errors import InvalidArgumentError, OvertakenError
-from dutiful.core.plan.reconcile import Changes, Put
-from dutiful.core.run import Phase, Run, Status
+from dutiful.core.errors import InvalidArgumentError, UnknownScheduleError
 from dutiful.fleet.errors import (
     ConcurrencyLimitError,
     SchedulerError,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
     from dutiful.core.plan.verdict import Verdict
+    from dutiful.core.run import Run
     from dutiful.fleet.types import Agent, ScheduleCheckResult, ScheduleInfo, SchedulerStatus, TriggerInfo
     from dutiful.fleet.view import Entry, Job
     from dutiful.runtime.engine import Engine
@@ -83,8 +83,8 @@ class FleetScheduler:
         self._started_at: datetime | None = None
         self._last_check_at: datetime | None = None
         self._checks = self._triggers_before = 0
-        # The latest instant that was given to a manual run.
-        self._asked_at = 0
+        # One trigger at a time: the free slot that it has seen must still be free when its run is recorded.
+        self._triggering = asyncio.Lock()
         self._host: Host | None = None
         self._engine: Engine | None = None
         self._launcher: JobLauncher | None = None
@@ -325,45 +325,26 @@ class FleetScheduler:
         Raises ConcurrencyLimitError when the agent has no free slot, ScheduleTriggerError when the schedule
         cannot be run.
         """
-        with self._clock.hold():
-            await self._roster.refresh()
+        async with self._triggering:
+            with self._clock.hold():
+                await self._roster.refresh()
             entry, view = self._roster.entry(agent, schedule), self._roster.view
             name, most = entry.agent.name, entry.agent.max_concurrent
             if view.taken(name) >= most:
                 raise ConcurrencyLimitError(name, view.taken(name), most)
             if entry.problem is not None:
                 raise ScheduleTriggerError(agent, schedule, SchedulerError(shown(entry.problem)))
-            return await self._record_manual_run(entry, prompt)
+            run = await self._record_manual_run(entry, prompt)
+            view.reserve(run, name)
+        return run
 
     async def _record_manual_run(self, entry: Entry, prompt: str | None) -> Run:
-        # Every manual run has an instant of its own, also where several are triggered at once.
-        self._asked_at = run_at = max(self._now(), self._asked_at + 1)
-        reserved = self._roster.view.reserved
-        reserved[entry.id, run_at] = entry.agent.name
-        row = Run(
-            entry.id, run_at, "manual", Status.ENQUEUED, Phase.DELAYED, run_at, detail=prompt,
-            own_key=uuid.uuid4().hex, created_at=run_at, updated_at=run_at,
-        )  # fmt: skip
+        given = None if prompt is None else json.dumps(prompt)
         try:
-            while not await self._inserted(entry, row):
-                pass
-        except BaseException:
-            reserved.pop((entry.id, run_at), None)
-            raise
-        return row
-
-    async def _inserted(self, entry: Entry, row: Run) -> bool:
-        """Record a run; return False if a pass was faster and the caller must try again."""
-        due = await self._store.get(entry.id)
-        if due is None:
+            return await self._roster.registrar.trigger(entry.id, uuid.uuid4().hex, given)
+        except UnknownScheduleError:
             cause = SchedulerError("the store does not have it yet; try again after the next pass")
-            raise ScheduleTriggerError(entry.agent.name, entry.name, cause)
-        put = Put(due.schedule, due.state, row.run_at, due.version)
-        try:
-            await self._roster.registrar.apply(Changes([put], rows=[row]))
-        except OvertakenError:
-            return False
-        return True
+            raise ScheduleTriggerError(entry.agent.name, entry.name, cause) from None
 
     # Looking up
 

@@ -92,7 +92,9 @@ class View:
         self._of_agent: Counter[str] = Counter()
         self._of_schedule: Counter[str] = Counter()
         # Manual runs that are recorded and begin with the next pass -> the agent whose slot each takes.
-        self.reserved: dict[tuple[str, Instant], str] = {}
+        self._reserved: dict[tuple[str, Instant], str] = {}
+        # The latest manual run of each schedule that has begun.
+        self._begun: dict[str, Instant] = {}
         # Runs that ended since the start, by agent and by "done", "failed" or "no_work".
         self.counts: Counter[tuple[str, str]] = Counter()
         # Schedules whose latest run found no work; their ledger rows are to be merged.
@@ -108,7 +110,7 @@ class View:
         self.entries = {entry.id: entry for entry in entries}
         known_to_engine = [due for due in stored if due.schedule.id in self.entries]
         self._states = {due.schedule.id: due.state for due in known_to_engine}
-        self.reserved = {
+        self._reserved = {
             (run.schedule_id, run.run_at): self.entries[run.schedule_id].agent.name
             for due in known_to_engine
             for run in due.runs
@@ -129,6 +131,12 @@ class View:
         if entry.written.type not in _AUTOMATIC:
             return Skip.UNSUPPORTED_TYPE
         return Skip.DISABLED if entry.disabled else None
+
+    def reserve(self, run: Run, agent: str) -> None:
+        """Keep a slot of the agent for a manual run until the pass that begins it."""
+        # A pass may have begun the run before its caller heard that the run is recorded.
+        if run.run_at > self._begun.get(run.schedule_id, 0):
+            self._reserved[run.schedule_id, run.run_at] = agent
 
     # Events
 
@@ -174,7 +182,9 @@ class View:
         self.jobs[job.entry.id, job.run_at, job.kind] = job
         self._of_agent[agent.name] += 1
         self._of_schedule[job.entry.id] += 1
-        self.reserved.pop((job.entry.id, job.run_at), None)
+        self._reserved.pop((job.entry.id, job.run_at), None)
+        if job.kind == "manual":
+            self._begun[job.entry.id] = job.run_at
         if self.taken(agent.name) >= agent.max_concurrent:
             self._full_since.setdefault(agent.name, job.started_at)
 
@@ -193,7 +203,7 @@ class View:
 
     def taken(self, agent: str) -> int:
         """Return how many slots of an agent are taken, also by runs that begin with the next pass."""
-        return self.running(agent) + sum(owner == agent for owner in self.reserved.values())
+        return self.running(agent) + sum(owner == agent for owner in self._reserved.values())
 
     def is_running(self, id_: str) -> bool:
         """Return whether a job of a schedule is running."""

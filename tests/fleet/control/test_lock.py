@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dutiful.fleet.control.lock import FleetLock, running_state_dir
+from dutiful.fleet.control.socket import FleetLock, running_state_dir
 from dutiful.fleet.errors import SchedulerError
 
 

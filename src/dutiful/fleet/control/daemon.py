@@ -20,13 +20,11 @@ from dutiful.fleet.control.answers import (
     of_schedule,
     of_verdict,
 )
-from dutiful.fleet.control.lock import FleetLock
-from dutiful.fleet.control.socket import ControlSocket
+from dutiful.fleet.control.socket import ControlSocket, FleetLock
 from dutiful.fleet.errors import FleetControlError, SchedulerShutdownError, StateFileError
-from dutiful.fleet.file.watch import WatchedFleet
+from dutiful.fleet.file.config import WatchedFleet
 from dutiful.fleet.run.output_log import OutputLogs, logs_of
-from dutiful.fleet.run.prompt import build_schedule_prompt
-from dutiful.fleet.run.runner import JobRunner
+from dutiful.fleet.run.runner import JobRunner, build_schedule_prompt
 from dutiful.fleet.scheduler import FleetScheduler
 from dutiful.fleet.state.file import unless_disabled, update_schedule_state
 from dutiful.runtime.clock import SystemClock

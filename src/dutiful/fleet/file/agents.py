@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import DutifulError
-from dutiful.fleet.cron import parse_cron_expression
 from dutiful.fleet.errors import ConfigProblem, FleetConfigError, near_name
 from dutiful.fleet.file.document import dotted
 from dutiful.fleet.file.settings import Key, flag, read_keys, text, time_zone, whole_number
-from dutiful.fleet.interval import JITTER_PERCENT_MAX
+from dutiful.fleet.next_trigger import JITTER_PERCENT_MAX, parse_cron_expression
 from dutiful.fleet.run.jobs import problems_of_job
 from dutiful.fleet.run.work_sources import problems_of_work_source
 from dutiful.fleet.types import Agent, AgentSchedule, Problem, ScheduleType

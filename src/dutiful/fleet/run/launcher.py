@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import DutifulError
 from dutiful.core.plan.outcome import Failed, NoWork, Refused, Succeeded
 from dutiful.core.policy import Reason
-from dutiful.fleet.run.prompt import build_schedule_prompt
-from dutiful.fleet.run.runner import INTERRUPTED
+from dutiful.fleet.run.runner import INTERRUPTED, build_schedule_prompt
 from dutiful.fleet.state.file import begun, ended, found_no_work
 from dutiful.fleet.types import ScheduleRunResult, TriggerInfo, TriggerMetadata
 from dutiful.fleet.view import Job
@@ -65,9 +65,8 @@ class JobLauncher:
         entry, run = self._view.entries.get(launch.schedule.id), launch.run
         if entry is None:
             return Failed("the schedule is no longer there")
-        prompt = (run.detail if run.kind == "manual" else None) or build_schedule_prompt(
-            entry.written, default_prompt=entry.agent.default_prompt
-        )
+        given = None if run.input is None else json.loads(run.input)
+        prompt = given or build_schedule_prompt(entry.written, default_prompt=entry.agent.default_prompt)
         job = Job(entry, run.run_at, run.kind, epoch_ms(self._clock.now()), prompt)
         info = self._info(job, run)
         self._view.begin(job)
@@ -82,7 +81,7 @@ class JobLauncher:
         outcome = _outcome(result)
         if isinstance(outcome, Failed) and _is_final(info):
             self._tell_failure(info, result.error or "")
-            # Ended for good: a retry of a manual run would take the error in its row for the prompt.
+            # Ended for good: a manual run is not tried again.
             return Refused(Reason.TASK_FAILED, outcome.detail)
         return outcome
 

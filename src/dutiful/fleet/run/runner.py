@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import DutifulError
-from dutiful.fleet.cron import calculate_next_cron_trigger
 from dutiful.fleet.errors import JobNotStartedError
-from dutiful.fleet.interval import calculate_next_trigger
+from dutiful.fleet.next_trigger import calculate_next_cron_trigger, calculate_next_trigger
 from dutiful.fleet.run.jobs import executor_for
-from dutiful.fleet.run.prompt import build_schedule_prompt
 from dutiful.fleet.run.work_sources import WorkSources
 from dutiful.fleet.state.file import begun, ended, update_schedule_state
 from dutiful.fleet.types import JobRequest, JobResult, NextWorkItem, ScheduleRunResult, TriggerInfo
@@ -44,6 +42,12 @@ if TYPE_CHECKING:
         WorkSourceManager,
     )
     from dutiful.runtime.ports import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dutiful.fleet.types import AgentSchedule, WorkItem
+
 
 INTERRUPTED = "interrupted: the run was cancelled"
 _NO_JOB = "neither it nor its agent has a `job`; write one, such as job: {type: command, command: [echo, hi]}"
@@ -351,3 +355,31 @@ def _name(trigger: TriggerInfo) -> str:
 
 def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__
+
+
+DEFAULT_PROMPT = "Do the work that this schedule is for."
+
+
+def build_schedule_prompt(
+    schedule: AgentSchedule, work_item: WorkItem | None = None, *, default_prompt: str | None = None
+) -> str:
+    """Return the schedule's prompt, else the agent's, else the one for all, and the work item with it."""
+    prompt = schedule.prompt or default_prompt or DEFAULT_PROMPT
+    return prompt if work_item is None else f"{prompt}\n\n{_described(work_item)}"
+
+
+def _described(item: WorkItem) -> str:
+    paragraphs = [f"## Work item: {item.title}", item.description.strip(), "\n".join(_details(item))]
+    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+
+
+def _details(item: WorkItem) -> Iterator[str]:
+    ids = dict.fromkeys(filter(None, (item.external_id, item.id)))
+    details = {
+        "id": " = ".join(ids),
+        "source": item.source,
+        "priority": item.priority,
+        "labels": ", ".join(item.labels),
+        "url": item.url,
+    }
+    return (f"- {name}: {value}" for name, value in details.items() if value)
