@@ -19,12 +19,10 @@ from dutiful.cli.signals import end_at_once, hear_signals
 from dutiful.core.errors import DutifulError, InvalidArgumentError
 from dutiful.fleet.control.answers import answer
 from dutiful.fleet.control.daemon import Daemon
-from dutiful.fleet.control.socket import running_state_dir
-from dutiful.fleet.control.socket import ask
+from dutiful.fleet.control.socket import ask, running_state_dir
 from dutiful.fleet.control.stopped import StoppedFleet
 from dutiful.fleet.errors import FleetControlError, FleetNotRunningError, SchedulerShutdownError
-from dutiful.fleet.file.config import Fleet, read_fleet
-from dutiful.fleet.file.config import state_dir_of
+from dutiful.fleet.file.config import Fleet, read_fleet, state_dir_of
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""When an interval schedule is due: so long after its last job has ended."""
+"""When a schedule is due next: an interval after its last job has ended, or by its cron expression.
+
+Cron is read in the host's zone, and runs once a day through a clock change.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,15 @@ from dutiful.fleet.errors import CronParseError
 from dutiful.runtime.clock import SystemClock, local_zone
 
 if TYPE_CHECKING:
-    from datetime import datetime, tzinfo
+    from datetime import tzinfo
 
 
 JITTER_PERCENT_MAX = 10
 # The jitter is one of so many equal steps.
 _STEPS = 2**64 - 1
+_FIELDS = {"day": "day-of-month", "weekday": "day-of-week"}
+# The message begins with the whole expression, so the repeated part and the layout are cut off.
+_REPEATED = re.compile(r", not \S+$| \(write: .*\)$")
 
 
 def parse_interval(text: str) -> timedelta:
@@ -67,11 +73,6 @@ def _jitter(interval: timedelta, percent: float, last_completed_at: datetime, ke
     # Whole microseconds, rounded down: never more than was allowed.
     most = int(interval / timedelta(microseconds=1) * percent / 100)
     return timedelta(microseconds=most * step // _STEPS)
-
-
-_FIELDS = {"day": "day-of-month", "weekday": "day-of-week"}
-# The message begins with the whole expression, so the repeated part and the layout are cut off.
-_REPEATED = re.compile(r", not \S+$| \(write: .*\)$")
 
 
 def parse_cron_expression(expression: str, timezone: str | tzinfo | None = None) -> Cron:

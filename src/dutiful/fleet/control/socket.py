@@ -1,7 +1,10 @@
-"""The control socket of a running fleet: one JSON line asks, one answers.
+"""How commands find a running fleet and talk to it: a lock beside its file, and a socket in its state.
 
-The socket lies in the state directory and is its owner's alone. Who serves it holds the fleet's leadership,
-so whatever lies in its place belongs to nobody.
+The lock (`.fleet.yaml.lock`) says which process runs the fleet of a file, and where it keeps its state. The
+file itself may be broken at the moment, or name another state directory than the fleet was started with.
+
+The socket takes one JSON line and answers with one. It lies in the state directory, and only its owner may use
+it. The process that serves it leads the fleet, so a file in its place is a leftover and is removed.
 """
 
 from __future__ import annotations
@@ -20,7 +23,6 @@ from dutiful.fleet.errors import FleetControlError, FleetNotRunningError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
 
 
 VERSION = 1

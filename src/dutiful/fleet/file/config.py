@@ -1,4 +1,7 @@
-"""The fleet file: agents, inline or in files of their own, under common defaults; checked as a whole."""
+"""The fleet file: agents, inline or in files of their own, under common defaults; checked as a whole.
+
+`WatchedFleet` reads it again whenever it or a file that it includes has changed.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +25,14 @@ from dutiful.fleet.types import Problem
 from dutiful.runtime.ports import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
+    from logging import Logger
 
     from dutiful.fleet.errors import ConfigProblem
     from dutiful.fleet.file.settings import Keys
     from dutiful.fleet.file.yaml_tree import Path as KeyPath
     from dutiful.fleet.types import Agent, AgentSchedule, Config
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from logging import Logger
-
-    from dutiful.fleet.types import Agent
 
 
 _VALUES_MAX = 150_000
@@ -47,6 +45,8 @@ LOGS_KEYS: Keys = {
     "bytes": Key(whole_number(1024, _LOG_BYTES_MAX), 1024 * 1024),
 }
 INCLUDE_KEYS = ("path", "overrides")
+STATE_DIR = ".dutiful"
+_Signature: TypeAlias = tuple[int, int, int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,10 +335,6 @@ def _problems_of_inclusion(entry: dict[str, Any]) -> Iterator[Problem]:
         yield Problem(("path",), "must be the path of a file with one agent", entry["path"])
     if not isinstance(entry.get("overrides", {}), dict):
         yield Problem(("overrides",), "must be a mapping of keys of the agent", entry["overrides"])
-
-
-STATE_DIR = ".dutiful"
-_Signature: TypeAlias = tuple[int, int, int, int] | None
 
 
 class WatchedFleet:

@@ -25,7 +25,7 @@ from dutiful.process.command import one_line
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
     from logging import Logger
     from pathlib import Path
@@ -43,16 +43,12 @@ if TYPE_CHECKING:
     )
     from dutiful.runtime.ports import Clock
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dutiful.fleet.types import AgentSchedule, WorkItem
-
 
 INTERRUPTED = "interrupted: the run was cancelled"
 _NO_JOB = "neither it nor its agent has a `job`; write one, such as job: {type: command, command: [echo, hi]}"
 _LOGGER = logging.getLogger("dutiful.fleet")
 _REPORT_SECONDS = 60.0
+DEFAULT_PROMPT = "Do the work that this schedule is for."
 
 
 async def run_schedule(
@@ -355,9 +351,6 @@ def _name(trigger: TriggerInfo) -> str:
 
 def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__
-
-
-DEFAULT_PROMPT = "Do the work that this schedule is for."
 
 
 def build_schedule_prompt(
