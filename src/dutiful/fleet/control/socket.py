@@ -3,8 +3,8 @@
 The lock (`.fleet.yaml.lock`) says which process runs the fleet of a file, and where it keeps its state. The
 file itself may be broken at the moment, or name another state directory than the fleet was started with.
 
-The socket takes one JSON line and answers with one. It lies in the state directory, and only its owner may use
-it. The process that serves it leads the fleet, so a file in its place is a leftover and is removed.
+The socket takes one JSON line and answers with one. It lies in the state directory, for its owner alone. The
+process that serves it leads the fleet, so a file in its place is a leftover and is removed.
 """
 
 from __future__ import annotations
