@@ -9,7 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import httpx2
 import pytest
@@ -234,6 +234,8 @@ def test_a_second_signal_ends_the_service_at_once(tmp_path):
         # A signal that follows at once is taken for the same request, so it is repeated until it is heard.
         while process.poll() is None:
             process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
         assert process.returncode == 1
         said = process.stderr.read()
     assert said == "ended at once; the next start recovers the runs that were cut short\n"

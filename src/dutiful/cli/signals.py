@@ -42,7 +42,7 @@ def hear_signals(asked: asyncio.Event, last_words: Callable[[], str]) -> Iterato
     # blocks in a system call would keep the second signal from being heard.
     threading.Thread(target=listen, name="dutiful-signals", daemon=True).start()
     before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
-    told = signal.set_wakeup_fd(noted.fileno())
+    told = signal.set_wakeup_fd(noted.fileno(), warn_on_full_buffer=False)
     try:
         yield
     finally:
