@@ -16,7 +16,7 @@ from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason, Retry
 from dutiful.core.run import Run
 from dutiful.core.schedule import Schedule, Task
-from dutiful.core.snapshot import Due, Limits
+from dutiful.core.snapshot import Limits, Snapshot
 from dutiful.fleet.errors import AgentNotFoundError, ScheduleNotFoundError
 from dutiful.fleet.file.agents import problems_of_schedule
 from dutiful.fleet.next_trigger import parse_cron_expression, parse_interval
