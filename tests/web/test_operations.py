@@ -78,3 +78,55 @@ def test_the_summary_has_what_an_overview_shows(service):
     ]
     assert [(run["schedule_id"], run["status"]) for run in found["failed"]] == [("b", "FAILED")]
     assert {run["schedule_id"] for run in found["recent"]} <= {"b", "c"}
+
+
+def test_the_summary_accounts_for_every_tick_of_a_day(service):
+    service.put("/workflows/broken/1", {"fail": "x"})
+    service.upsert(schedule_id="a", cron_expr="0,10,20,30 * * * *")
+    service.upsert(schedule_id="b", workflow_id="broken", cron_expr="15 * * * *")
+    service.upsert(schedule_id="c", cron_expr="20 * * * *", paused=True)
+    service.advance(1801)
+    found = service.get("/summary")
+    assert (found["needs"], found["running"]) == (1, 0)
+    account = {key: value for key, value in found["account"].items() if not key.startswith("drift")}
+    assert account == {
+        "due": 5,
+        "ran": 3,
+        "failed": 1,
+        "skipped": {"paused": 1},
+        "open": 0,
+        "unaccounted": 0,
+    }
+    buckets = {bucket.pop("at"): bucket for bucket in found["day"]}
+    assert buckets["2026-03-02T09:10:00Z"] == {"ran": 1, "failed": 1, "skipped": 0, "to_come": 0}
+    assert buckets["2026-03-02T10:00:00Z"] == {"ran": 0, "failed": 0, "skipped": 0, "to_come": 1}
+
+
+def test_the_schedules_of_a_view_come_with_their_latest_ticks(service):
+    service.put("/workflows/broken/1", {"fail": "x"})
+    service.upsert(schedule_id="a", cron_expr="0,10,20,30 * * * *")
+    service.upsert(schedule_id="b", workflow_id="broken", cron_expr="15 * * * *", timezone="Europe/Berlin")
+    service.upsert(schedule_id="c", paused=True)
+    service.advance(1801)
+    assert service.get("/summary/schedules")["schedules"] == [
+        {
+            "schedule_id": "b",
+            "state": "failed",
+            "meaning": "At minute 15 of every hour",
+            "timezone": "Europe/Berlin",
+            "past": ["failed"],
+            "to_come": 3,
+            "last_at": "2026-03-02T09:15:00Z",
+            "last_status": "FAILED",
+            "next_run_at": "2026-03-02T10:15:00Z",
+            "note": "task_failed",
+        }
+    ]
+    every = service.get("/summary/schedules", view="all")["schedules"]
+    assert [(one["schedule_id"], one["state"], len(one["past"])) for one in every] == [
+        *(("a", "ran", 3), ("b", "failed", 1), ("c", "paused", 1))
+    ]
+    soon = service.get("/summary/schedules", view="next", limit=1)["schedules"]
+    assert [one["schedule_id"] for one in soon] == ["a"]
+    assert service.get("/summary/schedules", view="all", find="zz")["schedules"] == []
+    assert service.get("/summary/schedules", view="running")["schedules"] == []

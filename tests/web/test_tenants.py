@@ -69,6 +69,7 @@ NEEDS = [
     ("GET", "/workflows/report/1", None, "read"),
     ("GET", "/metrics", None, "read"),
     ("GET", "/summary", None, "read"),
+    ("GET", "/summary/schedules", None, "read"),
     ("POST", "/schedules/upsert", SCHEDULE, "write"),
     ("POST", "/schedules/bulk", [SCHEDULE], "write"),
     ("POST", "/schedules/pause", {"schedule_id": "nightly", "paused": False}, "write"),

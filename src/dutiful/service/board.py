@@ -36,6 +36,8 @@ _LATE = 5_000
 _LATE_READ = 1000
 # A forecast is kept this long: it costs a look at every distinct cadence.
 _FORECAST_KEPT = 60_000
+# What can be wrong with a schedule, the worst first.
+_KINDS = ["quarantined", "failed", "skipping"]
 
 
 class Census(NamedTuple):
@@ -85,6 +87,13 @@ class Running(NamedTuple):
 
     run: RunView
     usual: float | None
+
+
+class Line(NamedTuple):
+    """One schedule of a list, with its latest entries, newest first."""
+
+    due: Snapshot
+    runs: list[RunView]
 
 
 class Soon(NamedTuple):
@@ -158,16 +167,13 @@ class Board:
     async def troubles(self, limit: int, owner: str | None = None) -> list[Trouble]:
         """Return the schedules that need somebody, set aside ones first, then failed, then skipping."""
         found = [await self._trouble(due) for due in await self._store.troubled(limit, owner)]
-        order = ["quarantined", "failed", "skipping"]
-        return sorted(found, key=lambda trouble: (order.index(trouble.kind), trouble.due.schedule.id))
+        return sorted(found, key=lambda trouble: (_KINDS.index(trouble.kind), trouble.due.schedule.id))
 
     async def _trouble(self, due: Snapshot) -> Trouble:
         runs = await self._store.ledger(due.schedule.id, None, _USUAL_OF)
-        kind = "failed" if due.state.skipped is None else "skipping"
-        kind = "quarantined" if due.state.quarantine is not None else kind
         in_flight = [run for run in due.runs if run.phase in IN_FLIGHT]
         views = [view_run(run) for run in reversed(runs)]
-        return Trouble(due, kind, views, view_run(in_flight[0]) if in_flight else None, usual(runs))
+        return Trouble(due, kind_of(due), views, view_run(in_flight[0]) if in_flight else None, usual(runs))
 
     async def running(self, limit: int, owner: str | None = None) -> list[Running]:
         """Return the runs in flight, the oldest first, each with its schedule's usual time."""
@@ -177,6 +183,34 @@ class Board:
             for schedule_id in sorted({run.schedule_id for run in runs})
         }
         return [Running(view_run(run), usuals[run.schedule_id]) for run in runs]
+
+    async def lines(self, view: str, find: str, limit: int, owner: str | None = None) -> list[Line]:
+        """Return at most `limit` schedules of a view whose id contains a text, each with its last 20 entries.
+
+        The views are `needs` (in trouble), `running`, `next` (soonest first) and `all` (by id).
+        """
+        dues = [due for due in await self._in_view(view, find, limit, owner) if find in due.schedule.id]
+        return [
+            Line(due, [view_run(run) for run in await self._store.ledger(due.schedule.id, None, _USUAL_OF)])
+            for due in dues[:limit]
+        ]
+
+    async def _in_view(self, view: str, find: str, limit: int, owner: str | None) -> Sequence[Snapshot]:
+        # A text narrows the list afterwards, so look at more schedules than are shown.
+        looked_at = _LATE_READ if find else limit
+        if view == "needs":
+            found = await self._store.troubled(looked_at, owner)
+            return sorted(found, key=lambda due: (_KINDS.index(kind_of(due)), due.schedule.id))
+        if view == "next":
+            groups = await self.soonest(looked_at, owner)
+            return [due for group in groups for due in group.schedules]
+        if view == "running":
+            runs = await self._store.open_runs(_LATE_READ, owner)
+            ids = sorted({run.schedule_id for run in runs if run.phase in IN_FLIGHT})
+        else:
+            ids = await self._store.find_ids(find, "", limit, owner)
+        known = {due.schedule.id: due for due in await self._store.some(ids)}
+        return [known[one] for one in ids if one in known]
 
     async def soonest(self, limit: int, owner: str | None = None) -> list[Soon]:
         """Return at most `limit` schedules that fire next, grouped by their tick."""
@@ -219,6 +253,13 @@ class Board:
 
 def _facets(owner: str | None) -> list[tuple[str, str]]:
     return [] if owner is None else [("user", owner)]
+
+
+def kind_of(due: Snapshot) -> str:
+    """Return what is wrong with a schedule in trouble: quarantined, failed or skipping."""
+    if due.state.quarantine is not None:
+        return "quarantined"
+    return "failed" if due.state.skipped is None else "skipping"
 
 
 def soon(dues: Sequence[Snapshot], now: Instant) -> list[Soon]:

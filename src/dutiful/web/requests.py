@@ -181,6 +181,16 @@ class TriggerRequest(StrictModel):
     input: Any = None
 
 
+class LinesQuery(BaseModel):
+    """Which schedules an overview lists, and a part of their ids."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    view: Literal["needs", "running", "next", "all"] = "needs"
+    find: Annotated[str, Field(max_length=200)] = ""
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+
+
 class NextQuery(BaseModel):
     """How many fire times to show."""
 

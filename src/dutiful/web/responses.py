@@ -255,6 +255,50 @@ class NextTickAnswer(Answer):
     next_run_at: Instant | None
 
 
+class AccountAnswer(Answer):
+    """The ticks of the last 24 hours: due = ran + failed + skipped + open + unaccounted."""
+
+    due: int
+    ran: int
+    failed: int
+    skipped: dict[str, int]
+    open: int
+    unaccounted: int
+    drift_p50_s: float | None
+    drift_p99_s: float | None
+
+
+class BucketAnswer(Answer):
+    """The ticks of the ten minutes from `at` on."""
+
+    at: Instant
+    ran: int
+    failed: int
+    skipped: int
+    to_come: int
+
+
+class LineAnswer(Answer):
+    """One schedule of a list: how it is, its latest ticks as words, oldest first, and its next tick."""
+
+    schedule_id: str
+    state: Literal["ran", "failed", "skipped", "running", "to_come", "paused", "aside"]
+    meaning: str
+    timezone: str
+    past: list[Literal["ran", "failed", "skipped", "running", "hand", "backfilled"]]
+    to_come: int
+    last_at: Instant | None
+    last_status: str | None
+    next_run_at: Instant | None
+    note: str
+
+
+class LinesAnswer(Answer):
+    """The schedules of a view of the overview."""
+
+    schedules: list[LineAnswer]
+
+
 class SummaryAnswer(Answer):
     """What an overview shows: the worker's health, counts, what is next, what failed within a day."""
 
@@ -265,6 +309,10 @@ class SummaryAnswer(Answer):
     next: list[NextTickAnswer]
     failed: list[RunAnswer]
     recent: list[RunAnswer]
+    needs: int
+    running: int
+    account: AccountAnswer
+    day: list[BucketAnswer]
 
 
 class AliveAnswer(Answer):

@@ -3,15 +3,29 @@
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
+from dutiful.core.cron.zone import epoch_ms
 from dutiful.httpd.strict_json import StrictRoute
-from dutiful.web import responses
+from dutiful.service.board import Day, Line
+from dutiful.service.views import cron_of, next_run_at
+from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader
+from dutiful.web.drawing.density import Bucket
+from dutiful.web.pages.overview import buckets_of
+from dutiful.web.pages.ticks import one_by_one
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 router = APIRouter(tags=["operations"], route_class=StrictRoute)
+
+# Schedules in trouble and runs in flight are counted up to this number.
+_COUNTED = 1000
+_SHOWN_PAST, _SHOWN_NEXT = 20, 3
+_STATES = {"FAILED": "failed", "SKIPPED": "skipped", "SUCCESS": "ran"}
 
 _UNREADY: dict[int | str, dict[str, Any]] = {
     503: {"model": responses.HealthAnswer, "description": "The worker does not do its work"}
@@ -34,11 +48,28 @@ async def readyz(request: Request, response: Response) -> responses.HealthAnswer
 
 @router.get("/summary")
 async def summary(authorized: Reader) -> responses.SummaryAnswer:
-    """Return what the overview shows: health, counts, the next ticks, failures of a day, latest runs."""
-    found = await authorized.service.registrar.summary(authorized.tenant)
-    return responses.SummaryAnswer.model_validate(
-        {**found._asdict(), "health": await authorized.service.health()}, from_attributes=True
-    )
+    """Return what the overview shows: health, counts, the account of a day, next ticks, latest runs."""
+    board, owner = authorized.service.board, authorized.tenant
+    found = await authorized.service.registrar.summary(owner)
+    day = await board.day(owner)
+    shown = {
+        "health": await authorized.service.health(),
+        "needs": len(await board.troubles(_COUNTED, owner)),
+        "running": len(await board.running(_COUNTED, owner)),
+        "account": _account(day),
+        "day": [_bucket(bucket) for bucket in buckets_of(day, found.now)],
+    }
+    return responses.SummaryAnswer.model_validate({**found._asdict(), **shown}, from_attributes=True)
+
+
+@router.get("/summary/schedules")
+async def summary_schedules(
+    authorized: Reader, query: Annotated[requests.LinesQuery, Query()]
+) -> responses.LinesAnswer:
+    """Return the schedules of one view of the overview, each with its last 20 ticks."""
+    board, now = authorized.service.board, authorized.service.clock.now()
+    lines = await board.lines(query.view, query.find, query.limit, authorized.tenant)
+    return responses.LinesAnswer(schedules=[_line(line, now) for line in lines])
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
@@ -46,3 +77,59 @@ async def metrics(authorized: Reader) -> Response:
     """Return counters and histograms in the text format that Prometheus reads."""
     await authorized.service.count_damaged()
     return Response(authorized.service.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _account(day: Day) -> dict[str, Any]:
+    p50, p99 = day.drift or (None, None)
+    found = {name: getattr(day.account, name) for name in ("due", "ran", "failed", "open", "unaccounted")}
+    return {**found, "skipped": dict(day.account.skipped), "drift_p50_s": p50, "drift_p99_s": p99}
+
+
+def _bucket(bucket: Bucket) -> dict[str, Any]:
+    return {
+        "at": bucket.start,
+        "ran": bucket.ran,
+        "failed": bucket.failed,
+        "skipped": bucket.skipped.total(),
+        "to_come": bucket.to_come,
+    }
+
+
+def _line(line: Line, now: datetime) -> responses.LineAnswer:
+    """Return one schedule of a list: its state, its latest ticks and what keeps it from running."""
+    schedule, runs, cron = line.due.schedule, line.runs, cron_of(line.due)
+    last, state = runs[0] if runs else None, _state(line)
+    past = [tick.state for run in reversed(runs) for tick in one_by_one(run)]
+    stands_still = state in {"paused", "aside"}
+    return responses.LineAnswer.model_validate(
+        {
+            "schedule_id": schedule.id,
+            "state": state,
+            "meaning": cron.describe(),
+            "timezone": cron.zone.name,
+            "past": past[-_SHOWN_PAST:],
+            "to_come": 0 if stands_still else _SHOWN_NEXT,
+            "last_at": None if last is None else last.run_until or last.run_at,
+            "last_status": None if last is None else last.status,
+            "next_run_at": None if stands_still else next_run_at(line.due, epoch_ms(now)),
+            "note": _note(line),
+        }
+    )
+
+
+def _state(line: Line) -> str:
+    if line.due.state.quarantine is not None:
+        return "aside"
+    if line.due.schedule.paused:
+        return "paused"
+    return _STATES.get(line.runs[0].status, "running") if line.runs else "to_come"
+
+
+def _note(line: Line) -> str:
+    """Return why a schedule is in trouble, or that it is running: the words of the last column."""
+    if line.due.state.quarantine is not None:
+        return line.due.state.quarantine
+    skipped, last = line.due.state.skipped, line.runs[0] if line.runs else None
+    if skipped is not None and skipped.ticks > 1:
+        return f"{skipped.reason.value}, {skipped.ticks} in a row"
+    return (last.reason or "") if last is not None else ""
