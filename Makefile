@@ -42,8 +42,10 @@ bench: $(STAMP)  ## ratios against peers measured in the same run
 soak: $(STAMP)  ## the long campaigns: every zone, every transition
 	$(BIN)/python -m pytest -n auto -m soak --timeout 7200
 
-openapi: $(STAMP)  ## writes docs/reference/openapi.json anew
+openapi: $(STAMP)  ## writes docs/reference/openapi.json and the help in docs/reference/cli.md anew
 	$(BIN)/python scripts/openapi.py
+	$(BIN)/python scripts/cli_help.py
+	$(BIN)/python scripts/top_picture.py
 
 lock: $(STAMP)  ## resolve the dependencies of pyproject.toml into both locks again
 	$(BIN)/$(LOCK) --group dev --output-file requirements/dev.lock --upgrade

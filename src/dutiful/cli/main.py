@@ -76,6 +76,11 @@ COMMANDS = {
         "dutiful.cli.tasks:tasks", "cli", "Look at and steer the tasks of a scheduler, through its store."
     ),
     "token": Entry("dutiful.cli.token:token", "service", "Print a token for development."),
+    "top": Entry(
+        "dutiful.cli.top:top",
+        "service",
+        "Watch schedules on a terminal: what needs you, what runs, what is next, and why.",
+    ),
     "worker": Entry(
         "dutiful.cli.serve:worker",
         "service",

@@ -14,8 +14,8 @@ from dutiful.service.views import cron_of, next_run_at
 from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.density import Bucket
+from dutiful.web.pages.ledger import one_by_one
 from dutiful.web.pages.overview import buckets_of
-from dutiful.web.pages.ticks import one_by_one
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -1,0 +1,324 @@
+"""One frame of `dutiful top`: a pure function from what is known to lines of text.
+
+Under 80 columns a row has its shape, its id and its next tick; from 110 columns on it has everything.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import groupby
+from math import sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.text import Text
+
+from dutiful.cli.output import duration
+from dutiful.core.errors import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+# The shapes of the pages, in Unicode and in ASCII; colour only repeats what the shape says.
+_SHAPES = {
+    "ran": ("▮", "|", "green"),
+    "failed": ("✕", "x", "red"),
+    "skipped": ("◇", "-", "yellow"),
+    "to_come": ("○", "o", "dim"),
+    "running": ("▶", ">", "cyan"),
+    "hand": ("▲", "^", "green"),
+    "backfilled": ("▯", ":", "green"),
+    "paused": ("‖", "=", "yellow"),
+    "aside": ("!", "!", "red"),
+}
+_BARS = ("·▁▂▃▄▅▆▇█", ".:::|||##")
+_NOW, _CHOSEN, _RULE = ("┃", "|"), ("▸", ">"), ("─", "-")
+_PAST, _NEXT = 20, 3
+_NARROW, _WIDE = 80, 110
+# Columns for what is watched; a path of a store may be long.
+_WHERE = 20
+_DAY = timedelta(hours=12)
+_KEYS = {
+    "1 2 3 4": "choose a view: needs you, running, next, all",
+    "up down, k j": "choose a schedule",
+    "enter": "why did it run, why not, when does it run",
+    "t": "run it now (asks first)",
+    "p": "pause or resume it (asks first)",
+    "o": "open its page in the browser",
+    "/": "find by a part of the id; an empty text shows all",
+    "?": "show or hide this list",
+    "q": "quit",
+}
+
+
+class Row(NamedTuple):
+    """One schedule: its state, its latest ticks, oldest first, and what is to be said of it."""
+
+    id: str
+    state: str
+    when: str
+    past: Sequence[str]
+    to_come: int
+    last: datetime | None
+    next: datetime | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a source knows: counts, the account and the bars of a day where it keeps them, and rows."""
+
+    where: str
+    now: datetime
+    health: str
+    ok: bool
+    counts: str
+    rows: Sequence[Row]
+    views: dict[str, int | None]
+    account: dict[str, Any] | None = None
+    day: Sequence[dict[str, Any]] = ()
+
+
+@dataclass(slots=True)
+class Screen:
+    """How a frame is drawn: the size of the terminal, what is chosen, and what the user is doing."""
+
+    width: int = 80
+    height: int = 24
+    ascii: bool = False
+    view: str = "needs"
+    chosen: int = 0
+    find: str = ""
+    # The last line in place of the keys: a question, or the text that is being typed.
+    prompt: str = ""
+    why: str = ""
+    # Why the source cannot be asked at present.
+    problem: str = ""
+    help: bool = False
+    views: dict[str, str] = field(
+        default_factory=lambda: {"needs": "needs you", "running": "running", "next": "next", "all": "all"}
+    )
+
+
+def frame(shown: Shown, screen: Screen) -> list[Text]:
+    """Return the lines of a frame: never wider than the screen, and never more than it has."""
+    head = [_title(shown, screen), *_problem(screen), *_account(shown, screen), *_day(shown, screen)]
+    head.append(_tabs(shown, screen))
+    foot = [*_why(screen), _bottom(screen)]
+    room = max(1, screen.height - len(head) - len(foot))
+    body = list(_help() if screen.help else _rows(shown, screen, room))
+    lines = [*head, *body[:room], *[Text()] * (room - len(body)), *foot]
+    for line in lines:
+        line.truncate(screen.width, overflow="crop")
+        line.no_wrap = True
+    return lines[: screen.height]
+
+
+def _title(shown: Shown, screen: Screen) -> Text:
+    narrow = screen.width < _NARROW
+    room = _WHERE if screen.width < _WIDE else 2 * _WHERE
+    where = "" if narrow else f"  {_cut_middle(shown.where, room, '~' if screen.ascii else '…')}"
+    line = Text.assemble(("dutiful top", "bold"), f"{where}  {shown.now:%H:%M:%S} {shown.now:%Z}  ")
+    if screen.problem:
+        return line.append(f"not reached since {shown.now:%H:%M:%S}", "red")
+    # A narrow screen has no room for the age of the last pass.
+    health = shown.health.partition(",")[0] if narrow and shown.ok else shown.health
+    line.append(health, "" if shown.ok else "red")
+    return _spread(line, Text(shown.counts), screen.width)
+
+
+def _problem(screen: Screen) -> Iterator[Text]:
+    for line in textwrap.wrap(quoted(screen.problem, 500), max(20, screen.width))[:2]:
+        yield Text(line, "red")
+
+
+def _account(shown: Shown, screen: Screen) -> Iterator[Text]:
+    if shown.account is None:
+        return
+    found = shown.account
+    skipped = sum(found["skipped"].values())
+    line = Text(f"24 h  {found['due']:,} due  ")
+    for state, count in (("ran", found["ran"]), ("failed", found["failed"]), ("skipped", skipped)):
+        mark = _shape(state, screen)
+        line += Text.assemble(mark, Text(f"{count:,}  "))
+    lost = found["unaccounted"]
+    line.append(f"{lost:,} unaccounted", "bold red" if lost else "")
+    p50, p99 = found["drift_p50_s"], found["drift_p99_s"]
+    drift = "" if p50 is None else f"drift p50 {_short(p50)}  p99 {_short(p99)}"
+    yield _spread(line, Text(drift), screen.width)
+
+
+def _day(shown: Shown, screen: Screen) -> Iterator[Text]:
+    """Yield the bars of the day, 12 hours back and ahead, with the most frequent reason of skipped ticks."""
+    if not shown.day or screen.height < 12:
+        return
+    cells = 36 if screen.width < _NARROW else 48 if screen.width < _WIDE else 72
+    counts = _cells(shown, cells)
+    most = max((sum(cell) for cell in counts), default=0)
+    line = Text(f"{shown.now - _DAY:%H:%M} ")
+    for place, cell in enumerate(counts):
+        if place == cells // 2:
+            line.append(_NOW[screen.ascii], "bold")
+        line += _bar(cell, most, screen, to_come=place >= cells // 2)
+    line.append(f" {shown.now + _DAY:%H:%M}")
+    skipped = (shown.account or {}).get("skipped") or {}
+    if skipped:
+        reason = max(skipped, key=lambda name: (skipped[name], name))
+        told = Text.assemble("  ", _shape("skipped", screen), f" {reason} {skipped[reason]:,}")
+        line = line + told if line.cell_len + told.cell_len <= screen.width else line
+    yield line
+
+
+def _cells(shown: Shown, cells: int) -> list[tuple[int, int]]:
+    """Return (ticks that went well or are to come, ticks that failed) of each cell of the day line."""
+    found = [[0, 0] for _ in range(cells)]
+    width = 2 * _DAY / cells
+    for bucket in shown.day:
+        place = int((datetime.fromisoformat(bucket["at"]) - (shown.now - _DAY)) / width)
+        if 0 <= place < cells:
+            found[place][0] += bucket["ran"] + bucket["to_come"]
+            found[place][1] += bucket["failed"]
+    return [(ran, failed) for ran, failed in found]
+
+
+def _bar(cell: tuple[int, int], most: int, screen: Screen, *, to_come: bool) -> Text:
+    ran, failed = cell
+    if failed:
+        return _shape("failed", screen)
+    bars = _BARS[screen.ascii]
+    # A square root keeps a few ticks visible beside the crowd of a full hour.
+    level = 0 if not ran else max(1, round(sqrt(ran / most) * (len(bars) - 1)))
+    return Text(bars[level], "dim" if to_come or not ran else "green")
+
+
+def _tabs(shown: Shown, screen: Screen) -> Text:
+    line = Text(" ")
+    for number, (view, name) in enumerate(screen.views.items(), 1):
+        count = shown.views.get(view)
+        label = f"{number} {name}" + ("" if count is None else f" {count:,}")
+        line.append(label, "reverse" if view == screen.view else "")
+        line.append("   ")
+    return _spread(line, Text(f"find {quoted(screen.find, 20)}" if screen.find else ""), screen.width)
+
+
+def _rows(shown: Shown, screen: Screen, room: int) -> Iterator[Text]:
+    if not shown.rows:
+        yield Text(f"   {_empty(screen)}")
+        return
+    widths = _widths(shown.rows, screen)
+    yield _row("", ["schedule", "when", "last 20, next 3", "last", "next", "note"], widths, screen, "dim")
+    seen = max(1, room - 2)
+    first = max(0, min(screen.chosen - seen // 2, len(shown.rows) - seen))
+    for place, row in enumerate(shown.rows[first : first + seen], first):
+        is_chosen = place == screen.chosen
+        mark = Text.assemble(_CHOSEN[screen.ascii] if is_chosen else " ", _shape(row.state, screen), " ")
+        yield _row(mark, _texts(row, shown, screen), widths, screen, "bold" if is_chosen else "")
+    left = len(shown.rows) - seen
+    if left > 0:
+        yield Text(f"   and {left} more", "dim")
+
+
+def _empty(screen: Screen) -> str:
+    if screen.find:
+        return f"No schedule here has {quoted(screen.find, 40)!r} in its id."
+    told = {"needs": "Nothing needs you.", "running": "Nothing is running.", "next": "Nothing is to come."}
+    return told.get(screen.view, "There are no schedules yet.")
+
+
+def _texts(row: Row, shown: Shown, screen: Screen) -> list[str | Text]:
+    last = "" if row.last is None else f"{_away(shown.now - row.last)} ago"
+    following = "-" if row.next is None else f"in {_away(row.next - shown.now)}"
+    return [quoted(row.id), row.when, _strip(row, screen), last, following, quoted(row.note)]
+
+
+def _strip(row: Row, screen: Screen) -> Text:
+    """Return the last 20 ticks, right-aligned at the present, and the next 3; equal ones in one span."""
+    past = [""] * (_PAST - len(row.past[-_PAST:])) + [*row.past[-_PAST:]]
+    states = past + ["to_come"] * row.to_come + [""] * (_NEXT - row.to_come)
+    strip = Text()
+    for state, group in groupby(states):
+        count = len([*group])
+        strip += Text(" " * count) if not state else _shape(state, screen, count)
+    return strip
+
+
+def _widths(rows: Sequence[Row], screen: Screen) -> list[int]:
+    """Return the widths of the columns; a column that has no room has width 0."""
+    ids = max(len("schedule"), *(len(row.id) for row in rows))
+    if screen.width < _NARROW:
+        return [min(ids, screen.width - 18), 0, 0, 0, 13, 0]
+    if screen.width < _WIDE:
+        left = screen.width - 3 - 25 - 13
+        name = min(ids, 24)
+        return [name, 0, _PAST + _NEXT, 0, 11, max(0, left - name - 2)]
+    name, when = min(ids, 30), min(24, max(len("when"), *(len(row.when) for row in rows)))
+    left = screen.width - 3 - name - when - _PAST - _NEXT - 2 * 12 - 2 * 5
+    return [name, when, _PAST + _NEXT, 12, 12, max(0, left)]
+
+
+def _row(
+    mark: Text | str, cells: Sequence[str | Text], widths: list[int], screen: Screen, style: str
+) -> Text:
+    line = Text("   ", style) if not mark else Text.assemble(mark, style=style)
+    for cell, width in zip(cells, widths, strict=True):
+        if width:
+            # Both ends of an id tell more than its middle does.
+            cut = _cut_middle if cell is cells[0] else _cut_end
+            shown = cell if isinstance(cell, Text) else Text(cut(cell, width, "~" if screen.ascii else "…"))
+            shown.align("left", width)
+            line += Text.assemble(shown, "  ")
+    line.rstrip()
+    return line
+
+
+def _cut_middle(text: str, width: int, mark: str) -> str:
+    half = (width - 1) // 2
+    return text if len(text) <= width else text[: width - 1 - half] + mark + text[len(text) - half :]
+
+
+def _cut_end(text: str, width: int, mark: str) -> str:
+    return text if len(text) <= width else text[: width - 1] + mark
+
+
+def _why(screen: Screen) -> Iterator[Text]:
+    if not screen.why:
+        return
+    rule = _RULE[screen.ascii]
+    yield Text(f"{rule * 2} why {rule * max(0, screen.width - 7)}", "dim")
+    yield from map(Text, textwrap.wrap(quoted(screen.why, 1000), max(20, screen.width - 1))[:4])
+
+
+def _bottom(screen: Screen) -> Text:
+    if screen.prompt:
+        return Text(screen.prompt, "bold")
+    arrows = "up/down" if screen.ascii else "↑↓"
+    if screen.width < _NARROW:
+        return Text(f" {arrows} choose  enter why  ? keys  q quit", "dim")
+    keys = " choose  enter why  t run now  p pause  o page  / find  ? keys  q quit"
+    return Text(f" {arrows}{keys}", "dim")
+
+
+def _help() -> Iterator[Text]:
+    for key, meaning in _KEYS.items():
+        yield Text.assemble("   ", (f"{key:14}", "bold"), meaning)
+
+
+def _shape(state: str, screen: Screen, count: int = 1) -> Text:
+    unicode, plain, style = _SHAPES[state]
+    return Text((plain if screen.ascii else unicode) * count, style)
+
+
+def _spread(left: Text, right: Text, width: int) -> Text:
+    """Return two texts at the two ends of a line; the right one is left out where there is no room."""
+    gap = width - left.cell_len - right.cell_len
+    return Text.assemble(left, " " * gap, right) if right and gap >= 2 else left
+
+
+def _away(time: timedelta) -> str:
+    """Return how far away an instant is, in its largest unit."""
+    return " ".join(duration(max(0, round(time.total_seconds()))).split()[:2])
+
+
+def _short(seconds: float) -> str:
+    return f"{round(seconds * 1000)} ms" if seconds < 1 else duration(seconds)
