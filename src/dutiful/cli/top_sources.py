@@ -245,7 +245,7 @@ class FleetSource:
 
     def _ask(self, question: str, **about: Any) -> Any:
         # Imported late: only this source needs what the extra `fleet` installs.
-        from dutiful.cli.fleet_ask import asked
+        from dutiful.cli.fleet_client import asked
 
         return asked(self._path, {"ask": question, **about})
 
