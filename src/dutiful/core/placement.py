@@ -1,0 +1,125 @@
+"""Which shards a process takes and gives, decided from one look at the cluster.
+
+Every process decides for itself, from its own view. Equal views give equal decisions, so processes that see the
+same thing never work against each other; where views differ, the locks and the fence of the store decide.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+# A process counts as a member from this look on: one that dies while it starts moves no shard.
+_LOOKS_TO_COUNT = 2
+# A shard may be free because its owner lost its session for a moment: others leave it alone for so many looks.
+_LOOKS_TO_RETURN = 2
+# After so many looks the chosen process has not taken a free shard, and any other one may.
+_LOOKS_TO_TAKE = 2
+
+
+class Placement(NamedTuple):
+    """What a process does after a look: places to lead from now on, and places to release."""
+
+    take: tuple[int, ...] = ()
+    give: tuple[int, ...] = ()
+
+
+class Seen(NamedTuple):
+    """What a process remembers from look to look: how often in a row it saw each member and each free shard."""
+
+    members: Mapping[str, int] = {}
+    free: Mapping[int, int] = {}
+
+    def after(self, members: Collection[str], owners: Sequence[str | None]) -> Seen:
+        """Return the memory after one more look."""
+        free = [place for place, owner in enumerate(owners) if owner is None]
+        return Seen(
+            {member: self.members.get(member, 0) + 1 for member in members},
+            {place: self.free.get(place, 0) + 1 for place in free},
+        )
+
+
+class Scene(NamedTuple):
+    """What `place` decides from: one look, and the memory after it."""
+
+    me: str
+    # Living processes that may lead, without those that drain.
+    members: Collection[str]
+    # By place: the holder of the lock, and the process that the row of the shard names.
+    owners: Sequence[str | None]
+    claims: Sequence[str | None]
+    seen: Seen
+    # Whether this process has just regained its own session. All come back at different moments after a restart
+    # of the database, so each takes only the shards that it had.
+    regained: bool = False
+    # Places that this process has released because it could not serve them.
+    shunned: Collection[int] = ()
+
+
+def place(scene: Scene) -> Placement:
+    """Return which free shards this process takes and which of its own it gives away."""
+    mine = [place for place, owner in enumerate(scene.owners) if owner == scene.me]
+    if scene.me not in scene.members:
+        return Placement(give=tuple(mine))
+    free = [place for place, owner in enumerate(scene.owners) if owner is None and place not in scene.shunned]
+    if scene.regained:
+        return Placement(take=tuple(place for place in free if scene.claims[place] == scene.me))
+    goals = spread(scene.owners, _counted(scene))
+    take = [place for place in free if _may_take(scene, place, goals[place])]
+    return Placement(tuple(take), tuple(place for place in mine if goals[place] != scene.me))
+
+
+def _counted(scene: Scene) -> list[str]:
+    """Return the members that count, this process always among them, in a stable order."""
+    looks = scene.seen.members
+    return sorted(
+        member
+        for member in scene.members
+        if member == scene.me or looks.get(member, 0) >= _LOOKS_TO_COUNT or member in scene.owners
+    )
+
+
+def _may_take(scene: Scene, place: int, goal: str | None) -> bool:
+    claim, looks = scene.claims[place], scene.seen.free.get(place, 0)
+    if claim == scene.me:
+        return True
+    # A claim that was not released belongs to a process that may be about to reconnect.
+    waits = _LOOKS_TO_RETURN if claim in scene.members else 0
+    return looks > waits and (goal == scene.me or looks > waits + _LOOKS_TO_TAKE)
+
+
+def spread(owners: Sequence[str | None], members: Sequence[str]) -> list[str | None]:
+    """Return who should own each shard: loads differ by at most one, and as few shards move as possible.
+
+    Free shards go to the poorest member first. Shards of processes that are not among the members stay where
+    they are: such a process gives them away itself, or loses its locks when it dies.
+    """
+    goals = list(owners)
+    loads = Counter(dict.fromkeys(members, 0))
+    loads.update(owner for owner in owners if owner in loads)
+    for shard in [shard for shard, owner in enumerate(owners) if owner is None]:
+        goals[shard] = _poorest(loads, shard)
+        loads[goals[shard]] += 1
+    while loads:
+        richest = min(members, key=lambda member: (-loads[member], member))
+        held = [shard for shard, goal in enumerate(goals) if goal == richest]
+        if loads[richest] - min(loads.values()) < 2:
+            break
+        shard = min(held, key=lambda shard: weight(richest, shard))
+        goals[shard] = _poorest(loads, shard)
+        loads[richest] -= 1
+        loads[goals[shard]] += 1
+    return goals
+
+
+def _poorest(loads: Mapping[str, int], shard: int) -> str | None:
+    return min(loads, key=lambda member: (loads[member], -weight(member, shard), member), default=None)
+
+
+def weight(member: str, shard: int) -> int:
+    """Return the rendezvous weight of a member for a shard: the same in every process."""
+    return int.from_bytes(sha256(f"{member}:{shard}".encode()).digest()[:8])
