@@ -1,0 +1,90 @@
+"""The clock of a cluster: the database's, read by every node without asking each time."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from dutiful.runtime.clock import SystemClock
+from dutiful.runtime.clock_watch import STEP_MIN
+
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Instant
+
+# Samples older than this say nothing any more: the two clocks may drift apart.
+_KEPT_S = 60.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class SampledClock:
+    """Another host's clock as its answers prove it, in milliseconds by seconds of a monotonic clock.
+
+    An answer D to a question sent at a and answered at b proves that the other clock is at least D and at most
+    D + (b - a) at b. The highest lower bound of the last minute is read, so the reading is never ahead of the
+    other clock, and behind it by a round trip at most.
+    """
+
+    def __init__(self) -> None:
+        # (answered at, offset): offsets fall from the first sample to the last, so the first is the highest.
+        self._samples: deque[tuple[float, float]] = deque()
+        self._offset: float | None = None
+        self._shown: Instant = 0
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there was a sample."""
+        return self._offset is not None
+
+    def sample(self, sent: float, answered: float, said: Instant) -> None:
+        """Take in an answer."""
+        lowest, highest = said - answered * 1000, said - sent * 1000
+        samples = self._samples
+        if self._offset is not None and highest < self._offset:
+            # The other clock was set back: nothing that it said before holds.
+            samples.clear()
+        while samples and (samples[0][0] < answered - _KEPT_S):
+            samples.popleft()
+        while samples and samples[-1][1] <= lowest:
+            samples.pop()
+        samples.append((answered, lowest))
+        self._set(samples[0][1], answered)
+
+    def _set(self, offset: float, now: float) -> None:
+        self._offset = offset
+        # A small step back makes the reading stand still until it is right; a larger one is shown as a step.
+        if self._shown - (now * 1000 + offset) >= STEP_MIN:
+            self._shown = 0
+
+    def read(self, now: float) -> Instant:
+        """Return the other clock, given the present seconds of the monotonic clock."""
+        assert self._offset is not None
+        self._shown = shown = max(self._shown, int(now * 1000 + self._offset))
+        return shown
+
+
+class ClusterClock(SystemClock):
+    """The database's clock on this host; before the first sample, the host's own.
+
+    Only the monotonic clock of the host is used after that, so a wrong wall clock changes nothing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._database = SampledClock()
+
+    def sample(self, sent: float, answered: float, said: Instant) -> None:
+        """Take in what the database's clock said to a question; `sent` and `answered` are `monotonic()`."""
+        self._database.sample(sent, answered, said)
+
+    def offset_ms(self) -> int | None:
+        """Return by how much the host's clock is ahead of the database's; None before the first sample."""
+        return super().epoch_ms() - self.epoch_ms() if self._database.is_set else None
+
+    def now(self) -> datetime:
+        """Return the present instant, aware, in UTC."""
+        return _EPOCH + timedelta(milliseconds=self.epoch_ms())
+
+    def epoch_ms(self) -> Instant:
+        """Return the database's clock in milliseconds since 1970, never ahead of it."""
+        return self._database.read(self.monotonic()) if self._database.is_set else super().epoch_ms()
