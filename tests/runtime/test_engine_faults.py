@@ -11,6 +11,7 @@ from tests.sim.gate import Gate
 from tests.sim.rig import Rig
 
 from dutiful.core.cadence import Once
+from dutiful.core.errors import StoreError
 from dutiful.core.event import PassFailed, RunSettled
 from dutiful.core.plan.fire_times import first_wake
 from dutiful.core.plan.outcome import Accepted, Failed, Succeeded
@@ -333,3 +334,68 @@ def test_a_run_that_timed_out_is_cancelled_before_its_next_attempt_also_when_the
 
     assert asyncio.run(story()) == ["10:01 SUCCESS"]
     assert together == [1, 1]
+
+
+class InDoubt(Gate):
+    """A store that does not know for a while whether its lock is still held."""
+
+    doubt = frozen = False
+
+    def holds(self, epoch):
+        return not self.doubt and super().holds(epoch)
+
+    async def _call(self, name, *args):
+        if name == "lead" and self.doubt:
+            raise StoreError("The session is lost", "wait")
+        answer = await super()._call(name, *args)
+        # The answer to the first commit comes after the process was frozen for longer than the lease.
+        if name == "commit" and not self.frozen:
+            self.doubt = self.frozen = True
+        return answer
+
+
+@pytest.fixture
+def doubting():
+    return Rig(schedule(), through=InDoubt)
+
+
+def test_nothing_is_launched_while_the_lead_is_in_doubt_and_all_of_it_afterwards(doubting):
+    async def story():
+        async with doubting as rig:
+            await rig.time.advance(90)
+            before = [*rig.calls.noted]
+            rig.through.doubt = False
+            await rig.time.advance(1)
+            return before, rig.calls.noted, await rig.rows()
+
+    before, after, rows = asyncio.run(story())
+    assert (before, after) == ([], [("10:01:31", "s", "10:01", 1)])
+    assert rows == ["10:01 SUCCESS"]
+
+
+def test_a_process_that_was_deposed_while_it_was_frozen_launches_nothing(doubting):
+    async def story():
+        async with doubting as rig:
+            await rig.time.advance(60)
+            frozen = rig.engine
+            await rig.store.close()
+            rig.boot(rig.store)
+            await rig.time.advance(5)
+            rig.through.doubt = False
+            await rig.time.advance(5)
+            return frozen.in_flight, rig.calls.noted, await rig.rows()
+
+    in_flight, noted, rows = asyncio.run(story())
+    assert (in_flight, noted) == (0, [("10:01", "s", "10:01", 2)])
+    assert rows == ["10:01 SUCCESS"]
+
+
+def test_a_stop_does_not_wait_for_a_launch_that_is_in_doubt(doubting):
+    async def story():
+        async with doubting as rig:
+            await rig.time.advance(60)
+            stopping = asyncio.create_task(rig.engine.stop())
+            await rig.time.advance(1)
+            return stopping.done(), rig.calls.noted
+
+    assert asyncio.run(story()) == (True, [])

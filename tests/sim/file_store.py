@@ -36,6 +36,9 @@ class FileStore:
 
         return call
 
+    def holds(self, epoch: int) -> bool:
+        return self._store is not None and self._store.holds(epoch)
+
     async def open(self) -> None:
         self._store = SqliteStore(self._path)
         await self._answer(self._store.open())

@@ -56,6 +56,9 @@ class Gate:
     def __getattr__(self, name: str) -> Any:
         return partial(self._call, name)
 
+    def holds(self, epoch: int) -> bool:
+        return self._store.holds(epoch)
+
     async def _call(self, name: str, *args: Any) -> Any:
         verdict = self._verdict(name)
         if verdict == "pause":

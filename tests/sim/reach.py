@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # No row of one engine says these: a tick outside the window is none, and a broken schedule is left alone.
 ELSEWHERE = {Reason.OUTSIDE_WINDOW, Reason.QUARANTINED}
-STORE = ("lead", "rearm", "load", "commit", "get", "settle")
+STORE = ("lead", "rearm", "load", "commit", "some", "settle")
 
 WANTED = (
     *(f"crash {label}" for label in LABELS),

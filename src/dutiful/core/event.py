@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from dutiful.core.cadence import next_tick
+from dutiful.core.policy import Overlap
+from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from dutiful.core.cadence import Instant
-    from dutiful.core.run import Phase, Run
+    from dutiful.core.snapshot import Move
+
+# Cached: enum attribute access is slow, and nearly all runs are LAUNCHED.
+_LAUNCHED = Phase.LAUNCHED
 
 
 # The two that every run makes are tuples, which are made faster. They differ in length, so that they never
@@ -140,3 +150,30 @@ Event: TypeAlias = (
     | EngineStopped
     | LoopBlocked
 )
+
+
+def of_moves(moves: Sequence[Move], now: Instant) -> Iterator[Event]:
+    """Yield what the recorded moves of a pass mean, beside the launches."""
+    for move in moves:
+        for run in chain(move.inserts, move.changes):
+            if run.phase is _LAUNCHED:
+                continue
+            if run.status is Status.SKIPPED:
+                yield TicksSkipped(now, run)
+            else:
+                yield RunEndedByPlan(now, run) if run.phase is Phase.ENDED else RunHeld(now, run)
+        if move.blocked and not move.due.blocked:
+            yield from _overrun(move, now)
+        if move.state.quarantine is not None and move.due.state.quarantine is None:
+            yield ScheduleQuarantined(now, move.due.schedule.id, move.state.quarantine)
+
+
+def _overrun(move: Move, now: Instant) -> Iterator[Event]:
+    """Yield that a run has outlasted the next tick of its schedule; once, as the tick then waits."""
+    schedule = move.due.schedule
+    if schedule.policy.overlap is not Overlap.BUFFER_ONE:
+        return
+    tick = next_tick(schedule.cadence, move.state.cursor, move.state.ended_at)
+    run = next((run for run in move.due.runs if run.phase in IN_FLIGHT), None)
+    if run is not None and tick is not None and tick <= now:
+        yield RunOutlasted(now, run, tick)

@@ -1,12 +1,11 @@
 """Which shards a process takes and gives, decided from one look at the cluster.
 
-Every process decides for itself, from its own view. Equal views give equal decisions, so processes that see the
-same thing never work against each other; where views differ, the locks and the fence of the store decide.
+Every process decides for itself, from its own view. Equal views give equal decisions, so processes that see
+the same thing never work against each other; where views differ, the locks and the fence of the store decide.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 # A process counts as a member from this look on: one that dies while it starts moves no shard.
 _LOOKS_TO_COUNT = 2
-# A shard may be free because its owner lost its session for a moment: others leave it alone for so many looks.
+# A shard is also free while its owner makes a lost session anew: others leave it alone for so many looks.
 _LOOKS_TO_RETURN = 2
 # After so many looks the chosen process has not taken a free shard, and any other one may.
 _LOOKS_TO_TAKE = 2
@@ -29,7 +28,7 @@ class Placement(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a process remembers from look to look: how often in a row it saw each member and each free shard."""
+    """How often in a row a process has seen each member, and each shard free."""
 
     members: Mapping[str, int] = {}
     free: Mapping[int, int] = {}
@@ -53,8 +52,8 @@ class Scene(NamedTuple):
     owners: Sequence[str | None]
     claims: Sequence[str | None]
     seen: Seen
-    # Whether this process has just regained its own session. All come back at different moments after a restart
-    # of the database, so each takes only the shards that it had.
+    # Whether this process has just regained its own session. After a restart of the database all processes
+    # come back at different moments, so each takes only the shards that it had.
     regained: bool = False
     # Places that this process has released because it could not serve them.
     shunned: Collection[int] = ()
@@ -99,25 +98,23 @@ def spread(owners: Sequence[str | None], members: Sequence[str]) -> list[str | N
     they are: such a process gives them away itself, or loses its locks when it dies.
     """
     goals = list(owners)
-    loads = Counter(dict.fromkeys(members, 0))
-    loads.update(owner for owner in owners if owner in loads)
-    for shard in [shard for shard, owner in enumerate(owners) if owner is None]:
-        goals[shard] = _poorest(loads, shard)
-        loads[goals[shard]] += 1
-    while loads:
-        richest = min(members, key=lambda member: (-loads[member], member))
+    loads = {member: owners.count(member) for member in members}
+    free = [shard for shard, owner in enumerate(owners) if owner is None]
+    while free and loads:
+        _assign(goals, loads, free.pop(0))
+    while loads and max(loads.values()) - min(loads.values()) >= 2:
+        richest = min(loads, key=lambda member: (-loads[member], member))
         held = [shard for shard, goal in enumerate(goals) if goal == richest]
-        if loads[richest] - min(loads.values()) < 2:
-            break
-        shard = min(held, key=lambda shard: weight(richest, shard))
-        goals[shard] = _poorest(loads, shard)
         loads[richest] -= 1
-        loads[goals[shard]] += 1
+        _assign(goals, loads, min(held, key=lambda shard: weight(richest, shard)))
     return goals
 
 
-def _poorest(loads: Mapping[str, int], shard: int) -> str | None:
-    return min(loads, key=lambda member: (loads[member], -weight(member, shard), member), default=None)
+def _assign(goals: list[str | None], loads: dict[str, int], shard: int) -> None:
+    """Make the poorest member the goal of a shard."""
+    poorest = min(loads, key=lambda member: (loads[member], -weight(member, shard), member))
+    goals[shard] = poorest
+    loads[poorest] += 1
 
 
 def weight(member: str, shard: int) -> int:

@@ -6,8 +6,7 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from dutiful.runtime.clock import SystemClock
-from dutiful.runtime.clock_watch import STEP_MIN
+from dutiful.runtime.clock import STEP_MIN, SystemClock
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
@@ -20,9 +19,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class SampledClock:
     """Another host's clock as its answers prove it, in milliseconds by seconds of a monotonic clock.
 
-    An answer D to a question sent at a and answered at b proves that the other clock is at least D and at most
-    D + (b - a) at b. The highest lower bound of the last minute is read, so the reading is never ahead of the
-    other clock, and behind it by a round trip at most.
+    An answer D to a question sent at a and answered at b proves that the other clock shows at least D and at
+    most D + (b - a) at b. The highest lower bound of the last minute is read, so the reading is never ahead
+    of the other clock, and behind it by a round trip at most.
     """
 
     def __init__(self) -> None:

@@ -10,20 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextvars import ContextVar
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core import event as happened
-from dutiful.core.cadence import next_tick
 from dutiful.core.errors import DutifulError, LostLeadershipError
-from dutiful.core.plan.outcome import Failed, Outcome, raised, settlement
+from dutiful.core.plan.outcome import Failed, Outcome, Unreached, raised, settlement
 from dutiful.core.plan.planner import plan
-from dutiful.core.policy import Overlap
-from dutiful.core.run import IN_FLIGHT, Phase, Status
+from dutiful.core.run import Phase, Status
 from dutiful.core.snapshot import Limits
 from dutiful.runtime.clock import ClockWatch
 from dutiful.runtime.gc_pause import Collector
-from dutiful.runtime.in_flight import Flight, Flights, key_of
+from dutiful.runtime.in_flight import Flight, Flights, is_over, key_of, standing
 from dutiful.runtime.ledger_lookup import recalled
 from dutiful.runtime.ports import CancellingLauncher, Launch
 
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
     from dutiful.core.event import Event
     from dutiful.core.plan.planner import Batch
     from dutiful.core.run import Run
-    from dutiful.core.snapshot import Move
+    from dutiful.core.snapshot import Move, Snapshot
     from dutiful.runtime.in_flight import Key
     from dutiful.runtime.ports import Clock, Committed, Launcher, Loaded, Observer, Store
 
@@ -117,6 +114,8 @@ class Engine:
         self._finished: list[tuple[Launch, Outcome, Instant]] = []
         # Moves of a commit whose answer was lost: they may be written or not.
         self._unsure: list[Move] = []
+        # Done when the lead is no longer in doubt; there is one only while launches wait for that.
+        self._certain: asyncio.Future[None] | None = None
         self._damaged: set[str] = set()
         self._watch = ClockWatch()
         self._rearm = True
@@ -146,6 +145,7 @@ class Engine:
     async def stop(self, within: float | None = None) -> Drained:
         """Launch nothing more, wait `within` seconds for the runs in flight; return what is left."""
         self._stopping = True
+        self._end_doubt()
         self.wake()
         if self._loop is not None:
             # Not awaited itself: a loop that was cancelled from outside still has runs to drain.
@@ -234,6 +234,7 @@ class Engine:
             self._drop_runs()
             self._epoch, self._rearm, self._led_at = epoch, True, now
             self._emit(happened.LeadershipChanged(now, epoch))
+        self._end_doubt()
         if epoch is not None and self._rearm:
             await self._on_lead(epoch)
             await self._store.rearm(now, _REARM_BEYOND)
@@ -257,7 +258,8 @@ class Engine:
         self._checkpoint("committed")
         for move in made:
             self._cancel(move)
-        self._report(made, now)
+        for event in happened.of_moves(made, now):
+            self._emit(event)
         before = {key_of(run): run.phase for move in made if move.changes for run in move.due.runs}
         free_at = {move.due.schedule.id: ended for move in made if (ended := move.due.state.ended_at)}
         for launch in launches:
@@ -303,20 +305,25 @@ class Engine:
 
     async def _resolve_unsure(self) -> None:
         """After a commit that was not acknowledged, do what the store did record of it."""
-        while self._unsure:
-            move = self._unsure[-1]
-            due = await self._store.get(move.due.schedule.id)
-            self._unsure.pop()
-            if due is None:
-                # It was removed, which leaves its runs; nothing tells whether they were ended before that.
-                continue
-            present = {key_of(run): run for run in due.runs}
-            # Before the launches: a run that timed out may have been launched again under the same key.
-            self._running.cancel(run for run in move.cancels if _is_over(run, present.get(key_of(run))))
-            for run in (*move.inserts, *move.changes):
-                found = present.get(key_of(run))
-                if run.phase is Phase.LAUNCHED and found is not None and _standing(found) == _standing(run):
-                    self._start(Launch(move.due.schedule, found, due.number), self._now(), 0)
+        if not self._unsure:
+            return
+        found = await self._store.some({move.due.schedule.id for move in self._unsure})
+        known = {due.schedule.id: due for due in found}
+        unsure, self._unsure = self._unsure, []
+        for move in reversed(unsure):
+            # A schedule that was removed leaves its runs; nothing tells whether they ended before that.
+            if (due := known.get(move.due.schedule.id)) is not None:
+                self._resolve(move, due)
+
+    def _resolve(self, move: Move, due: Snapshot) -> None:
+        """Cancel and launch what a move asked for, as far as the store has recorded it."""
+        present = {key_of(run): run for run in due.runs}
+        # Before the launches: a run that timed out may have been launched again under the same key.
+        self._running.cancel(run for run in move.cancels if is_over(run, present.get(key_of(run))))
+        for run in (*move.inserts, *move.changes):
+            found = present.get(key_of(run))
+            if run.phase is Phase.LAUNCHED and found is not None and standing(found) == standing(run):
+                self._start(Launch(move.due.schedule, found, due.number), self._now(), 0)
 
     def _limits(self, epoch: int, batch: Batch, now: Instant) -> Limits:
         status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
@@ -359,7 +366,7 @@ class Engine:
             task.set_name(launch.run.schedule_id)
         self._checkpoint("launching")
         try:
-            answer: object = await self._launcher.launch(launch)
+            answer: object = await self._launch(launch)
             outcome = answer if isinstance(answer, Outcome) else Failed(f"the answer was {answer!r:.80}")
         except BaseException as error:  # noqa: BLE001 - whatever a task raises is that task's failure
             outcome = raised(error)
@@ -369,6 +376,22 @@ class Engine:
             self._running[key] = flight
         self._finished.append((launch, outcome, self._now()))
         self.wake()
+
+    async def _launch(self, launch: Launch) -> Outcome:
+        """Hand a run to its launcher when it is certain that this process leads: it may have been frozen."""
+        # The run stays in flight meanwhile; under another leader's epoch it is cancelled.
+        while not self._store.holds(launch.run.epoch):
+            if self._stopping:
+                return Unreached("stopped while it was in doubt whether this process leads")
+            if self._certain is None or self._certain.done():
+                self._certain = asyncio.get_running_loop().create_future()
+                self.wake()
+            await asyncio.shield(self._certain)
+        return await self._launcher.launch(launch)
+
+    def _end_doubt(self) -> None:
+        if self._certain is not None and not self._certain.done():
+            self._certain.set_result(None)
 
     async def _settle_finished(self, epoch: int, now: Instant) -> None:
         finished, self._finished = self._finished, []
@@ -428,32 +451,6 @@ class Engine:
 
     # Telling
 
-    def _report(self, moves: Sequence[Move], now: Instant) -> None:
-        for move in moves:
-            for run in chain(move.inserts, move.changes):
-                if run.phase is _LAUNCHED:
-                    continue
-                if run.status is Status.SKIPPED:
-                    self._emit(happened.TicksSkipped(now, run))
-                elif run.phase is Phase.ENDED:
-                    self._emit(happened.RunEndedByPlan(now, run))
-                else:
-                    self._emit(happened.RunHeld(now, run))
-            if move.blocked and not move.due.blocked:
-                self._report_overrun(move, now)
-            if move.state.quarantine is not None and move.due.state.quarantine is None:
-                self._emit(happened.ScheduleQuarantined(now, move.due.schedule.id, move.state.quarantine))
-
-    def _report_overrun(self, move: Move, now: Instant) -> None:
-        """Emit that a run has outlasted the next tick of its schedule; once, as the tick then waits."""
-        schedule = move.due.schedule
-        if schedule.policy.overlap is not Overlap.BUFFER_ONE:
-            return
-        tick = next_tick(schedule.cadence, move.state.cursor, move.state.ended_at)
-        run = next((run for run in move.due.runs if run.phase in IN_FLIGHT), None)
-        if run is not None and tick is not None and tick <= now:
-            self._emit(happened.RunOutlasted(now, run, tick))
-
     def _tell_damage(self, damaged: Sequence[tuple[str, str]], now: Instant) -> None:
         """Report each damaged schedule once, and again when it was mended and is damaged anew."""
         if not damaged and not self._damaged:
@@ -478,12 +475,3 @@ class Engine:
             self._emit(happened.ClockStepped(now, step))
             self._rearm = self._rearm or step < -_REARM_BEYOND
         return step != 0
-
-
-def _is_over(run: Run, found: Run | None) -> bool:
-    """Return whether an attempt of a run has ended, as the store says."""
-    return found is None or found.phase not in IN_FLIGHT or found.attempt != run.attempt
-
-
-def _standing(run: Run) -> tuple[Phase, int, int]:
-    return run.phase, run.attempt, run.epoch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from dutiful.core.run import IN_FLIGHT
 from dutiful.runtime.clock import STEP_MIN
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.run import Run
+    from dutiful.core.run import Phase, Run
     from dutiful.core.snapshot import Snapshot
     from dutiful.runtime.ports import Launch
 
@@ -66,3 +67,13 @@ class Flights(dict[Key, Flight]):
 def key_of(run: Run) -> Key:
     """Return the key of a run."""
     return run.schedule_id, run.run_at, run.kind
+
+
+def is_over(run: Run, found: Run | None) -> bool:
+    """Return whether an attempt of a run has ended, given its row in the store."""
+    return found is None or found.phase not in IN_FLIGHT or found.attempt != run.attempt
+
+
+def standing(run: Run) -> tuple[Phase, int, int]:
+    """Return what is equal in a run and in the row that was written for it."""
+    return run.phase, run.attempt, run.epoch
