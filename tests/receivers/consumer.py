@@ -19,11 +19,10 @@ async def handle(delivery) -> None:
     """Leave one line, or one row in the transaction of the key, and die if this key's turn has come."""
     if delivery.connection is None:
         with (FOLDER / "effects").open("a") as file:
-            file.write(f"{delivery.key} {delivery.attempt}\n")
+            file.write(f"{delivery.key} {delivery.attempt} {delivery.starts}\n")
     else:
-        await delivery.connection.execute(
-            "INSERT INTO effects VALUES ($1, $2)", delivery.key, delivery.attempt
-        )
+        effect = delivery.key, delivery.attempt, delivery.starts
+        await delivery.connection.execute("INSERT INTO effects VALUES ($1, $2, $3)", *effect)
     died = FOLDER / f"died-{delivery.key}"
     if int(delivery.key[:4], 16) % 8 == 0 and not died.exists():
         died.touch()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import asyncpg
 import pytest
@@ -193,6 +193,34 @@ def test_a_table_that_is_no_plain_name_is_refused():
         PostgresSeen("postgresql://h/db", table="seen; DROP TABLE users")
 
 
+async def started(seen, attempt, raised=None) -> int:
+    """Return the number of this start; the work ends as `raised` says, else it succeeds."""
+    with suppress(TaskFailedError, KeyError):
+        async with seen.once("k", attempt) as claim:
+            if raised is not None:
+                raise raised
+    return claim.starts
+
+
+def test_every_start_of_a_key_has_a_higher_number_whatever_ended_the_one_before(new_seen):
+    async def story():
+        async with opened(new_seen()) as (seen,):
+            failed = [await started(seen, attempt, TaskFailedError("no paper")) for attempt in (1, 2)]
+            return [*failed, await started(seen, 3), await started(seen, 4)]
+
+    # The last delivery finds the key done, and starts nothing.
+    assert asyncio.run(story()) == [1, 2, 3, 0]
+
+
+def test_a_start_that_was_cut_short_is_counted_unless_its_effect_was_rolled_back_with_it(new_seen, request):
+    async def story():
+        async with opened(new_seen()) as (seen,):
+            return [await started(seen, 1, KeyError()), await started(seen, 1)]
+
+    transactional = "postgres" in request.node.name
+    assert asyncio.run(story()) == ([1, 1] if transactional else [1, 2])
+
+
 STEPS = st.lists(
     st.tuples(st.sampled_from(["done", "failed", "left"]), st.integers(1, 4)), min_size=1, max_size=8
 )
@@ -220,15 +248,16 @@ def test_the_script_of_valkey_answers_as_the_rule_does(valkey_url, steps):
         async with opened(seen):
             await seen._connected().delete("rule:k")
             for what, attempt in steps:
-                word, error = await seen._step("once", "k", attempt, "t")
+                word, error, starts = await seen._step("once", "k", attempt, "t")
                 claim = judge(record, attempt, now=10)
-                assert (word, error or None) == (claim.answer.value, claim.error)
+                assert (word, error or None, starts) == (claim.answer.value, claim.error, claim.starts)
                 if claim.answer is not Answer.NEW:
                     continue
                 await seen._step(
                     what if what != "left" else "release", "k", attempt, "t", "no" * (what == "failed")
                 )
                 error = "no" if what == "failed" else None
-                record = Record("busy" if what == "left" else what, attempt, 5, error)
+                state = "busy" if what == "left" else what
+                record = Record(state, attempt, 5, error, claim.starts)
 
     asyncio.run(story())

@@ -97,6 +97,7 @@ def _handler(command: tuple[str, ...], timeout: float) -> Any:
 
     async def handle(delivery: Delivery) -> None:
         told = {f"DUTIFUL_{name.upper()}": _text(value) for name, value in delivery.meta.items()}
+        told["DUTIFUL_STARTS"] = str(delivery.starts)
         ended = await process.run(
             command,
             environment=process.environment_of(told),

@@ -4,8 +4,7 @@ from dutiful.receivers.celery import celery_task
 from dutiful.receivers.delivery import BadMessageError, Delivery
 from dutiful.receivers.nats import NatsReceiver
 from dutiful.receivers.postgres import PostgresSeen
-from dutiful.receivers.seen import Answer, Claim, Seen, TaskFailedError
-from dutiful.receivers.sqlite import SqliteSeen
+from dutiful.receivers.seen import Answer, Claim, Seen, SqliteSeen, TaskFailedError
 from dutiful.receivers.stream import StreamReceiver
 from dutiful.receivers.valkey import ValkeySeen
 

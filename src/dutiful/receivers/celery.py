@@ -9,10 +9,8 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from dutiful.receivers.delivery import BadMessageError, Delivery, check_signature
+from dutiful.receivers.delivery import BadMessageError, Delivery, Envelope, Reports, Settled, Work
 from dutiful.receivers.receiver import LATER_S
-from dutiful.receivers.report import Reports
-from dutiful.receivers.work import Settled, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +43,7 @@ def celery_task(
 
         def run(task: Any, dag: Any, meta: dict[str, Any]) -> None:
             try:
-                delivery = _read(task.request, dag, meta, secret)
+                delivery = Delivery.read(_envelope(task.request, dag, meta), secret)
             except BadMessageError as error:
                 _log.error("a message is dropped: %s", error)
                 return
@@ -75,16 +73,13 @@ async def _prepared(seen: Seen, work: Work, delivery: Delivery) -> Settled:
     return await work.do(delivery)
 
 
-def _read(request: Any, dag: Any, meta: dict[str, Any], secret: str | None) -> Delivery:
+def _envelope(request: Any, dag: Any, meta: dict[str, Any]) -> Envelope:
+    # The arguments are encoded again as the launcher encoded them to sign them.
     body = json.dumps({"dag": dag, "meta": meta}).encode()
-    delivery = Delivery.read(str(request.id), body)
-    headers = {
-        **(request.headers or {}),
-        **{name: request.get(name) for name in _HEADERS if request.get(name)},
-    }
-    timestamp, given = headers.get("dutiful_timestamp", ""), headers.get("dutiful_signature", "")
-    check_signature(secret, timestamp, delivery.key, body, given)
-    return delivery
+    named = {name: request.get(name) for name in _HEADERS if request.get(name)}
+    headers = {**(request.headers or {}), **named}
+    signed = headers.get("dutiful_timestamp", ""), headers.get("dutiful_signature", "")
+    return Envelope(str(request.id), body, None, *signed)
 
 
 _HEADERS = ("dutiful_timestamp", "dutiful_signature")

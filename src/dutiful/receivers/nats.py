@@ -7,14 +7,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dutiful.launchers.broker import TLS_OPTIONS, Broker
-from dutiful.receivers.delivery import BadMessageError, Delivery, check_signature
-from dutiful.receivers.receiver import LATER_S, Receiver
+from dutiful.receivers.delivery import Envelope
+from dutiful.receivers.receiver import LATER_S, SILENT_S, Receiver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
+
+    from dutiful.receivers.delivery import Delivery
 
 _FORM = "nats://HOST:PORT?stream=DUTIFUL&subject=dutiful.runs"
 _OPTIONS = ("stream", "subject", "credentials")
@@ -28,22 +30,48 @@ class NatsReceiver(Receiver["Msg"]):
     """
 
     def __init__(
-        self, url: str, handle: Callable[[Delivery], Any], *, durable: str = "dutiful", **settings: Any
+        self,
+        url: str,
+        handle: Callable[[Delivery], Any],
+        *,
+        durable: str = "dutiful",
+        silent: float = SILENT_S,
+        **settings: Any,
     ) -> None:
-        super().__init__(url, handle, **settings)
-        self._durable = durable
-        self._client: Client | None = None
+        super().__init__(NatsQueue(url, durable, silent), handle, silent=silent, **settings)
+
+
+class NatsQueue:
+    """A durable pull consumer of one stream."""
+
+    def __init__(self, url: str, durable: str, silent: float) -> None:
+        self._durable, self._silent = durable, silent
         self._broker = Broker.parse(url, (*_OPTIONS, *TLS_OPTIONS), _FORM)
         self._stream = self._broker.options.get("stream", "DUTIFUL")
         self._subject = self._broker.options.get("subject", "dutiful.runs")
         self._tls = self._broker.tls() if self._broker.scheme == "tls" else None
+        self._client: Client | None = None
+        self._subscription: Any = None
 
-    async def _receive(self) -> None:
-        subscription = await self._subscribed()
-        while not self._stopping.is_set():
-            room = await self._room()
-            with suppress(TimeoutError):
-                self._begin(await subscription.fetch(room, timeout=_FETCH_S))
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What the client raises when the server is away."""
+        from nats.errors import Error
+
+        return (Error, OSError)
+
+    async def take(self, room: int) -> Sequence[Msg]:
+        """Return at most `room` messages."""
+        if self._subscription is None:
+            self._subscription = await self._subscribed()
+        try:
+            found: list[Msg] = await self._subscription.fetch(room, timeout=_FETCH_S)
+        except TimeoutError:
+            return []
+        except self.errors:
+            self._subscription = None
+            raise
+        return found
 
     async def _subscribed(self) -> Any:
         from nats.js.api import AckPolicy, ConsumerConfig
@@ -81,32 +109,32 @@ class NatsReceiver(Receiver["Msg"]):
             self._client = client
         return self._client
 
-    def _errors(self) -> tuple[type[Exception], ...]:
-        from nats.errors import Error
-
-        return (Error, OSError)
-
-    def _read(self, message: Msg) -> Delivery:
+    def open(self, message: Msg) -> Envelope:
+        """Return the content of a message; the message id of a task's retry is KEY:ATTEMPT."""
         headers = message.headers or {}
-        delivery = Delivery.read(str(headers.get("Nats-Msg-Id", "")).partition(":")[0], message.data)
-        timestamp, given = headers.get("Dutiful-Timestamp", ""), headers.get("Dutiful-Signature", "")
-        check_signature(self._secret, timestamp, delivery.key, message.data, given)
-        if str(delivery.attempt) != headers.get("Dutiful-Attempt"):
-            raise BadMessageError("its attempt is not the one in its body")
-        return delivery
+        return Envelope(
+            str(headers.get("Nats-Msg-Id", "")).partition(":")[0],
+            message.data,
+            headers.get("Dutiful-Attempt", ""),
+            headers.get("Dutiful-Timestamp", ""),
+            headers.get("Dutiful-Signature", ""),
+        )
 
-    async def _alive(self, message: Msg) -> None:
+    async def keep(self, message: Msg) -> None:
+        """Tell the server that the work of a message goes on."""
         await message.in_progress()
 
-    async def _acknowledge(self, message: Msg) -> None:
-        # Waits for the server: an acknowledgement that is lost would bring the message again.
+    async def acknowledge(self, message: Msg) -> None:
+        """Return when the server has noted that a message is done with; a lost note would bring it again."""
         await message.ack_sync()
 
-    async def _put_back(self, message: Msg) -> None:
+    async def put_back(self, message: Msg) -> None:
+        """Have a message delivered again after a few seconds."""
         await message.nak(min(LATER_S, self._silent))
 
-    async def _disconnect(self) -> None:
-        client, self._client = self._client, None
+    async def close(self) -> None:
+        """Close the connection."""
+        client, self._client, self._subscription = self._client, None, None
         if client is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_FETCH_S):

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _TABLE = """CREATE TABLE IF NOT EXISTS {table} (
-  key text PRIMARY KEY, state text NOT NULL, attempt int NOT NULL, error text,
+  key text PRIMARY KEY, state text NOT NULL, attempt int NOT NULL, error text, starts int NOT NULL,
   updated_at timestamptz NOT NULL DEFAULT now())"""
 _LOCK = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))"
-_FIND = "SELECT state, attempt, error FROM {table} WHERE key = $1"
-_PUT = """INSERT INTO {table} (key, state, attempt, error) VALUES ($1, $2, $3, $4)
-  ON CONFLICT (key) DO UPDATE SET state = $2, attempt = $3, error = $4, updated_at = now()
+_FIND = "SELECT state, attempt, error, starts FROM {table} WHERE key = $1"
+_PUT = """INSERT INTO {table} (key, state, attempt, error, starts) VALUES ($1, $2, $3, $4, $5)
+  ON CONFLICT (key) DO UPDATE SET state = $2, attempt = $3, error = $4, starts = $5, updated_at = now()
   WHERE {table}.state <> 'done'"""
 _FORGET = "DELETE FROM {table} WHERE updated_at < now() - make_interval(secs => $1)"
 
@@ -55,9 +55,11 @@ class PostgresSeen:
         pool = await self._connected()
         try:
             async with pool.acquire() as own, own.transaction():
-                yield await self._claim(own, key, attempt)
+                claim = await self._claim(own, key, attempt)
+                yield claim
         except TaskFailedError as error:
-            await pool.execute(self._sql(_PUT), key, "failed", attempt, str(error).replace("\x00", ""))
+            problem = str(error).replace("\x00", "")
+            await pool.execute(self._sql(_PUT), key, "failed", attempt, problem, claim.starts)
             raise
 
     async def close(self) -> None:
@@ -71,10 +73,10 @@ class PostgresSeen:
         if not await connection.fetchval(_LOCK, f"{self._table}:{key}"):
             return Claim(Answer.BUSY)
         row = await connection.fetchrow(self._sql(_FIND), key)
-        record = row and Record(row["state"], row["attempt"], 0, row["error"])
+        record = row and Record(row["state"], row["attempt"], 0, row["error"], row["starts"])
         claim = judge(record, attempt, 0)
         if claim.answer is Answer.NEW:
-            await connection.execute(self._sql(_PUT), key, "done", attempt, None)
+            await connection.execute(self._sql(_PUT), key, "done", attempt, None, claim.starts)
         return claim._replace(connection=connection)
 
     def _sql(self, text: str) -> str:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from dutiful.launchers.broker import TLS_OPTIONS, Broker
-from dutiful.receivers.delivery import BadMessageError, Delivery, check_signature
-from dutiful.receivers.receiver import Receiver
+from dutiful.receivers.delivery import Envelope
+from dutiful.receivers.receiver import SILENT_S, Receiver
+from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from redis.asyncio import Redis
 
+    from dutiful.receivers.delivery import Delivery
+    from dutiful.runtime.ports import Clock
+
 _BLOCK_MS = 1000
 _FORM = "redis://HOST:PORT/DB?stream=dutiful:runs"
+Entry: TypeAlias = "tuple[bytes, dict[bytes, bytes]]"
 
 
-class StreamReceiver(Receiver[tuple[bytes, dict[bytes, bytes]]]):
+class StreamReceiver(Receiver[Entry]):
     """Takes runs from the stream that `DUTIFUL_EXECUTOR=redis://…` adds to.
 
     `url` is the same as the service's. Receivers of one `group` share the runs among them; entries are
@@ -35,90 +40,106 @@ class StreamReceiver(Receiver[tuple[bytes, dict[bytes, bytes]]]):
         *,
         group: str = "dutiful",
         delete: bool = True,
+        silent: float = SILENT_S,
+        clock: Clock | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(url, handle, **settings)
-        self._group, self._delete, self._silent_ms = group, delete, round(self._silent * 1000)
+        queue = StreamQueue(url, group, delete, silent, clock or SystemClock())
+        super().__init__(queue, handle, silent=silent, clock=clock, **settings)
+
+
+class StreamQueue:
+    """One consumer of a group that reads a stream."""
+
+    def __init__(self, url: str, group: str, delete: bool, silent: float, clock: Clock) -> None:
+        self._group, self._delete, self._silent_ms, self._clock = group, delete, round(silent * 1000), clock
         self._consumer = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
         broker = Broker.parse(url, ("stream", "waitaof", *TLS_OPTIONS), _FORM)
         self._how = broker.redis(_FORM)
         self._stream = broker.options.get("stream", "dutiful:runs")
         self._client: Redis | None = None
+        self._has_group = False
+        self._looked_at = 0.0
+        # Entries that are at work here: they are silent for as long as their last sign of life is old.
         self._held: set[bytes] = set()
 
-    async def _receive(self) -> None:
-        client = self._connected()
-        await self._ensure_group(client)
-        looked_at = 0.0
-        while not self._stopping.is_set():
-            room = await self._room()
-            if self._clock.monotonic() - looked_at >= self._silent_ms / 2000:
-                looked_at = self._clock.monotonic()
-                room -= await self._take_over(client, room)
-            if room > 0:
-                found = await client.xreadgroup(
-                    self._group, self._consumer, {self._stream: ">"}, count=room, block=_BLOCK_MS
-                )
-                self._begin(entry for _, entries in _pairs(found) for entry in entries)
-
-    async def _take_over(self, client: Redis, room: int) -> int:
-        """Begin the runs of consumers that are silent for too long; return how many."""
-        found: Any = await client.xautoclaim(
-            self._stream, self._group, self._consumer, self._silent_ms, count=room
-        )
-        entries = [(entry, fields) for entry, fields in found[1] if fields and entry not in self._held]
-        self._begin(entries)
-        return len(entries)
-
-    async def _ensure_group(self, client: Redis) -> None:
-        from redis.exceptions import ResponseError
-
-        try:
-            await client.xgroup_create(self._stream, self._group, id="0", mkstream=True)
-        except ResponseError as error:
-            if not str(error).startswith("BUSYGROUP"):
-                raise
-
-    async def _settle(self, message: tuple[bytes, dict[bytes, bytes]]) -> None:
-        self._held.add(message[0])
-        try:
-            await super()._settle(message)
-        finally:
-            self._held.discard(message[0])
-
-    def _errors(self) -> tuple[type[Exception], ...]:
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What the client raises when the server is away."""
         from redis.exceptions import RedisError
 
         return (RedisError, OSError)
 
-    def _read(self, message: tuple[bytes, dict[bytes, bytes]]) -> Delivery:
-        fields = {name.decode(errors="replace"): value for name, value in message[1].items()}
-        texts = {name: fields.get(name, b"").decode(errors="replace") for name in ("key", "attempt")}
-        body, timestamp = fields.get("body", b""), fields.get("timestamp", b"").decode(errors="replace")
-        delivery = Delivery.read(texts["key"], body)
-        given = fields.get("signature", b"").decode(errors="replace")
-        check_signature(self._secret, timestamp, delivery.key, body, given)
-        if str(delivery.attempt) != texts["attempt"]:
-            raise BadMessageError("its attempt is not the one in its body")
-        return delivery
+    async def take(self, room: int) -> Sequence[Entry]:
+        """Return at most `room` entries: first those of consumers that are silent, then new ones."""
+        try:
+            if not self._has_group:
+                await self._ensure_group()
+            entries = await self._taken_over(room) or await self._read(room)
+        except self.errors:
+            # A server that was restarted without its data has no group either.
+            self._has_group = False
+            raise
+        self._held.update(entry for entry, _ in entries)
+        return entries
 
-    async def _alive(self, message: tuple[bytes, dict[bytes, bytes]]) -> None:
-        # Claiming one's own entry sets its idle time back to zero.
+    async def _ensure_group(self) -> None:
+        from redis.exceptions import ResponseError
+
+        try:
+            await self._connected().xgroup_create(self._stream, self._group, id="0", mkstream=True)
+        except ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+        self._has_group = True
+
+    async def _taken_over(self, room: int) -> list[Entry]:
+        """Return entries of consumers that are silent for too long; looks twice in that time."""
+        if self._clock.monotonic() - self._looked_at < self._silent_ms / 2000:
+            return []
+        self._looked_at = self._clock.monotonic()
+        found: Any = await self._connected().xautoclaim(
+            self._stream, self._group, self._consumer, self._silent_ms, count=room
+        )
+        return [(entry, fields) for entry, fields in found[1] if fields and entry not in self._held]
+
+    async def _read(self, room: int) -> list[Entry]:
+        found = await self._connected().xreadgroup(
+            self._group, self._consumer, {self._stream: ">"}, count=room, block=_BLOCK_MS
+        )
+        return [entry for _, entries in _pairs(found) for entry in entries]
+
+    def open(self, message: Entry) -> Envelope:
+        """Return the content of an entry."""
+        fields = {name.decode(errors="replace"): value for name, value in message[1].items()}
+
+        def text(name: str) -> str:
+            return fields.get(name, b"").decode(errors="replace")
+
+        body = fields.get("body", b"")
+        return Envelope(text("key"), body, text("attempt"), text("timestamp"), text("signature"))
+
+    async def keep(self, message: Entry) -> None:
+        """Claim one's own entry, which sets its idle time back to zero."""
         await self._connected().xclaim(
             self._stream, self._group, self._consumer, 0, [message[0]], justid=True
         )
 
-    async def _acknowledge(self, message: tuple[bytes, dict[bytes, bytes]]) -> None:
+    async def acknowledge(self, message: Entry) -> None:
+        """Acknowledge an entry, and delete it unless other groups read the stream."""
+        self._held.discard(message[0])
         async with self._connected().pipeline(transaction=True) as pipeline:
             pipeline.xack(self._stream, self._group, message[0])
             if self._delete:
                 pipeline.xdel(self._stream, message[0])
             await pipeline.execute()
 
-    async def _put_back(self, message: tuple[bytes, dict[bytes, bytes]]) -> None:
+    async def put_back(self, message: Entry) -> None:
         """Leave the entry: it stays pending, and is taken over when it has been idle for long enough."""
+        self._held.discard(message[0])
 
-    async def _disconnect(self) -> None:
+    async def close(self) -> None:
+        """Close the connections."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from dutiful.launchers.broker import TLS_OPTIONS, Broker
-from dutiful.receivers.lease import renewing
-from dutiful.receivers.seen import KEEP_S, LEASE_S, Answer, Claim, TaskFailedError
+from dutiful.receivers.seen import KEEP_S, LEASE_S, Answer, Claim, TaskFailedError, renewing
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -38,12 +37,12 @@ local function put(word, ends)
 end
 
 if step == 'once' then
-  if state == 'done' then return {'done', ''} end
-  if state and attempt < before then return {'older', ''} end
-  if state == 'failed' and attempt == before then return {'done', error} end
-  if state == 'busy' and now < till then return {'busy', ''} end
+  if state == 'done' then return {'done', '', 0} end
+  if state and attempt < before then return {'older', '', 0} end
+  if state == 'failed' and attempt == before then return {'done', error, 0} end
+  if state == 'busy' and now < till then return {'busy', '', 0} end
   put('busy', now + lease)
-  return {'new', ''}
+  return {'new', '', redis.call('HINCRBY', KEYS[1], 'starts', 1)}
 elseif step == 'renew' then
   if state == 'busy' and holder == token then put('busy', now + lease) end
 elseif step == 'release' then
@@ -51,7 +50,7 @@ elseif step == 'release' then
 elseif step == 'done' or holder == token then
   put(step, 0)
 end
-return {step, ''}
+return {step, '', 0}
 """
 
 
@@ -84,13 +83,13 @@ class ValkeySeen:
     async def once(self, key: str, attempt: int) -> AsyncIterator[Claim]:
         """Claim a delivery as `Seen.once` says."""
         token = uuid4().hex
-        word, error = await self._step("once", key, attempt, token)
+        word, error, starts = await self._step("once", key, attempt, token)
         if word != "new":
             yield Claim(Answer(word), error or None)
             return
         try:
             async with renewing(lambda: self._step("renew", key, attempt, token), self._lease, self._clock):
-                yield Claim(Answer.NEW)
+                yield Claim(Answer.NEW, starts=starts)
         except TaskFailedError as failed:
             await self._step("failed", key, attempt, token, str(failed))
             raise
@@ -105,12 +104,14 @@ class ValkeySeen:
         if client is not None:
             await client.aclose()
 
-    async def _step(self, step: str, key: str, attempt: int, token: str, error: str = "") -> tuple[str, str]:
+    async def _step(
+        self, step: str, key: str, attempt: int, token: str, error: str = ""
+    ) -> tuple[str, str, int]:
         lease, keep = round(self._lease * 1000), round(self._keep * 1000)
         found: Any = await self._connected().eval(
             _SCRIPT, 1, f"{self._prefix}{key}", step, attempt, token, lease, keep, error
         )
-        return found[0].decode(), found[1].decode()
+        return found[0].decode(), found[1].decode(), int(found[2])
 
     def _connected(self) -> Redis:
         if self._client is None:
