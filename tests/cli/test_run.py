@@ -187,7 +187,7 @@ def test_what_cannot_be_run_is_bad_usage_and_says_what_to_write(tmp_path, target
     ("options", "message"),
     [
         (["--timezone", "Mars/Phobos"], "is not in the time zone database"),
-        (["--store", "mysql:x"], 'write "sqlite:FILE" or "memory:"'),
+        (["--store", "mysql:x"], 'write "sqlite:FILE", "postgresql://USER@HOST/DATABASE" or "memory:"'),
         (["--namespace", "../up"], "letters, digits"),
         (["--quiet", "--json-lines"], "prints nothing"),
         (["--trace", "no/trace"], "No such file or directory"),

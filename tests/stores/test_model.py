@@ -1,4 +1,4 @@
-"""The embedded store against the reference: the same operations, the same answers, step by step.
+"""The durable stores against the reference: the same operations, the same answers, step by step.
 
 Moves are made by the real planner, each on what its own store has loaded; versions are compared only
 by what they do.
@@ -7,14 +7,21 @@ by what they do.
 from __future__ import annotations
 
 import asyncio
+import atexit
+import itertools
+import os
 import tempfile
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
+import asyncpg
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import Phase as Stage
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.servers.shared import shared_server
 from tests.stores.notation import MINUTE, MINUTELY, T0, ending, put
 
 from dutiful.core.cadence import Every, Once, OnDemand
@@ -40,6 +47,7 @@ from dutiful.core.snapshot import Limits
 from dutiful.runtime.ledger_lookup import recalled
 from dutiful.runtime.ports import Retention
 from dutiful.stores.memory import MemoryStore
+from dutiful.stores.postgres import PostgresStore
 from dutiful.stores.sqlite import SqliteStore
 
 IDS = [*"abcd"]
@@ -83,8 +91,7 @@ class TwoStores(RuleBasedStateMachine):
     @initialize()
     def begin(self):
         self.runner = asyncio.Runner()
-        self.directory = tempfile.TemporaryDirectory()
-        self.stores = [MemoryStore(), SqliteStore(Path(self.directory.name, "state.db"))]
+        self.stores = [MemoryStore(), self.new_store()]
         self.now, self.epoch = T0, 1
         self.launches, self.held = [], []
         self.both(lambda store: store.open())
@@ -94,12 +101,19 @@ class TwoStores(RuleBasedStateMachine):
         if hasattr(self, "runner"):
             self.both(lambda store: store.close())
             self.runner.close()
-            self.directory.cleanup()
+            self.forget()
+
+    def new_store(self):
+        self.directory = tempfile.TemporaryDirectory()
+        return SqliteStore(Path(self.directory.name, "state.db"))
+
+    def forget(self):
+        self.directory.cleanup()
 
     def both(self, ask, shown=lambda answer: answer):
         """Return the answer that both stores give."""
-        memory, sqlite = [self.runner.run(ask(store)) for store in self.stores]
-        assert shown(memory) == shown(sqlite)
+        memory, other = [self.runner.run(ask(store)) for store in self.stores]
+        assert shown(memory) == shown(other)
         return memory
 
     @rule(schedules=st.lists(SCHEDULES, min_size=1, max_size=4), cursor=OFFSETS, wake=OFFSETS | st.none())
@@ -153,9 +167,9 @@ class TwoStores(RuleBasedStateMachine):
             self.runner.run(store.commit(moves, self.epoch))
             for store, moves in zip(self.stores, made, strict=True)
         ]
-        memory, sqlite = answers
-        assert memory.launches == sqlite.launches
-        assert [move.due.schedule for move in memory.made] == [move.due.schedule for move in sqlite.made]
+        memory, other = answers
+        assert memory.launches == other.launches
+        assert [move.due.schedule for move in memory.made] == [move.due.schedule for move in other.made]
         self.launches += memory.launches
 
     @precondition(lambda self: self.launches)
@@ -264,10 +278,46 @@ SHORT = settings(
 )  # fmt: skip
 
 
+@cache
+def postgres_port():
+    """Return the port of the shared server, which is used until this process ends."""
+    using = ExitStack()
+    atexit.register(using.close)
+    return using.enter_context(shared_server("postgres18"))
+
+
+class WithPostgres(TwoStores):
+    """The same with a database in place of the file; each example has a schema of its own."""
+
+    names = itertools.count()
+
+    def new_store(self):
+        self.address = f"postgresql://postgres@127.0.0.1:{postgres_port()}/postgres"
+        self.schema = f"model_{os.getpid()}_{next(self.names)}"
+        return PostgresStore(f"{self.address}?schema={self.schema}")
+
+    def forget(self):
+        asyncio.run(self.drop())
+
+    async def drop(self):
+        connection = await asyncpg.connect(self.address)
+        await connection.execute(f'DROP SCHEMA "{self.schema}" CASCADE')
+        await connection.close()
+
+
 class TestTheStoresAgree(TwoStores.TestCase):
     settings = SHORT
+
+
+class TestTheDatabaseAgrees(WithPostgres.TestCase):
+    settings = settings(SHORT, max_examples=8, stateful_step_count=20)
 
 
 @pytest.mark.soak
 class TestTheStoresAgreeForLong(TwoStores.TestCase):
     settings = settings(SHORT, max_examples=2000, stateful_step_count=60, derandomize=False, phases=[*Stage])
+
+
+@pytest.mark.soak
+class TestTheDatabaseAgreesForLong(WithPostgres.TestCase):
+    settings = settings(SHORT, max_examples=300, stateful_step_count=50, derandomize=False)

@@ -14,9 +14,8 @@ from dutiful.core.cadence import Every, Once
 from dutiful.core.errors import OvertakenError
 from dutiful.core.plan.reconcile import Changes, Survey
 from dutiful.runtime.ports import Retention
-from dutiful.stores.codec import encode_cadence, encode_policy
+from dutiful.stores.codec import encode_cadence, encode_policy, text_number
 from dutiful.stores.sqlite import SqliteStore
-from dutiful.stores.sqlite.texts import number_of
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 CHECKSUM = "declaration: the row was changed outside dutiful: its checksum does not match"
@@ -56,7 +55,7 @@ def test_the_number_of_a_text_is_for_ever():
         connection.executescript((GOLDEN / "sqlite-schema-1.sql").read_text(encoding="utf-8"))
         numbers = connection.execute("SELECT number, text FROM texts").fetchall()
     assert len(numbers) > 10
-    assert [number for number, _ in numbers] == [number_of(text.encode()) for _, text in numbers]
+    assert [number for number, _ in numbers] == [text_number(text) for _, text in numbers]
 
 
 # Damage

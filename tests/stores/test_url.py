@@ -11,7 +11,7 @@ from dutiful.errors import InvalidArgumentError
 from dutiful.stores.memory import MemoryStore
 from dutiful.stores.url import sqlite_path, store_for
 
-FORMS = 'write "sqlite:FILE" or "memory:"'
+FORMS = 'write "sqlite:FILE", "postgresql://USER@HOST/DATABASE" or "memory:"'
 
 
 class Place(str, Enum):  # noqa: UP042 - the kind that formats as its own name
@@ -54,7 +54,7 @@ def test_what_names_no_store_is_refused_with_the_right_spelling(url, advice):
     assert caught.value.details == {"argument": "store", "value": url, "reason": advice}
 
 
-@pytest.mark.parametrize("url", ["memory:", "sqlite:state.db"])
+@pytest.mark.parametrize("url", ["memory:", "sqlite:state.db", "postgresql://localhost/x"])
 @pytest.mark.parametrize("namespace", [None, 5, "", "../up", "a/b", "a\0b", "-a", "x" * 65, "ä"], ids=repr)
 def test_a_bad_namespace_is_refused_for_every_store(url, namespace):
     with pytest.raises(InvalidArgumentError, match="Invalid namespace"):
@@ -63,3 +63,37 @@ def test_a_bad_namespace_is_refused_for_every_store(url, namespace):
 
 def test_the_memory_store_needs_no_file():
     assert isinstance(store_for("memory:", "default"), MemoryStore)
+
+
+@pytest.mark.parametrize(
+    ("url", "dsn", "schema", "shown"),
+    [
+        (
+            "postgresql://ada:secret@db:5433/jobs",
+            "postgresql://ada:secret@db:5433/jobs",
+            "dutiful",
+            "postgresql://db:5433/jobs",
+        ),
+        (
+            "postgres://db/jobs?schema=mine&sslmode=require",
+            "postgresql://db/jobs?sslmode=require",
+            "mine",
+            "postgresql://db/jobs?schema=mine",
+        ),
+        (
+            "postgresql://db/jobs?options=-c%20search_path%3Dmine",
+            "postgresql://db/jobs?options=-c+search_path%3Dmine",
+            None,
+            "postgresql://db/jobs",
+        ),
+    ],
+)
+def test_a_postgresql_url_names_a_database_and_a_schema_and_is_shown_without_secrets(url, dsn, schema, shown):
+    assert store_for(url, "default")._address == (dsn, schema, shown)
+
+
+@pytest.mark.parametrize("url", ["postgresql://ada:secret@db:port/x", "postgresql://ada:secret@db/x?schema="])
+def test_a_postgresql_url_that_is_refused_does_not_show_its_password(url):
+    with pytest.raises(InvalidArgumentError) as caught:
+        store_for(url, "default")
+    assert "secret" not in str(caught.value)

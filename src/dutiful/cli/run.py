@@ -46,7 +46,12 @@ _FORM = "a list of (name, cron text, callback, retry delay)"
 
 @click.command()
 @click.argument("target", metavar="MODULE:NAME")
-@click.option("--store", default="sqlite:dutiful.db", show_default=True, help='"sqlite:FILE" or "memory:".')
+@click.option(
+    "--store",
+    default="sqlite:dutiful.db",
+    show_default=True,
+    help='"sqlite:FILE", "postgresql://…" or "memory:".',
+)
 @click.option("--namespace", default="default", show_default=True, help="What the list is the whole list of.")
 @click.option("--timezone", "-z", metavar="IANA", help="Zone of the cron texts [default: the host's].")
 @click.option("--dialect", type=click.Choice([*DIALECTS]), default="posix", show_default=True)

@@ -120,6 +120,11 @@ def _first_word(path: str) -> str:
         return ""
 
 
+def boottime() -> float:
+    """Return seconds that only move forward, and also count the time in which the host sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class SystemClock:
     """The host's clock."""
 

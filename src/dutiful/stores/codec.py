@@ -7,6 +7,7 @@ over. Equal texts are read once and share one object.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import zlib
@@ -102,6 +103,11 @@ def row_checksum(
     window = "None\0None" if start is None is end else f"{start}\0{end}"
     row = f"{schedule_id}\0{task}\0{payload}\0{window}\0{paused}"
     return zlib.crc32(row.encode(), shared)
+
+
+def text_number(text: str) -> int:
+    """Return the number under which a text is stored: 63 bits, which no two texts are likely to share."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dutiful.core.schedule import Schedule
+    from dutiful.core.snapshot import Move
     from dutiful.stores.codec import Shared
 
 Row = tuple[Any, ...]
@@ -106,6 +107,20 @@ def inline_run(schedule_id: str, inline_at: int, inline_epoch: int, attempted_at
     return Run.launched(schedule_id, inline_at, inline_at, attempted_at, inline_epoch, _STARTED, None)
 
 
+def launches_inline(move: Move) -> bool:
+    """Return whether a move launches a run that the state of its schedule can hold, and does nothing else."""
+    due, state, wake_at, idle_wake_at, blocked, inserts, changes, _ = move
+    schedule, before, runs, _, _, _, _, _ = due
+    if runs or changes or blocked or len(inserts) != 1 or wake_at is None or idle_wake_at is not None:
+        return False
+    policy, (cursor, _, attempted, *_) = schedule.policy, state
+    # A tick that was decided before may have a row, from a time when there was a ledger.
+    if policy.ledger or policy.capacity or attempted is None or cursor <= state.decided_until:
+        return False
+    same = state[3:] == before[3:]
+    return same and inserts[0] == inline_run(schedule.id, cursor, inserts[0].epoch, attempted)
+
+
 def _skipped(run_at: int, reason: str, ticks: int) -> SkippedRange:
     known = _REASONS.get(reason)
     if known is None:
@@ -157,5 +172,7 @@ def birth_columns(run: Run) -> Row:
 
 
 def _storable(text: str) -> str:
-    # What a task says of its failure may hold half a surrogate pair, such as from a file name.
-    return text.encode("utf-8", "backslashreplace").decode()
+    # What a task says of its failure may hold half a surrogate pair, such as from a file name, or the
+    # character NUL,
+    # which PostgreSQL cannot hold.
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

@@ -11,11 +11,15 @@ from dutiful.stores.memory import MemoryStore
 if TYPE_CHECKING:
     from dutiful.runtime.ports import Store
 
-_FORMS = 'write "sqlite:FILE" or "memory:"'
+_FORMS = 'write "sqlite:FILE", "postgresql://USER@HOST/DATABASE" or "memory:"'
 
 
-def store_for(url: object, namespace: object) -> Store:
-    """Return the store, not yet opened, or raise InvalidArgumentError."""
+def store_for(url: object, namespace: object, *, shards: int = 1, lease: float = 5.0) -> Store:
+    """Return the store, not yet opened, or raise InvalidArgumentError.
+
+    A PostgreSQL namespace that does not exist yet is made with so many `shards`, and its leader loses its
+    lock after `lease` seconds of silence; the other stores have one shard and need no lease.
+    """
     namespace = checked_namespace(namespace)
     if not isinstance(url, str):
         raise InvalidArgumentError("store", url, _FORMS)
@@ -26,7 +30,18 @@ def store_for(url: object, namespace: object) -> Store:
         from dutiful.stores.sqlite import SqliteStore
 
         return SqliteStore(sqlite_path(url), namespace=namespace)
+    if kind in ("postgresql", "postgres") and rest.startswith("//"):
+        return _postgres_store(exact(url), namespace, shards, lease)
     raise InvalidArgumentError("store", url, _FORMS)
+
+
+def _postgres_store(url: str, namespace: str, shards: int, lease: float) -> Store:
+    try:
+        from dutiful.stores.postgres import PostgresStore
+    except ModuleNotFoundError as error:
+        advice = "PostgreSQL needs asyncpg: pip install 'dutiful[postgres]'"
+        raise InvalidArgumentError("store", "postgresql://…", advice) from error
+    return PostgresStore(url, namespace=namespace, shards=shards, lease=lease)
 
 
 def sqlite_path(url: str) -> str:

@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING, TypeAlias
 
 from dutiful.core.run import Phase, Status
-from dutiful.stores.rows import RUN_ALL, inline_run, listed
+from dutiful.stores.rows import RUN_ALL, inline_run, launches_inline, listed
 
 if TYPE_CHECKING:
     import sqlite3
@@ -63,18 +63,10 @@ _ENDED, _SUCCESS = Phase.ENDED, Status.SUCCESS
 
 def launch(move: Move) -> Own | None:
     """Return what LAUNCH takes for a move that launches a inline run, and does nothing else."""
-    due, state, wake_at, idle_wake_at, blocked, inserts, changes, _ = move
-    schedule, before, runs, version, _, _, _, number = due
-    if runs or changes or blocked or len(inserts) != 1 or wake_at is None or idle_wake_at is not None:
+    if not launches_inline(move):
         return None
-    policy, (cursor, started, attempted, *_) = schedule.policy, state
-    # A tick that was decided before may have a row, from a time when there was a ledger.
-    if policy.ledger or policy.capacity or attempted is None or cursor <= state.decided_until:
-        return None
-    epoch = inserts[0].epoch
-    if state[3:] != before[3:] or inserts[0] != inline_run(schedule.id, cursor, epoch, attempted):
-        return None
-    return (cursor, started, attempted, epoch, version), number, wake_at
+    (_, _, _, version, _, _, _, number), (cursor, started, attempted, *_), wake_at, *_ = move
+    return (cursor, started, attempted, move.inserts[0].epoch, version), number, wake_at
 
 
 def end(settlement: Settlement) -> Own | None:

@@ -6,11 +6,10 @@ undone or deleted since, and who has read it once need not look again.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import CodecError
-from dutiful.stores.codec import Shared, read_shared
+from dutiful.stores.codec import Shared, read_shared, text_number
 
 if TYPE_CHECKING:
     import sqlite3
@@ -23,11 +22,6 @@ _STORE = (
 )
 # As many as the codec keeps; beyond it they are looked up again.
 _KNOWN_MAX = 16_384
-
-
-def number_of(text: bytes) -> int:
-    """Return the number of a text in UTF-8: 63 bits, which no two of a million are likely to share."""
-    return int.from_bytes(hashlib.sha256(text).digest()[:8]) >> 1
 
 
 class Texts(dict[tuple[int, int], Shared]):
@@ -43,7 +37,7 @@ class Texts(dict[tuple[int, int], Shared]):
         if len(self) >= _KNOWN_MAX:
             self.clear()
         # One that was changed may be put right again.
-        if numbers == (number_of(cadence.encode()), number_of(policy.encode())):
+        if numbers == (text_number(cadence), text_number(policy)):
             self[numbers] = shared
         return shared
 
@@ -62,7 +56,7 @@ class FoundTexts(dict[str, int | None]):
         self._connection = connection
 
     def __missing__(self, text: str) -> int | None:
-        number = number_of(text.encode())
+        number = text_number(text)
         there = self._connection.execute(_TEXT, (number,)).fetchone() == (text,)
         found = self[text] = number if there else None
         return found
@@ -76,6 +70,6 @@ class StoredTexts(dict[str, int]):
         self._connection = connection
 
     def __missing__(self, text: str) -> int:
-        number = self[text] = number_of(text.encode())
+        number = self[text] = text_number(text)
         self._connection.execute(_STORE, (number, text))
         return number

@@ -1,0 +1,282 @@
+"""Connections to PostgreSQL: an address, a small pool, a deadline for every statement, errors that say"
+" what to do.
+
+asyncpg's own pool resets a connection with a round trip after each use, and on a timeout asks the server
+politely to cancel. Here a statement whose deadline has passed loses its connection, and is never answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+from asyncpg import exceptions as pg
+
+from dutiful.core.errors import InvalidArgumentError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from dutiful.stores.rows import Row
+
+T = TypeVar("T")
+DEFAULT_SCHEMA = "dutiful"
+_CONNECT_WITHIN_S = 10.0
+# A transaction that lost against another one, or met a row that another one had just added, is made again.
+_TRIES = 4
+_AGAIN = (pg.DeadlockDetectedError, pg.SerializationError, pg.UniqueViolationError)
+
+# Dead peers are noticed on both sides within seconds; the units are those of PostgreSQL.
+_ALWAYS = {
+    "application_name": "dutiful",
+    "jit": "off",
+    "timezone": "UTC",
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "client_connection_check_interval": "1s",
+}
+
+
+class Deadlines(NamedTuple):
+    """How long a statement may take: in the server, and until its answer is here. Seconds."""
+
+    server: float
+    client: float
+
+    def settings(self) -> dict[str, str]:
+        """Return the settings by which the server keeps the deadline."""
+        return {
+            "statement_timeout": f"{self.server:g}s",
+            "lock_timeout": "2s",
+            "idle_in_transaction_session_timeout": f"{max(2.0, self.server / 2):g}s",
+        }
+
+
+PASSES = Deadlines(4.0, 5.0)
+"""Statements of the engine: a pass that takes longer is better made anew."""
+EDITS = Deadlines(60.0, 65.0)
+"""Reads and edits: a declaration of a million schedules takes a while."""
+
+# A plan that was made while a table was empty joins from the wrong side once the table is full: a settle of
+# 20,000
+# runs took up to 60 s instead of 0.3. So the statements of a pass are planned each time.
+PASS_SETTINGS = {"plan_cache_mode": "force_custom_plan"}
+
+
+class Address(NamedTuple):
+    """Where a database is, and the schema in it that holds dutiful's tables."""
+
+    dsn: str
+    # None: the first schema of the search path that the URL's `options` set.
+    schema: str | None
+    # For messages: without user, password and options.
+    shown: str
+
+
+def parse_address(url: str) -> Address:
+    """Return the address in "postgresql://USER@HOST:PORT/DATABASE?schema=NAME", or raise"
+    " InvalidArgumentError."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise InvalidArgumentError("store", _redacted(url), str(error)) from error
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    schema = options.pop("schema", None)
+    if schema is None and "search_path" not in unquote(options.get("options", "")):
+        schema = DEFAULT_SCHEMA
+    if schema is not None and (not schema or "\0" in schema or len(schema.encode()) > 63):
+        raise InvalidArgumentError("store", _redacted(url), "a schema has a name of 1 to 63 bytes")
+    dsn = urlunsplit(parts._replace(scheme="postgresql", query=urlencode(options), fragment=""))
+    where = options.get("host") or host or "localhost"
+    shown = f"postgresql://{where}{f':{port}' if port else ''}{parts.path}"
+    return Address(dsn, schema, shown if schema in (None, DEFAULT_SCHEMA) else f"{shown}?schema={schema}")
+
+
+def _redacted(url: str) -> str:
+    credentials, at, rest = url.rpartition("@")
+    return f"{credentials.partition('//')[0]}//…@{rest}" if at else url
+
+
+class Session:
+    """One connection while it is in use; every statement has the deadline of its pool."""
+
+    def __init__(self, connection: Any, deadline: float) -> None:
+        self._connection, self._deadline = connection, deadline
+
+    async def rows(self, statement: str, *values: object) -> list[Any]:
+        """Return all rows of a statement."""
+        with self._timed():
+            found: list[Any] = await self._connection.fetch(statement, *values)
+            return found
+
+    async def row(self, statement: str, *values: object) -> Any:
+        """Return the first row, None where there is none."""
+        with self._timed():
+            return await self._connection.fetchrow(statement, *values)
+
+    async def value(self, statement: str, *values: object) -> Any:
+        """Return the first column of the first row."""
+        with self._timed():
+            return await self._connection.fetchval(statement, *values)
+
+    async def run(self, statement: str, *values: object) -> int:
+        """Execute a statement and return how many rows it has written."""
+        with self._timed():
+            tag: str = await self._connection.execute(statement, *values)
+        last = tag.rpartition(" ")[2]
+        return int(last) if last.isdigit() else 0
+
+    async def run_each(self, statement: str, rows: Sequence[Row]) -> None:
+        """Execute a statement for each of these rows of values."""
+        if rows:
+            with self._timed():
+                await self._connection.executemany(statement, rows)
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """Make the statements inside one transaction, undone by whatever is raised."""
+        transaction: AbstractAsyncContextManager[Any] = self._connection.transaction()
+        return transaction
+
+    @contextlib.contextmanager
+    def _timed(self) -> Any:
+        # The timer ends the connection, and the statement then fails by itself.
+        timer = asyncio.get_running_loop().call_later(self._deadline, self._connection.terminate)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+class Connections:
+    """At most `size` connections of one event loop; the one used last is used next."""
+
+    def __init__(
+        self, address: Address, size: int, deadlines: Deadlines, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.address, self._deadlines = address, deadlines
+        self._settings = {**(settings or {}), **deadlines.settings()}
+        self._idle: list[Any] = []
+        self._free = asyncio.Semaphore(size)
+        self._closed = False
+
+    async def work(self, job: Callable[[Session], Awaitable[T]]) -> T:
+        """Return what a job returns; one that lost against another transaction is done again.
+
+        Raises StoreError where the database did not do it, or did not say whether it did.
+        """
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                async with self._used() as session:
+                    return await job(session)
+            except _AGAIN as error:
+                if not tries_left:
+                    raise explained(error, self.address) from error
+            except (pg.PostgresError, pg.InterfaceError, OSError, UnicodeError, OverflowError) as error:
+                raise explained(error, self.address) from error
+        raise AssertionError
+
+    @contextlib.asynccontextmanager
+    async def _used(self) -> AsyncIterator[Session]:
+        async with self._free:
+            connection = self._idle.pop() if self._idle else await connect(self.address, self._settings)
+            try:
+                if connection.is_closed():
+                    connection = await connect(self.address, self._settings)
+                yield Session(connection, self._deadlines.client)
+            except BaseException as error:
+                # Only what the server itself refused leaves the connection in a known state.
+                if is_undone(error) and not connection.is_closed() and not connection.is_in_transaction():
+                    self._keep(connection)
+                else:
+                    connection.terminate()
+                raise
+            self._keep(connection)
+
+    def _keep(self, connection: Any) -> None:
+        if self._closed:
+            connection.terminate()
+        else:
+            self._idle.append(connection)
+
+    async def close(self) -> None:
+        """Close the connections; those in use end when they are given back."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await end(connection)
+
+
+async def connect(address: Address, settings: Mapping[str, str]) -> Any:
+    """Return a new connection with these settings of the server."""
+    path = {} if address.schema is None else {"search_path": _quoted(address.schema)}
+    return await asyncpg.connect(
+        address.dsn, timeout=_CONNECT_WITHIN_S, max_cacheable_statement_size=0,
+        server_settings={**_ALWAYS, **path, **settings},
+    )  # fmt: skip
+
+
+async def end(connection: Any) -> None:
+    """Close a connection; one that does not answer is dropped."""
+    try:
+        await connection.close(timeout=1.0)
+    except (pg.PostgresError, pg.InterfaceError, OSError, TimeoutError):
+        connection.terminate()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def is_undone(error: BaseException) -> bool:
+    """Return whether a statement that ended so has certainly changed nothing, now or later."""
+    if isinstance(error, pg.PostgresError):
+        # 08: the connection broke; 57P: the server ended the session, maybe after the commit.
+        return not str(error.sqlstate or "08").startswith(("08", "57P"))
+    return not isinstance(error, (pg.InterfaceError, OSError, asyncio.CancelledError))
+
+
+def storable(texts: Iterable[str]) -> list[str]:
+    """Return those of these texts that PostgreSQL can hold: no row has any other."""
+    return [text for text in texts if ("\0" not in text and text.isprintable()) or _is_storable(text)]
+
+
+def _is_storable(text: str) -> bool:
+    return "\0" not in text and text == text.encode("utf-8", "replace").decode()
+
+
+_UPGRADE = "run `dutiful store migrate`, or install a newer dutiful"
+_REACH = "check the address and that the server runs; it is tried again"
+# What is wrong with the database, and what to do; the first class that fits counts.
+_MEANINGS: Sequence[tuple[type[BaseException] | tuple[type[BaseException], ...], str, str]] = (
+    (pg.InvalidCatalogNameError, "does not exist", "create it with `createdb`, or name another one"),
+    (pg.InvalidAuthorizationSpecificationError, "refused the user or the password", "check both in the URL"),
+    (pg.InsufficientPrivilegeError, "does not allow this", "grant the user rights on the schema and tables"),
+    (pg.TooManyConnectionsError, "has no connection left", "raise max_connections, or close other programs"),
+    (pg.DiskFullError, "cannot grow", "make space on its disk; dutiful goes on by itself then"),
+    (pg.ReadOnlySQLTransactionError, "is read-only", "name the primary server, not a standby"),
+    ((pg.UndefinedTableError, pg.UndefinedColumnError, pg.UndefinedFunctionError),
+     "has another schema than this release", _UPGRADE),
+    (pg.LockNotAvailableError, "is locked by another program", "let that one finish; it is tried again"),
+    (pg.QueryCanceledError, "took too long", "look into pg_stat_activity; it is tried again"),
+    ((pg.CannotConnectNowError, pg.AdminShutdownError, pg.CrashShutdownError), "is starting or stopping",
+     "wait for it; it is tried again"),
+    ((pg.PostgresConnectionError, pg.InterfaceError, OSError, TimeoutError), "cannot be reached", _REACH),
+)  # fmt: skip
+
+
+def explained(error: BaseException, address: Address) -> StoreError:
+    """Return the error to raise for one that came from the database or from the way to it."""
+    meanings = ((problem, advice) for kinds, problem, advice in _MEANINGS if isinstance(error, kinds))
+    problem, advice = next(meanings, ("refused the work", f"{type(error).__name__}: {error}"))
+    said = str(error) or type(error).__name__
+    return StoreError(
+        f"The database {address.shown} {problem}", advice, store=address.shown, cause=said,
+        # Whether what was asked may have been done all the same, or may be done later.
+        unknown=not is_undone(error),
+    )  # fmt: skip

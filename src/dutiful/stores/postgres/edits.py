@@ -1,0 +1,358 @@
+"""Writes that people cause: declarations, edits and removals; and the marking of damaged rows."""
+
+# ruff: noqa: S608 - the statements are made of column names written down here, never of values
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from dutiful.core.errors import CodecError, OvertakenError
+from dutiful.core.run import Phase, Status
+from dutiful.core.schedule import owner_of
+from dutiful.stores.codec import (
+    Declaration,
+    declare,
+    decode_cadence,
+    decode_policy,
+    row_checksum,
+    shared_checksum,
+    text_number,
+)
+from dutiful.stores.postgres import texts, workflows
+from dutiful.stores.postgres.commit import INSERT_RUN, insert_rest
+from dutiful.stores.postgres.connections import storable
+from dutiful.stores.postgres.reads import find_run
+from dutiful.stores.postgres.statements import (
+    RUN_CHANGING,
+    WAKE_GROUP,
+    Values,
+    assigned_from,
+    give_rows,
+    recount,
+)
+from dutiful.stores.rows import (
+    DECLARED,
+    STATE,
+    Row,
+    birth_columns,
+    group_of,
+    listed,
+    run_columns,
+    state_columns,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from dutiful.core.plan.reconcile import Changes, Put
+    from dutiful.core.run import Run
+    from dutiful.core.schedule import Schedule
+    from dutiful.stores.postgres.connections import Session
+    from dutiful.stores.postgres.reads import Damage
+
+    T = TypeVar("T")
+
+# Schedules that are written by one statement.
+_CHUNK = 5000
+_DECLARED = (*DECLARED, "checksum", "owner")
+_STATE = (*STATE, "wake_at", "capacity_group", "shard")
+# LEFT JOIN keeps declarations whose text row is missing. The rows of the states are locked in one order
+# everywhere.
+_KNOWN = (
+    "SELECT id, declarations.number, cadences.text, policies.text, capacity_group, shard, version,"
+    " damage IS NOT NULL FROM declarations JOIN states ON states.number = declarations.number"
+    " LEFT JOIN texts AS cadences ON cadences.number = cadence_number"
+    " LEFT JOIN texts AS policies ON policies.number = policy_number"
+    " WHERE namespace = $1 AND id = ANY($2::text[]) ORDER BY declarations.number FOR UPDATE OF states"
+)
+_ADD = (
+    f"INSERT INTO declarations (namespace, id, {listed(_DECLARED)}) SELECT $1, id, {listed(_DECLARED)}"
+    " FROM {rows} AS new ORDER BY number RETURNING number, id"
+)
+_ADD_STATES = (
+    f"INSERT INTO states (number, version, {listed(_STATE)}) SELECT number, version, {listed(_STATE)}"
+    " FROM {rows} AS new"
+)
+_OVERWRITE = (
+    f"UPDATE declarations SET {assigned_from('new', _DECLARED)}, damage = NULL"
+    " FROM {rows} AS new WHERE declarations.number = new.number"
+)
+_OVERWRITE_STATES = (
+    f"UPDATE states SET {assigned_from('new', _STATE)}, idle_wake_at = NULL, version = states.version + 1"
+    " FROM {rows} AS new WHERE states.number = new.number"
+)
+# The new leader of a schedule that moves to another shard adopts its runs: no epoch of that leader is as low.
+_ORPHAN = "UPDATE runs SET epoch = 0 WHERE schedule = ANY($1::bigint[]) AND phase = 'launched'"
+_FLOOR = "UPDATE namespaces SET version_floor = greatest(version_floor, $2) WHERE namespace = $1"
+# As in a commit: new, or more of the same; never in place of anything else.
+_WRITE_RUN = INSERT_RUN.replace(
+    "DO NOTHING",
+    f"(run_at, schedule, kind) DO UPDATE SET {assigned_from('excluded', RUN_CHANGING)}"
+    " WHERE runs.attempt <= excluded.attempt AND (runs.phase <> 'ended' OR (runs.status = 'SKIPPED'"
+    " AND excluded.status = 'SKIPPED' AND runs.reason = excluded.reason AND runs.ticks <= excluded.ticks))",
+)
+_THIS_RUN = "schedule = $1 AND run_at = $2 AND kind = $3"
+# Match the range as it was read; it may have grown or been pruned since.
+_DROP_SKIPPED = (
+    f"DELETE FROM runs WHERE {_THIS_RUN} AND phase = 'ended' AND status = 'SKIPPED' AND attempt = $4 AND"
+    f" ticks = $5"
+)
+_DROP_RUN = f"DELETE FROM runs WHERE {_THIS_RUN} AND phase <> 'ended'"
+_NOTE = (
+    "INSERT INTO notes (updated_at, pause_note, number) SELECT $3, $4, number FROM declarations"
+    " WHERE namespace = $1 AND id = $2"
+    " ON CONFLICT (number) DO UPDATE SET updated_at = excluded.updated_at, pause_note = excluded.pause_note"
+)
+_DROP_FACETS = (
+    "DELETE FROM facets USING declarations WHERE facets.number = declarations.number"
+    " AND declarations.namespace = $1 AND declarations.id = ANY($2::text[])"
+)
+_ADD_FACETS = (
+    "INSERT INTO facets (namespace, name, value, id, number) SELECT namespace, new.name, new.value, id,"
+    " number"
+    " FROM unnest($2::text[], $3::text[], $4::text[]) AS new (id, name, value)"
+    " JOIN declarations USING (id) WHERE namespace = $1"
+)
+_LOCK = (
+    "SELECT states.number FROM declarations JOIN states ON states.number = declarations.number"
+    " WHERE namespace = $1 AND id = $2 AND damage IS NULL FOR UPDATE OF states"
+)
+_LATEST_MANUAL = "SELECT max(run_at) FROM runs WHERE schedule = $1 AND run_at >= $2 AND kind = 'manual'"
+_WAKE_BY = (
+    "UPDATE states SET wake_at = least(wake_at, $2), version = version + 1, open_runs = open_runs + 1,"
+    " open_from = least(open_from, $3) WHERE number = $1"
+)
+
+
+class Places:
+    """The shards of a namespace, and which one a schedule lives in."""
+
+    def __init__(self, shards: Sequence[int]) -> None:
+        self.shards = tuple(shards)
+
+    def of(self, schedule: Schedule) -> int:
+        """Return the shard of a schedule: that of its capacity group, else that of its id."""
+        group = group_of(schedule)
+        return (
+            self.of_group(group)
+            if group is not None
+            else self.shards[_place(f"s:{schedule.id}", len(self.shards))]
+        )
+
+    def of_group(self, group: str) -> int:
+        """Return the shard of all schedules of a group."""
+        return self.shards[_place(f"g:{group}", len(self.shards))]
+
+
+def _place(name: str, shards: int) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % shards
+
+
+class _Known(NamedTuple):
+    number: int
+    cadence: str | None
+    policy: str | None
+    group: str | None
+    shard: int
+    version: int
+    damaged: bool
+
+
+async def apply(session: Session, namespace: str, places: Places, changes: Changes) -> None:
+    """Write and delete schedules, and write the ledger rows that belong to the edits; inside a"
+    " transaction."""
+    removed = await _remove(session, namespace, changes.removes)
+    # The last put of an id counts, as it would one after the other.
+    puts = {put.schedule.id: put for put in changes.puts}
+    known = await _find(session, namespace, puts)
+    _check_versions(changes.puts, {**known, **removed})
+    await give_rows(session, [each.number for each in known.values()])
+    await _overwrite(session, places, [(puts[schedule_id], each) for schedule_id, each in known.items()])
+    await _add(session, namespace, places, [put for id_, put in puts.items() if id_ not in known])
+    await _write_runs(session, namespace, changes, puts)
+    for schedule_id, note in changes.notes:
+        await session.run(_NOTE, namespace, schedule_id, *note)
+    for workflow in changes.workflows:
+        await workflows.put(session, namespace, workflow)
+    await _write_facets(session, namespace, changes.facets)
+
+
+async def _write_runs(session: Session, namespace: str, changes: Changes, puts: Mapping[str, Put]) -> None:
+    concerned = {run.schedule_id for run in (*changes.drops, *changes.rows)}
+    if not concerned:
+        return
+    numbers = {id_: each.number for id_, each in (await _find(session, namespace, concerned)).items()}
+    for run in changes.drops:
+        values = run.run_at, run.kind, run.attempt, run.ticks
+        if not await session.run(_DROP_SKIPPED, numbers.get(run.schedule_id, 0), *values):
+            raise OvertakenError(run.schedule_id, 0, 0)
+    since: dict[int, int] = {}
+    for run in changes.rows:
+        number = numbers[run.schedule_id]
+        since[number] = min(since.get(number, run.run_at), run.run_at)
+        await _write_run(session, number, run, puts[run.schedule_id].schedule.policy.ledger)
+    await recount(session, since)
+
+
+async def _write_run(session: Session, number: int, run: Run, ledger: bool) -> None:
+    if run.phase is Phase.ENDED and not ledger:
+        await session.run(_DROP_RUN, number, run.run_at, run.kind)
+        return
+    written = await session.run(_WRITE_RUN, number, *run_columns(run), *birth_columns(run))
+    if not written and run.status is Status.SKIPPED:
+        await insert_rest(session, number, run)
+
+
+async def _write_facets(
+    session: Session, namespace: str, facets: Sequence[tuple[str, Sequence[tuple[str, str]]]]
+) -> None:
+    if not facets:
+        return
+    await session.run(_DROP_FACETS, namespace, [schedule_id for schedule_id, _ in facets])
+    rows = [(id_, name, value) for id_, pairs in dict(facets).items() for name, value in dict.fromkeys(pairs)]
+    if rows:
+        await session.run(_ADD_FACETS, namespace, *map(list, zip(*rows, strict=True)))
+
+
+async def request(session: Session, namespace: str, run: Run) -> Run | None:
+    """Record a manual run at an instant of its own and make its schedule due; None without a schedule."""
+    # Two requests with one key wait for each other here.
+    number = await session.value(_LOCK, namespace, run.schedule_id)
+    known = await find_run(session, namespace, bytes.fromhex(run.key))
+    if known is not None or number is None:
+        return known
+    latest = await session.value(_LATEST_MANUAL, number, run.run_at)
+    run = run if latest is None else run._replace(run_at=latest + 1)
+    await session.run(INSERT_RUN, number, *run_columns(run), *birth_columns(run))
+    await session.run(_WAKE_BY, number, run.fire_at, run.run_at)
+    return run
+
+
+async def _find(session: Session, namespace: str, ids: Collection[str]) -> dict[str, _Known]:
+    if not ids:
+        return {}
+    rows = await session.rows(_KNOWN, namespace, storable(ids))
+    return {schedule_id: _Known._make(rest) for schedule_id, *rest in rows}
+
+
+def _check_versions(puts: Iterable[Put], known: Mapping[str, _Known]) -> None:
+    for put in puts:
+        there = known.get(put.schedule.id)
+        # A caller that asked for a schedule which cannot be read was told that it is not there.
+        present = 0 if there is None or there.damaged else there.version
+        if put.version is not None and put.version != present:
+            raise OvertakenError(put.schedule.id, put.version, present)
+
+
+async def _remove(session: Session, namespace: str, ids: Sequence[str]) -> dict[str, _Known]:
+    known = await _find(session, namespace, ids)
+    if not known:
+        return {}
+    # A schedule that is declared anew begins above, so that no move made on the old one fits it.
+    await session.run(_FLOOR, namespace, max(each.version for each in known.values()))
+    # The schema's trigger deletes what belongs to them.
+    await session.run(
+        "DELETE FROM declarations WHERE number = ANY($1::bigint[])", [e.number for e in known.values()]
+    )
+    await _wake_left(session, known.values())
+    return known
+
+
+async def _wake_left(session: Session, left: Iterable[_Known]) -> None:
+    """Wake the schedules that wait for a slot of a group which these have left."""
+    for shard, group in sorted({(each.shard, each.group) for each in left if each.group is not None}):
+        await session.run(WAKE_GROUP, 0, shard, group, 0)
+
+
+async def _add(session: Session, namespace: str, places: Places, puts: Sequence[Put]) -> None:
+    if not puts:
+        return
+    floor = await session.value("SELECT version_floor FROM namespaces WHERE namespace = $1", namespace)
+    for chunk in _chunks(puts):
+        declared = await _declared(session, [(put.schedule, None) for put in chunk])
+        values = Values(namespace)
+        # The place in the declaration, so that numbers are given in its order.
+        rows = [(n, put.schedule.id, *row) for n, (put, row) in enumerate(zip(chunk, declared, strict=True))]
+        statement = _ADD.format(rows=values.rows(("number", "id", *_DECLARED), rows))
+        numbers = {schedule_id: number for number, schedule_id in await session.rows(statement, *values.all)}
+        states = [(numbers[put.schedule.id], floor + 1, *_state(put, places)) for put in chunk]
+        values = Values()
+        await session.run(
+            _ADD_STATES.format(rows=values.rows(("number", "version", *_STATE), states)), *values.all
+        )
+
+
+async def _overwrite(session: Session, places: Places, pairs: Sequence[tuple[Put, _Known]]) -> None:
+    for chunk in _chunks(pairs):
+        declared = await _declared(session, [(put.schedule, each) for put, each in chunk])
+        values = Values()
+        rows = [(each.number, *row) for (_, each), row in zip(chunk, declared, strict=True)]
+        await session.run(_OVERWRITE.format(rows=values.rows(("number", *_DECLARED), rows)), *values.all)
+        values = Values()
+        rows = [(each.number, *_state(put, places)) for put, each in chunk]
+        await session.run(_OVERWRITE_STATES.format(rows=values.rows(("number", *_STATE), rows)), *values.all)
+    moved = [each.number for put, each in pairs if places.of(put.schedule) != each.shard]
+    if moved:
+        await session.run(_ORPHAN, moved)
+    await _wake_left(session, [each for put, each in pairs if group_of(put.schedule) != each.group])
+
+
+def _chunks(rows: Sequence[T]) -> Iterable[Sequence[T]]:
+    return (rows[at : at + _CHUNK] for at in range(0, len(rows), _CHUNK))
+
+
+async def _declared(session: Session, schedules: Iterable[tuple[Schedule, _Known | None]]) -> list[Row]:
+    """Return the values of _DECLARED for schedules, after storing the texts that they refer to."""
+    shared: dict[tuple[str, str], tuple[int, int, int]] = {}
+    rows: list[Row] = []
+    for schedule, known in schedules:
+        declaration = declare(schedule)
+        # The texts of a damaged row may be what is wrong; the right ones are written, for all who share them.
+        if known is not None and not known.damaged:
+            declaration = _keep_texts(known, schedule, declaration)
+        task, payload, cadence, policy, start, end, paused = declaration
+        found = shared.get((cadence, policy))
+        if found is None:
+            found = text_number(cadence), text_number(policy), shared_checksum(cadence, policy)
+            shared[cadence, policy] = found
+        checksum = row_checksum(found[2], schedule.id, task, payload, start, end, paused)
+        rows.append((task, payload, *found[:2], start, end, paused, checksum, owner_of(schedule)))
+    await texts.store(session, {text for pair in shared for text in pair})
+    return rows
+
+
+def _keep_texts(known: _Known, schedule: Schedule, declaration: Declaration) -> Declaration:
+    """Leave a text alone that means the same: a later release may have written more into it."""
+    cadence = _kept(known.cadence, decode_cadence, schedule.cadence, declaration.cadence)
+    policy = _kept(known.policy, decode_policy, schedule.policy, declaration.policy)
+    return declaration._replace(cadence=cadence, policy=policy)
+
+
+def _kept(stored: str | None, decode: Callable[[str], T], value: T, text: str) -> str:
+    try:
+        return text if stored is None or decode(stored) != value else stored
+    except CodecError:
+        return text
+
+
+def _state(put: Put, places: Places) -> Row:
+    return *state_columns(put.state), put.wake_at, group_of(put.schedule), places.of(put.schedule)
+
+
+async def mark(session: Session, damage: Sequence[Damage]) -> None:
+    """Record why these schedules cannot be read, and look at them no more."""
+    marks: list[tuple[Any, ...]] = [(each.problem.replace("\0", "\\x00"), each.number) for each in damage]
+    await session.run_each("UPDATE declarations SET damage = $1 WHERE number = $2 AND damage IS NULL", marks)
+    await session.run(
+        "UPDATE states SET wake_at = NULL, version = version + 1 WHERE number = ANY($1::bigint[])",
+        sorted(each.number for each in damage),
+    )
+
+
+async def unmark(session: Session, repaired: Sequence[int]) -> None:
+    """Look at schedules again that a person has repaired."""
+    await session.run("UPDATE declarations SET damage = NULL WHERE number = ANY($1::bigint[])", repaired)
+    await session.run(
+        "UPDATE states SET wake_at = 0, version = version + 1 WHERE number = ANY($1::bigint[])", repaired
+    )

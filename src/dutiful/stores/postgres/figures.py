@@ -1,0 +1,151 @@
+"""What people are shown of all schedules at once: counts, a few rows, and runs by filter at a bounded"
+" cost."""
+
+# ruff: noqa: S608 - the statements are made of column names written down here, never of values
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dutiful.core.errors import CodecError
+from dutiful.core.policy import Reason
+from dutiful.core.run import Status
+from dutiful.core.tally import Tally, in_order, spread
+from dutiful.runtime.ports import RunPage, RunPlace
+from dutiful.stores.postgres.reads import ID_AND_RUN, readable_run, some
+from dutiful.stores.rows import RUN_ALL, listed, read_run
+
+if TYPE_CHECKING:
+    from dutiful.core.cadence import Cadence, Instant
+    from dutiful.core.policy import Policy
+    from dutiful.core.run import Run
+    from dutiful.runtime.ports import RunFilter
+    from dutiful.stores.postgres.connections import Session
+    from dutiful.stores.postgres.reads import Read
+    from dutiful.stores.postgres.texts import Texts
+
+# $1 is the namespace and $2 the owner; NULL stands for all owners.
+_OWNED = "namespace = $1 AND ($2::text IS NULL OR owner = $2)"
+_END_OF_TIME = 2**63 - 1
+_OF_ITS_SCHEDULE = f"JOIN declarations ON number = schedule WHERE {_OWNED}"
+_TALLIES = (
+    f"SELECT run_at - run_at % $5 AS at, status, reason, sum(ticks)::bigint FROM runs {_OF_ITS_SCHEDULE}"
+    " AND run_at >= $3 AND run_at < $4 AND run_until IS NULL AND created_at IS NOT NULL GROUP BY 1, 2, 3"
+)
+# A stretch may have begun long before the time in question.
+_STRETCHES = (
+    f"SELECT status, reason, run_at, run_until, ticks FROM runs {_OF_ITS_SCHEDULE}"
+    " AND run_until >= $3 AND run_at < $4 AND created_at IS NOT NULL"
+)
+_OPEN = (
+    " FROM states JOIN declarations USING (number) JOIN runs ON schedule = number AND run_at >= open_from"
+    " AND phase <> 'ended' WHERE open_runs > 0"
+)
+_OPEN_RUNS = (
+    f"SELECT {ID_AND_RUN}{_OPEN} AND {_OWNED} AND created_at IS NOT NULL"
+    " ORDER BY runs.run_at, id, runs.kind LIMIT $3"
+)
+_OPEN_COUNTS = f"SELECT phase, count(*){_OPEN} AND namespace = $1 GROUP BY phase"
+_TROUBLED = (
+    "(quarantine IS NOT NULL OR failed_at > coalesce(succeeded_at, 0)"
+    " OR (skipped_ticks >= 3 AND skipped_reason <> 'paused'))"
+    " AND ($2::text IS NULL OR owner = $2) ORDER BY id LIMIT $3"
+)
+_CADENCES = (
+    "SELECT cadence_number, policy_number, count(*) FROM declarations"
+    f" WHERE damage IS NULL AND paused = 0 AND {_OWNED} GROUP BY 1, 2"
+)
+_FIND_IDS = (
+    f"SELECT id FROM declarations WHERE {_OWNED} AND id > $3 AND strpos(id, $4) > 0 AND damage IS NULL"
+    " ORDER BY id LIMIT $5"
+)
+
+
+async def tallies(
+    session: Session, namespace: str, owner: str | None, since: Instant, until: Instant, width: int
+) -> list[Tally]:
+    """Return how many recorded ticks ended how, in buckets of time."""
+    counts: dict[tuple[Instant, str, str | None], int] = {}
+    for at, status, reason, ticks in await session.rows(_TALLIES, namespace, owner, since, until, width):
+        counts[at, status, reason] = ticks
+    for status, reason, first, last, ticks in await session.rows(_STRETCHES, namespace, owner, since, until):
+        for at, share in spread(first, last, ticks, width):
+            if since <= at < until:
+                counts[at, status, reason] = counts.get((at, status, reason), 0) + share
+    return in_order(
+        Tally(at, Status(status), None if reason is None else Reason(reason), ticks)
+        for (at, status, reason), ticks in counts.items()
+    )
+
+
+async def open_runs(session: Session, namespace: str, owner: str | None, limit: int) -> list[Run]:
+    """Return runs that have not ended, the oldest first."""
+    rows = await session.rows(_OPEN_RUNS, namespace, owner, limit)
+    return [readable_run(schedule_id, tuple(row)) for schedule_id, *row in rows]
+
+
+async def open_counts(session: Session, namespace: str) -> dict[str, int]:
+    """Return how many open runs are in each phase."""
+    return dict(await session.rows(_OPEN_COUNTS, namespace))
+
+
+async def find_ids(
+    session: Session, namespace: str, owner: str | None, part: str, after: str, limit: int
+) -> list[str]:
+    """Return ids that contain a text and come after another id."""
+    return [row[0] for row in await session.rows(_FIND_IDS, namespace, owner, after, part, limit)]
+
+
+async def troubled(session: Session, texts: Texts, namespace: str, owner: str | None, limit: int) -> Read:
+    """Return schedules that need attention, and those found damaged."""
+    return await some(session, texts, namespace, _TROUBLED, owner, limit)
+
+
+async def cadences(
+    session: Session, texts: Texts, namespace: str, owner: str | None
+) -> list[tuple[Cadence, Policy, int]]:
+    """Return each cadence and policy that can be read, with the number of schedules that are not paused."""
+    rows = await session.rows(_CADENCES, namespace, owner)
+    await texts.learn(session, {(row[0], row[1]) for row in rows})
+    found = []
+    for cadence_number, policy_number, count in rows:
+        try:
+            cadence, policy, _ = texts[cadence_number, policy_number]
+        except CodecError:
+            continue
+        found.append((cadence, policy, count))
+    return found
+
+
+# Runs by filter
+
+# Rows that one question looks at. A page that ends here says where to go on.
+SCAN_MAX = 5000
+# Along the primary key, the newest first. Schedules without a ledger leave rows without `created_at`.
+_SCANNED = (
+    "FROM runs JOIN declarations ON number = schedule WHERE namespace = $1 AND created_at IS NOT NULL"
+    " AND (run_at, schedule, kind) < ($2, $3, $4) AND run_at >= $5 AND ($6::text IS NULL OR id = $6)"
+    " ORDER BY run_at DESC, schedule DESC, kind DESC"
+)
+_RUN = listed(f"runs.{column}" for column in RUN_ALL)
+_MATCHING = (
+    f"SELECT * FROM (SELECT schedule, id, {_RUN}, owner {_SCANNED} LIMIT $7) AS scanned"
+    " WHERE ($8::text IS NULL OR status = $8) AND ($9::text IS NULL OR reason = $9)"
+    " AND ($10::text IS NULL OR owner = $10) ORDER BY run_at DESC, schedule DESC, kind DESC LIMIT $11"
+)
+_LAST_SCANNED = f"SELECT run_at, schedule, kind {_SCANNED} LIMIT 1 OFFSET $7 - 1"
+
+
+async def matching(
+    session: Session, namespace: str, wanted: RunFilter, after: RunPlace | None, limit: int
+) -> RunPage:
+    """Return the runs that match and come after a place, and where to go on."""
+    until = _END_OF_TIME if wanted.until is None else wanted.until
+    place = RunPlace(until, 0, "") if after is None or after.run_at >= until else after
+    scanned = (namespace, *place, 0 if wanted.since is None else wanted.since, wanted.schedule_id, SCAN_MAX)
+    rows = await session.rows(_MATCHING, *scanned, wanted.status, wanted.reason, wanted.owner, limit)
+    runs = [read_run(schedule_id, tuple(row)) for _, schedule_id, *row, _ in rows]
+    if len(rows) == limit:
+        return RunPage(runs, RunPlace(runs[-1].run_at, rows[-1][0], runs[-1].kind))
+    last = await session.row(_LAST_SCANNED, *scanned)
+    return RunPage(runs, None if last is None else RunPlace._make(last))

@@ -1,0 +1,312 @@
+"""What every process may ask of a namespace, whoever leads it: schedules, the ledger, figures and"
+" workflows."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+from dutiful.runtime.ports import Leader
+from dutiful.stores.postgres import database, edits, figures, reads, workflows
+from dutiful.stores.postgres.connections import EDITS, PASS_SETTINGS, PASSES, Connections, storable
+from dutiful.stores.postgres.database import lock_class
+from dutiful.stores.postgres.edits import Places
+from dutiful.stores.postgres.session import LockSession
+from dutiful.stores.postgres.settle import report
+from dutiful.stores.postgres.texts import Texts
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from dutiful.core.cadence import Cadence, Instant
+    from dutiful.core.plan.outcome import Settlement
+    from dutiful.core.plan.reconcile import Changes, Note, Survey
+    from dutiful.core.policy import Policy
+    from dutiful.core.run import Kind, Run
+    from dutiful.core.schedule import Schedule
+    from dutiful.core.snapshot import Due
+    from dutiful.core.tally import Tally
+    from dutiful.core.workflow import Workflow, WorkflowEntry
+    from dutiful.runtime.ports import Facets, Found, RunFilter, RunPage, RunPlace
+    from dutiful.stores.postgres.connections import Address, Session
+    from dutiful.stores.postgres.reads import Damage
+
+T = TypeVar("T")
+_KEY = re.compile(r"[0-9a-f]{64}")
+_LEADER = (
+    "SELECT pid, since, (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM shards"
+    " WHERE shard = $1 AND owner IS NOT NULL AND EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory'"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND classid = $2::bigint::oid AND objid = $1::bigint::oid AND objsubid = 2 AND granted)"
+)
+_NOTE_START = (
+    "INSERT INTO starts (namespace, key, started_at) VALUES ($1, $2, $3)"
+    " ON CONFLICT (namespace, key) DO UPDATE SET started_at = excluded.started_at"
+)
+# A connection for each of the two things that a pass overlaps, and as many for reads and edits.
+_POOL = 2
+
+
+class Opening:
+    """What the shards of one opened store share: connections, the lock session, the texts, the namespace."""
+
+    def __init__(self, address: Address, namespace: str, shards: int, lease: float, schema: str) -> None:
+        self.address, self.namespace, self._shards_wanted = address, namespace, shards
+        self.passes = Connections(address, _POOL, PASSES, PASS_SETTINGS)
+        self.edits = Connections(address, _POOL, EDITS)
+        self.lock = LockSession(address, lease)
+        self.texts = Texts()
+        self.shard_class, self.node_class = lock_class("shard", schema), lock_class("node", schema)
+        self.is_open = True
+        self._places: Places | None = None
+
+    async def places(self) -> Places:
+        """Return the shards of the namespace, which is made where it does not exist."""
+        if self._places is None:
+            found = await self.edits.work(
+                lambda session: database.make_namespace(session, self.namespace, self._shards_wanted)
+            )
+            self._places = Places(found)
+        return self._places
+
+    async def leader_of(self, shard: int) -> Leader | None:
+        """Return which process leads a shard."""
+        row = await self.edits.work(lambda session: session.row(_LEADER, shard, self.shard_class))
+        return None if row is None else Leader._make(row)
+
+    async def close(self) -> None:
+        """Close all connections; the locks are free then."""
+        self.is_open = False
+        await self.lock.close()
+        await self.passes.close()
+        await self.edits.close()
+
+
+class NamespaceStore:
+    """The methods of `ports.Store` that need no leadership."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening_or_none: Opening | None = opening
+
+    @property
+    def _opening(self) -> Opening:
+        assert self._opening_or_none is not None
+        return self._opening_or_none
+
+    async def _read(self, job: Callable[[Session], Awaitable[T]]) -> T:
+        return await self._opening.edits.work(job)
+
+    async def _write(self, job: Callable[[Session], Awaitable[T]]) -> T:
+        async def work(session: Session) -> T:
+            async with session.transaction():
+                return await job(session)
+
+        return await self._opening.edits.work(work)
+
+    async def _marking(self, job: Callable[[Session], Awaitable[tuple[T, list[Damage]]]]) -> T:
+        """Return what was read, after marking what was found damaged on the way."""
+        found, damage = await self._read(job)
+        if damage:
+            await self._mark(damage)
+        return found
+
+    async def _mark(self, found: Sequence[Damage]) -> None:
+        await self._write(lambda session: edits.mark(session, found))
+
+    # Schedules
+
+    async def claim(self, door: str) -> None:
+        """Record the door that owns the namespace."""
+        opening = self._opening
+        await opening.places()
+        await self._write(lambda session: database.claim(session, opening.address, opening.namespace, door))
+
+    async def apply(self, changes: Changes) -> None:
+        """Write and delete schedules."""
+        places = await self._opening.places()
+        await self._write(lambda session: edits.apply(session, self._opening.namespace, places, changes))
+
+    async def request(self, run: Run) -> Run | None:
+        """Record a manual run that a user asks for."""
+        return await self._write(lambda session: edits.request(session, self._opening.namespace, run))
+
+    async def report(self, found: Run, became: Settlement) -> bool:
+        """Record what an executor says of a run."""
+        return await self._opening.edits.work(
+            lambda session: report(session, self._opening.namespace, found, became)
+        )
+
+    async def get(self, schedule_id: str) -> Due | None:
+        """Return one schedule, unless it is damaged."""
+        return next(iter(await self.some([schedule_id])), None)
+
+    async def some(self, ids: Iterable[str]) -> list[Due]:
+        """Return those of these schedules that are there and not damaged."""
+        wanted, opening = [*ids], self._opening
+        return await self._marking(
+            lambda session: reads.with_ids(session, opening.texts, opening.namespace, wanted)
+        )
+
+    async def page(
+        self, after: str, limit: int, facets: Facets = (), paused: bool | None = None
+    ) -> list[Due]:
+        """Return the schedules that come after an id and are not damaged."""
+        opening = self._opening
+        return await self._marking(
+            lambda session: reads.page(
+                session, opening.texts, opening.namespace, after, limit, facets, paused
+            )
+        )
+
+    async def count(self, facets: Facets = (), paused: bool | None = None) -> int:
+        """Return how many schedules have these facets."""
+        return await self._read(lambda session: reads.count(session, self._opening.namespace, facets, paused))
+
+    async def soonest(self, limit: int, facets: Facets = ()) -> list[Due]:
+        """Return the schedules that are looked at next."""
+        opening = self._opening
+        return await self._marking(
+            lambda session: reads.soonest(session, opening.texts, opening.namespace, limit, facets)
+        )
+
+    async def revision(self) -> str:
+        """Return what a transaction of now would see: equal snapshots see equal rows."""
+        return str(await self._read(lambda session: session.value("SELECT pg_current_snapshot()::text")))
+
+    async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
+        """Return what is noted of these schedules."""
+        wanted = [*ids]
+        return await self._read(lambda session: reads.notes(session, self._opening.namespace, wanted))
+
+    async def every(self) -> list[Due]:
+        """Return all schedules but the damaged ones."""
+        opening = self._opening
+        return await self._marking(lambda session: reads.every(session, opening.texts, opening.namespace))
+
+    async def survey(self, declared: Sequence[Schedule]) -> Survey:
+        """Return how the schedules differ from a declaration; one that is damaged differs from any."""
+        opening = self._opening
+        return await self._marking(
+            lambda session: reads.survey(session, opening.texts, opening.namespace, declared)
+        )
+
+    async def damaged(self) -> list[tuple[str, str]]:
+        """Return (id, problem) of the schedules that were found unreadable."""
+        marked = await self._read(lambda session: reads.marked(session, self._opening.namespace))
+        return [(damage.id, damage.problem) for damage in marked]
+
+    # The ledger
+
+    async def ledger(
+        self, schedule_id: str, until: Instant | None, limit: int, kind: Kind | None = None
+    ) -> list[Run]:
+        """Return rows, newest first."""
+        if not storable([schedule_id]):
+            return []
+        return await self._read(
+            lambda session: reads.ledger(session, self._opening.namespace, schedule_id, until, limit, kind)
+        )
+
+    async def recent(self, limit: int) -> list[Run]:
+        """Return rows of all schedules, newest first."""
+        return await self._read(lambda session: reads.recent(session, self._opening.namespace, limit))
+
+    async def runs(self, wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
+        """Return the rows that match."""
+        return await self._read(
+            lambda session: figures.matching(session, self._opening.namespace, wanted, after, limit)
+        )
+
+    async def note_start(self, key: str, now: Instant, keep: int) -> None:
+        """Record a start outside the ledger."""
+        namespace = self._opening.namespace
+
+        async def work(session: Session) -> None:
+            await session.run(
+                "DELETE FROM starts WHERE namespace = $1 AND started_at < $2", namespace, now - keep
+            )
+            await session.run(_NOTE_START, namespace, key, now)
+
+        await self._write(work)
+
+    async def has_start(self, key: str) -> bool:
+        """Return whether a start under this key is recorded."""
+        query = "SELECT EXISTS (SELECT 1 FROM starts WHERE namespace = $1 AND key = $2)"
+        return bool(await self._read(lambda session: session.value(query, self._opening.namespace, key)))
+
+    async def open_counts(self) -> dict[str, int]:
+        """Return how many open runs are in each phase."""
+        return await self._read(lambda session: figures.open_counts(session, self._opening.namespace))
+
+    async def find(self, key: str) -> Found | None:
+        """Return the row of a key, and its schedule."""
+        if not _KEY.fullmatch(key):
+            return None
+        digest, opening = bytes.fromhex(key), self._opening
+        return await self._read(lambda session: reads.find(session, opening.texts, opening.namespace, digest))
+
+    # Figures
+
+    async def tallies(
+        self, since: Instant, until: Instant, width: int, owner: str | None = None
+    ) -> list[Tally]:
+        """Return how many recorded ticks ended how."""
+        return await self._read(
+            lambda session: figures.tallies(session, self._opening.namespace, owner, since, until, width)
+        )
+
+    async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
+        """Return runs that have not ended."""
+        return await self._read(
+            lambda session: figures.open_runs(session, self._opening.namespace, owner, limit)
+        )
+
+    async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
+        """Return ids that contain a text."""
+        if not storable([part]):
+            return []
+        return await self._read(
+            lambda session: figures.find_ids(session, self._opening.namespace, owner, part, after, limit)
+        )
+
+    async def troubled(self, limit: int, owner: str | None = None) -> list[Due]:
+        """Return schedules that need attention."""
+        opening = self._opening
+        return await self._marking(
+            lambda session: figures.troubled(session, opening.texts, opening.namespace, owner, limit)
+        )
+
+    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int]]:
+        """Return each cadence and policy with the number of schedules."""
+        opening = self._opening
+        return await self._read(
+            lambda session: figures.cadences(session, opening.texts, opening.namespace, owner)
+        )
+
+    # Workflows
+
+    async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
+        """Return one version of a workflow."""
+        return await self._read(
+            lambda session: workflows.load(session, self._opening.namespace, workflow_id, version)
+        )
+
+    async def workflow_owner(self, workflow_id: str) -> str | None:
+        """Return the owner of a workflow."""
+        return await self._read(
+            lambda session: workflows.owner(session, self._opening.namespace, workflow_id)
+        )
+
+    async def workflows(
+        self, after: tuple[str, int], limit: int, owner: str | None = None
+    ) -> list[WorkflowEntry]:
+        """Return the versions that come after this one."""
+        return await self._read(
+            lambda session: workflows.listed(session, self._opening.namespace, after, limit, owner)
+        )
+
+    async def delete_workflow(self, workflow_id: str, version: int) -> bool:
+        """Delete one version, and return whether it was there."""
+        return await self._write(
+            lambda session: workflows.delete(session, self._opening.namespace, workflow_id, version)
+        )

@@ -1,0 +1,368 @@
+"""Questions to the database. None of them writes: what is found damaged is named, and marked later."""
+
+# ruff: noqa: S608 - the statements are made of column names written down here, never of values
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from dutiful.core.errors import CodecError, StoreError
+from dutiful.core.plan.planner import Batch
+from dutiful.core.plan.reconcile import Note, Survey
+from dutiful.core.policy import Reason
+from dutiful.core.snapshot import Due
+from dutiful.runtime.ports import Found, Loaded
+from dutiful.stores.codec import encode_cadence, encode_policy, row_checksum, shared_checksum, text_number
+from dutiful.stores.postgres import texts as texts_table
+from dutiful.stores.postgres.connections import storable
+from dutiful.stores.postgres.statements import INLINE_AS_ROW
+from dutiful.stores.rows import READ, RUN_ALL, SCHEDULE, listed, read_due, read_run, read_schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.run import Kind, Run
+    from dutiful.core.schedule import Schedule
+    from dutiful.runtime.ports import Facets
+    from dutiful.stores.postgres.connections import Session
+    from dutiful.stores.postgres.texts import Texts
+    from dutiful.stores.rows import Row
+
+_END_OF_TIME = 2**63 - 1
+_CADENCE, _POLICY = READ.index("cadence_number"), READ.index("policy_number")
+# What `read_due` needs, and where the open runs are.
+_READ = f"{listed(READ)}, open_from"
+_DUE = (
+    f"SELECT next.wake_at AS next_wake, next.damaged, due.* FROM (SELECT"
+    " (SELECT wake_at FROM states WHERE shard = $1 AND wake_at > $2 ORDER BY wake_at, number LIMIT 1) AS"
+    " wake_at,"
+    " EXISTS (SELECT 1 FROM declarations WHERE namespace = $4 AND damage IS NOT NULL) AS damaged) AS next"
+    " LEFT JOIN LATERAL ("
+    f" SELECT {_READ}, wake_at FROM (SELECT * FROM states WHERE shard = $1 AND wake_at <= $2"
+    " ORDER BY wake_at, number LIMIT $3) AS states LEFT JOIN declarations USING (number)) AS due ON true"
+    " ORDER BY due.wake_at, due.number"
+)
+_STORED = f"SELECT {_READ} FROM declarations JOIN states USING (number) WHERE namespace = $1"
+_OPEN = (
+    f"SELECT schedule, {listed(RUN_ALL)} FROM unnest($1::bigint[], $2::bigint[]) AS asked (number, since)"
+    " JOIN runs ON schedule = asked.number AND run_at >= asked.since"
+    " WHERE CASE WHEN phase <> 'ended' THEN true ELSE false END ORDER BY schedule, run_at, kind"
+)
+_IN_FLIGHT = (
+    "SELECT capacity_group, sum(in_flight)::bigint FROM states JOIN declarations USING (number)"
+    " WHERE capacity_group = ANY($2::text[]) AND shard = $1 AND damage IS NULL GROUP BY 1"
+)
+_NUMBER = "(SELECT number FROM declarations WHERE namespace = $1 AND id = $2)"
+_LEDGER = (
+    f"SELECT {listed(RUN_ALL)} FROM (SELECT {listed(RUN_ALL)} FROM runs WHERE schedule = {_NUMBER}"
+    " AND run_at <= $3 AND ($4::text IS NULL OR kind = $4) ORDER BY schedule, run_at DESC, kind DESC LIMIT"
+    " $5) AS rows"
+    f" UNION ALL SELECT {INLINE_AS_ROW} FROM states WHERE number = {_NUMBER} AND inline_at <= $3"
+    " AND coalesce($4::text, 'schedule') = 'schedule' ORDER BY run_at DESC, kind DESC LIMIT $5"
+)
+ID_AND_RUN = f"id, {listed(f'runs.{column}' for column in RUN_ALL)}"
+_SCHEDULE = listed(f"declarations.{column}" for column in SCHEDULE)
+# Along the primary key. A run that leaves no ledger does not say when it was created.
+_RECENT = (
+    f"SELECT {ID_AND_RUN} FROM runs JOIN declarations ON number = schedule WHERE namespace = $1"
+    " AND created_at IS NOT NULL ORDER BY runs.run_at DESC, runs.schedule DESC, runs.kind DESC LIMIT $2"
+)
+# The rest of a stretch may begin within the second of a tick that has run.
+_OF_KEY = (
+    f"SELECT {_SCHEDULE}, {ID_AND_RUN} FROM runs JOIN declarations ON number = schedule"
+    " WHERE namespace = $1 AND key = $2 ORDER BY attempt DESC, run_at, schedule LIMIT 1"
+)
+_HAS_FACET = (
+    "EXISTS (SELECT 1 FROM facets WHERE facets.namespace = declarations.namespace AND facets.name = ${}"
+    " AND facets.value = ${} AND facets.id = declarations.id)"
+)
+_NOTES = (
+    "SELECT id, updated_at, pause_note FROM notes JOIN declarations USING (number)"
+    " WHERE namespace = $1 AND id = ANY($2::text[])"
+)
+
+
+class Damage(NamedTuple):
+    """A schedule whose rows cannot be read, and why."""
+
+    number: int
+    id: str
+    problem: str
+
+
+Read: TypeAlias = tuple[list[Due], list[Damage]]
+"""The schedules that can be read, and those that were found damaged."""
+
+
+async def load(
+    session: Session,
+    texts: Texts,
+    namespace: str,
+    shard: int,
+    now: Instant,
+    limit: int,
+    also: Collection[str],
+) -> tuple[Loaded, list[Damage]]:
+    """Return what is due in a shard and the schedules with these ids, and what could not be read."""
+    most = max(limit, 0)
+    rows = await session.rows(_DUE, shard, now, most + 1, namespace)
+    next_wake, any_damaged = rows[0]["next_wake"], rows[0]["damaged"]
+    if len(rows) > most and rows[most]["number"] is not None:
+        next_wake = rows[most]["wake_at"]
+    taken = [tuple(row)[2:-1] for row in rows[:most] if row["number"] is not None]
+    due, damage = await _read(session, texts, taken)
+    if also:
+        ids = {*also}.difference(each.schedule.id for each in due)
+        beside, damaged = await with_ids(session, texts, namespace, ids)
+        due, damage = due + beside, damage + damaged
+    known = await marked(session, namespace) if any_damaged else []
+    used = await _used(session, shard, due)
+    return Loaded(Batch(due, used), next_wake, tuple((each.id, each.problem) for each in known)), damage
+
+
+async def _used(session: Session, shard: int, due: Iterable[Due]) -> Mapping[str, int]:
+    policies = {id(each.schedule.policy): each.schedule.policy for each in due}
+    groups = [policy.capacity.group for policy in policies.values() if policy.capacity is not None]
+    return dict(await session.rows(_IN_FLIGHT, shard, groups)) if groups else {}
+
+
+async def some(session: Session, texts: Texts, namespace: str, condition: str, *values: object) -> Read:
+    """Return the schedules that meet a condition, whose values are numbered from $2."""
+    query = f"{_STORED} AND damage IS NULL AND {condition}"
+    return await _read(session, texts, [tuple(row) for row in await session.rows(query, namespace, *values)])
+
+
+async def with_ids(session: Session, texts: Texts, namespace: str, ids: Iterable[str]) -> Read:
+    """Return those of these schedules that are there, ordered by id."""
+    return await some(session, texts, namespace, "id = ANY($2::text[]) ORDER BY id", storable(ids))
+
+
+def _having(facets: Facets, paused: bool | None, first: int) -> tuple[str, list[object]]:
+    """Return the condition for these facets, and its values, numbered from `first`."""
+    conditions = [_HAS_FACET.format(first + 2 * n, first + 2 * n + 1) for n in range(len(facets))]
+    if paused is not None:
+        conditions.append(f"paused = {int(paused)}")
+    return "".join(f" AND {condition}" for condition in conditions), [
+        part for facet in facets for part in facet
+    ]
+
+
+async def page(
+    session: Session,
+    texts: Texts,
+    namespace: str,
+    after: str,
+    limit: int,
+    facets: Facets,
+    paused: bool | None,
+) -> Read:
+    """Return the schedules that come after an id."""
+    condition, values = _having(facets, paused, 4)
+    return await some(
+        session, texts, namespace, f"id > $2{condition} ORDER BY id LIMIT $3", after, limit, *values
+    )
+
+
+async def count(session: Session, namespace: str, facets: Facets, paused: bool | None) -> int:
+    """Return how many schedules have these facets."""
+    condition, values = _having(facets, paused, 2)
+    query = f"SELECT count(*) FROM declarations WHERE namespace = $1 AND damage IS NULL{condition}"
+    return int(await session.value(query, namespace, *values))
+
+
+async def soonest(session: Session, texts: Texts, namespace: str, limit: int, facets: Facets) -> Read:
+    """Return the schedules that are looked at next."""
+    condition, values = _having(facets, False, 3)
+    order = "AND wake_at IS NOT NULL ORDER BY wake_at, number LIMIT $2"
+    return await some(session, texts, namespace, f"true{condition} {order}", limit, *values)
+
+
+async def every(session: Session, texts: Texts, namespace: str) -> Read:
+    """Return all schedules, in the order in which they were first stored."""
+    return await some(session, texts, namespace, "true ORDER BY number")
+
+
+async def numbered(session: Session, texts: Texts, namespace: str, numbers: Sequence[int]) -> Read:
+    """Return the schedules with these numbers, ordered by number."""
+    return await some(session, texts, namespace, "number = ANY($2::bigint[]) ORDER BY number", numbers)
+
+
+async def marked(session: Session, namespace: str) -> list[Damage]:
+    """Return the schedules that are known to be damaged, ordered by id."""
+    query = (
+        "SELECT number, id, damage FROM declarations WHERE namespace = $1 AND damage IS NOT NULL ORDER BY id"
+    )
+    return [Damage._make(row) for row in await session.rows(query, namespace)]
+
+
+async def repaired(session: Session, texts: Texts, namespace: str) -> list[int]:
+    """Return the numbers of schedules that were damaged and can be read again."""
+    rows = await session.rows(f"{_STORED} AND damage IS NOT NULL", namespace)
+    due, _ = await _read(session, texts, [tuple(row) for row in rows])
+    return [each.number for each in due]
+
+
+async def ledger(
+    session: Session, namespace: str, schedule_id: str, until: Instant | None, limit: int, kind: Kind | None
+) -> list[Run]:
+    """Return rows of the ledger, newest first; raise StoreError for one that cannot be read."""
+    latest = _END_OF_TIME if until is None else min(until, _END_OF_TIME)
+    rows = await session.rows(_LEDGER, namespace, schedule_id, latest, kind, limit)
+    return [readable_run(schedule_id, tuple(row)) for row in rows]
+
+
+async def recent(session: Session, namespace: str, limit: int) -> list[Run]:
+    """Return rows of all schedules, newest first."""
+    rows = await session.rows(_RECENT, namespace, limit)
+    return [readable_run(schedule_id, tuple(row)) for schedule_id, *row in rows]
+
+
+async def find_run(session: Session, namespace: str, key: bytes) -> Run | None:
+    """Return the row of a key, whether its schedule can be read or not."""
+    found = await session.row(_OF_KEY, namespace, key)
+    return None if found is None else readable_run(found["id"], tuple(found)[len(SCHEDULE) + 1 :])
+
+
+async def find(session: Session, texts: Texts, namespace: str, key: bytes) -> Found | None:
+    """Return the row of a key, and its schedule; None where the schedule cannot be read."""
+    found = await session.row(_OF_KEY, namespace, key)
+    if found is None:
+        return None
+    columns, (schedule_id, *row) = tuple(found)[: len(SCHEDULE)], tuple(found)[len(SCHEDULE) :]
+    await texts.learn(session, [(columns[_CADENCE], columns[_POLICY])])
+    try:
+        return Found(readable_run(schedule_id, tuple(row)), read_schedule(columns, texts))
+    except CodecError:
+        return None
+
+
+async def notes(session: Session, namespace: str, ids: Iterable[str]) -> dict[str, Note]:
+    """Return what is noted of these schedules."""
+    rows = await session.rows(_NOTES, namespace, storable(ids))
+    return {schedule_id: Note._make(note) for schedule_id, *note in rows}
+
+
+def readable_run(schedule_id: str, row: Row) -> Run:
+    """Return a row of the ledger, or raise StoreError where it cannot be read."""
+    try:
+        return read_run(schedule_id, row)
+    except CodecError as error:
+        problem = f"The ledger of {schedule_id!r} cannot be read"
+        raise StoreError(problem, f"{error}; repair the row in the table runs") from error
+
+
+async def _read(session: Session, texts: Texts, rows: Sequence[Row]) -> Read:
+    """Return the schedules in rows of the columns _READ, with their open runs."""
+    await texts.learn(session, {(row[_CADENCE], row[_POLICY]) for row in rows if row[1] is not None})
+    stored, damage, since = dict[int, Due](), list[Damage](), dict[int, int]()
+    for row in rows:
+        number, schedule_id, open_from = row[0], row[1], row[-1]
+        if schedule_id is None:
+            # A person deleted it without the trigger; its state would be due for ever.
+            damage.append(Damage(number, "", "has no declaration"))
+            continue
+        try:
+            stored[number] = read_due(row[:-1], texts)
+        except CodecError as error:
+            damage.append(Damage(number, schedule_id, str(error)))
+            continue
+        if open_from is not None:
+            since[number] = open_from
+    return await _with_open_runs(session, stored, since, damage), damage
+
+
+async def _with_open_runs(
+    session: Session, stored: dict[int, Due], since: Mapping[int, int], damage: list[Damage]
+) -> list[Due]:
+    """Return the schedules with their open runs; one that cannot be read makes its schedule damaged."""
+    if since:
+        runs: defaultdict[int, list[Any]] = defaultdict(list)
+        for number, *row in await session.rows(_OPEN, [*since], [*since.values()]):
+            runs[number].append(tuple(row))
+        for number, found in runs.items():
+            due = stored[number]
+            try:
+                known = [read_run(due.schedule.id, row) for row in found]
+                stored[number] = due._replace(runs=[*due.runs, *known])
+            except CodecError as error:
+                del stored[number]
+                damage.append(Damage(number, due.schedule.id, str(error)))
+    return [*stored.values()]
+
+
+# The stored schedules beside declared ones
+
+# From 1970 to 9999; what an engine has written is nowhere else.
+_TIMES = ("attempted_at", "succeeded_at", "failed_at")
+_POSSIBLE = " AND ".join(f"coalesce({time}, 0) BETWEEN 0 AND 253402300799999" for time in _TIMES)
+_REASONS = ", ".join(f"'{reason.value}'" for reason in Reason)
+_AT_REST = (
+    "inline_at IS NULL AND open_runs = 0"
+    f" AND (skipped_at IS NULL OR coalesce(skipped_reason, '') IN ({_REASONS}))"
+    # Nothing has ended that was not attempted.
+    f" AND coalesce({', '.join(_TIMES)}) IS NOT DISTINCT FROM attempted_at AND {_POSSIBLE}"
+)
+_SURVEYED = (
+    f"SELECT {listed(SCHEDULE)}, NOT ({_AT_REST}) AS busy FROM declarations"
+    " JOIN states USING (number) WHERE namespace = $1 AND damage IS NULL ORDER BY number"
+)
+
+
+async def survey(
+    session: Session, texts: Texts, namespace: str, declared: Sequence[Schedule]
+) -> tuple[Survey, list[Damage]]:
+    """Return how the rows differ from the declaration, and those that were found damaged."""
+    # Those that are found as declared are taken out.
+    differing = {schedule.id: schedule for schedule in declared}
+    shared = await _shared(session, declared)
+    numbers: list[int] = []
+    for *row, busy in await session.rows(_SURVEYED, namespace):
+        schedule = differing.get(row[1])
+        if schedule is not None and not busy and _is_declared(schedule, row, shared):
+            del differing[row[1]]
+        else:
+            numbers.append(row[0])
+    dues, damage = await numbered(session, texts, namespace, numbers)
+    stored = {due.schedule.id: due for due in dues}
+    pairs = [(schedule, stored.get(schedule_id)) for schedule_id, schedule in differing.items()]
+    return Survey(pairs, [schedule_id for schedule_id in stored if schedule_id not in differing]), damage
+
+
+async def _shared(
+    session: Session, declared: Iterable[Schedule]
+) -> dict[tuple[int, int], tuple[int, int, int]]:
+    """Return the numbers and the checksum of each cadence and policy whose texts are stored.
+
+    By identity: to hash a cadence or a policy for each schedule takes longer than all the rest.
+    """
+    pairs = {(id(each.cadence), id(each.policy)): (each.cadence, each.policy) for each in declared}
+    encoded: dict[tuple[int, int], tuple[str, str]] = {}
+    for key, (cadence, policy) in pairs.items():
+        try:
+            encoded[key] = encode_cadence(cadence), encode_policy(policy)
+        except CodecError:
+            # No row holds it. Whoever writes it is told why not.
+            continue
+    there = await texts_table.stored(session, {text for pair in encoded.values() for text in pair})
+    return {
+        key: (text_number(pair[0]), text_number(pair[1]), shared_checksum(*pair))
+        for key, pair in encoded.items()
+        if there.issuperset(pair)
+    }
+
+
+def _is_declared(
+    schedule: Schedule, row: Sequence[Any], shared: Mapping[tuple[int, int], tuple[int, int, int]]
+) -> bool:
+    """Return whether a row is whole and holds the declared values, paused or not."""
+    _, id_, expected, task, payload, cadence, policy, start, end, paused = row
+    found = shared.get((id(schedule.cadence), id(schedule.policy)))
+    return (
+        found is not None
+        and found[:2] == (cadence, policy)
+        and schedule.task == (task, payload)
+        and (schedule.window.start, schedule.window.end) == (start, end)
+        and row_checksum(found[2], id_, task, payload, start, end, paused) == expected
+    )

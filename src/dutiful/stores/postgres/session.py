@@ -1,0 +1,192 @@
+"""The lock session: the one connection of a process whose advisory locks give the right to lead.
+
+The server ends it when it is silent for a lease, also when its process has stopped or its host has gone: the
+locks are free then. The process trusts its locks for a shorter time, counted from when it sent the last
+question that was answered, so that it stops believing before the server stops waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING, Any
+
+from asyncpg import exceptions as pg
+
+from dutiful.core.errors import StoreError
+from dutiful.runtime.clock import boottime
+from dutiful.stores.postgres.connections import Deadlines, Session, connect, end, explained
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from dutiful.stores.postgres.connections import Address
+
+# The process stops believing in its locks so long before the server can end its session; at most a quarter
+# of a lease.
+_MARGIN_S = 1.0
+_RECONNECT_S = (0.05, 2.0)
+_LOST = (pg.PostgresError, pg.InterfaceError, OSError)
+_WHO = "SELECT pg_backend_pid(), backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+# By pid and start time: a pid may belong to another session by now.
+_END_OLD = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2"
+
+
+class LockSession:
+    """Holds session advisory locks, keeps its session alive, and makes it anew when it is lost.
+
+    `generation` counts the sessions: a lock belongs to the generation in which it was taken.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        lease: float,
+        on_regained: Callable[[LockSession], Awaitable[None]] | None = None,
+    ) -> None:
+        self._address, self._lease, self._on_regained = address, lease, on_regained
+        self._connection: Any = None
+        self._who: Any = None
+        self._turn = asyncio.Lock()
+        self._keeping: asyncio.Task[None] | None = None
+        self._is_ended = False
+        # Set when the session was lost, or is to be ended.
+        self._nudged = asyncio.Event()
+        self._trust = lease - min(_MARGIN_S, lease / 4)
+        self._asked_at = self._trusted_until = 0.0
+        self.generation = 0
+
+    async def open(self) -> None:
+        """Connect and begin to keep the session alive, unless that was done. Raises StoreError."""
+        if self._keeping is None:
+            try:
+                await self._connect()
+            except _LOST as error:
+                raise explained(error, self._address) from error
+            self._keeping = asyncio.create_task(self._keep(), name="dutiful-lock-session")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `open` was called; the session itself may be lost at the moment."""
+        return self._keeping is not None
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the server cannot have ended the session yet."""
+        return self._connection is not None and boottime() < self._trusted_until
+
+    async def close(self) -> None:
+        """End the session, and with it all its locks."""
+        self._is_ended = True
+        keeping, self._keeping = self._keeping, None
+        if keeping is not None:
+            keeping.cancel()
+            await asyncio.wait([keeping])
+        await self._drop()
+
+    async def ask(self, question: Callable[[Session], Awaitable[Any]]) -> Any:
+        """Return the answer to a question on this session. Raises StoreError while the session is lost.
+
+        An answer shows that the session lived when the question was sent.
+        """
+        async with self._turn:
+            connection = self._connection
+            if connection is None or connection.is_closed():
+                self._lose(connection)
+                raise self.in_doubt()
+            sent_at = boottime()
+            try:
+                answer = await question(Session(connection, self._lease / 2))
+            except asyncio.CancelledError:
+                # The answer of a question that nobody waits for would be taken for that of the next one.
+                self._lose(connection)
+                raise
+            except _LOST as error:
+                if isinstance(error, pg.LockNotAvailableError | pg.QueryCanceledError):
+                    raise explained(error, self._address) from error
+                self._lose(connection)
+                raise self.in_doubt() from error
+            self._believe(sent_at)
+            return answer
+
+    async def try_lock(self, kind: int, key: int) -> bool:
+        """Take a lock and return whether it is held now; ask only for a lock that is not held."""
+        return bool(
+            await self.ask(lambda session: session.value("SELECT pg_try_advisory_lock($1, $2)", kind, key))
+        )
+
+    async def unlock(self, kind: int, key: int) -> None:
+        """Let go of a lock; one of an earlier session is gone already."""
+        await self.ask(lambda session: session.value("SELECT pg_advisory_unlock($1, $2)", kind, key))
+
+    def in_doubt(self) -> StoreError:
+        """Return the error for a question that cannot be answered while the session is lost."""
+        problem = (
+            f"The session with {self._address.shown} is lost, and whether its locks still hold is in doubt"
+        )
+        return StoreError(
+            problem, "it is made anew; nothing is launched until then", store=self._address.shown
+        )
+
+    async def _connect(self) -> None:
+        # Half a lease for each question, so that one that is not answered leaves time to ask again.
+        settings = Deadlines(self._lease / 2, self._lease / 2).settings()
+        milliseconds = f"{round(self._lease * 1000)}ms"
+        settings |= {"idle_session_timeout": milliseconds, "tcp_user_timeout": milliseconds}
+        sent_at = boottime()
+        connection = await connect(self._address, settings)
+        try:
+            session = Session(connection, self._lease / 2)
+            if self._who is not None:
+                await session.rows(_END_OLD, *self._who)
+            self._who = tuple(await session.row(_WHO))
+        except BaseException:
+            connection.terminate()
+            raise
+        connection.add_termination_listener(lambda _: self._nudged.set())
+        self._connection = connection
+        self._believe(sent_at)
+        self.generation += 1
+
+    def _believe(self, sent_at: float) -> None:
+        self._asked_at, self._trusted_until = sent_at, sent_at + self._trust
+
+    def _lose(self, connection: Any) -> None:
+        if connection is not None:
+            connection.terminate()
+        if connection is self._connection:
+            self._connection = None
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await end(connection)
+
+    async def _keep(self) -> None:
+        """Ask something three times a lease, and connect again when the session is lost."""
+        while not self._is_ended:
+            await self._wait(self._lease / 3)
+            with contextlib.suppress(StoreError):
+                if self._connection is None or self._connection.is_closed():
+                    await self._reconnect()
+                elif boottime() - self._asked_at >= self._lease / 3:
+                    await self.ask(lambda session: session.value("SELECT 1"))
+
+    async def _reconnect(self) -> None:
+        while not self._is_ended:
+            try:
+                async with self._turn:
+                    self._connection = None
+                    await self._connect()
+                break
+            except (*_LOST, TimeoutError):
+                # Not all processes at once: a database that has just started has enough to do.
+                await self._wait(random.uniform(*_RECONNECT_S))  # noqa: S311 - no secret depends on it
+        if self._on_regained is not None:
+            await self._on_regained(self)
+
+    async def _wait(self, seconds: float) -> None:
+        self._nudged.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._nudged.wait(), seconds)

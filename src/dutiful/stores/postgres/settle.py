@@ -1,0 +1,191 @@
+"""How attempts went, written down: only where the row is still in flight in the same attempt."""
+
+# ruff: noqa: S608 - the statements are made of column names written down here, never of values
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dutiful.core.run import IN_FLIGHT, OPEN, Phase, Status
+from dutiful.stores.postgres import statements
+from dutiful.stores.postgres.statements import (
+    LEAD,
+    RUN_CHANGING,
+    Values,
+    assigned_from,
+    give_rows,
+    with_queries,
+)
+from dutiful.stores.rows import RUN, run_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dutiful.core.plan.outcome import Settlement
+    from dutiful.core.run import Run
+    from dutiful.stores.postgres.connections import Session
+    from dutiful.stores.postgres.statements import Fence
+    from dutiful.stores.rows import Row
+
+_ENDED, _SUCCESS = Phase.ENDED, Status.SUCCESS
+# `gone`: the row is deleted, because no ledger is kept. `ends`: the attempt has ended. `timed`: the schedule
+# may
+# have a wake at the timeout of the run. `opens` and `flies` say how the numbers of its open runs and of its
+# runs
+# in flight change.
+_SETTLED = ("place", "number", "was_attempt", "was_phase", "was_status", *RUN)
+_EFFECTS = ("gone", "ends", "timed", "opens", "flies", "retry_at")
+_THIS_RUN = "runs.run_at = e.run_at AND runs.schedule = e.number AND runs.kind = e.kind"
+_STANDS = (
+    "CASE WHEN runs.attempt = e.was_attempt AND runs.phase = e.was_phase"
+    " AND (e.was_status IS NULL OR runs.status = e.was_status) THEN true ELSE false END"
+)
+_KEPT = (
+    f"UPDATE runs SET {assigned_from('e', RUN_CHANGING)} FROM e"
+    f" WHERE NOT e.gone AND {_THIS_RUN} AND {_STANDS} RETURNING e.number"
+)
+_GONE = f"DELETE FROM runs USING e WHERE e.gone AND {_THIS_RUN} AND {_STANDS} RETURNING e.number"
+# The settlements that apply, with the group of their schedule. Where there may be an inline run it has no
+# row.
+_APPLIES = (
+    "SELECT e.*, s.capacity_group, hit.number IS NULL AS inline FROM e JOIN states AS s USING (number)"
+    " LEFT JOIN hit USING (number) WHERE hit.number IS NOT NULL"
+)
+_IS_INLINE = (
+    "e.gone AND e.was_attempt = 1 AND e.kind = 'schedule' AND s.inline_at IS NOT DISTINCT FROM e.run_at"
+)
+# Runs of a group that end together: the last one decides when the schedules that wait for a slot are looked
+# at.
+_FREED = (
+    "SELECT DISTINCT ON (capacity_group) capacity_group, ended_at FROM t"
+    " WHERE ends AND capacity_group IS NOT NULL ORDER BY capacity_group, place DESC"
+)
+# The times follow from the status: the attempt succeeded, found nothing to do, or failed. The wake of the
+# schedule
+# no longer heeds the timeout of the run, and is no later than its retry; a tick that waits for the run, or
+# for a
+# slot of the group, is looked at now.
+_AFTER = (
+    "UPDATE states SET version = states.version + 1,"
+    " succeeded_at = CASE WHEN t.ends AND t.status = 'SUCCESS' THEN t.ended_at ELSE states.succeeded_at END,"
+    " failed_at = CASE WHEN t.ends AND t.status NOT IN ('SUCCESS', 'SKIPPED') THEN t.ended_at"
+    " ELSE states.failed_at END,"
+    " ended_at = CASE WHEN t.ends THEN t.ended_at ELSE states.ended_at END,"
+    " wake_at = CASE WHEN states.blocked AND f.ended_at IS NOT NULL THEN f.ended_at"
+    " WHEN states.blocked AND t.ends AND states.capacity_group IS NULL THEN t.ended_at"
+    " WHEN NOT t.ends THEN states.wake_at"
+    " ELSE least(CASE WHEN t.timed THEN coalesce(states.idle_wake_at, states.wake_at) ELSE states.wake_at"
+    " END,"
+    " t.retry_at) END,"
+    " inline_at = CASE WHEN t.inline THEN NULL ELSE states.inline_at END,"
+    " inline_epoch = CASE WHEN t.inline THEN NULL ELSE states.inline_epoch END,"
+    " open_runs = states.open_runs + CASE WHEN t.inline THEN 0 ELSE t.opens END,"
+    " in_flight = states.in_flight + CASE WHEN t.inline THEN 0 ELSE t.flies END,"
+    " open_from = CASE WHEN t.inline OR states.open_runs + t.opens > 0 THEN states.open_from END"
+    " FROM t LEFT JOIN f USING (capacity_group) WHERE states.number = t.number"
+    " AND CASE WHEN t.inline THEN states.inline_at = t.run_at ELSE true END RETURNING states.number"
+)
+_WOKEN = (
+    "UPDATE states SET wake_at = f.ended_at, version = states.version + 1 FROM f, lead"
+    " WHERE states.shard = lead.shard AND states.capacity_group = f.capacity_group AND states.blocked"
+    " AND states.number NOT IN (SELECT number FROM t)"
+)
+
+
+_ITS_SHARD = "SELECT shard FROM states WHERE number = $1"
+
+
+async def settle(session: Session, fence: Fence, settlements: Sequence[Settlement]) -> list[bool]:
+    """Record how attempts went and return for each whether it applied."""
+    if not settlements:
+        await statements.check(session, fence)
+        return []
+    numbers = {settlement.number for settlement in settlements}
+    inline = [each.number for each in settlements if not each.keep and not _leaves_nothing(each)]
+    if len(numbers) == len(settlements) and not inline:
+        applied = await _settle_together(session, fence, settlements)
+        missed = [place for place, there in enumerate(applied) if not there and not settlements[place].keep]
+        # A run without a row may have been given one by an edit that this statement did not see.
+        if missed:
+            again = await _settle_together(session, fence, [settlements[place] for place in missed])
+            for place, there in zip(missed, again, strict=True):
+                applied[place] = there
+        return applied
+    async with session.transaction():
+        await statements.check(session, fence)
+        await give_rows(session, inline)
+        return [(await _settle_together(session, fence, [each]))[0] for each in settlements]
+
+
+def _leaves_nothing(settlement: Settlement) -> bool:
+    """Return whether the end of an inline run leaves nothing behind but the state of its schedule."""
+    run = settlement.run
+    return run.phase is _ENDED and run.status is _SUCCESS and run.attempt == 1
+
+
+async def _settle_together(session: Session, fence: Fence, settlements: Sequence[Settlement]) -> list[bool]:
+    rows = [_row(place, each.number, each, each.run.attempt) for place, each in enumerate(settlements)]
+    values = Values(*fence)
+    statement = _statement(
+        LEAD, values.rows((*_SETTLED, *_EFFECTS), rows), inline=not all(each.keep for each in settlements)
+    )
+    answer = await session.row(statement, *values.all)
+    if not answer["leads"]:
+        raise await statements.lost(session, fence)
+    applied = {*(answer["applied"] or ())}
+    return [settlement.number in applied for settlement in settlements]
+
+
+def _row(
+    place: int, number: int, became: Settlement, attempt: int, phase: Phase = Phase.LAUNCHED,
+    status: Status | None = None,
+) -> Row:  # fmt: skip
+    run = became.run
+    ends = run.phase not in IN_FLIGHT
+    opens = (run.phase in OPEN) - (phase in OPEN)
+    flies = (run.phase in IN_FLIGHT) - (phase in IN_FLIGHT)
+    gone = run.phase is _ENDED and not became.keep
+    retry_at = run.fire_at if run.phase is Phase.RETRY else None
+    stood = attempt, phase.value, None if status is None else status.value
+    return place, number, *stood, *run_columns(run), gone, ends, became.timed, opens, flies, retry_at
+
+
+def _statement(lead: str, rows: str, *, inline: bool) -> str:
+    """Return the statement that writes runs and what follows for their schedules; each schedule at most once.
+
+    Without `inline` all settlements are of runs that stay in the ledger.
+    """
+    hit = "SELECT number FROM kept"
+    queries = {"lead": lead, "e": f"SELECT e.* FROM lead, {rows} AS e", "kept": _KEPT}
+    if inline:
+        queries["gone"] = _GONE
+        hit += " UNION ALL SELECT number FROM gone"
+    applies = f"{_APPLIES} OR ({_IS_INLINE})" if inline else _APPLIES
+    queries |= {"hit": hit, "t": applies, "f": _FREED, "after": _AFTER, "woken": _WOKEN}
+    return (
+        f"{with_queries(queries)} SELECT (SELECT count(*) FROM lead) = 1 AS leads,"
+        " (SELECT array_agg(number) FROM after) AS applied"
+    )
+
+
+async def report(session: Session, namespace: str, found: Run, became: Settlement) -> bool:
+    """Record what an executor says of a run, where the run is still as it was found."""
+    number = await session.value(
+        "SELECT number FROM declarations WHERE namespace = $1 AND id = $2", namespace, found.schedule_id
+    )
+    if number is None or found.phase is _ENDED:
+        return False
+    if became.keep:
+        # A run that stays in a ledger has a row.
+        return await _report(session, number, found, became)
+    async with session.transaction():
+        await give_rows(session, [number])
+        return await _report(session, number, found, became)
+
+
+async def _report(session: Session, number: int, found: Run, became: Settlement) -> bool:
+    values = Values(number)
+    row = _row(0, number, became, found.attempt, found.phase, found.status)
+    rows = values.rows((*_SETTLED, *_EFFECTS), [row])
+    answer = await session.row(_statement(_ITS_SHARD, rows, inline=not became.keep), *values.all)
+    return bool(answer["applied"])

@@ -1,0 +1,299 @@
+"""One shard of a namespace: the schedules that one engine decides about, and the right to lead them."""
+
+# ruff: noqa: S608 - the statements are made of words written down here, never of values
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from dutiful.core.errors import DutifulError, LostLeadershipError, StoreError
+from dutiful.stores.postgres import edits, reads, upkeep
+from dutiful.stores.postgres.commit import commit
+from dutiful.stores.postgres.namespace import NamespaceStore
+from dutiful.stores.postgres.settle import settle
+from dutiful.stores.postgres.statements import Fence, check, give_rows_to_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Sequence
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.plan.outcome import Settlement
+    from dutiful.core.plan.reconcile import Changes
+    from dutiful.core.snapshot import Move
+    from dutiful.runtime.ports import Committed, Leader, Loaded, Retention
+    from dutiful.stores.postgres.connections import Session
+    from dutiful.stores.postgres.namespace import Opening
+    from dutiful.stores.postgres.reads import Damage
+
+T = TypeVar("T")
+_NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+# A process that lost its session and finds the shard as it left it leads on; its runs in flight are not
+# adopted.
+_KEEP = "UPDATE shards SET turn = turn + 1 WHERE shard = $1 AND owner = $2 AND epoch = $3 RETURNING turn"
+_BEGIN = (
+    "UPDATE shards SET epoch = greatest(epoch, $2) + 1, turn = 0, owner = $3, pid = $4,"
+    f" since = {_NOW_MS} WHERE shard = $1 RETURNING epoch"
+)
+_ORPHANS_ARE_DUE = (
+    "UPDATE states SET wake_at = 0, version = version + 1 WHERE shard = $1 AND open_runs > 0"
+    " AND number NOT IN (SELECT number FROM declarations WHERE damage IS NOT NULL)"
+)
+_RELEASE = "UPDATE shards SET owner = NULL, pid = NULL WHERE shard = $1 AND epoch = $2"
+_NEW_TURN = "UPDATE shards SET turn = turn + 1 WHERE shard = $1 AND epoch = $2 AND turn = $3 RETURNING turn"
+
+
+class _Leading(NamedTuple):
+    """A leadership: whose it is, its fence, and the generation of the lock session that holds its lock."""
+
+    owner: str
+    fence: Fence
+    generation: int
+
+
+class Shard(NamespaceStore):
+    """The store of one shard. Schedules are read and edited in the whole namespace, and loaded only from"
+    " here."""
+
+    def __init__(self, place: int, opening: Opening) -> None:
+        super().__init__(opening)
+        self._place = place
+        self._leading: _Leading | None = None
+        # Taking and giving back the lock must not be mixed up: session locks count how often they were taken.
+        self._changing = asyncio.Lock()
+        # Whether a write of this leadership may still arrive although its answer was given up.
+        self._in_transit = False
+        # No epoch of this shard that this process knows of is higher.
+        self._highest = 0
+
+    # Leadership
+
+    async def open(self) -> None:
+        """Nothing to do: a shard is open while its store is."""
+
+    async def close(self) -> None:
+        """Release the shard: the next leadership, of any process, has a new epoch."""
+        async with self._changing:
+            leading, self._leading = self._leading, None
+            if leading is None or not self._opening.is_open:
+                return
+            fence = leading.fence
+            try:
+                await self._opening.passes.work(
+                    lambda session: session.run(_RELEASE, fence.shard, fence.epoch)
+                )
+            finally:
+                await self._unlock(leading)
+
+    async def _unlock(self, leading: _Leading) -> None:
+        lock = self._opening.lock
+        if lock.generation == leading.generation:
+            try:
+                await lock.unlock(self._opening.shard_class, leading.fence.shard)
+            except StoreError:
+                # A session that is lost has let go of its locks.
+                return
+
+    async def leader(self) -> Leader | None:
+        """Return which process leads this shard."""
+        return await self._opening.leader_of(await self._number())
+
+    async def lead(self, owner: str) -> int | None:
+        """Return the epoch of `owner`, or None while another one leads.
+
+        Raises StoreError while it is in doubt whether the lock is held.
+        """
+        async with self._changing:
+            leading, lock = self._leading, self._opening.lock
+            if leading is not None:
+                if leading.owner != owner:
+                    return None
+                if lock.generation == leading.generation:
+                    return self._trusted(leading)
+            await lock.open()
+            return await self._take(owner, leading)
+
+    def _trusted(self, leading: _Leading) -> int:
+        if self._opening.lock.is_trusted:
+            return leading.fence.epoch
+        raise self._opening.lock.in_doubt()
+
+    async def _take(self, owner: str, before: _Leading | None) -> int | None:
+        """Try to take the lock, and begin to lead, or lead on after the session was made anew."""
+        lock, shard = self._opening.lock, await self._number()
+        generation = lock.generation
+        if not await lock.try_lock(self._opening.shard_class, shard):
+            await self._give_up(before)
+            return None
+        try:
+            fence = None if before is None else await self._lead_on(before)
+            fence = fence or await self._begin(shard, owner)
+        except BaseException:
+            await self._unlock(_Leading(owner, Fence(shard, 0, 0), generation))
+            raise
+        self._leading, self._in_transit = _Leading(owner, fence, generation), False
+        self._highest = max(self._highest, fence.epoch)
+        return fence.epoch
+
+    async def _give_up(self, before: _Leading | None) -> None:
+        """Stop leading where another process has the lock; raise StoreError while that is in doubt."""
+        if before is None:
+            return
+        epoch = await self._opening.passes.work(
+            lambda session: session.value("SELECT epoch FROM shards WHERE shard = $1", before.fence.shard)
+        )
+        if epoch == before.fence.epoch:
+            # The lock is with this process's own old session, or with another one that has not begun.
+            raise self._opening.lock.in_doubt()
+        self._leading = None
+
+    async def _lead_on(self, before: _Leading) -> Fence | None:
+        fence = before.fence
+        turn = await self._opening.passes.work(
+            lambda session: session.value(_KEEP, fence.shard, before.owner, fence.epoch)
+        )
+        return None if turn is None else fence._replace(turn=turn)
+
+    async def _begin(self, shard: int, owner: str) -> Fence:
+        async def work(session: Session) -> int:
+            async with session.transaction():
+                epoch: int = await session.value(_BEGIN, shard, self._highest, owner, os.getpid())
+                repaired = await reads.repaired(session, self._opening.texts, self._opening.namespace)
+                if repaired:
+                    await edits.unmark(session, repaired)
+                await give_rows_to_shard(session, shard)
+                await session.run(_ORPHANS_ARE_DUE, shard)
+                return epoch
+
+        return Fence(shard, await self._opening.edits.work(work), 0)
+
+    def holds(self, epoch: int) -> bool:
+        """Return whether this process leads under the epoch, and its session cannot have ended yet."""
+        leading, lock = self._leading, self._opening.lock
+        if leading is None or leading.fence.epoch != epoch:
+            return False
+        return leading.generation == lock.generation and lock.is_trusted
+
+    async def _number(self) -> int:
+        return (await self._opening.places()).shards[self._place]
+
+    # Writes of the leader
+
+    async def _fenced(self, epoch: int, job: Callable[[Session, Fence], Awaitable[T]]) -> T:
+        """Return what a job of the leader returns, which checks the fence itself."""
+        leading = self._leading
+        if leading is None or leading.fence.epoch != epoch:
+            raise LostLeadershipError(epoch, 0 if leading is None else leading.fence.epoch)
+        await self._end_transit()
+        fence = (self._leading or leading).fence
+        try:
+            return await self._opening.passes.work(lambda session: job(session, fence))
+        except LostLeadershipError as error:
+            await self._depose(leading, error)
+            raise
+        except DutifulError as error:
+            self._in_transit = self._in_transit or _may_arrive(error)
+            raise
+        except BaseException:
+            self._in_transit = True
+            raise
+
+    async def _depose(self, leading: _Leading, error: LostLeadershipError) -> None:
+        """Stand down: another process leads in spite of the lock."""
+        if error.details["current"] != leading.fence.epoch and self._leading is leading:
+            self._leading = None
+            await self._unlock(leading)
+
+    async def _end_transit(self) -> None:
+        """Make sure that no write of before can arrive any more: its fence is no longer right.
+
+        A write whose answer was given up may sit in a network, and reach the server after this process has
+        asked whether it did.
+        """
+        leading = self._leading
+        if not self._in_transit or leading is None:
+            return
+        turn = await self._opening.passes.work(lambda session: session.value(_NEW_TURN, *leading.fence))
+        if turn is None:
+            raise LostLeadershipError(leading.fence.epoch, leading.fence.epoch)
+        self._leading = leading._replace(fence=leading.fence._replace(turn=turn))
+        self._in_transit = False
+
+    async def _read(self, job: Callable[[Session], Awaitable[T]]) -> T:
+        await self._end_transit()
+        return await super()._read(job)
+
+    async def apply(self, changes: Changes) -> None:
+        """Write and delete schedules."""
+        if changes.under is None:
+            await super().apply(changes)
+            return
+        places = await self._opening.places()
+
+        async def work(session: Session, fence: Fence) -> None:
+            async with session.transaction():
+                await check(session, fence)
+                await edits.apply(session, self._opening.namespace, places, changes)
+
+        await self._fenced(changes.under, work)
+
+    # Passes
+
+    async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
+        """Return what is due, and those with these ids; what is found damaged is marked and left alone."""
+        opening = self._opening
+        await self._end_transit()
+        shard = await self._number()
+
+        async def work(session: Session) -> tuple[Loaded, list[Damage]]:
+            return await reads.load(session, opening.texts, opening.namespace, shard, now, limit, also)
+
+        while True:
+            loaded, damage = await opening.passes.work(work)
+            if not damage:
+                return loaded
+            await self._mark(damage)
+
+    async def commit(self, moves: Sequence[Move], epoch: int) -> Committed:
+        """Record the moves; return which were made, and the runs to launch."""
+        return await self._fenced(epoch, lambda session, fence: commit(session, fence, moves))
+
+    async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
+        """Record how attempts went."""
+        return await self._fenced(epoch, lambda session, fence: settle(session, fence, settlements))
+
+    # Upkeep
+
+    async def rearm(self, now: Instant, beyond: int) -> int:
+        """Bring back the cursors that are far ahead of `now`."""
+        opening = self._opening
+        return await self._fenced(
+            self._epoch(),
+            lambda session, fence: upkeep.rearm(
+                session, opening.texts, opening.namespace, fence, now, beyond
+            ),
+        )
+
+    async def prune(self, now: Instant, retention: Retention) -> int:
+        """Delete ended rows beyond the retention, some schedules at a time so that passes go on."""
+        texts, deleted, after = self._opening.texts, 0, 0
+        while True:
+            count, last = await self._fenced(
+                self._epoch(),
+                lambda session, fence, after=after: upkeep.prune(  # type: ignore[misc]
+                    session, texts, fence, after, now, retention
+                ),
+            )
+            deleted += count
+            if last is None:
+                return deleted
+            after = last
+
+    def _epoch(self) -> int:
+        return 0 if self._leading is None else self._leading.fence.epoch
+
+
+def _may_arrive(error: DutifulError) -> bool:
+    """Return whether a write that failed so may still be done by the server."""
+    return bool(error.details.get("unknown"))

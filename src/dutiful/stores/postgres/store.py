@@ -1,0 +1,129 @@
+"""`PostgresStore`: the contract of `ports.Store`, kept by a PostgreSQL database that many processes share."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from dutiful.core.errors import StoreError
+from dutiful.stores.postgres import database
+from dutiful.stores.postgres.connections import EDITS, Connections, parse_address
+from dutiful.stores.postgres.namespace import NamespaceStore, Opening
+from dutiful.stores.postgres.shard import Shard
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.plan.outcome import Settlement
+    from dutiful.core.plan.reconcile import Changes
+    from dutiful.core.snapshot import Move
+    from dutiful.runtime.ports import Committed, Leader, Loaded, Retention
+
+
+class PostgresStore(NamespaceStore):
+    """Keeps everything in one schema of a database; schedules of different namespaces do not see each other.
+
+    A namespace has `shards` shards, fixed when it is made. A namespace of one shard is led as a whole; with
+    more of them each is led by itself. A leader that is silent for `lease` seconds loses its locks. One store
+    belongs to one event loop.
+    """
+
+    def __init__(self, url: str, *, namespace: str = "default", shards: int = 1, lease: float = 5.0) -> None:
+        self._address, self._namespace = parse_address(url), namespace
+        self._shards_wanted, self._lease = shards, lease
+        self._opening_or_none: Opening | None = None
+        self._process = os.getpid()
+        self._shards: dict[int, Shard] = {}
+
+    @property
+    def _opening(self) -> Opening:
+        shown = self._address.shown
+        if self._opening_or_none is None:
+            raise StoreError(f"The database {shown} is not open", "call open() first", store=shown)
+        if self._process != os.getpid():
+            problem = f"The database {shown} was opened by a parent process"
+            raise StoreError(problem, "open a store of its own in each process", store=shown)
+        return self._opening_or_none
+
+    async def open(self) -> None:
+        """Bring the schema up to date, or raise StoreError and leave it as it is."""
+        if self._opening_or_none is not None:
+            return
+        first = Connections(self._address, 1, EDITS)
+        try:
+            schema = await first.work(lambda session: database.prepare(session, self._address))
+        finally:
+            await first.close()
+        self._process = os.getpid()
+        self._opening_or_none = Opening(
+            self._address, self._namespace, self._shards_wanted, self._lease, schema
+        )
+
+    async def close(self) -> None:
+        """Release the shards that this process leads, and close all connections."""
+        if self._opening_or_none is None:
+            return
+        opening = self._opening
+        try:
+            for shard in self._shards.values():
+                await shard.close()
+        finally:
+            self._opening_or_none, self._shards = None, {}
+            await opening.close()
+
+    def shard(self, place: int) -> Shard:
+        """Return the store of one shard, the same one each time; it is open while this store is."""
+        if place not in self._shards:
+            self._shards[place] = Shard(place, self._opening)
+        return self._shards[place]
+
+    async def _only(self) -> Shard:
+        places = await self._opening.places()
+        if len(places.shards) != 1:
+            problem = (
+                f"The namespace {self._namespace!r} of {self._address.shown} has {len(places.shards)} shards"
+            )
+            raise StoreError(
+                problem, "lead each of them by itself, as `dutiful worker` does", store=self._address.shown
+            )
+        return self.shard(0)
+
+    # A namespace of one shard is led as a whole.
+
+    async def leader(self) -> Leader | None:
+        """Return which process leads the namespace; None where it has more than one shard."""
+        places = await self._opening.places()
+        return await self.shard(0).leader() if len(places.shards) == 1 else None
+
+    async def lead(self, owner: str) -> int | None:
+        """Return the epoch of `owner`, or None while another one leads."""
+        return await (await self._only()).lead(owner)
+
+    def holds(self, epoch: int) -> bool:
+        """Return whether this opening leads under the epoch."""
+        return 0 in self._shards and self._shards[0].holds(epoch)
+
+    async def apply(self, changes: Changes) -> None:
+        """Write and delete schedules."""
+        await (super().apply(changes) if changes.under is None else (await self._only()).apply(changes))
+
+    async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
+        """Return what is due, and those with these ids."""
+        return await (await self._only()).load(now, limit, also)
+
+    async def commit(self, moves: Sequence[Move], epoch: int) -> Committed:
+        """Record the moves; return which were made, and the runs to launch."""
+        return await (await self._only()).commit(moves, epoch)
+
+    async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
+        """Record how attempts went."""
+        return await (await self._only()).settle(settlements, epoch)
+
+    async def rearm(self, now: Instant, beyond: int) -> int:
+        """Bring back the cursors that are far ahead of `now`."""
+        return await (await self._only()).rearm(now, beyond)
+
+    async def prune(self, now: Instant, retention: Retention) -> int:
+        """Delete ended rows beyond the retention."""
+        return await (await self._only()).prune(now, retention)

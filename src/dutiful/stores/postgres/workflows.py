@@ -1,0 +1,67 @@
+"""The workflows of the service in PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dutiful.core.errors import OvertakenError
+from dutiful.core.workflow import Workflow, WorkflowEntry
+
+if TYPE_CHECKING:
+    from dutiful.core.workflow import PutWorkflow
+    from dutiful.stores.postgres.connections import Session
+
+# Until the transaction ends: two processes that store versions of one workflow must see each other's owner.
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1 || ':' || $2, 0))"
+_SAVE = (
+    "INSERT INTO workflows (namespace, workflow_id, version, owner, dag, updated_at) VALUES ($1, $2, $3,"
+    " $4, $5, $6)"
+    " ON CONFLICT (namespace, workflow_id, version) DO UPDATE SET dag = excluded.dag, updated_at ="
+    " excluded.updated_at"
+)
+_LOAD = (
+    "SELECT workflow_id, version, owner, dag, updated_at FROM workflows"
+    " WHERE namespace = $1 AND workflow_id = $2 AND version = $3"
+)
+_OWNER = "SELECT owner FROM workflows WHERE namespace = $1 AND workflow_id = $2 LIMIT 1"
+_LIST = (
+    "SELECT workflow_id, version, owner, octet_length(dag), updated_at FROM workflows"
+    " WHERE namespace = $1 AND (workflow_id, version) > ($2, $3) AND ($5::text IS NULL OR owner = $5)"
+    " ORDER BY workflow_id, version LIMIT $4"
+)
+_DELETE = "DELETE FROM workflows WHERE namespace = $1 AND workflow_id = $2 AND version = $3"
+
+
+async def put(session: Session, namespace: str, wanted: PutWorkflow) -> None:
+    """Store one version; raise OvertakenError where the store holds something else than was expected."""
+    workflow = wanted.workflow
+    await session.run(_LOCK, namespace, workflow.workflow_id)
+    there = await load(session, namespace, workflow.workflow_id, workflow.version)
+    owned_by = await owner(session, namespace, workflow.workflow_id)
+    if (there and there.dag) != wanted.replaces or owned_by not in (None, workflow.owner):
+        raise OvertakenError(workflow.workflow_id, workflow.version, workflow.version)
+    await session.run(_SAVE, namespace, *workflow)
+
+
+async def load(session: Session, namespace: str, workflow_id: str, version: int) -> Workflow | None:
+    """Return one version of a workflow."""
+    found = await session.row(_LOAD, namespace, workflow_id, version)
+    return None if found is None else Workflow._make(found)
+
+
+async def owner(session: Session, namespace: str, workflow_id: str) -> str | None:
+    """Return the owner of all versions of a workflow."""
+    found = await session.value(_OWNER, namespace, workflow_id)
+    return None if found is None else str(found)
+
+
+async def listed(
+    session: Session, namespace: str, after: tuple[str, int], limit: int, owner: str | None
+) -> list[WorkflowEntry]:
+    """Return the versions that come after this one, of one owner or of all."""
+    return [WorkflowEntry._make(row) for row in await session.rows(_LIST, namespace, *after, limit, owner)]
+
+
+async def delete(session: Session, namespace: str, workflow_id: str, version: int) -> bool:
+    """Delete one version, and return whether it was there."""
+    return await session.run(_DELETE, namespace, workflow_id, version) > 0
