@@ -45,7 +45,7 @@ from dutiful.stores.rows import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dutiful.core.snapshot import Due, Move
+    from dutiful.core.snapshot import Move, Snapshot
     from dutiful.stores.postgres.connections import Session
     from dutiful.stores.postgres.statements import Fence
     from dutiful.stores.rows import Row
@@ -157,7 +157,7 @@ def _may_be_inline(run: Run) -> bool:
     return run == inline_run(run.schedule_id, run.run_at, run.epoch, run.started_at or 0)
 
 
-def _grows(due: Due, run: Run) -> bool:
+def _grows(due: Snapshot, run: Run) -> bool:
     """Return whether a change makes the range of skipped ticks longer that still grows."""
     growing = due.state.skipped
     same = growing is not None and (growing.run_at, growing.reason) == (run.run_at, run.reason)

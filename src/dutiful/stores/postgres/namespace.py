@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Policy
     from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule
-    from dutiful.core.snapshot import Due
+    from dutiful.core.snapshot import Snapshot
     from dutiful.core.tally import Tally
     from dutiful.core.workflow import Workflow, WorkflowEntry
     from dutiful.runtime.ports import Facets, Found, RunFilter, RunPage, RunPlace
@@ -136,11 +136,11 @@ class NamespaceStore:
             lambda session: report(session, self._opening.namespace, found, became)
         )
 
-    async def get(self, schedule_id: str) -> Due | None:
+    async def get(self, schedule_id: str) -> Snapshot | None:
         """Return one schedule, unless it is damaged."""
         return next(iter(await self.some([schedule_id])), None)
 
-    async def some(self, ids: Iterable[str]) -> list[Due]:
+    async def some(self, ids: Iterable[str]) -> list[Snapshot]:
         """Return those of these schedules that are there and not damaged."""
         wanted, opening = [*ids], self._opening
         return await self._marking(
@@ -149,7 +149,7 @@ class NamespaceStore:
 
     async def page(
         self, after: str, limit: int, facets: Facets = (), paused: bool | None = None
-    ) -> list[Due]:
+    ) -> list[Snapshot]:
         """Return the schedules that come after an id and are not damaged."""
         opening = self._opening
         return await self._marking(
@@ -162,7 +162,7 @@ class NamespaceStore:
         """Return how many schedules have these facets."""
         return await self._read(lambda session: reads.count(session, self._opening.namespace, facets, paused))
 
-    async def soonest(self, limit: int, facets: Facets = ()) -> list[Due]:
+    async def soonest(self, limit: int, facets: Facets = ()) -> list[Snapshot]:
         """Return the schedules that are looked at next."""
         opening = self._opening
         return await self._marking(
@@ -178,7 +178,7 @@ class NamespaceStore:
         wanted = [*ids]
         return await self._read(lambda session: reads.notes(session, self._opening.namespace, wanted))
 
-    async def every(self) -> list[Due]:
+    async def every(self) -> list[Snapshot]:
         """Return all schedules but the damaged ones."""
         opening = self._opening
         return await self._marking(lambda session: reads.every(session, opening.texts, opening.namespace))
@@ -269,7 +269,7 @@ class NamespaceStore:
             lambda session: figures.find_ids(session, self._opening.namespace, owner, part, after, limit)
         )
 
-    async def troubled(self, limit: int, owner: str | None = None) -> list[Due]:
+    async def troubled(self, limit: int, owner: str | None = None) -> list[Snapshot]:
         """Return schedules that need attention."""
         opening = self._opening
         return await self._marking(

@@ -11,7 +11,7 @@ from dutiful.core.errors import CodecError, StoreError
 from dutiful.core.plan.planner import Batch
 from dutiful.core.plan.reconcile import Note, Survey
 from dutiful.core.policy import Reason
-from dutiful.core.snapshot import Due
+from dutiful.core.snapshot import Snapshot
 from dutiful.runtime.ports import Found, Loaded
 from dutiful.stores.codec import encode_cadence, encode_policy, row_checksum, shared_checksum, text_number
 from dutiful.stores.postgres import texts as texts_table
@@ -92,7 +92,7 @@ class Damage(NamedTuple):
     problem: str
 
 
-Read: TypeAlias = tuple[list[Due], list[Damage]]
+Read: TypeAlias = tuple[list[Snapshot], list[Damage]]
 """The schedules that can be read, and those that were found damaged."""
 
 
@@ -122,7 +122,7 @@ async def load(
     return Loaded(Batch(due, used), next_wake, tuple((each.id, each.problem) for each in known)), damage
 
 
-async def _used(session: Session, shard: int, due: Iterable[Due]) -> Mapping[str, int]:
+async def _used(session: Session, shard: int, due: Iterable[Snapshot]) -> Mapping[str, int]:
     policies = {id(each.schedule.policy): each.schedule.policy for each in due}
     groups = [policy.capacity.group for policy in policies.values() if policy.capacity is not None]
     return dict(await session.rows(_IN_FLIGHT, shard, groups)) if groups else {}
@@ -256,7 +256,7 @@ def readable_run(schedule_id: str, row: Row) -> Run:
 async def _read(session: Session, texts: Texts, rows: Sequence[Row]) -> Read:
     """Return the schedules in rows of the columns _READ, with their open runs."""
     await texts.learn(session, {(row[_CADENCE], row[_POLICY]) for row in rows if row[1] is not None})
-    stored, damage, since = dict[int, Due](), list[Damage](), dict[int, int]()
+    stored, damage, since = dict[int, Snapshot](), list[Damage](), dict[int, int]()
     for row in rows:
         number, schedule_id, open_from = row[0], row[1], row[-1]
         if schedule_id is None:
@@ -274,8 +274,8 @@ async def _read(session: Session, texts: Texts, rows: Sequence[Row]) -> Read:
 
 
 async def _with_open_runs(
-    session: Session, stored: dict[int, Due], since: Mapping[int, int], damage: list[Damage]
-) -> list[Due]:
+    session: Session, stored: dict[int, Snapshot], since: Mapping[int, int], damage: list[Damage]
+) -> list[Snapshot]:
     """Return the schedules with their open runs; one that cannot be read makes its schedule damaged."""
     if since:
         runs: defaultdict[int, list[Any]] = defaultdict(list)
