@@ -62,8 +62,9 @@ class Told(NamedTuple):
 class Campaign:
     """One service on one broker, with consumers that are started again when they end."""
 
-    def __init__(self, folder: Path, kind: str, seen: str, effects_in: str | None) -> None:
+    def __init__(self, folder: Path, kind: str, seen: str, effects_in: str | None, one_death_in: int) -> None:
         self.folder, self.kind, self.seen, self.effects_in = folder, kind, seen, effects_in
+        self.one_death_in = one_death_in
         self.over = threading.Event()
         self.schedules: list[str] = []
 
@@ -93,7 +94,7 @@ class Campaign:
                     thread.join(60)
 
     def _consume(self, number: int) -> None:
-        environ = {**os.environ, "FOLDER": str(self.folder)}
+        environ = {**os.environ, "FOLDER": str(self.folder), "ONE_DEATH_IN": str(self.one_death_in)}
         environ["SERVICE"] = f"http://127.0.0.1:{self.service.port}"
         command = [sys.executable, "-m", "tests.receivers.consumer", self.direct, self.seen]
         if self.kind == "celery":
@@ -198,7 +199,8 @@ def wrong(told: Told, *, exactly: bool) -> list[str]:
 
 
 def fought(folder: Path, kind: str, seen: str, effects_in: str | None, *, large: bool) -> tuple[Told, str]:
-    campaign = Campaign(folder, kind, seen, effects_in)
+    # Every death costs the start of a process, so the large campaign has them at longer intervals.
+    campaign = Campaign(folder, kind, seen, effects_in, 32 if large else 8)
     with campaign.running():
         campaign.fire(*((20, 30, 8) if large else (4, 5, 2)))
         told = campaign.told()

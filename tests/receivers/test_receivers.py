@@ -8,6 +8,7 @@ from contextlib import suppress
 import nats
 import pytest
 import redis
+from tests.launchers.queues import QUEUES, Files
 from tests.receivers.rig import SECRET, Consumer, publish, receiving, reporting
 
 from dutiful.receivers import NatsReceiver, SqliteSeen, StreamReceiver
@@ -208,6 +209,25 @@ def test_a_receiver_that_is_cancelled_leaves_its_runs_to_the_next(queue, seen, t
         return consumer.done
 
     assert asyncio.run(story()) == [("a", 1)]
+
+
+@pytest.mark.parametrize(("kind", "receiver"), [("nats", NatsReceiver), ("stream", StreamReceiver)])
+def test_a_receiver_speaks_tls_with_a_password_and_a_client_certificate(
+    kind, receiver, seen, tmp_path, own_name
+):
+    queue, files = QUEUES[kind], Files.made_in(tmp_path)
+    query = f"&ca={files.authority}&cert={files.client[0]}&key={files.client[1]}"
+
+    async def story(url):
+        await publish(url, "a")
+        consumer = Consumer()
+        async with receiving(receiver(url, consumer, seen=seen)):
+            await consumer.has(1)
+        return consumer.done
+
+    with queue.tls_server(tmp_path, files, "canary") as port:
+        url = queue.url(port, own_name, f"{queue.user}:canary@", tls=True, query=query)
+        assert asyncio.run(story(url)) == [("a", 1)]
 
 
 async def redeliver_soon(queue: Queue) -> None:
