@@ -30,7 +30,8 @@ def main() -> int:
     arguments = _arguments()
     machine = _machine()
     print(", ".join(f"{key} {value}" for key, value in machine.items()))
-    sections = [_run(name) for name in SECTIONS if name in arguments.sections or not arguments.sections]
+    wanted = [name for name in SECTIONS if name in arguments.sections or not arguments.sections]
+    sections = [_run(name, f"{number} of {len(wanted)}") for number, name in enumerate(wanted, 1)]
     print(f"\n{summary(sections)}")
     if arguments.json:
         _write(arguments.json, machine, sections)
@@ -57,7 +58,10 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _run(name: str) -> Section:
+def _run(name: str, place: str) -> Section:
+    if sys.stderr.isatty():
+        # The table of the section is printed over this line.
+        print(f"section {place}: {name}, some minutes …", end="\r", file=sys.stderr, flush=True)
     section = SECTIONS[name]()
     print(f"\n{as_text(section)}", flush=True)
     return section

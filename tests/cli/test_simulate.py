@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pty
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tests.core.plan.planner_notation import schedule
 from dutiful.cli.main import cli
 from dutiful.cli.simulate import _tell
 from dutiful.core.cadence import Every
-from dutiful.simulate.schedule_file import Behaviour, ScheduleFile
+from dutiful.simulate.schedule_file import Behaviour, ScheduleFile, read_schedule_file
 from dutiful.simulate.simulation import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -229,3 +230,23 @@ def test_a_file_with_mistakes_is_bad_usage_and_names_them_all(tmp_path):
 def test_a_start_without_an_offset_is_in_utc(small):
     naive, aware = lines(small, "--from", "2026-03-09"), lines(small, "--from", "2026-03-08T20:00-04:00")
     assert naive == aware
+
+
+def test_telling_the_progress_changes_nothing_of_what_happens():
+    content = read_schedule_file(EXAMPLE)
+    start = datetime(2026, 3, 1, tzinfo=UTC)
+    end, told = start + timedelta(days=30), []
+    assert simulate(content, start, end, told.append) == simulate(content, start, end)
+    assert told == sorted(told)
+    assert (len(told) > 50, told[0] > 0, told[-1] <= 1) == (True, True, True)
+
+
+def test_a_bar_is_drawn_on_a_terminal_only(small):
+    command = [sys.executable, "-m", "dutiful", "simulate", str(small), "--from", "2026-03-08", "--for", "5d"]
+    main, terminal = pty.openpty()
+    with os.fdopen(main, "rb") as screen:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=terminal, check=True)
+        os.close(terminal)
+        assert b"simulating" in screen.read1()
+    piped = subprocess.run(command, capture_output=True, check=True)
+    assert (piped.stdout, piped.stderr) == (done.stdout, b"")

@@ -7,12 +7,13 @@ import os
 import shutil
 import sys
 import textwrap
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 _GAP = "  "
@@ -58,6 +59,24 @@ class Group(click.Group):
 def print_json(value: Any) -> None:
     """Print one JSON document."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[float], None] | None]:
+    """Yield what takes the part of the work that is done, from 0 to 1; None where no terminal shows it.
+
+    The bar is drawn on standard error and goes away at the end: it is never part of what is printed.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(label), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(label, total=1.0)
+        yield lambda done: shown.update(task, completed=done)
 
 
 def print_table(head: list[str], rows: list[list[str]], *, empty: str = "") -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import duration, print_json, print_table
+from dutiful.cli.output import duration, print_json, print_table, progress_bar
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
@@ -94,7 +94,8 @@ def simulate(
     """
     start = _start(since)
     content = read_schedule_file(file)
-    simulation = run_simulation(content, start, _end(start, lasts))
+    with progress_bar("simulating") as progress:
+        simulation = run_simulation(content, start, _end(start, lasts), progress)
     if ledger is not None:
         _write(ledger, "--ledger", (json.dumps(_entry(run)) + "\n" for run in simulation.rows))
     if svg is not None:

@@ -19,7 +19,7 @@ from dutiful.stores.memory import MemoryStore
 from dutiful.testing import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from dutiful.core.event import Event
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 _NOTABLE = (ClockStepped, LeadershipChanged, ScheduleQuarantined)
 
 
+# A simulation tells how far it is this many times.
+_STEPS = 100
+
+
 class Simulation(NamedTuple):
     """What happened: every ledger row by (run_at, schedule), and the notable events in order."""
 
@@ -40,16 +44,19 @@ class Simulation(NamedTuple):
     events: list[Event]
 
 
-def simulate(file: ScheduleFile, start: datetime, end: datetime) -> Simulation:
+def simulate(
+    file: ScheduleFile, start: datetime, end: datetime, progress: Callable[[float], None] | None = None
+) -> Simulation:
     """Run the schedules from `start` to `end`; equal inputs give equal outputs.
 
-    What is due at `end` is included; an outage that does not begin in between is left out.
+    What is due at `end` is included; an outage that does not begin in between is left out. `progress` is
+    called now and then with the part of the time that has passed, from 0 to 1.
     """
     # A year of runs is many small objects that all stay alive: collecting in between finds nothing.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        run = _Run(file, start, end)
+        run = _Run(file, start, end, progress)
         # Not returned from there: the event loop would make a text of a result that fills megabytes.
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(_NoInput())) as runner:
             runner.run(run.run())
@@ -87,8 +94,10 @@ class SimulatedLauncher:
 
 
 class _Run:
-    def __init__(self, file: ScheduleFile, start: datetime, end: datetime) -> None:
-        self._file, self._end = file, end
+    def __init__(
+        self, file: ScheduleFile, start: datetime, end: datetime, progress: Callable[[float], None] | None
+    ) -> None:
+        self._file, self._start, self._end, self._progress = file, start, end, progress
         self._clock = VirtualClock(start)
         self._store = MemoryStore()
         self._launcher = SimulatedLauncher(self._clock, file.behaviours)
@@ -129,7 +138,16 @@ class _Run:
             self._boot()
 
     async def _advance_to(self, instant: datetime) -> None:
+        if self._progress is not None:
+            await self._advance_in_steps(instant, self._progress)
         await self._clock.advance(max(timedelta(0), instant - self._clock.now()))
+
+    async def _advance_in_steps(self, instant: datetime, progress: Callable[[float], None]) -> None:
+        """Advance in hundredths of the whole, and tell after each of them."""
+        whole = self._end - self._start
+        while (step := max(whole / _STEPS, timedelta(seconds=1))) < instant - self._clock.now():
+            await self._clock.advance(step)
+            progress((self._clock.now() - self._start) / whole)
 
     def _boot(self) -> None:
         self._instances += 1
