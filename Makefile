@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 RUN_STAMP := $(VENV)/.ready-run
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate
 
-.PHONY: run tour test quick versions check fmt bench soak docs openapi lock clean
+.PHONY: run tour test quick versions check fmt bench soak docs openapi pictures lock clean
 
 run: $(RUN_STAMP)  ## the service at http://127.0.0.1:8787, with schedules that fire within seconds
 	@$(BIN)/python examples/service.py
@@ -45,7 +45,11 @@ soak: $(STAMP)  ## the long campaigns: every zone, every transition
 openapi: $(STAMP)  ## writes docs/reference/openapi.json and the help in docs/reference/cli.md anew
 	$(BIN)/python scripts/openapi.py
 	$(BIN)/python scripts/cli_help.py
+
+pictures: $(STAMP)  ## draws docs/pictures anew
 	$(BIN)/python scripts/top_picture.py
+	$(BIN)/dutiful simulate examples/four_days.toml --from 2026-03-07T12:00Z --for 4d --lines 0 \
+	  --picture docs/pictures/simulate.svg
 
 lock: $(STAMP)  ## resolve the dependencies of pyproject.toml into both locks again
 	$(BIN)/$(LOCK) --group dev --output-file requirements/dev.lock --upgrade

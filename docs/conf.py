@@ -19,3 +19,6 @@ html_theme = "furo"
 html_title = f"dutiful {release}"
 html_copy_source = False
 html_show_sphinx = False
+html_static_path = ["_static"]
+html_css_files = ["dutiful.css"]
+html_js_files = ["copy.js"]

@@ -250,3 +250,11 @@ def test_a_bar_is_drawn_on_a_terminal_only(small):
         assert b"simulating" in screen.read1()
     piped = subprocess.run(command, capture_output=True, check=True)
     assert (piped.stdout, piped.stderr) == (done.stdout, b"")
+
+
+def test_the_picture_in_the_documentation_is_what_the_code_draws_today(tmp_path):
+    file, drawn = ROOT / "examples/four_days.toml", tmp_path / "drawn.svg"
+    run(str(file), "--from", "2026-03-07T12:00Z", "--for", "4d", "--picture", str(drawn))
+    assert (ROOT / "docs/pictures/simulate.svg").read_text(encoding="utf-8") == drawn.read_text(
+        encoding="utf-8"
+    ), "run `make pictures`"

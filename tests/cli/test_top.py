@@ -406,4 +406,4 @@ def test_plain_prints_a_line_for_each_change(service):
 def test_the_picture_in_the_documentation_is_what_the_code_draws_today():
     root = Path(__file__).resolve().parents[2]
     drawn_now = runpy.run_path(str(root / "scripts/top_picture.py"))["picture"]()
-    assert (root / "docs/pictures/top.svg").read_text(encoding="utf-8") == drawn_now, "run `make openapi`"
+    assert (root / "docs/pictures/top.svg").read_text(encoding="utf-8") == drawn_now, "run `make pictures`"

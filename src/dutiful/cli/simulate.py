@@ -63,7 +63,7 @@ _STATES: dict[Status, State] = {
     type=click.IntRange(min=0),
     default=30,
     show_default=True,
-    help="Entries of the timeline to print.",
+    help="Entries of the timeline to print; 0 prints the counts alone.",
 )
 @click.option(
     "--picture", "svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw what happened, as SVG."
@@ -110,8 +110,9 @@ def _tell(ids: list[str], simulation: Simulation, lines: int, as_json: bool) -> 
     if as_json:
         print_json(summary)
     else:
-        _print_timeline(simulation, lines)
-        click.echo()
+        if lines:
+            _print_timeline(simulation, lines)
+            click.echo()
         _print_summary(summary)
     return int(any(entry["quarantined"] for entry in summary["schedules"].values()))
 
