@@ -102,8 +102,12 @@ def test_what_did_not_go_smoothly_comes_first_and_the_rest_is_counted(small):
         "2026-03-08 06:00:00  sync      SKIPPED missed  2 ticks, last 2026-03-08 07:00:00",
         "… 7 more (--lines, or --ledger for all)",
     ]
-    quiet = lines(small, "--from", "2026-03-09", "--for", "2d", "--lines", "0")
-    assert quiet[:2] == ["time (UTC)  schedule  what", "… 51 more (--lines, or --ledger for all)"]
+    quiet = lines(small, "--from", "2026-03-09", "--for", "2d", "--lines", "1")
+    assert quiet[2] == "… 50 more (--lines, or --ledger for all)"
+
+
+def test_no_lines_leave_the_counts_alone(small):
+    assert lines(small, *WHEN, "--lines", "0")[0] == "schedule  ran  failed  unfinished  skipped"
 
 
 def test_the_summary_as_json(small):
