@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -9,6 +10,9 @@ from click.testing import CliRunner
 from tests.ports import port_without_listener
 
 from dutiful.cli.main import cli
+from dutiful.service.settings import settings_from
+from dutiful.service.types import ScheduleInput
+from dutiful.service.wiring import Service
 
 
 @pytest.fixture
@@ -60,3 +64,22 @@ def test_a_queue_that_answers_is_ok_and_one_that_does_not_is_wrong(examined, val
             code, found = examined(DUTIFUL_EXECUTOR=url)
             assert (code, found["executor"][0]) == (1, "wrong")
             assert "canary" not in found["executor"][1]
+
+
+def test_the_queue_that_a_schedule_names_is_examined_too(examined, valkey_url, own_name):
+    async def declare(**executors):
+        service = await Service(settings_from({"DUTIFUL_STORE": "sqlite:dutiful.db"}), worker=False).start()
+        for schedule_id, url in executors.items():
+            declared = ScheduleInput("w", 1, "ada", "0 0 1 1 *", schedule_id=schedule_id, executor=url)
+            await service.registrar.upsert_schedule(declared)
+        await service.stop()
+
+    with port_without_listener() as port:
+        away = f"redis://:canary@127.0.0.1:{port}/0"
+        asyncio.run(declare(here=f"{valkey_url}?stream={own_name}", gone=away, same=away))
+        code, found = examined(DUTIFUL_EXECUTOR="command:true")
+    assert (code, found["executor"][0]) == (1, "ok")
+    assert found["executor of here"] == ("ok", "redis: answers, and takes runs")
+    assert found["executor of gone"][0] == "wrong"
+    assert "canary" not in str(found)
+    assert "executor of same" not in found

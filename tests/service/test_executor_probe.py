@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.ports import port_without_listener
 from tests.servers import program
 
 from dutiful.service.settings import settings_from
+from dutiful.service.types import ScheduleInput
 from dutiful.service.wiring import Service
 from dutiful.testing import VirtualClock
 
@@ -48,3 +50,29 @@ def test_readiness_follows_the_broker(tmp_path):
         (False, REASON),
         (True, None),
     ]
+
+
+def test_readiness_follows_the_queues_that_schedules_name(caplog):
+    async def story(url):
+        clock = VirtualClock("2026-03-02T09:00:00+00:00")
+        settings = settings_from({"DUTIFUL_STORE": "memory:", "DUTIFUL_EXECUTOR": "command:true"})
+        service = await Service(settings, clock).start()
+        own = ScheduleInput("w", 1, "ada", "0 0 1 1 *", schedule_id="s", executor=url)
+        try:
+            await clock.advance(1)
+            found = [await service.health()]
+            await service.registrar.upsert_schedule(own)
+            await clock.advance(5)
+            found.append(await service.health())
+            await service.registrar.pause_schedule("s", paused=True)
+            await clock.advance(5)
+            return [*found, await service.health()]
+        finally:
+            await service.stop()
+
+    with port_without_listener() as port:
+        found = asyncio.run(story(f"redis://:canary@127.0.0.1:{port}/0"))
+    # A paused schedule hands nothing over, so its queue may be away.
+    assert [(health.ok, health.reason) for health in found] == [(True, None), (False, REASON), (True, None)]
+    assert f"no connection to redis://127.0.0.1:{port}/0" in caplog.text
+    assert "canary" not in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +16,7 @@ from dutiful.core.errors import DutifulError
 from dutiful.launchers.executor import ExecutorSettings, Probing
 from dutiful.launchers.url import executor_for, scheme_of
 from dutiful.runtime.clock import SystemClock
+from dutiful.service.launcher import named_executors
 from dutiful.service.settings import SettingsError, effective, settings_from
 from dutiful.stores.url import store_for
 
@@ -65,6 +67,9 @@ async def _examine(environ: dict[str, str]) -> list[Finding]:
             found.append(await examine(settings))
         except DutifulError as error:
             found.append(Finding(name, "wrong", str(error)))
+    # A store that cannot be read is among the findings already.
+    with suppress(DutifulError):
+        found += await _named_executors(settings)
     return found
 
 
@@ -108,16 +113,35 @@ async def _clock(settings: Settings) -> Finding:
 async def _executor(settings: Settings) -> Finding:
     if settings.executor is None:
         return Finding("executor", "note", "none: every run is refused until DUTIFUL_EXECUTOR is set")
-    scheme = scheme_of(settings.executor)
+    return await _probed(settings, "executor", settings.executor)
+
+
+async def _named_executors(settings: Settings) -> list[Finding]:
+    """Examine the executors that schedules name, each once."""
+    if _missing_file(settings) is not None:
+        return []
+    store = store_for(settings.store, settings.namespace)
+    await store.open()
+    try:
+        named = await named_executors(store)
+    finally:
+        await store.close()
+    return [await _probed(settings, f"executor of {schedule_id}", url) for url, schedule_id in named.items()]
+
+
+async def _probed(settings: Settings, check: str, url: str) -> Finding:
     how = ExecutorSettings(
         SystemClock(), settings.executor_secret, settings.executor_allow, settings.executor_timeout_s
     )
-    executor = executor_for(settings.executor, how)
+    try:
+        executor = executor_for(url, how)
+    except DutifulError as error:
+        return Finding(check, "wrong", str(error))
     if not isinstance(executor, Probing):
-        return Finding("executor", "ok", f"{scheme}: can be used; it is not asked to run anything")
+        return Finding(check, "ok", f"{scheme_of(url)}: can be used; it is not asked to run anything")
     problem = await executor.probe()
-    detail = f"{scheme}: answers, and takes runs" if problem is None else problem
-    return Finding("executor", "ok" if problem is None else "wrong", detail)
+    detail = f"{scheme_of(url)}: answers, and takes runs" if problem is None else problem
+    return Finding(check, "ok" if problem is None else "wrong", detail)
 
 
 def _missing_file(settings: Settings) -> Path | None:

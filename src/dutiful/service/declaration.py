@@ -95,12 +95,17 @@ def workflow_of(schedule: Schedule) -> Workflow:
     return _workflow(schedule.task.payload)
 
 
+# The facet of the schedules that name an executor of their own; the URL may hold a password.
+NAMES_EXECUTOR = ("executor", "named")
+
+
 def facets_of(schedule: Schedule) -> list[tuple[str, str]]:
     """Return the names and values by which a schedule is found in lists; a label also by its name alone."""
     workflow = workflow_of(schedule)
     labels = [value for name, text in workflow.labels.items() for value in (name, f"{name}={text}")]
     owned = [("user", workflow.user_id), ("workflow", workflow.workflow_id)]
-    return [*owned, *(("label", value) for value in labels)]
+    named = [] if workflow.executor is None else [NAMES_EXECUTOR]
+    return [*owned, *named, *(("label", value) for value in labels)]
 
 
 def delivery_of(policy: Policy) -> Delivery:

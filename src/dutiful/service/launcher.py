@@ -10,7 +10,7 @@ from dutiful.core.errors import CodecError, InvalidArgumentError, StoreError, qu
 from dutiful.core.plan.outcome import Accepted, Failed, Outcome, Refused, Succeeded, Unreached, raised
 from dutiful.core.policy import Reason
 from dutiful.launchers.executor import Cancelling, Meta
-from dutiful.service.declaration import workflow_of
+from dutiful.service.declaration import NAMES_EXECUTOR, workflow_of
 from dutiful.service.views import moment, trigger_of
 
 if TYPE_CHECKING:
@@ -19,14 +19,28 @@ if TYPE_CHECKING:
 
     from dutiful.launchers.executor import Source
     from dutiful.launchers.url import Executors
-    from dutiful.runtime.ports import Launch
+    from dutiful.runtime.ports import Launch, Store
     from dutiful.service.workflows import WorkflowStore
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
+_LOOKED_AT = 1000
 _SOURCES: dict[str, Source] = {"schedule": "schedule", "manual": "manual", "backfill": "backfill"}
+
+
+async def named_executors(store: Store) -> dict[str, str]:
+    """Return the URLs of the executors that schedules name, each with the id of such a schedule.
+
+    Paused schedules hand nothing over and are left out. At most `_LOOKED_AT` schedules are read.
+    """
+    found: dict[str, str] = {}
+    for due in await store.page("", _LOOKED_AT, (NAMES_EXECUTOR,), paused=False):
+        url = workflow_of(due.schedule).executor
+        if url is not None:
+            found.setdefault(url, due.schedule.id)
+    return found
 
 
 class NoExecutor:

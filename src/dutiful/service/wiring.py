@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dutiful.core.errors import InvalidArgumentError, StoreError
 from dutiful.launchers.executor import ExecutorSettings, Probing
 from dutiful.launchers.url import Executors, executor_for
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.loop_thread import LoopThread
 from dutiful.service.board import Board
 from dutiful.service.declaration import Defaults
-from dutiful.service.launcher import NoExecutor, RunLauncher
+from dutiful.service.launcher import NoExecutor, RunLauncher, named_executors
 from dutiful.service.metrics import Metrics, watch_certificates
 from dutiful.service.registrar import SchedulerRegistrar
 from dutiful.service.settings import tls_files
@@ -124,14 +126,28 @@ class Service:
 
     async def _executor_problem(self) -> str | None:
         """Return what keeps runs from being handed over, asked at most every few seconds."""
-        now, executor = self.clock.monotonic(), self._executors.default
-        if isinstance(executor, Probing) and now >= self._probe_at:
+        now = self.clock.monotonic()
+        if now >= self._probe_at:
             self._probe_at = now + _PROBE_EVERY_S
             with self.clock.hold():
-                before, self._problem = self._problem, await executor.probe()
+                before, self._problem = self._problem, await self._probed()
             if self._problem is not None and self._problem != before:
                 logger.warning("the executor cannot be reached: %s", self._problem)
         return self._problem
+
+    async def _probed(self) -> str | None:
+        """Ask the executor of the service and those that schedules name; return what is wrong with them."""
+        executors = [self._executors.default]
+        try:
+            named = await named_executors(self._store)
+        except StoreError as error:
+            return str(error)
+        for url in named:
+            # An executor that cannot be made refuses each of its runs with the reason.
+            with suppress(InvalidArgumentError):
+                executors.append(self._executors.get(url))
+        probed = await asyncio.gather(*(each.probe() for each in executors if isinstance(each, Probing)))
+        return "; ".join(problem for problem in probed if problem is not None) or None
 
     def metrics(self) -> str:
         """Return the metrics in the text format that Prometheus reads."""
