@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -189,3 +190,23 @@ def test_no_service_at_the_address_is_told_with_the_way_out():
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: No service answers at http://127.0.0.1:1 (")
     assert result.stderr.endswith("): start it with `dutiful serve`, or set DUTIFUL_URL\n")
+
+
+def test_the_soonest_come_first_with_their_distance_and_how_they_went(service):
+    service.put("/workflows/broken/1", {"fail": "disk full"})
+    service.upsert(schedule_id="broken", workflow_id="broken", cron_expr="15 * * * *")
+    service.advance(1801)
+    ask = asking(service)
+    shown = ask("list", "--soonest")[1].splitlines()
+    assert [re.split(r" {2,}", line) for line in shown] == [
+        ["schedule", "state", "when", "last (UTC)", "next (UTC)", "note"],
+        [
+            *("broken", "✕ failed", "At minute 15 of every hour, UTC", "2026-03-02 09:15:00"),
+            *("2026-03-02 10:15:00 in 44 min 59 s", "task_failed"),
+        ],
+        ["nightly", "▮ ran", "At 09:30, UTC", "2026-03-02 09:30:00", "2026-03-03 09:30:00 in 23 h 59 min"],
+    ]
+    assert [one["schedule_id"] for one in json.loads(ask("list", "--soonest", "--json")[1])["schedules"]] == [
+        *("broken", "nightly")
+    ]
+    assert ask("list", "--soonest", "--paused")[0] == 2

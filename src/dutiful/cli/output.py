@@ -34,6 +34,18 @@ _COLOURS = {
     "quarantined": "red",
     "warning": "red",
 }
+# The shapes of the pages, in Unicode and in ASCII; colour only repeats what the shape says.
+SHAPES = {
+    "ran": ("▮", "|", "green"),
+    "failed": ("✕", "x", "red"),
+    "skipped": ("◇", "-", "yellow"),
+    "to_come": ("○", "o", "dim"),
+    "running": ("▶", ">", "cyan"),
+    "hand": ("▲", "^", "green"),
+    "backfilled": ("▯", ":", "green"),
+    "paused": ("‖", "=", "yellow"),
+    "aside": ("!", "!", "red"),
+}
 # Longer than any summary: click cuts a summary that does not fit on one line, and this keeps it from cutting.
 _WHOLE = 1000
 
@@ -120,8 +132,15 @@ def _row_lines(row: list[str], widths: list[int], *, beside: bool, colour: bool)
     yield from (margin + line for line in wrapped[1:])
 
 
+def _colour(cell: str) -> str | None:
+    """Return the colour of a status word, or of a cell that begins with the shape of a state."""
+    first = cell.partition(" ")[0]
+    by_shape = {unicode: style for unicode, _, style in SHAPES.values() if style != "dim"}
+    return _COLOURS.get(first) or by_shape.get(first)
+
+
 def _painted(cell: str, *, colour: bool) -> str:
-    name = _COLOURS.get(cell.partition(" ")[0]) if colour else None
+    name = _colour(cell) if colour else None
     return click.style(cell, fg=name) if name else cell
 
 
@@ -137,6 +156,13 @@ def fitted(widths: list[int], room: int) -> list[int]:
 
 def _cut(cell: str, width: int) -> str:
     return cell if len(cell) <= width else cell[: width - 1] + "…"
+
+
+def state_cell(state: str) -> str:
+    """Return a state as its shape and its word; the shape is ASCII where the output is not UTF-8."""
+    unicode, plain, _ = SHAPES[state]
+    is_utf = (sys.stdout.encoding or "").lower().startswith("utf")
+    return f"{unicode if is_utf else plain} {state.replace('_', ' ')}"
 
 
 def duration(seconds: float) -> str:

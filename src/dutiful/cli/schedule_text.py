@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dutiful.cli.output import print_table
+from dutiful.cli.output import duration, print_table, state_cell
 from dutiful.core.errors import InvalidArgumentError, quoted
 
 # What `show` prints, in groups; keys that are in none of them follow in the last one.
@@ -37,6 +37,22 @@ def schedule_row(view: dict[str, Any]) -> list[str]:
     """Return one line of the list of schedules."""
     fires = moment(view["next_run_at"]) if view["next_run_at"] and not view["paused"] else "-"
     return [view["schedule_id"], quoted(view["cron_expr"]), view["timezone"], fires, _state(view)]
+
+
+def soonest_row(line: dict[str, Any], now: str) -> list[str]:
+    """Return one line of the list of schedules by their next tick, which is told with its distance."""
+    last = moment(line["last_at"]) if line["last_at"] else "-"
+    place = line["timezone"].rpartition("/")[2].replace("_", " ")
+    due, present = datetime.fromisoformat(line["next_run_at"]), datetime.fromisoformat(now)
+    away = duration(max(0, round((due - present).total_seconds())))
+    return [
+        line["schedule_id"],
+        state_cell(line["state"]),
+        f"{line['meaning']}, {place}",
+        last,
+        f"{moment(line['next_run_at'])} in {away}",
+        quoted(line["note"]),
+    ]
 
 
 def _state(view: dict[str, Any]) -> str:

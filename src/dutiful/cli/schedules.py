@@ -17,10 +17,13 @@ from dutiful.cli.schedule_text import (
     print_runs,
     print_schedule,
     schedule_row,
+    soonest_row,
 )
 from dutiful.core.errors import InvalidArgumentError
 
 _NONE_YET = "There are no schedules yet; `dutiful schedules upsert FILE` adds some."
+# The service lists at most this many schedules by their next tick.
+_SOONEST_MAX = 200
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _id = click.argument("schedule_id", metavar="ID")
 _limit = click.option("--limit", "-n", type=click.IntRange(1, 1000), default=100, show_default=True)
@@ -41,14 +44,18 @@ def schedules() -> None:
 @click.option("--user", "user_id", metavar="ID", help="Only those of this user.")
 @click.option("--label", metavar="NAME=VALUE", help="Only those with this label.")
 @click.option("--paused/--active", default=None, help="Only those that are paused, or are not.")
+@click.option("--soonest", is_flag=True, help="The next to fire first, with how each went; no filters.")
 @_limit
 @click.option("--cursor", help="Where the page before ended.")
 @_as_json
-def list_(as_json: bool, **query: Any) -> None:
+def list_(as_json: bool, soonest: bool, **query: Any) -> None:
     """List schedules, with when they fire next.
 
     Example: dutiful schedules list --workflow billing --active
     """
+    if soonest:
+        _list_soonest(query, as_json)
+        return
     answer = ask("GET", "/schedules", {**query, "paused": _lower(query["paused"])})
     if as_json:
         print_json(answer)
@@ -58,6 +65,19 @@ def list_(as_json: bool, **query: Any) -> None:
     empty = "No schedule matches." if is_narrowed else _NONE_YET
     print_table(["schedule", "cron", "timezone", "next (UTC)", "state"], rows, empty=empty)
     _tell_of_more(answer["next_cursor"])
+
+
+def _list_soonest(query: dict[str, Any], as_json: bool) -> None:
+    """Print the schedules that fire next; the service has no filters for them."""
+    if any(value is not None for name, value in query.items() if name != "limit"):
+        raise InvalidArgumentError("--soonest", True, "lists all schedules, so not together with a filter")
+    limit = min(query["limit"], _SOONEST_MAX)
+    answer = ask("GET", "/summary/schedules", {"view": "next", "limit": limit})
+    if as_json:
+        print_json(answer)
+        return
+    rows = [soonest_row(line, answer["now"]) for line in answer["schedules"]]
+    print_table(["schedule", "state", "when", "last (UTC)", "next (UTC)", "note"], rows, empty=_NONE_YET)
 
 
 @schedules.command()

@@ -14,24 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.text import Text
 
-from dutiful.cli.output import duration
+from dutiful.cli.output import SHAPES, duration
 from dutiful.core.errors import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# The shapes of the pages, in Unicode and in ASCII; colour only repeats what the shape says.
-_SHAPES = {
-    "ran": ("▮", "|", "green"),
-    "failed": ("✕", "x", "red"),
-    "skipped": ("◇", "-", "yellow"),
-    "to_come": ("○", "o", "dim"),
-    "running": ("▶", ">", "cyan"),
-    "hand": ("▲", "^", "green"),
-    "backfilled": ("▯", ":", "green"),
-    "paused": ("‖", "=", "yellow"),
-    "aside": ("!", "!", "red"),
-}
 _BARS = ("·▁▂▃▄▅▆▇█", ".:::|||##")
 _NOW, _CHOSEN, _RULE = ("┃", "|"), ("▸", ">"), ("─", "-")
 _PAST, _NEXT = 20, 3
@@ -305,7 +293,7 @@ def _help() -> Iterator[Text]:
 
 
 def _shape(state: str, screen: Screen, count: int = 1) -> Text:
-    unicode, plain, style = _SHAPES[state]
+    unicode, plain, style = SHAPES[state]
     return Text((plain if screen.ascii else unicode) * count, style)
 
 

@@ -294,8 +294,9 @@ class LineAnswer(Answer):
 
 
 class LinesAnswer(Answer):
-    """The schedules of a view of the overview."""
+    """The schedules of a view of the overview, as of `now`."""
 
+    now: Instant
     schedules: list[LineAnswer]
 
 

@@ -69,7 +69,7 @@ async def summary_schedules(
     """Return the schedules of one view of the overview, each with its last 20 ticks."""
     board, now = authorized.service.board, authorized.service.clock.now()
     lines = await board.lines(query.view, query.find, query.limit, authorized.tenant)
-    return responses.LinesAnswer(schedules=[_line(line, now) for line in lines])
+    return responses.LinesAnswer(now=now, schedules=[_line(line, now) for line in lines])
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
