@@ -20,6 +20,9 @@ class Proxy:
         self.target_port = target_port
         self.drop_answers = False
         """Whether what the server says is thrown away, while requests still reach it."""
+        self.hold_requests = False
+        """Whether what clients say from now on is kept until `deliver`, even if they are gone by then."""
+        self._delivered = threading.Event()
         self.refuse = False
         """Whether new connections are closed at once."""
         self.connections = 0
@@ -38,6 +41,10 @@ class Proxy:
 
         assert self._loop is not None
         self._loop.call_soon_threadsafe(close)
+
+    def deliver(self) -> None:
+        """Pass on what was held."""
+        self._delivered.set()
 
     def wait_for_request(self, content: bytes) -> None:
         """Return once a client has sent something that contains these bytes."""
@@ -68,7 +75,10 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await source.read(65536):
                 if is_request:
+                    held = self.hold_requests
                     self._note(data)
+                    if held:
+                        await asyncio.to_thread(self._delivered.wait, 60)
                 elif self.drop_answers:
                     continue
                 target.write(data)

@@ -115,7 +115,7 @@ _ADD_FACETS = (
     " JOIN declarations USING (id) WHERE namespace = $1"
 )
 _LOCK = (
-    "SELECT states.number FROM declarations JOIN states ON states.number = declarations.number"
+    "SELECT states.number, shard FROM declarations JOIN states ON states.number = declarations.number"
     " WHERE namespace = $1 AND id = $2 AND damage IS NULL FOR UPDATE OF states"
 )
 _LATEST_MANUAL = "SELECT max(run_at) FROM runs WHERE schedule = $1 AND run_at >= $2 AND kind = 'manual'"
@@ -133,20 +133,13 @@ class Places:
 
     def of(self, schedule: Schedule) -> int:
         """Return the shard of a schedule: that of its capacity group, else that of its id."""
+        return self.shards[self.place_of(schedule)]
+
+    def place_of(self, schedule: Schedule) -> int:
+        """Return the place of that shard."""
         group = group_of(schedule)
-        return (
-            self.of_group(group)
-            if group is not None
-            else self.shards[_place(f"s:{schedule.id}", len(self.shards))]
-        )
-
-    def of_group(self, group: str) -> int:
-        """Return the shard of all schedules of a group."""
-        return self.shards[_place(f"g:{group}", len(self.shards))]
-
-
-def _place(name: str, shards: int) -> int:
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % shards
+        name = f"s:{schedule.id}" if group is None else f"g:{group}"
+        return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % len(self.shards)
 
 
 class _Known(NamedTuple):
@@ -215,18 +208,22 @@ async def _write_facets(
         await session.run(_ADD_FACETS, namespace, *map(list, zip(*rows, strict=True)))
 
 
-async def request(session: Session, namespace: str, run: Run) -> Run | None:
-    """Record a manual run at an instant of its own and make its schedule due; None without a schedule."""
+async def request(session: Session, namespace: str, run: Run) -> tuple[Run | None, int | None]:
+    """Record a manual run at an instant of its own and make its schedule due; None without a schedule.
+
+    Also returns the shard that has something new to do.
+    """
     # Two requests with one key wait for each other here.
-    number = await session.value(_LOCK, namespace, run.schedule_id)
+    found = await session.row(_LOCK, namespace, run.schedule_id)
     known = await find_run(session, namespace, bytes.fromhex(run.key))
-    if known is not None or number is None:
-        return known
+    if known is not None or found is None:
+        return known, None
+    number, shard = found
     latest = await session.value(_LATEST_MANUAL, number, run.run_at)
     run = run if latest is None else run._replace(run_at=latest + 1)
     await session.run(INSERT_RUN, number, *run_columns(run), *birth_columns(run))
     await session.run(_WAKE_BY, number, run.fire_at, run.run_at)
-    return run
+    return run, shard
 
 
 async def _find(session: Session, namespace: str, ids: Collection[str]) -> dict[str, _Known]:

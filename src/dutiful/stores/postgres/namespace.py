@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.runtime.ports import Leader
@@ -11,7 +12,8 @@ from dutiful.stores.postgres import database, edits, figures, reads, workflows
 from dutiful.stores.postgres.connections import EDITS, PASS_SETTINGS, PASSES, Connections, storable
 from dutiful.stores.postgres.database import lock_class
 from dutiful.stores.postgres.edits import Places
-from dutiful.stores.postgres.session import LockSession
+from dutiful.stores.postgres.membership import Hints, Membership
+from dutiful.stores.postgres.session import LockSession, pooled
 from dutiful.stores.postgres.settle import report
 from dutiful.stores.postgres.texts import Texts
 
@@ -39,6 +41,9 @@ _LEADER = (
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     " AND classid = $2::bigint::oid AND objid = $1::bigint::oid AND objsubid = 2 AND granted)"
 )
+# A variable of the session, and the process that serves it.
+_SIGN = "SELECT set_config('dutiful.session', $1, false), pg_backend_pid()"
+_SIGNED = "SELECT current_setting('dutiful.session', true), pg_backend_pid()"
 _NOTE_START = (
     "INSERT INTO starts (namespace, key, started_at) VALUES ($1, $2, $3)"
     " ON CONFLICT (namespace, key) DO UPDATE SET started_at = excluded.started_at"
@@ -55,6 +60,8 @@ class Opening:
         self.passes = Connections(address, _POOL, PASSES, PASS_SETTINGS)
         self.edits = Connections(address, _POOL, EDITS)
         self.lock = LockSession(address, lease)
+        self.hints = Hints(self.edits, schema, namespace)
+        self.membership = Membership(self)
         self.texts = Texts()
         self.shard_class, self.node_class = lock_class("shard", schema), lock_class("node", schema)
         self.is_open = True
@@ -69,6 +76,33 @@ class Opening:
             self._places = Places(found)
         return self._places
 
+    async def open_lock(self) -> None:
+        """Open the lock session, unless it is; refuse an address at which sessions are shared."""
+        if not self.lock.is_open:
+            await self.lock.open()
+            await self._check_session()
+
+    async def _check_session(self) -> None:
+        """Raise StoreError where the lock session does not keep its backend while others hold"
+        " transactions."""
+        token = secrets.token_hex(8)
+        signed = await self.lock.ask(lambda session: session.row(_SIGN, token))
+
+        async def compare() -> bool:
+            return bool(signed == await self.lock.ask(lambda session: session.row(_SIGNED)))
+
+        async def beside_one(session: Session) -> bool:
+            async with session.transaction():
+                return await compare()
+
+        async def beside_two(session: Session) -> bool:
+            async with session.transaction():
+                return await self.edits.work(beside_one)
+
+        if not await self.passes.work(beside_two):
+            await self.lock.close()
+            raise pooled(self.address)
+
     async def leader_of(self, shard: int) -> Leader | None:
         """Return which process leads a shard."""
         row = await self.edits.work(lambda session: session.row(_LEADER, shard, self.shard_class))
@@ -77,6 +111,7 @@ class Opening:
     async def close(self) -> None:
         """Close all connections; the locks are free then."""
         self.is_open = False
+        await self.hints.flush()
         await self.lock.close()
         await self.passes.close()
         await self.edits.close()
@@ -125,16 +160,30 @@ class NamespaceStore:
         """Write and delete schedules."""
         places = await self._opening.places()
         await self._write(lambda session: edits.apply(session, self._opening.namespace, places, changes))
+        self._hint_puts(places, changes)
+
+    def _hint_puts(self, places: Places, changes: Changes) -> None:
+        written = {places.place_of(put.schedule) for put in changes.puts if put.wake_at is not None}
+        if written:
+            self._opening.hints.send(written)
 
     async def request(self, run: Run) -> Run | None:
         """Record a manual run that a user asks for."""
-        return await self._write(lambda session: edits.request(session, self._opening.namespace, run))
+        opening = self._opening
+        requested, shard = await self._write(lambda session: edits.request(session, opening.namespace, run))
+        if shard is not None:
+            opening.hints.send([(await opening.places()).shards.index(shard)])
+        return requested
 
     async def report(self, found: Run, became: Settlement) -> bool:
         """Record what an executor says of a run."""
-        return await self._opening.edits.work(
-            lambda session: report(session, self._opening.namespace, found, became)
+        opening = self._opening
+        applied, shard = await opening.edits.work(
+            lambda session: report(session, opening.namespace, found, became)
         )
+        if shard is not None:
+            opening.hints.send([(await opening.places()).shards.index(shard)])
+        return applied
 
     async def get(self, schedule_id: str) -> Snapshot | None:
         """Return one schedule, unless it is damaged."""

@@ -33,19 +33,25 @@ _WHO = "SELECT pg_backend_pid(), backend_start FROM pg_stat_activity WHERE pid =
 _END_OLD = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2"
 
 
+def pooled(address: Address) -> StoreError:
+    """Return the error for an address at which a pooler gives every transaction another session."""
+    problem = (
+        f"At {address.shown} a pooler gives one connection several sessions, and locks belong to a session"
+    )
+    return StoreError(problem, "name the address of the server itself", store=address.shown)
+
+
 class LockSession:
     """Holds session advisory locks, keeps its session alive, and makes it anew when it is lost.
 
     `generation` counts the sessions: a lock belongs to the generation in which it was taken.
     """
 
-    def __init__(
-        self,
-        address: Address,
-        lease: float,
-        on_regained: Callable[[LockSession], Awaitable[None]] | None = None,
-    ) -> None:
-        self._address, self._lease, self._on_regained = address, lease, on_regained
+    def __init__(self, address: Address, lease: float) -> None:
+        self._address, self._lease = address, lease
+        # What to do when the session was made anew, before anybody asks for its locks.
+        self.on_regained: Callable[[], Awaitable[None]] | None = None
+        self._heard: dict[str, Callable[[str], None]] = {}
         self._connection: Any = None
         self._who: Any = None
         self._turn = asyncio.Lock()
@@ -120,6 +126,23 @@ class LockSession:
         """Let go of a lock; one of an earlier session is gone already."""
         await self.ask(lambda session: session.value("SELECT pg_advisory_unlock($1, $2)", kind, key))
 
+    async def listen(self, channel: str, heard: Callable[[str], None]) -> None:
+        """Call a function with the payload of every notification on a channel, in every session from now"
+        " on."""
+        self._heard[channel] = heard
+        async with self._turn:
+            if self._connection is not None:
+                await self._listen(self._connection, channel)
+
+    async def _listen(self, connection: Any, channel: str) -> None:
+        heard = self._heard[channel]
+        await connection.add_listener(channel, lambda _connection, _pid, _channel, payload: heard(payload))
+
+    def check_backend(self, pid: int) -> None:
+        """Raise StoreError where another backend answered than the one that the session began with."""
+        if self._who is not None and pid != self._who[0]:
+            raise pooled(self._address)
+
     def in_doubt(self) -> StoreError:
         """Return the error for a question that cannot be answered while the session is lost."""
         problem = (
@@ -144,6 +167,8 @@ class LockSession:
         except BaseException:
             connection.terminate()
             raise
+        for channel in self._heard:
+            await self._listen(connection, channel)
         connection.add_termination_listener(lambda _: self._nudged.set())
         self._connection = connection
         self._believe(sent_at)
@@ -183,8 +208,8 @@ class LockSession:
             except (*_LOST, TimeoutError):
                 # Not all processes at once: a database that has just started has enough to do.
                 await self._wait(random.uniform(*_RECONNECT_S))  # noqa: S311 - no secret depends on it
-        if self._on_regained is not None:
-            await self._on_regained(self)
+        if self.on_regained is not None:
+            await self.on_regained()
 
     async def _wait(self, seconds: float) -> None:
         self._nudged.clear()

@@ -83,12 +83,13 @@ _AFTER = (
     " in_flight = states.in_flight + CASE WHEN t.inline THEN 0 ELSE t.flies END,"
     " open_from = CASE WHEN t.inline OR states.open_runs + t.opens > 0 THEN states.open_from END"
     " FROM t LEFT JOIN f USING (capacity_group) WHERE states.number = t.number"
-    " AND CASE WHEN t.inline THEN states.inline_at = t.run_at ELSE true END RETURNING states.number"
+    " AND CASE WHEN t.inline THEN states.inline_at = t.run_at ELSE true END"
+    " RETURNING states.number, states.shard, states.blocked"
 )
 _WOKEN = (
     "UPDATE states SET wake_at = f.ended_at, version = states.version + 1 FROM f, lead"
     " WHERE states.shard = lead.shard AND states.capacity_group = f.capacity_group AND states.blocked"
-    " AND states.number NOT IN (SELECT number FROM t)"
+    " AND states.number NOT IN (SELECT number FROM t) RETURNING states.shard"
 )
 
 
@@ -164,17 +165,21 @@ def _statement(lead: str, rows: str, *, inline: bool) -> str:
     queries |= {"hit": hit, "t": applies, "f": _FREED, "after": _AFTER, "woken": _WOKEN}
     return (
         f"{with_queries(queries)} SELECT (SELECT count(*) FROM lead) = 1 AS leads,"
-        " (SELECT array_agg(number) FROM after) AS applied"
+        " (SELECT array_agg(number) FROM after) AS applied, (SELECT max(shard) FROM (SELECT shard FROM after"
+        " WHERE blocked UNION ALL SELECT shard FROM woken) AS waking) AS waking"
     )
 
 
-async def report(session: Session, namespace: str, found: Run, became: Settlement) -> bool:
-    """Record what an executor says of a run, where the run is still as it was found."""
+async def report(session: Session, namespace: str, found: Run, became: Settlement) -> tuple[bool, int | None]:
+    """Record what an executor says of a run, where the run is still as it was found.
+
+    Also returns the shard in which something waited for the end of the run.
+    """
     number = await session.value(
         "SELECT number FROM declarations WHERE namespace = $1 AND id = $2", namespace, found.schedule_id
     )
     if number is None or found.phase is _ENDED:
-        return False
+        return False, None
     if became.keep:
         # A run that stays in a ledger has a row.
         return await _report(session, number, found, became)
@@ -183,9 +188,9 @@ async def report(session: Session, namespace: str, found: Run, became: Settlemen
         return await _report(session, number, found, became)
 
 
-async def _report(session: Session, number: int, found: Run, became: Settlement) -> bool:
+async def _report(session: Session, number: int, found: Run, became: Settlement) -> tuple[bool, int | None]:
     values = Values(number)
     row = _row(0, number, became, found.attempt, found.phase, found.status)
     rows = values.rows((*_SETTLED, *_EFFECTS), [row])
     answer = await session.row(_statement(_ITS_SHARD, rows, inline=not became.keep), *values.all)
-    return bool(answer["applied"])
+    return bool(answer["applied"]), answer["waking"]

@@ -85,6 +85,7 @@ class Shard(NamespaceStore):
                 )
             finally:
                 await self._unlock(leading)
+                self._opening.hints.send()
 
     async def _unlock(self, leading: _Leading) -> None:
         lock = self._opening.lock
@@ -111,7 +112,7 @@ class Shard(NamespaceStore):
                     return None
                 if lock.generation == leading.generation:
                     return self._trusted(leading)
-            await lock.open()
+            await self._opening.open_lock()
             return await self._take(owner, leading)
 
     def _trusted(self, leading: _Leading) -> int:
@@ -185,7 +186,7 @@ class Shard(NamespaceStore):
         leading = self._leading
         if leading is None or leading.fence.epoch != epoch:
             raise LostLeadershipError(epoch, 0 if leading is None else leading.fence.epoch)
-        await self._end_transit()
+        await self.end_transit()
         fence = (self._leading or leading).fence
         try:
             return await self._opening.passes.work(lambda session: job(session, fence))
@@ -205,7 +206,7 @@ class Shard(NamespaceStore):
             self._leading = None
             await self._unlock(leading)
 
-    async def _end_transit(self) -> None:
+    async def end_transit(self) -> None:
         """Make sure that no write of before can arrive any more: its fence is no longer right.
 
         A write whose answer was given up may sit in a network, and reach the server after this process has
@@ -221,7 +222,7 @@ class Shard(NamespaceStore):
         self._in_transit = False
 
     async def _read(self, job: Callable[[Session], Awaitable[T]]) -> T:
-        await self._end_transit()
+        await self.end_transit()
         return await super()._read(job)
 
     async def apply(self, changes: Changes) -> None:
@@ -243,7 +244,7 @@ class Shard(NamespaceStore):
     async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
         """Return what is due, and those with these ids; what is found damaged is marked and left alone."""
         opening = self._opening
-        await self._end_transit()
+        await self.end_transit()
         shard = await self._number()
 
         async def work(session: Session) -> tuple[Loaded, list[Damage]]:

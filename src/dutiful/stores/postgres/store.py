@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import StoreError
 from dutiful.stores.postgres import database
@@ -12,13 +12,17 @@ from dutiful.stores.postgres.namespace import NamespaceStore, Opening
 from dutiful.stores.postgres.shard import Shard
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from dutiful.core.cadence import Instant
     from dutiful.core.plan.outcome import Settlement
     from dutiful.core.plan.reconcile import Changes
     from dutiful.core.snapshot import Move
-    from dutiful.runtime.ports import Committed, Leader, Loaded, Retention
+    from dutiful.runtime.ports import Committed, Leader, Loaded, Member, Retention, View
+    from dutiful.stores.postgres.connections import Session
+    from dutiful.stores.postgres.membership import Membership
+
+T = TypeVar("T")
 
 
 class PostgresStore(NamespaceStore):
@@ -66,11 +70,39 @@ class PostgresStore(NamespaceStore):
             return
         opening = self._opening
         try:
-            for shard in self._shards.values():
-                await shard.close()
+            await self.leave()
         finally:
             self._opening_or_none, self._shards = None, {}
             await opening.close()
+
+    async def _read(self, job: Callable[[Session], Awaitable[T]]) -> T:
+        for shard in self._shards.values():
+            await shard.end_transit()
+        return await super()._read(job)
+
+    # A cluster
+
+    async def join(self, me: Member, hinted: Callable[[Collection[int]], None]) -> None:
+        """Make this process a member of the cluster, which is told of what other processes write."""
+        await self._membership.join(me, hinted)
+
+    async def look(self) -> View:
+        """Return the cluster as it is now, and keep the session of this process alive."""
+        return await self._membership.look()
+
+    async def drain(self, owner: str, draining: bool) -> bool:
+        """Record whether a member is to give its shards away."""
+        return await self._membership.drain(owner, draining)
+
+    async def leave(self) -> None:
+        """Release every shard and stop being a member."""
+        for shard in self._shards.values():
+            await shard.close()
+        await self._membership.leave()
+
+    @property
+    def _membership(self) -> Membership:
+        return self._opening.membership
 
     def shard(self, place: int) -> Shard:
         """Return the store of one shard, the same one each time; it is open while this store is."""

@@ -1,0 +1,177 @@
+"""The processes that share a namespace: who they are, who leads which shard, and hints between them."""
+
+# ruff: noqa: S608 - the statements are made of words written down here, never of values
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from dutiful.core.errors import StoreError
+from dutiful.runtime.ports import Member, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from dutiful.stores.postgres.connections import Connections, Session
+    from dutiful.stores.postgres.namespace import Opening
+
+_NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_JOIN = (
+    "INSERT INTO nodes (namespace, owner, name, release, pid, joined_at)"
+    f" VALUES ($1, $2, $3, $4, $5, {_NOW_MS})"
+    " ON CONFLICT (owner) DO UPDATE SET name = excluded.name RETURNING node"
+)
+# Rows of processes that ended without leaving are kept for people for a day.
+_FORGET = (
+    "DELETE FROM nodes WHERE namespace = $1"
+    f" AND joined_at < {_NOW_MS} - 86400000 AND node <> ALL (SELECT objid::bigint FROM pg_locks"
+    " WHERE locktype = 'advisory' AND classid = $2::bigint::oid AND objsubid = 2)"
+)
+# One statement, so that all of it is of one moment: locks, rows, and the next wake of each shard. $1 is the
+# namespace, $2 and $3 the classes of the locks of shards and nodes, $4 whether only the shards whose lock
+# this
+# session holds have a wake. A lock belongs to the member whose node is locked by the same session.
+_LOOK = (
+    "WITH locks AS MATERIALIZED (SELECT classid::bigint AS class, objid::bigint AS key, pid FROM pg_locks"
+    " WHERE locktype = 'advisory' AND objsubid = 2 AND granted"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())),"
+    " members AS MATERIALIZED (SELECT nodes.*, locks.pid AS backend FROM nodes JOIN locks"
+    " ON class = $3 AND key = node WHERE namespace = $1),"
+    " held AS (SELECT place, epoch, shards.owner AS claim, locks.pid,"
+    " CASE WHEN locks.pid IS NOT NULL THEN coalesce(members.owner, shards.owner) END AS holder,"
+    " CASE WHEN NOT $4 OR locks.pid = pg_backend_pid() THEN (SELECT json_build_array(wake_at) FROM (SELECT"
+    " wake_at"
+    " FROM states WHERE states.shard = shards.shard ORDER BY wake_at, number LIMIT 1) AS first) END AS wake"
+    " FROM shards LEFT JOIN locks ON class = $2 AND key = shards.shard"
+    " LEFT JOIN members ON members.backend = locks.pid WHERE shards.namespace = $1)"
+    f" SELECT {_NOW_MS} AS now_ms, pg_backend_pid() AS backend,"
+    " (SELECT json_agg(json_build_array(owner, name, release, pid, joined_at, draining) ORDER BY joined_at,"
+    " node)"
+    " FROM members) AS members,"
+    " (SELECT json_agg(json_build_array(holder, claim, epoch, wake, NOT $4 OR pid IS NOT DISTINCT FROM"
+    " pg_backend_pid()) ORDER BY place) FROM held) AS shards"
+)
+# Without waiting for the disk: a hint that is lost costs no more than the time until the next look.
+_NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
+# Hints that come together are sent as one.
+_BUNDLED_S = 0.01
+
+
+class Hints:
+    """Tells other processes which shards were written to. A hint may be lost, and none is waited for."""
+
+    def __init__(self, connections: Connections, schema: str, namespace: str) -> None:
+        digest = hashlib.sha256(f"{schema}:{namespace}".encode()).hexdigest()
+        self.channel, self._connections = f"dutiful_{digest[:16]}", connections
+        self._waiting: set[int] | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def send(self, places: Collection[int] = ()) -> None:
+        """Hint at the shards in these places; none stands for members, locks or requests to drain."""
+        if self._waiting is not None:
+            self._waiting.update(places)
+            return
+        self._waiting = {*places}
+        task = asyncio.get_running_loop().create_task(self._send_soon(), name="dutiful-hint")
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _send_soon(self) -> None:
+        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=_BUNDLED_S)
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Send what waits to be sent."""
+        places, self._waiting = self._waiting, None
+        if places is not None:
+            payload = ",".join(map(str, sorted(places)))
+            with contextlib.suppress(StoreError):
+                await self._connections.work(lambda session: session.rows(_NOTIFY, self.channel, payload))
+
+
+def places_of(payload: str) -> list[int]:
+    """Return the places that a hint names; none where another program sent something else."""
+    parts = payload.split(",")
+    return [int(part) for part in parts if part.isdecimal()]
+
+
+class Membership:
+    """One process among those that share a namespace."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+        self._me: Member | None = None
+        self._node: int | None = None
+
+    async def join(self, me: Member, hinted: Callable[[Collection[int]], None]) -> None:
+        """Become a member, and hear hints from now on."""
+        opening = self._opening
+        await opening.places()
+        self._me = me
+        opening.lock.on_regained = self._join_again
+        await opening.open_lock()
+        await opening.lock.listen(opening.hints.channel, lambda payload: hinted(places_of(payload)))
+        await opening.edits.work(lambda session: session.run(_FORGET, opening.namespace, opening.node_class))
+        await self._lock_node()
+
+    async def _lock_node(self) -> None:
+        opening, me = self._opening, self._me
+        if me is None:
+            return
+        values = opening.namespace, me.owner, me.name, me.release, me.pid
+        self._node = node = await opening.edits.work(lambda session: session.value(_JOIN, *values))
+        if not await opening.lock.try_lock(opening.node_class, node):
+            problem = f"The member {me.name!r} of {opening.address.shown} is still held by its last session"
+            raise StoreError(problem, "it ends by itself within a lease; it is tried again")
+        opening.hints.send()
+
+    async def _join_again(self) -> None:
+        await self._lock_node()
+
+    async def look(self) -> View:
+        """Return the members and shards as they are now, and keep the session alive."""
+        opening, joined = self._opening, self._me is not None
+        values = opening.namespace, opening.shard_class, opening.node_class, joined
+
+        async def ask(session: Session) -> View:
+            row = await session.row(_LOOK, *values)
+            if joined:
+                opening.lock.check_backend(row["backend"])
+            return _view(row["now_ms"], json.loads(row["members"] or "[]"), json.loads(row["shards"] or "[]"))
+
+        view: View = await (opening.lock.ask(ask) if joined else opening.edits.work(ask))
+        return view
+
+    async def drain(self, owner: str, draining: bool) -> bool:
+        """Record whether a member is to give its shards away."""
+        statement = "UPDATE nodes SET draining = $3 WHERE namespace = $1 AND owner = $2"
+        values = self._opening.namespace, owner, draining
+        found = await self._opening.edits.work(lambda session: session.run(statement, *values))
+        self._opening.hints.send()
+        return found > 0
+
+    async def leave(self) -> None:
+        """Stop being a member."""
+        me, node, self._me = self._me, self._node, None
+        if me is None:
+            return
+        opening = self._opening
+        opening.lock.on_regained = None
+        with contextlib.suppress(StoreError):
+            await opening.edits.work(
+                lambda session: session.run("DELETE FROM nodes WHERE owner = $1", me.owner)
+            )
+            if node is not None:
+                await opening.lock.unlock(opening.node_class, node)
+        opening.hints.send()
+        await opening.hints.flush()
+
+
+def _view(now_ms: int, members: list[list[object]], shards: list[list[object]]) -> View:
+    holders, claims, epochs, wakes, asked = zip(*shards, strict=True) if shards else ((), (), (), (), ())
+    first = {place: None if wake is None else wake[0] for place, wake in enumerate(wakes) if asked[place]}
+    return View(now_ms, tuple(Member._make(each) for each in members), holders, claims, epochs, first)
