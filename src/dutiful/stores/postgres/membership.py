@@ -1,23 +1,22 @@
-"""The processes that share a namespace: who they are, who leads which shard, and hints between them."""
+"""The processes that share a namespace: who they are, and who leads which shard."""
 
 # ruff: noqa: S608 - the statements are made of words written down here, never of values
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import hashlib
 import json
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import StoreError
 from dutiful.runtime.ports import Member, View
+from dutiful.stores.postgres.opening import places_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from dutiful.stores.postgres.connections import Connections, Session
-    from dutiful.stores.postgres.namespace import Opening
+    from dutiful.stores.postgres.connections import Session
+    from dutiful.stores.postgres.opening import Opening
 
 _NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _JOIN = (
@@ -55,48 +54,6 @@ _LOOK = (
     " (SELECT json_agg(json_build_array(holder, claim, epoch, wake, NOT $4 OR pid IS NOT DISTINCT FROM"
     " pg_backend_pid()) ORDER BY place) FROM held) AS shards"
 )
-# Without waiting for the disk: a hint that is lost costs no more than the time until the next look.
-_NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
-# Hints that come together are sent as one.
-_BUNDLED_S = 0.01
-
-
-class Hints:
-    """Tells other processes which shards were written to. A hint may be lost, and none is waited for."""
-
-    def __init__(self, connections: Connections, schema: str, namespace: str) -> None:
-        digest = hashlib.sha256(f"{schema}:{namespace}".encode()).hexdigest()
-        self.channel, self._connections = f"dutiful_{digest[:16]}", connections
-        self._waiting: set[int] | None = None
-        self._sending: set[asyncio.Task[None]] = set()
-
-    def send(self, places: Collection[int] = ()) -> None:
-        """Hint at the shards in these places; none stands for members, locks or requests to drain."""
-        if self._waiting is not None:
-            self._waiting.update(places)
-            return
-        self._waiting = {*places}
-        task = asyncio.get_running_loop().create_task(self._send_soon(), name="dutiful-hint")
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
-
-    async def _send_soon(self) -> None:
-        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=_BUNDLED_S)
-        await self.flush()
-
-    async def flush(self) -> None:
-        """Send what waits to be sent."""
-        places, self._waiting = self._waiting, None
-        if places is not None:
-            payload = ",".join(map(str, sorted(places)))
-            with contextlib.suppress(StoreError):
-                await self._connections.work(lambda session: session.rows(_NOTIFY, self.channel, payload))
-
-
-def places_of(payload: str) -> list[int]:
-    """Return the places that a hint names; none where another program sent something else."""
-    parts = payload.split(",")
-    return [int(part) for part in parts if part.isdecimal()]
 
 
 class Membership:

@@ -4,18 +4,11 @@
 from __future__ import annotations
 
 import re
-import secrets
 from typing import TYPE_CHECKING, TypeVar
 
-from dutiful.runtime.ports import Leader
 from dutiful.stores.postgres import database, edits, figures, reads, workflows
-from dutiful.stores.postgres.connections import EDITS, PASS_SETTINGS, PASSES, Connections, storable
-from dutiful.stores.postgres.database import lock_class
-from dutiful.stores.postgres.edits import Places
-from dutiful.stores.postgres.membership import Hints, Membership
-from dutiful.stores.postgres.session import LockSession, pooled
+from dutiful.stores.postgres.connections import storable
 from dutiful.stores.postgres.settle import report
-from dutiful.stores.postgres.texts import Texts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -30,91 +23,17 @@ if TYPE_CHECKING:
     from dutiful.core.tally import Tally
     from dutiful.core.workflow import Workflow, WorkflowEntry
     from dutiful.runtime.ports import Facets, Found, RunFilter, RunPage, RunPlace
-    from dutiful.stores.postgres.connections import Address, Session
+    from dutiful.stores.postgres.connections import Session
+    from dutiful.stores.postgres.edits import Places
+    from dutiful.stores.postgres.opening import Opening
     from dutiful.stores.postgres.reads import Damage
 
 T = TypeVar("T")
 _KEY = re.compile(r"[0-9a-f]{64}")
-_LEADER = (
-    "SELECT pid, since, (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM shards"
-    " WHERE shard = $1 AND owner IS NOT NULL AND EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory'"
-    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-    " AND classid = $2::bigint::oid AND objid = $1::bigint::oid AND objsubid = 2 AND granted)"
-)
-# A variable of the session, and the process that serves it.
-_SIGN = "SELECT set_config('dutiful.session', $1, false), pg_backend_pid()"
-_SIGNED = "SELECT current_setting('dutiful.session', true), pg_backend_pid()"
 _NOTE_START = (
     "INSERT INTO starts (namespace, key, started_at) VALUES ($1, $2, $3)"
     " ON CONFLICT (namespace, key) DO UPDATE SET started_at = excluded.started_at"
 )
-# A connection for each of the two things that a pass overlaps, and as many for reads and edits.
-_POOL = 2
-
-
-class Opening:
-    """What the shards of one opened store share: connections, the lock session, the texts, the namespace."""
-
-    def __init__(self, address: Address, namespace: str, shards: int, lease: float, schema: str) -> None:
-        self.address, self.namespace, self._shards_wanted = address, namespace, shards
-        self.passes = Connections(address, _POOL, PASSES, PASS_SETTINGS)
-        self.edits = Connections(address, _POOL, EDITS)
-        self.lock = LockSession(address, lease)
-        self.hints = Hints(self.edits, schema, namespace)
-        self.membership = Membership(self)
-        self.texts = Texts()
-        self.shard_class, self.node_class = lock_class("shard", schema), lock_class("node", schema)
-        self.is_open = True
-        self._places: Places | None = None
-
-    async def places(self) -> Places:
-        """Return the shards of the namespace, which is made where it does not exist."""
-        if self._places is None:
-            found = await self.edits.work(
-                lambda session: database.make_namespace(session, self.namespace, self._shards_wanted)
-            )
-            self._places = Places(found)
-        return self._places
-
-    async def open_lock(self) -> None:
-        """Open the lock session, unless it is; refuse an address at which sessions are shared."""
-        if not self.lock.is_open:
-            await self.lock.open()
-            await self._check_session()
-
-    async def _check_session(self) -> None:
-        """Raise StoreError where the lock session does not keep its backend while others hold"
-        " transactions."""
-        token = secrets.token_hex(8)
-        signed = await self.lock.ask(lambda session: session.row(_SIGN, token))
-
-        async def compare() -> bool:
-            return bool(signed == await self.lock.ask(lambda session: session.row(_SIGNED)))
-
-        async def beside_one(session: Session) -> bool:
-            async with session.transaction():
-                return await compare()
-
-        async def beside_two(session: Session) -> bool:
-            async with session.transaction():
-                return await self.edits.work(beside_one)
-
-        if not await self.passes.work(beside_two):
-            await self.lock.close()
-            raise pooled(self.address)
-
-    async def leader_of(self, shard: int) -> Leader | None:
-        """Return which process leads a shard."""
-        row = await self.edits.work(lambda session: session.row(_LEADER, shard, self.shard_class))
-        return None if row is None else Leader._make(row)
-
-    async def close(self) -> None:
-        """Close all connections; the locks are free then."""
-        self.is_open = False
-        await self.hints.flush()
-        await self.lock.close()
-        await self.passes.close()
-        await self.edits.close()
 
 
 class NamespaceStore:

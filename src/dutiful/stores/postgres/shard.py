@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dutiful.core.snapshot import Move
     from dutiful.runtime.ports import Committed, Leader, Loaded, Retention
     from dutiful.stores.postgres.connections import Session
-    from dutiful.stores.postgres.namespace import Opening
+    from dutiful.stores.postgres.opening import Opening
     from dutiful.stores.postgres.reads import Damage
 
 T = TypeVar("T")

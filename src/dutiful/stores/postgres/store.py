@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 from dutiful.core.errors import StoreError
 from dutiful.stores.postgres import database
 from dutiful.stores.postgres.connections import EDITS, Connections, parse_address
-from dutiful.stores.postgres.namespace import NamespaceStore, Opening
+from dutiful.stores.postgres.membership import Membership
+from dutiful.stores.postgres.namespace import NamespaceStore
+from dutiful.stores.postgres.opening import Opening
 from dutiful.stores.postgres.shard import Shard
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from dutiful.core.snapshot import Move
     from dutiful.runtime.ports import Committed, Leader, Loaded, Member, Retention, View
     from dutiful.stores.postgres.connections import Session
-    from dutiful.stores.postgres.membership import Membership
 
 T = TypeVar("T")
 
@@ -60,9 +61,10 @@ class PostgresStore(NamespaceStore):
         finally:
             await first.close()
         self._process = os.getpid()
-        self._opening_or_none = Opening(
+        self._opening_or_none = opening = Opening(
             self._address, self._namespace, self._shards_wanted, self._lease, schema
         )
+        self._membership = Membership(opening)
 
     async def close(self) -> None:
         """Release the shards that this process leads, and close all connections."""
@@ -84,25 +86,25 @@ class PostgresStore(NamespaceStore):
 
     async def join(self, me: Member, hinted: Callable[[Collection[int]], None]) -> None:
         """Make this process a member of the cluster, which is told of what other processes write."""
-        await self._membership.join(me, hinted)
+        await self._joined().join(me, hinted)
 
     async def look(self) -> View:
         """Return the cluster as it is now, and keep the session of this process alive."""
-        return await self._membership.look()
+        return await self._joined().look()
 
     async def drain(self, owner: str, draining: bool) -> bool:
         """Record whether a member is to give its shards away."""
-        return await self._membership.drain(owner, draining)
+        return await self._joined().drain(owner, draining)
 
     async def leave(self) -> None:
         """Release every shard and stop being a member."""
         for shard in self._shards.values():
             await shard.close()
-        await self._membership.leave()
+        await self._joined().leave()
 
-    @property
-    def _membership(self) -> Membership:
-        return self._opening.membership
+    def _joined(self) -> Membership:
+        assert self._opening.is_open
+        return self._membership
 
     def shard(self, place: int) -> Shard:
         """Return the store of one shard, the same one each time; it is open while this store is."""
