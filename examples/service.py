@@ -33,7 +33,8 @@ EXAMPLES = [
 ]
 NEXT = """
 Open {url}/ to see what fires, what is next and what failed. In another terminal:
-  .venv/bin/dutiful schedules list
+  .venv/bin/dutiful top
+  .venv/bin/dutiful schedules list --soonest
   .venv/bin/dutiful schedules runs demo-heartbeat --limit 5
   .venv/bin/dutiful schedules trigger demo-report
   curl -s {url}/schedules/demo-heartbeat

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
+import runpy
 import tomllib
 from datetime import UTC
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -129,3 +131,15 @@ def test_the_defaults_of_the_doors_are_those_of_the_code():
         assert f"`{policy.catch_up}`" in missed[column]
         assert f"`{policy.overlap}`" in overlap[column]
         assert f"`{policy.on_orphan}`" in orphan[column]
+
+
+def test_what_the_comparison_says_of_changing_clocks_is_what_the_script_measures():
+    script = runpy.run_path(str(ROOT / "scripts/compare_dst.py"))
+    text = (DOCS / "comparison.md").read_text(encoding="utf-8")
+    told = {
+        name: int(score)
+        for name, score in re.findall(r"^\| (\w+) [\d.]+ \| (\d+) of 56 \|", text, re.MULTILINE)
+    }
+    assert told == {name: script["score"](engine) for name, engine in script["ENGINES"].items()}
+    versions = dict(re.findall(r"^\| (\w+) ([\d.]+) \| \d+ of 56 \|", text, re.MULTILINE))
+    assert versions == {name: version(name) for name in script["ENGINES"]}

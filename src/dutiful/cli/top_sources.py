@@ -260,7 +260,8 @@ def _fleet_row(each: dict[str, Any]) -> Row:
     state = "to_come" if last is None else "failed" if error else "ran"
     state = {"running": "running", "disabled": "paused"}.get(each["status"], state)
     past = [] if last is None else ["failed" if error else "ran"]
-    note = error or each["skip_reason"] or ""
+    # A schedule that is simply not due yet needs no note: its next time says so.
+    note = error or (each["skip_reason"] if each["skip_reason"] != "not_due" else "") or ""
     due = _read_or_none(each["next_run_at"])
     name = f"{each['agent']}/{each['schedule']}"
     return Row(name, state, each["type"], past, int(due is not None), last, due, note)
