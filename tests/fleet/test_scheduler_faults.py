@@ -64,6 +64,46 @@ def test_a_state_file_that_is_damaged_at_the_start_stops_no_start(tmp_path):
     assert aside.read_text() == "agents: {a: [what"
 
 
+def test_a_state_file_that_is_deleted_is_written_again_with_all_that_it_said(tmp_path):
+    async def story():
+        agents = agent("a", 2, on=every("5m"), off=every("5m"))
+        async with FleetRig(tmp_path, agents) as rig:
+            rig.fleet.disable_schedule("a", "off")
+            await rig.clock.advance(1)
+            before = (tmp_path / "state.yaml").read_text()
+            (tmp_path / "state.yaml").unlink()
+            await rig.clock.advance(1)
+            after = (tmp_path / "state.yaml").read_text()
+            await rig.clock.advance(298)
+            return before == after, rig.triggered[2:], rig.state("a", "off").status, warnings(rig)
+
+    same, triggered, status, said = asyncio.run(story())
+    assert (same, triggered, status) == (True, ["09:04:58 a/on"], "disabled")
+    advice = "to begin anew, stop the fleet first"
+    assert said == [f"WARNING {tmp_path}/state.yaml was deleted and is written again as it was; {advice}"]
+
+
+def test_a_history_that_is_deleted_is_told_until_it_is_back(tmp_path):
+    async def story():
+        rig = FleetRig(tmp_path, agent(i=every("5s")))
+        await rig.fleet.start(rig.agents)
+        await rig.clock.advance(1)
+        for file in tmp_path.glob("history.db*"):
+            file.unlink()
+        await rig.clock.advance(60)
+        found = rig.fleet.get_state(), [*rig.triggered], warnings(rig)
+        await rig.stop(timeout=1)
+        async with FleetRig(tmp_path, agent(i=every("5s")), start="2026-03-02T10:00:00+00:00") as again:
+            return *found, again.triggered
+
+    state, triggered, said, later = asyncio.run(story())
+    assert "history.db was deleted or replaced while it was in use" in state.problem
+    assert f"{state.problem_since:%H:%M:%S}" == "09:00:00"
+    assert triggered == ["08:59:58 a/i"]
+    assert "no schedule is triggered" in said[0]
+    assert later == ["10:00:00 a/i"]
+
+
 def test_passes_that_fail_are_shown_and_logged_every_minute_until_they_succeed(tmp_path):
     async def story():
         async with FleetRig(tmp_path, agent(i=every("5s"))) as rig:

@@ -12,6 +12,7 @@ import click
 
 from dutiful.cli.fleet_client import (
     agent_or_named,
+    ask_to_stop,
     asked,
     instant,
     named,
@@ -285,9 +286,9 @@ def stop(path: Path, timeout: float) -> None:
 
     Example: dutiful fleet stop
     """
-    found = asked(path, {"ask": "stop"})
-    if not wait_for_end(found["pid"], timeout):
-        raise click.ClickException(f"process {found['pid']} still waits for jobs after {timeout:g} s")
+    pid = ask_to_stop(path)
+    if not wait_for_end(pid, timeout):
+        raise click.ClickException(f"process {pid} still waits for jobs after {timeout:g} s")
     click.echo("stopped")
 
 

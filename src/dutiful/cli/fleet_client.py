@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from dutiful.cli.signals import end_at_once, hear_signals
 from dutiful.core.errors import DutifulError, InvalidArgumentError
 from dutiful.fleet.control.answers import answer
 from dutiful.fleet.control.daemon import Daemon
-from dutiful.fleet.control.socket import ask, running_state_dir
+from dutiful.fleet.control.socket import ask, running_fleet
 from dutiful.fleet.control.stopped import StoppedFleet
 from dutiful.fleet.errors import FleetControlError, FleetNotRunningError, SchedulerShutdownError
 from dutiful.fleet.file.config import Fleet, read_fleet, state_dir_of
@@ -34,9 +35,14 @@ if TYPE_CHECKING:
 def asked(path: Path, request: dict[str, Any]) -> Any:
     """Return the answer of the running fleet, else the answer from its files."""
     request = {**request, "file": str(path.absolute())}
-    running = running_state_dir(path)
+    running = running_fleet(path)
     # The lock names the directory of the running fleet, whatever its file says by now.
-    known, state_dir = (None, running) if running is not None else _found(path)
+    known, state_dir = (None, running.state_dir) if running is not None else _found(path)
+    if running is not None and running.is_cut_off:
+        raise click.ClickException(
+            f"process {running.pid} runs the fleet, and its state directory {running.state_dir} was deleted;"
+            " stop it with `dutiful fleet stop` and start it again"
+        )
     try:
         return asyncio.run(ask(state_dir, request))
     except FleetNotRunningError:
@@ -64,7 +70,8 @@ def _found(path: Path) -> tuple[Fleet | Exception, Path]:
 
 def state_dir_of_fleet(path: Path) -> Path:
     """Return the state directory of the fleet of a file, running or not."""
-    return running_state_dir(path) or _found(path)[1]
+    running = running_fleet(path)
+    return _found(path)[1] if running is None else running.state_dir
 
 
 def named(name: str) -> dict[str, str]:
@@ -97,6 +104,16 @@ def instant(text: str | None) -> datetime:
 
 _LOOK_AGAIN_S = 0.25
 _ENDED = ("SUCCESS", "FAILED", "SKIPPED")
+
+
+def ask_to_stop(path: Path) -> int:
+    """Ask the running fleet to stop, and return its process number."""
+    running = running_fleet(path)
+    if running is not None and running.is_cut_off:
+        # The socket is gone with the directory.
+        os.kill(running.pid, signal.SIGTERM)
+        return running.pid
+    return int(asked(path, {"ask": "stop"})["pid"])
 
 
 def wait_for_run(look: Callable[[], Any]) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from dutiful.fleet.control.socket import FleetLock, running_state_dir
+from dutiful.fleet.control.socket import FleetLock, running_fleet
 from dutiful.fleet.errors import SchedulerError
 
 
@@ -12,11 +14,11 @@ def test_the_lock_tells_the_state_directory_while_it_is_held(tmp_path):
     file = tmp_path / "fleet.yaml"
     file.write_text("broken: [")
     lock = FleetLock(file, tmp_path / "elsewhere")
-    before = running_state_dir(file)
+    before = running_fleet(file)
     lock.hold()
-    held = running_state_dir(file)
+    held = running_fleet(file)
     lock.release()
-    assert (before, held, running_state_dir(file)) == (None, tmp_path / "elsewhere", None)
+    assert (before, held, running_fleet(file)) == (None, (os.getpid(), tmp_path / "elsewhere"), None)
     assert [path.name for path in tmp_path.iterdir()] == ["fleet.yaml"]
 
 
@@ -34,8 +36,8 @@ def test_a_second_process_is_refused_also_by_another_name_of_the_file(tmp_path):
 def test_a_lock_that_a_dead_process_left_is_taken_over(tmp_path):
     file = tmp_path / "fleet.yaml"
     (tmp_path / ".fleet.yaml.lock").write_text('{"pid": 1, "state_dir": "gone"}')
-    assert running_state_dir(file) is None
+    assert running_fleet(file) is None
     lock = FleetLock(file, tmp_path)
     lock.hold()
-    assert running_state_dir(file) == tmp_path
+    assert running_fleet(file) == (os.getpid(), tmp_path)
     lock.release()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 
 import pytest
 from tests.fleet.control.program import asked, command, put_fleet, started
@@ -120,3 +123,50 @@ agents:
         ],
     )
     assert command(tmp_path, "validate", "--offline")[0] == 0
+
+
+def test_a_fleet_whose_state_directory_was_deleted_is_not_taken_for_stopped(tmp_path):
+    put_fleet(tmp_path, FLEET)
+    with started(tmp_path) as fleet:
+        fleet.until("a/talk: done")
+        (tmp_path / ".dutiful").rename(tmp_path / "elsewhere")
+        fleet.until("no schedule is triggered, because passes fail")
+        said = f"process {fleet.process.pid} runs the fleet, and its state directory {tmp_path}/.dutiful"
+        for words in (["status"], ["schedules"], ["disable", "a"], ["history"]):
+            code, output = command(tmp_path, *words)
+            assert (code, said in " ".join(output.split())) == (1, True), output
+        # The process can still be stopped.
+        assert command(tmp_path, "stop") == (0, "stopped\n")
+    code, output = command(tmp_path, "status")
+    assert (code, output.splitlines()[0].endswith("fleet.yaml: stopped")) == (0, True)
+
+
+@pytest.fixture
+def talking(tmp_path):
+    """A fleet whose job prints a line whenever the test lets it."""
+    put_fleet(
+        tmp_path,
+        """
+version: 1
+agents:
+  - name: a
+    job: {type: command, command: [sh, -c, 'while read -r line; do echo "heard $line"; done < words']}
+    schedules: {s: {type: webhook}}
+""",
+    )
+    os.mkfifo(tmp_path / "words")
+    with started(tmp_path):
+        assert command(tmp_path, "run", "a/s")[0] == 0
+        with (tmp_path / "words").open("w", buffering=1) as words:
+            yield words
+
+
+def test_followed_logs_show_each_line_as_it_comes(tmp_path, talking):
+    line = [sys.executable, "-m", "dutiful", "fleet", "logs", "a", "--follow"]
+    with subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as following:
+        for word in ("one", "two", "three"):
+            talking.write(f"{word}\n")
+            shown = next(line for line in following.stdout if not line.startswith("=="))
+            assert shown == f"heard {word}\n"
+        following.send_signal(signal.SIGINT)
+        assert following.wait(30) == 0

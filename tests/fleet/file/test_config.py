@@ -236,6 +236,15 @@ def test_a_fleet_file_that_cannot_be_read_is_named(path):
     assert [problem.file for problem in caught.value.problems] == [path]
 
 
+def test_a_missing_version_is_told_at_the_line_where_the_document_begins(tmp_path):
+    path = tmp_path / "fleet.yaml"
+    path.write_text("# A fleet.\n\nagents: []\n")
+    with pytest.raises(FleetConfigError) as refused:
+        load_fleet(path)
+    (problem,) = refused.value.problems
+    assert str(problem) == f"{path}:3: version: is missing; write `version: 1`"
+
+
 def test_the_guide_has_every_key_and_no_other():
     text = (Path(__file__).resolve().parents[3] / "docs/guides/fleet-file.md").read_text(encoding="utf-8")
     told = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}

@@ -16,10 +16,11 @@ import os
 import socket
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import DutifulError, SchedulerError, quoted
 from dutiful.fleet.errors import FleetControlError, FleetNotRunningError
+from dutiful.fleet.scheduler import HISTORY_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -222,8 +223,20 @@ class FleetLock:
             self._held = None
 
 
-def running_state_dir(fleet_file: Path) -> Path | None:
-    """Return the state directory of the process that runs the fleet of this file, or None if none does."""
+class Running(NamedTuple):
+    """The process that runs a fleet, and where it keeps its state."""
+
+    pid: int
+    state_dir: Path
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the state directory was deleted, and the socket with it; a job may have made it again."""
+        return not any((self.state_dir / name).exists() for name in (FILE_NAME, HISTORY_FILE))
+
+
+def running_fleet(fleet_file: Path) -> Running | None:
+    """Return the process that runs the fleet of this file, or None if none does."""
     try:
         descriptor = os.open(_path_of(fleet_file), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -232,7 +245,8 @@ def running_state_dir(fleet_file: Path) -> Path | None:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         with suppress(OSError, ValueError, KeyError, TypeError):
-            return Path(json.loads(os.read(descriptor, 65_536))["state_dir"])
+            found = json.loads(os.read(descriptor, 65_536))
+            return Running(int(found["pid"]), Path(found["state_dir"]))
     finally:
         os.close(descriptor)
     return None

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from dutiful.fleet.errors import StateFileError
-from dutiful.fleet.state.file import States, move_aside, read_states, signature, write_states
+from dutiful.fleet.state.file import FILE_NAME, States, move_aside, read_states, signature, write_states
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -28,7 +28,7 @@ class StateBook:
     """Reads the file when it has changed, and writes the noted changes; `states` is its last content.
 
     A file whose content is damaged is moved aside under a dated name, and replaced by the records that
-    `rebuild` returns: the fleet goes on, and nothing is lost.
+    `rebuild` returns. A file that was deleted is written again as it was last known.
     """
 
     def __init__(
@@ -53,7 +53,17 @@ class StateBook:
         """Bring `states` up to date. Raises StateFileError."""
         async with self._turn:
             with self._clock.hold():
+                await self._put_back()
                 self._signature, self.states = await self._recovering(self._read)
+
+    async def _put_back(self) -> None:
+        """Write the file again as it was last known, if it was deleted since."""
+        if self._signature is None or signature(self._state_dir) is not None:
+            return
+        records = {key: state._asdict() for key, state in self.states.records.items()}
+        await asyncio.to_thread(write_states, self._state_dir, records)
+        said = "%s was deleted and is written again as it was; to begin anew, stop the fleet first"
+        self._logger.warning(said, self._state_dir / FILE_NAME)
 
     async def _recovering(self, work: Callable[..., T], *arguments: object) -> T:
         """Do the work in a thread; if the file turns out to be damaged, rebuild it and do the work again."""
@@ -99,6 +109,7 @@ class StateBook:
                     return
                 foreign = self.has_changed()
                 try:
+                    await self._put_back()
                     written, states = await self._recovering(self._put, noted)
                 except BaseException:
                     self._keep(noted)

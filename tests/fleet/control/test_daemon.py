@@ -1,0 +1,164 @@
+"""Settings of a fleet file as a running fleet obeys them, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from contextlib import asynccontextmanager
+
+from tests.fleet.control.program import put_fleet
+
+from dutiful.fleet.control.daemon import Daemon
+from dutiful.testing import VirtualClock
+
+
+@asynccontextmanager
+async def running(folder, text, start="2026-03-02T08:59:58+00:00"):
+    """Run the fleet of a file, and yield it with its clock."""
+    put_fleet(folder, text)
+    clock = VirtualClock(start)
+    daemon = Daemon(folder / "fleet.yaml", logging.Logger("fleet of a test"), clock)
+    await daemon.start()
+    try:
+        yield daemon, clock
+    finally:
+        stopping = asyncio.ensure_future(daemon.stop(1_000_000))
+        while not stopping.done():
+            await clock.advance(1)
+        await stopping
+
+
+def written_by(folder, name="out"):
+    path = folder / name
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_the_time_zone_of_the_fleet_is_that_of_every_cron_schedule_without_one(tmp_path):
+    text = """
+version: 1
+timezone: Asia/Tokyo
+agents:
+  - name: a
+    job: {type: command, command: [echo, hi]}
+    schedules:
+      tokyo: {type: cron, expression: "0 18 * * *"}
+      london: {type: cron, expression: "0 10 * * *", timezone: Europe/London}
+"""
+
+    async def story():
+        async with running(tmp_path, text) as (daemon, _):
+            return {each["schedule"]: each["next_run_at"] for each in await daemon.schedules(None)}
+
+    assert asyncio.run(story()) == {"tokyo": "2026-03-02T09:00:00Z", "london": "2026-03-02T10:00:00Z"}
+
+
+def test_the_retention_of_the_file_bounds_the_history(tmp_path):
+    text = f"""
+version: 1
+check_interval: 10m
+retention: {{runs: 5}}
+agents:
+  - name: a
+    schedules:
+      s: {{type: interval, interval: 10m, job: {{type: python, call: "{__name__}:work"}}}}
+"""
+
+    async def story():
+        async with running(tmp_path, text) as (daemon, clock):
+            await clock.advance(2 * 86_400)
+            return len(await daemon.history("a", "s", 1000, failed=False))
+
+    # There were 289 runs. The history is pruned daily: five rows stay, and those of the last day.
+    assert asyncio.run(story()) < 5 + 144 + 2
+
+
+async def work(_request):
+    """Succeed."""
+
+
+async def fail(_request):
+    raise RuntimeError("no luck")
+
+
+async def report(request):
+    REPORTS.append((request.agent.name, request.schedule_name, request.error, request.prompt))
+
+
+REPORTS: list[tuple[str, ...]] = []
+
+
+def test_the_on_failure_job_is_told_once_retries_are_used_up(tmp_path):
+    REPORTS.clear()
+    text = f"""
+version: 1
+agents:
+  - name: a
+    instances: {{max_concurrent: 2}}
+    on_failure: {{type: python, call: "{__name__}:report"}}
+    job: {{type: python, call: "{__name__}:fail"}}
+    schedules:
+      fails: {{type: interval, interval: 1h, retries: 1, retry_delay: 5s}}
+      works: {{type: interval, interval: 1h, job: {{type: python, call: "{__name__}:work"}}}}
+"""
+
+    async def story():
+        async with running(tmp_path, text) as (_, clock):
+            await clock.advance(3)
+            before = [*REPORTS]
+            await clock.advance(10)
+            return before, [*REPORTS]
+
+    assert asyncio.run(story()) == ([], [("a", "fails", "no luck", "no luck")])
+
+
+def test_literal_variables_and_those_passed_on_reach_a_command(tmp_path, monkeypatch):
+    monkeypatch.setenv("PASSED", "from outside")
+    program = 'echo "$LITERAL|$PASSED|$HIDDEN" > out'
+    text = f"""
+version: 1
+agents:
+  - name: a
+    job:
+      type: command
+      command: [sh, -c, {program!r}]
+      directory: {tmp_path}
+      environment: [LITERAL=with = signs, PASSED]
+    schedules:
+      list: {{type: interval, interval: 1h}}
+"""
+
+    async def story():
+        async with running(tmp_path, text) as (_, clock):
+            await clock.advance(1)
+
+    asyncio.run(story())
+    assert written_by(tmp_path) == ["with = signs|from outside|"]
+
+
+def test_a_program_that_only_the_fleet_finds_fails_with_the_way_out(tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/own-program"
+    program.write_text("#!/bin/sh\necho found\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
+    text = """
+version: 1
+agents:
+  - name: a
+    instances: {max_concurrent: 2}
+    job: {type: command, command: [own-program]}
+    schedules:
+      lost: {type: interval, interval: 1h}
+      found: {type: interval, interval: 1h, job: {type: command, command: [own-program], environment: [PATH]}}
+"""
+
+    async def story():
+        async with running(tmp_path, text) as (daemon, clock):
+            await clock.advance(1)
+            return {each["schedule"]: each["last_error"] for each in await daemon.schedules(None)}
+
+    errors = asyncio.run(story())
+    advice = "write that, or pass the PATH on with `environment: [PATH]`"
+    assert errors["lost"].endswith(f"; it is {program} on the PATH of the fleet: {advice}")
+    assert errors["found"] is None
