@@ -69,7 +69,7 @@ def test_every_reason_is_documented_with_the_setting_behind_it(reason):
 
 
 def test_the_list_of_reasons_is_closed():
-    only_explained = {"not_due", "dst_gap", "dst_fold", "undecided", "unrecorded"}
+    only_explained = {"not_due", "excluded", "dst_gap", "dst_fold", "undecided", "unrecorded"}
     assert {*rows("reasons.md")} == {*Reason} | only_explained
     assert all(code in (verdict.Verdict.__doc__ or "") for code in only_explained)
 

@@ -22,6 +22,7 @@ MORE = {
         "queue_limit",
     ),
     *("input", "retry_limit", "retry_delay_s", "retry_backoff", "retention_days", "retention_rows"),
+    *("start_within_s", "finish_within_s", "succeed_every_s", "calendar"),
     *("executor", "quarantine", "preview"),
 }
 
@@ -151,6 +152,10 @@ def test_a_schedule_has_every_column_and_its_next_five_fire_times(service):
         "retention_days": None,
         "retention_rows": None,
         "executor": None,
+        "start_within_s": None,
+        "finish_within_s": None,
+        "succeed_every_s": None,
+        "calendar": [],
         "quarantine": None,
         "preview": [
             "2026-03-02T09:30:00-05:00",
@@ -186,6 +191,10 @@ def test_everything_that_can_be_declared_is_kept(service):
         "retention_days": 400,
         "retention_rows": 5000,
         "executor": "https://run.example/start",
+        "start_within_s": 30.0,
+        "finish_within_s": 600.5,
+        "succeed_every_s": 90_000.0,
+        "calendar": ["12-25", "2026-03-10/2026-03-14"],
     }
     service.upsert(**given)
     view = service.get("/schedules/nightly")

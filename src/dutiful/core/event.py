@@ -95,6 +95,16 @@ class ScheduleDamaged:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectationMissed:
+    """A schedule did not start, end or succeed in the time that its policy expects, counted from `since`."""
+
+    at: Instant
+    schedule_id: str
+    expectation: str
+    since: Instant
+
+
+@dataclass(frozen=True, slots=True)
 class ClockStepped:
     """The wall clock moved by `by` ms more than time passed."""
 
@@ -144,6 +154,7 @@ Event: TypeAlias = (
     | RunOutlasted
     | ScheduleQuarantined
     | ScheduleDamaged
+    | ExpectationMissed
     | ClockStepped
     | LeadershipChanged
     | PassFailed

@@ -102,3 +102,8 @@ class Policy:
     # How long ended rows of the ledger are kept, and at most how many; None: as the store is told for all.
     retention_age: int | None = None
     retention_rows: int | None = None
+    # A tick is expected to start, and its run to end, so long after its fire time at the latest; and a run
+    # to succeed at least so often. Nothing is decided by these: a schedule that misses one is told of.
+    start_within: int | None = None
+    finish_within: int | None = None
+    succeed_every: int | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -19,6 +19,7 @@ from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.zone import epoch_ms, zone
 from dutiful.core.errors import CodecError, InvalidArgumentError
 from dutiful.core.name import exact, subject_flaw
+from dutiful.core.plan.expectation import expects
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task, Window
 from dutiful.launchers.url import scheme_of
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=StrEnum)
 
 TASK = "workflow"
+# The facet by which schedules with expectations are found.
+EXPECTS = ("expects", "yes")
 INPUT_MAX = 16_384
 _URL_MAX = 4096
 _RETRIES_MAX, _BACKOFF_MAX = 1000, 100
@@ -105,7 +108,8 @@ def facets_of(schedule: Schedule) -> list[tuple[str, str]]:
     labels = [value for name, text in workflow.labels.items() for value in (name, f"{name}={text}")]
     owned = [("user", workflow.user_id), ("workflow", workflow.workflow_id)]
     named = [] if workflow.executor is None else [NAMES_EXECUTOR]
-    return [*owned, *named, *(("label", value) for value in labels)]
+    expecting = [EXPECTS] if expects(schedule.policy) else []
+    return [*owned, *named, *expecting, *(("label", value) for value in labels)]
 
 
 def delivery_of(policy: Policy) -> Delivery:
@@ -203,15 +207,24 @@ def _labels(labels: object) -> dict[str, str]:
 
 
 def _cron(given: ScheduleInput) -> Cron:
-    text, timezone = given.cron_expr, _timezone(given.timezone)
+    text, timezone, days = given.cron_expr, _timezone(given.timezone), _calendar(given.calendar)
     dialect = given.dialect
     if dialect is None:
         dialect = "seconds" if len(str(text).split()) == 6 else "standard"
     if given.dst is not None:
-        return Cron.parse(text, dialect, timezone, given.gap, given.fold, given.dst)  # type: ignore[arg-type]
+        return Cron.parse(text, dialect, timezone, given.gap, given.fold, given.dst, days)  # type: ignore[arg-type]
     # Where only one of the two is chosen, the other one stays what a daily job wants.
     usual = Cron.parse(text, dialect, timezone, dst="vixie")
-    return Cron.parse(text, dialect, timezone, given.gap or usual.gap, given.fold or usual.fold)  # type: ignore[arg-type]
+    gap, fold = given.gap or usual.gap, given.fold or usual.fold
+    return Cron.parse(text, dialect, timezone, gap, fold, calendar=days)  # type: ignore[arg-type]
+
+
+def _calendar(days: object) -> Sequence[str]:
+    if days is None:
+        return ()
+    if isinstance(days, str) or not isinstance(days, Sequence):
+        raise InvalidArgumentError("calendar", days, 'write a list of days, such as ["2026-12-25"]')
+    return days
 
 
 def _timezone(name: str) -> str:
@@ -254,6 +267,9 @@ def _policy(given: ScheduleInput, defaults: Defaults) -> Policy:
         retry=_retry(given),
         retention_age=_days("retention_days", given.retention_days),
         retention_rows=_rows("retention_rows", given.retention_rows),
+        start_within=_expected("start_within_s", given.start_within_s),
+        finish_within=_expected("finish_within_s", given.finish_within_s),
+        succeed_every=_expected("succeed_every_s", given.succeed_every_s),
     )
 
 
@@ -268,6 +284,10 @@ def _retry(given: ScheduleInput) -> Retry | None:
     delay = _milliseconds("retry_delay_s", 0 if given.retry_delay_s is None else given.retry_delay_s, 0)
     backoff = 1 if given.retry_backoff is None else given.retry_backoff
     return Retry(delay, limit, whole_number("retry_backoff", backoff, 1, _BACKOFF_MAX)) if limit else None
+
+
+def _expected(field: str, seconds: float | None) -> int | None:
+    return None if seconds is None else _milliseconds(field, seconds, 1)
 
 
 def _days(field: str, days: int | None) -> int | None:

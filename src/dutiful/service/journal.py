@@ -29,10 +29,20 @@ def write(event: Event) -> None:
             level = logging.WARNING if run.status is Status.FAILED else logging.INFO
             error = event.error if isinstance(event, happened.RunSettled) else None
             _log(level, run.status.value.lower(), event, error, **_of(run), detail=run.detail)
-        case happened.ScheduleQuarantined():
-            _log(logging.WARNING, "quarantined", event, schedule=event.schedule_id, error=event.error)
         case happened.LeadershipChanged():
             _log(logging.INFO, "leading" if event.epoch is not None else "standby", event, epoch=event.epoch)
+        case _:
+            _write_trouble(event)
+
+
+def _write_trouble(event: Event) -> None:
+    match event:
+        case happened.ScheduleQuarantined():
+            _log(logging.WARNING, "quarantined", event, schedule=event.schedule_id, error=event.error)
+        case happened.ExpectationMissed():
+            since = moment(event.since).isoformat()
+            facts: dict[str, Any] = {"expectation": event.expectation, "since": since}
+            _log(logging.WARNING, "expectation missed", event, schedule=event.schedule_id, **facts)
         case happened.PassFailed():
             _log(logging.WARNING, "pass failed", event, error=event.error)
         case happened.ScheduleDamaged():

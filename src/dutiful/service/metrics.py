@@ -25,11 +25,8 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
     from dutiful.core.run import Run
-
-if TYPE_CHECKING:
     from dutiful.httpd.tls import TlsFiles
     from dutiful.runtime.ports import Clock
-
 
 _NOT_LAUNCHED = {
     Reason.LAUNCH_REFUSED,
@@ -56,6 +53,12 @@ class Metrics:
         self._failed = Counter("runs_failed_launch", "Runs whose launch failed for good", registry=registry)
         self._skipped = Counter(
             "dutiful_ticks_skipped", "Ticks skipped, by reason", ["reason"], registry=registry
+        )
+        self._missed = Gauge(
+            "dutiful_expectations_missed",
+            "Schedules that do not start, end or succeed in the time that they expect",
+            ["expectation"],
+            registry=registry,
         )
         self._ended = Counter(
             "dutiful_runs_ended", "Runs that this process saw end, by status", ["status"], registry=registry
@@ -121,6 +124,11 @@ class Metrics:
         for phase in Phase:
             if phase is not Phase.ENDED:
                 self._open.labels(phase.value).set(counts.get(phase.value, 0))
+
+    def missed_expectations(self, counts: Mapping[str, int]) -> None:
+        """Note how many schedules miss an expectation, by its name."""
+        for expectation, count in counts.items():
+            self._missed.labels(expectation).set(count)
 
     def certificate(self, name: str, expires_at: datetime) -> None:
         """Note when a certificate expires."""

@@ -55,6 +55,12 @@ class ScheduleInput(NamedTuple):
     retention_days: int | None = None
     retention_rows: int | None = None
     executor: str | None = None
+    # A tick is expected to start, and to end, so many seconds after its fire time; a run to succeed so often.
+    start_within_s: float | None = None
+    finish_within_s: float | None = None
+    succeed_every_s: float | None = None
+    # Days without ticks: 2026-12-25, 2026-12-24/2027-01-01, or 12-25 for every year.
+    calendar: Sequence[str] | None = None
 
 
 class Upserted(NamedTuple):
@@ -100,6 +106,10 @@ class ScheduleView:
     retention_days: int | None
     retention_rows: int | None
     executor: str | None
+    start_within_s: float | None
+    finish_within_s: float | None
+    succeed_every_s: float | None
+    calendar: Sequence[str]
     # Why the schedule was set aside, or None.
     quarantine: str | None
     preview: list[datetime]
@@ -107,7 +117,8 @@ class ScheduleView:
     @property
     def cron(self) -> Cron:
         """Return the cron of the schedule as it is stored."""
-        return Cron.parse(self.cron_expr, self.dialect, self.timezone, self.gap, self.fold)  # type: ignore[arg-type]
+        settings = self.dialect, self.timezone, self.gap, self.fold
+        return Cron.parse(self.cron_expr, *settings, calendar=self.calendar)  # type: ignore[arg-type]
 
 
 class Damaged(NamedTuple):

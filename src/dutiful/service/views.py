@@ -79,7 +79,7 @@ def facts_of(schedule: Schedule) -> dict[str, Any]:
         "gap": cron.gap,
         "fold": cron.fold,
         "grace_s": policy.grace / 1000,
-        "run_timeout_s": None if policy.run_timeout is None else policy.run_timeout / 1000,
+        "run_timeout_s": _seconds(policy.run_timeout),
         "queue_limit": policy.queue_limit,
         "input": workflow.input,
         "retry_limit": retry.limit or 0,
@@ -88,7 +88,15 @@ def facts_of(schedule: Schedule) -> dict[str, Any]:
         "retention_days": None if policy.retention_age is None else policy.retention_age // _DAY_MS,
         "retention_rows": policy.retention_rows,
         "executor": workflow.executor,
+        "start_within_s": _seconds(policy.start_within),
+        "finish_within_s": _seconds(policy.finish_within),
+        "succeed_every_s": _seconds(policy.succeed_every),
+        "calendar": list(cron.calendar),
     }
+
+
+def _seconds(duration: int | None) -> float | None:
+    return None if duration is None else duration / 1000
 
 
 def changed_fields(old: Schedule, new: Schedule) -> list[str]:

@@ -13,8 +13,10 @@ from dutiful.launchers.executor import ExecutorSettings, Probing
 from dutiful.launchers.url import Executors, executor_for
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.loop_thread import LoopThread
+from dutiful.service import journal
 from dutiful.service.board import Board
 from dutiful.service.declaration import Defaults
+from dutiful.service.expectations import Expectations
 from dutiful.service.launcher import NoExecutor, RunLauncher, named_executors
 from dutiful.service.metrics import Metrics, watch_certificates
 from dutiful.service.registrar import SchedulerRegistrar
@@ -65,6 +67,7 @@ class Service:
         self.launcher = RunLauncher(self.workflows, self._executors)
         self._worker = self._make_worker() if worker else None
         self.board = Board(self._store, self.clock)
+        self.expectations = Expectations(self._store, self.clock, journal.write)
         # The worker passes once a tick by itself, so edits of ticks beyond its patience need not wake it.
         self.registrar = SchedulerRegistrar(
             self._store,
@@ -93,6 +96,9 @@ class Service:
             self._thread.start()
         if self._worker is not None:
             await self._beside(self._worker.start())
+        if isinstance(self.clock, SystemClock):
+            # On a virtual clock a test looks itself; a look every few seconds would slow its years down.
+            self.expectations.start()
         if (files := tls_files(self.settings)) is not None:
             watching = watch_certificates(files, self.clock, self._metrics)
             self._watching = asyncio.create_task(watching, name="dutiful-certificates")
@@ -102,6 +108,7 @@ class Service:
         """Launch nothing more, drain, close the store; return the schedules whose runs were cut short."""
         cut: list[str] = []
         try:
+            self.expectations.stop()
             if self._watching is not None:
                 self._watching.cancel()
             if self._worker is not None and (self._thread is None or self._thread.is_running):
@@ -155,6 +162,7 @@ class Service:
 
     async def count_damaged(self) -> None:
         """Refresh the gauges that no event updates."""
+        self._metrics.missed_expectations(self.expectations.missed())
         self._metrics.damaged(len(await self.registrar.damaged()))
         with self.clock.hold():
             self._metrics.open_runs(await self._store.open_counts())

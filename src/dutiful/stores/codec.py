@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import zlib
+from dataclasses import fields
 from datetime import UTC, datetime, timezone, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, assert_never
@@ -141,6 +142,7 @@ def _cadence_value(cadence: Cadence) -> Value:
                 **settings,
                 "gap": cadence.gap,
                 "fold": cadence.fold,
+                **({"calendar": list(cadence.calendar)} if cadence.calendar else {}),
             }
         case Every():
             return {"kind": "every", "period": cadence.period, "anchor": cadence.anchor}
@@ -170,7 +172,7 @@ def _cron(read: _Reader) -> Cron:
     text, dialect, zone = read.text("text"), read.text("dialect"), _tzinfo(read)
     gap, fold = read.text("gap"), read.text("fold")
     try:
-        return Cron.parse(text, dialect, zone, gap, fold)  # type: ignore[arg-type]
+        return Cron.parse(text, dialect, zone, gap, fold, calendar=read.texts("calendar"))  # type: ignore[arg-type]
     except DutifulError as error:
         raise read.refuse(str(error)) from error
 
@@ -232,24 +234,7 @@ def _policy_value(policy: Policy) -> Value:
 
 
 def _policy(read: _Reader) -> Policy:
-    return Policy(
-        overlap=read.choice("overlap", Overlap),
-        catch_up=read.choice("catch_up", CatchUp),
-        grace=read.integer("grace"),
-        catch_up_cap=read.integer("catch_up_cap"),
-        jitter=read.integer("jitter"),
-        jitter_early=read.boolean("jitter_early"),
-        retry=_retry(read, "retry"),
-        launch_retry=_retry(read, "launch_retry"),
-        capacity=_capacity(read),
-        max_runs=read.integer_or_none("max_runs"),
-        on_orphan=read.choice("on_orphan", OnOrphan),
-        run_timeout=read.integer_or_none("run_timeout"),
-        queue_limit=read.integer("queue_limit"),
-        ledger=read.boolean("ledger"),
-        retention_age=read.integer_or_none("retention_age"),
-        retention_rows=read.integer_or_none("retention_rows"),
-    )
+    return Policy(**{each.name: _POLICY_READERS[str(each.type)](read, each.name) for each in fields(Policy)})
 
 
 def _retry(read: _Reader, key: str) -> Retry | None:
@@ -259,8 +244,8 @@ def _retry(read: _Reader, key: str) -> Retry | None:
     return Retry(inner.integer("delay"), inner.integer_or_none("limit"), inner.integer("backoff"))
 
 
-def _capacity(read: _Reader) -> Capacity | None:
-    inner = read.inner("capacity")
+def _capacity(read: _Reader, key: str) -> Capacity | None:
+    inner = read.inner(key)
     return None if inner is None else Capacity(inner.text("group"), inner.integer("limit"))
 
 
@@ -278,6 +263,12 @@ class _Reader:
 
     def text(self, key: str) -> str:
         return _text(self._get(key, str), f"{self.subject} key {key!r}")
+
+    def texts(self, key: str) -> list[str]:
+        """Return a list of texts; where the key is absent, an empty one."""
+        if key not in self._value:
+            return []
+        return [_text(each, f"{self.subject} key {key!r}") for each in self._get(key, list)]
 
     def boolean(self, key: str) -> bool:
         return bool(self._get(key, bool))
@@ -312,6 +303,19 @@ class _Reader:
             shown = quoted(json.dumps(value, default=repr))
             raise self.refuse(f"{key!r} must be {kind.__name__}, not {type(value).__name__}: {shown}")
         return value
+
+
+# How a field of a policy is read, by its annotation; a new field of a known type needs nothing here.
+_POLICY_READERS: dict[str, Callable[[_Reader, str], Any]] = {
+    "int": _Reader.integer,
+    "bool": _Reader.boolean,
+    "int | None": _Reader.integer_or_none,
+    "Overlap": lambda read, key: read.choice(key, Overlap),
+    "CatchUp": lambda read, key: read.choice(key, CatchUp),
+    "OnOrphan": lambda read, key: read.choice(key, OnOrphan),
+    "Retry | None": _retry,
+    "Capacity | None": _capacity,
+}
 
 
 def _object(subject: str, text: str) -> Value:

@@ -29,6 +29,7 @@ User = Annotated[
     str, Field(min_length=1, max_length=SUBJECT_MAX, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")
 ]
 Seconds = Annotated[float, Field(ge=0, le=_SECONDS_MAX, allow_inf_nan=False)]
+Expected = Annotated[float, Field(gt=0, le=_SECONDS_MAX, allow_inf_nan=False)]
 OverlapPolicy = Literal["allow", "skip", "queue", "buffer_one", "cancel_other"]
 CatchupPolicy = Literal["none", "latest", "fire_immediately", "spread"]
 
@@ -60,7 +61,7 @@ class ScheduleRequest(StrictModel):
     dst: Literal["vixie"] | None = None
     grace_s: Seconds | None = None
     delivery: Literal["at_least_once", "at_most_once"] | None = None
-    run_timeout_s: Annotated[float, Field(gt=0, le=_SECONDS_MAX, allow_inf_nan=False)] | None = None
+    run_timeout_s: Expected | None = None
     queue_limit: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     labels: Annotated[dict[Id, Text], Field(max_length=64)] | None = None
     input: Any = None
@@ -70,6 +71,10 @@ class ScheduleRequest(StrictModel):
     retention_days: Annotated[int, Field(ge=1, le=36_600)] | None = None
     retention_rows: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     executor: Annotated[str, Field(max_length=4096)] | None = None
+    start_within_s: Expected | None = None
+    finish_within_s: Expected | None = None
+    succeed_every_s: Expected | None = None
+    calendar: Annotated[list[Annotated[str, Field(max_length=21)]], Field(max_length=1000)] | None = None
 
     def as_input(self) -> ScheduleInput:
         """Return the same as the service takes it."""

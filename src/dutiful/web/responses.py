@@ -122,6 +122,10 @@ class ScheduleAnswer(Answer):
     retention_days: int | None
     retention_rows: int | None
     executor: str | None
+    start_within_s: float | None
+    finish_within_s: float | None
+    succeed_every_s: float | None
+    calendar: list[str]
     quarantine: str | None
     preview: list[Instant]
 

@@ -46,7 +46,8 @@ def test_crons_are_equal_by_text_and_settings(other, equal):
 def test_a_cron_prints_as_its_text_and_shows_its_settings():
     assert str(SAME) == "0 9 * * *"
     assert repr(SAME) == (
-        "Cron(text='0 9 * * *', dialect='posix', zone=Zone('Europe/Berlin'), gap='skip', fold='both')"
+        "Cron(text='0 9 * * *', dialect='posix', zone=Zone('Europe/Berlin'), gap='skip', fold='both',"
+        " calendar=())"
     )
 
 

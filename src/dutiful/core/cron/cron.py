@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from dutiful.core.cron.calendar import exclusions
 from dutiful.core.cron.dialect import DIALECTS, Fields, parse_fields
 from dutiful.core.cron.explain import describe
 from dutiful.core.cron.occurrence import Occurrences, OutOfYearsError
@@ -15,7 +16,7 @@ from dutiful.core.errors import CronCalculationError, InvalidArgumentError
 from dutiful.core.name import exact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _CHOICES = {
     "dialect": tuple(DIALECTS),
@@ -26,6 +27,8 @@ _CHOICES = {
 _DIALECTS, _GAPS, _FOLDS, _DSTS = _CHOICES.values()
 _fromtimestamp = datetime.fromtimestamp
 _CACHE_SIZE = 16_384
+# A description names so many excluded days.
+_NAMED_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class Cron:
     zone: Zone
     gap: Gap
     fold: Fold
+    # Days without ticks: dates, ranges of dates, days of every year.
+    calendar: tuple[str, ...]
     fields: Fields = field(repr=False, compare=False)
     _occurrences: Occurrences = field(repr=False, compare=False)
 
@@ -48,18 +53,21 @@ class Cron:
         gap: Gap | None = None,
         fold: Fold | None = None,
         dst: Literal["vixie"] | None = None,
+        calendar: Sequence[str] = (),
     ) -> Cron:
         """Return the Cron that `text` means, or raise InvalidCronExpressionError.
 
         `gap` defaults to "skip" and `fold` to "both": a tick at every instant whose wall time
         matches. `dst="vixie"` decides both: jobs at fixed times run once a day through a change,
-        jobs with a wildcard hour or minute follow real time.
+        jobs with a wildcard hour or minute follow real time. There are no ticks on the days of `calendar`,
+        in the zone of the cron: `2026-12-25`, `2026-12-24/2027-01-01`, or `12-25` for every year.
         """
+        days = tuple(calendar)
         try:
-            return _parse(text, dialect, timezone, gap, fold, dst)
+            return _parse(text, dialect, timezone, gap, fold, dst, days)
         except TypeError:
             # Only an argument that cannot be hashed gets here; without the cache it is named.
-            return _parse.__wrapped__(text, dialect, timezone, gap, fold, dst)
+            return _parse.__wrapped__(text, dialect, timezone, gap, fold, dst, days)
 
     def next(self, after: datetime) -> datetime:
         """Return the first occurrence strictly after `after`, in this cron's zone."""
@@ -138,14 +146,21 @@ class Cron:
 
     def describe(self) -> str:
         """Return the schedule in English, such as "At 02:30, Monday to Friday"."""
-        return describe(self.fields)
+        if not self.calendar:
+            return describe(self.fields)
+        named, more = self.calendar[:_NAMED_MAX], len(self.calendar) - _NAMED_MAX
+        rest = f" and {more} more" if more > 0 else ""
+        return f"{describe(self.fields)}, but not on {', '.join(named)}{rest}"
 
     def __str__(self) -> str:
         return self.text
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The compiled tables stay behind; the other side parses, and shares what it already has.
-        return Cron.parse, (self.text, self.dialect, self.zone.tzinfo, self.gap, self.fold)
+        return Cron.parse, (
+            *(self.text, self.dialect, self.zone.tzinfo, self.gap, self.fold),
+            *(None, self.calendar),
+        )
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -156,6 +171,7 @@ def _parse(
     gap: Gap | None,
     fold: Fold | None,
     dst: Literal["vixie"] | None,
+    calendar: tuple[str, ...],
 ) -> Cron:
     if not (dialect in _DIALECTS and gap in _GAPS and fold in _FOLDS and dst in _DSTS):
         _refuse_choice(dialect=dialect, gap=gap, fold=fold, dst=dst)
@@ -166,7 +182,18 @@ def _parse(
         gap, fold = ("skip", "both") if fields.wildcard else ("run_after", "first")
     gap, fold = gap or "skip", fold or "both"
     line = timeline(timezone, gap, fold)
-    return Cron(exact(text), exact(dialect), line.zone, gap, fold, fields, Occurrences(fields, line))
+    occurrences = Occurrences(fields, line, exclusions(calendar) if calendar else None)
+    days = tuple(sorted({exact(day) for day in calendar}))
+    if days:
+        _require_a_day(occurrences, days)
+    return Cron(exact(text), exact(dialect), line.zone, gap, fold, days, fields, occurrences)
+
+
+def _require_a_day(occurrences: Occurrences, days: tuple[str, ...]) -> None:
+    try:
+        occurrences.next(0)
+    except OutOfYearsError:
+        raise InvalidArgumentError("calendar", ", ".join(days), "leaves no day on which it is due") from None
 
 
 def _refuse_choice(**given: object) -> None:

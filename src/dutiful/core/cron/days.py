@@ -9,6 +9,10 @@ from __future__ import annotations
 from calendar import isleap, monthrange
 from datetime import date
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dutiful.core.cron.calendar import Exclusions
 
 # From a day number to the count of date.fromordinal.
 _ORDINAL_OF_EPOCH = date(1970, 1, 1).toordinal()
@@ -25,12 +29,14 @@ _BLOCKS_MAX = 512
 
 
 class Days:
-    """The matching days of one (day, month, weekday, either may match)."""
+    """The matching days of one (day, month, weekday, either may match), without the excluded ones."""
 
-    __slots__ = ("_masks", "_spec", "ahead", "back")
+    __slots__ = ("_excluded", "_masks", "_spec", "ahead", "back")
 
-    def __init__(self, day: int, month: int, weekday: int, either: bool) -> None:
-        self._spec = day, month, weekday, either
+    def __init__(
+        self, day: int, month: int, weekday: int, either: bool, excluded: Exclusions | None = None
+    ) -> None:
+        self._spec, self._excluded = (day, month, weekday, either), excluded
         self._masks: dict[tuple[bool, int], int] = {}
         self.ahead, self.back = Distances(self, 1), Distances(self, -1)
 
@@ -57,6 +63,8 @@ class Days:
             behind = low + _ORDINAL_OF_EPOCH - first.toordinal()
             mask = self._mask(isleap(year), first.isoweekday() % 7)
             bits |= mask >> behind if behind >= 0 else mask << -behind
+        if self._excluded is not None:
+            bits &= ~self._excluded.window(low, high)
         return bits & (1 << high - low) - 1
 
     def _mask(self, leap: bool, first_weekday: int) -> int:
@@ -93,9 +101,11 @@ class Distances(dict[int, "list[int | None]"]):
 
 
 @lru_cache(maxsize=4096)
-def matching_days(day: int, month: int, weekday: int, either: bool) -> Days:
+def matching_days(
+    day: int, month: int, weekday: int, either: bool, excluded: Exclusions | None = None
+) -> Days:
     """Return the shared Days of these bit sets."""
-    return Days(day, month, weekday, either)
+    return Days(day, month, weekday, either, excluded)
 
 
 def _year_of(day: int) -> int:

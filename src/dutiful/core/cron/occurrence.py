@@ -1,7 +1,7 @@
 """Occurrences of cron fields: one search with a direction, first over walls, then over instants.
 
 Nothing here gives up: `dialect` refuses dates that cannot exist, and the longest wait, for
-29 February, is eight years.
+29 February, is eight years (longer only where a calendar excludes days).
 
 These functions carry every next-run computation of every schedule, so they work on plain ints and
 shared tables (`make bench`, section "cron"): the times of a day are listed and the distances between
@@ -22,6 +22,7 @@ from dutiful.core.cron.zone import DAY_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dutiful.core.cron.calendar import Exclusions
     from dutiful.core.cron.dialect import Fields
     from dutiful.core.cron.zone import Timeline
 
@@ -45,8 +46,8 @@ class Occurrences:
 
     __slots__ = ("_calendar", "_find", "_fixed_offset", "_known", "_timeline")
 
-    def __init__(self, fields: Fields, timeline: Timeline) -> None:
-        self._calendar = _calendar(fields)
+    def __init__(self, fields: Fields, timeline: Timeline, excluded: Exclusions | None = None) -> None:
+        self._calendar = _calendar(fields, excluded)
         self._find = self._calendar.find
         self._timeline = timeline
         self._fixed_offset = timeline.zone.fixed_offset
@@ -126,8 +127,9 @@ class Calendar:
 
     __slots__ = ("_ahead", "_back", "_days", "_earliest", "_latest", "_seconds", "_times", "find")
 
-    def __init__(self, fields: Fields) -> None:
-        self._days = days = matching_days(fields.day, fields.month, fields.weekday, fields.either_day)
+    def __init__(self, fields: Fields, excluded: Exclusions | None = None) -> None:
+        spec = fields.day, fields.month, fields.weekday, fields.either_day
+        self._days = days = matching_days(*spec, excluded)
         self._ahead, self._back = days.ahead, days.back
         self._times = times = _times(fields.minute, fields.hour)
         self._earliest, self._latest = times[0], times[-1]
@@ -189,8 +191,8 @@ def _held(instant: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _calendar(fields: Fields) -> Calendar:
-    return Calendar(fields)
+def _calendar(fields: Fields, excluded: Exclusions | None) -> Calendar:
+    return Calendar(fields, excluded)
 
 
 @lru_cache(maxsize=4096)

@@ -23,7 +23,7 @@ GATES = (TICK, WINDOW, PAUSED, IN_TIME, OVERLAP, ROOM, TAKEN, SUCCEEDED)
 """The names of the questions, in the order in which they are asked."""
 
 _STOPPED_AT: dict[str, str] = {
-    **dict.fromkeys(("not_due", "dst_gap", "dst_fold", Reason.QUARANTINED), TICK),
+    **dict.fromkeys(("not_due", "excluded", "dst_gap", "dst_fold", Reason.QUARANTINED), TICK),
     Reason.OUTSIDE_WINDOW: WINDOW,
     Reason.PAUSED: PAUSED,
     **dict.fromkeys((Reason.MISSED, Reason.COALESCED, Reason.CATCHUP_CAP), IN_TIME),
@@ -35,6 +35,7 @@ _STOPPED_AT: dict[str, str] = {
 }
 _REFUSALS = {
     "not_due": "the cron has none then",
+    "excluded": "its calendar excludes that day",
     "dst_gap": "the clock jumps over it that day",
     "dst_fold": "it comes twice that day, and the other one counts",
     Reason.QUARANTINED: "it cannot be computed",

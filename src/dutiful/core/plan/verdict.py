@@ -49,7 +49,10 @@ _DECIDED_BY = {
 
 
 class Verdict(NamedTuple):
-    """The answer. `code` is a status, a reason, or not_due, dst_gap, dst_fold, undecided, unrecorded."""
+    """The answer. `code` is a status, a reason, or one of these words.
+
+    not_due, excluded, dst_gap, dst_fold, undecided, unrecorded.
+    """
 
     at: Instant
     due: bool
@@ -136,6 +139,9 @@ def _is_imaginary(schedule: Schedule, at: datetime) -> bool:
 def _no_tick(schedule: Schedule, at: datetime) -> Verdict:
     cadence, instant = schedule.cadence, epoch_ms(at)
     if isinstance(cadence, Cron):
+        if _is_excluded(cadence, at):
+            text = _sentence(schedule, instant, "is on a day that its calendar excludes")
+            return Verdict(instant, False, "excluded", f"calendar={','.join(cadence.calendar)}", text)
         imaginary = _is_imaginary(schedule, at)
         wall = at if imaginary else at.astimezone(cadence.zone.tzinfo)
         if Cron.parse(cadence.text, cadence.dialect).matches(wall.replace(tzinfo=UTC)):
@@ -147,6 +153,14 @@ def _no_tick(schedule: Schedule, at: datetime) -> Verdict:
             text = f"{where} happens twice, and the other one counts, decided by fold={cadence.fold}"
             return Verdict(instant, False, "dst_fold", f"fold={cadence.fold}", text)
     return Verdict(instant, False, "not_due", "cadence", _sentence(schedule, instant, "is not due"))
+
+
+def _is_excluded(cron: Cron, at: datetime) -> bool:
+    """Return whether only the calendar keeps the minute (or second) of `at` from being due."""
+    if not cron.calendar:
+        return False
+    every_day = Cron.parse(cron.text, cron.dialect, cron.zone.tzinfo, cron.gap, cron.fold)
+    return every_day.matches(at) and not cron.matches(at)
 
 
 def _depends_on_a_run(due: Snapshot, begin: Instant) -> bool:

@@ -1,0 +1,80 @@
+"""Looks now and then whether schedules start, end and succeed in the time that they were given.
+
+Every process of the service looks, not only the one that fires: a worker that hangs is found by the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from dutiful.core.errors import DutifulError
+from dutiful.core.event import ExpectationMissed
+from dutiful.core.plan.expectation import missed_expectations
+from dutiful.service.declaration import EXPECTS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from dutiful.core.event import Event
+    from dutiful.core.snapshot import Snapshot
+    from dutiful.runtime.ports import Clock, Store
+
+logger = logging.getLogger("dutiful.service")
+
+LOOK_EVERY_S = 5.0
+_PAGE = 500
+
+
+class Expectations:
+    """Tells an observer once of each expectation that is missed, and `missed` how many are, by their name."""
+
+    def __init__(self, store: Store, clock: Clock, observer: Callable[[Event], None]) -> None:
+        self._store, self._clock, self._observer = store, clock, observer
+        self._told: frozenset[tuple[str, str, int]] = frozenset()
+        self._watching: asyncio.Task[None] | None = None
+
+    def missed(self) -> dict[str, int]:
+        """Return how many schedules miss an expectation, by its name, as of the last look."""
+        names = [expectation for _, expectation, _ in self._told]
+        return {name: names.count(name) for name in ("start_within", "finish_within", "succeed_every")}
+
+    def start(self) -> None:
+        """Begin to look now and then."""
+        self._watching = asyncio.create_task(self._watch(), name="dutiful-expectations")
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._watching is not None:
+            self._watching.cancel()
+
+    async def look(self) -> None:
+        """Look once, and tell of what was not missed at the look before."""
+        now = self._clock.epoch_ms()
+        found = {
+            (known.schedule.id, *missed)
+            async for known, declared_at in self._expecting()
+            for missed in missed_expectations(known, declared_at, now)
+        }
+        new, self._told = found - self._told, frozenset(found)
+        for schedule_id, expectation, since in sorted(new):
+            self._observer(ExpectationMissed(now, schedule_id, expectation, since))
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(LOOK_EVERY_S)
+            try:
+                with self._clock.hold():
+                    await self.look()
+            except DutifulError as error:
+                logger.warning("expectations could not be looked at: %s", error)
+
+    async def _expecting(self) -> AsyncIterator[tuple[Snapshot, int]]:
+        after = ""
+        while page := await self._store.page(after, _PAGE, [EXPECTS]):
+            notes = await self._store.notes([known.schedule.id for known in page])
+            for known in page:
+                note = notes.get(known.schedule.id)
+                yield known, 0 if note is None else note.updated_at
+            after = page[-1].schedule.id
