@@ -15,7 +15,7 @@ from tests.shell import Shell
 from tests.test_docs import FENCE, PAGES, ROOT, Block, commands
 from tests.web.running import running
 
-from dutiful.httpd import problems
+from dutiful.httpd import errors, problems
 from dutiful.service.metrics import Metrics
 from dutiful.web import requests, responses
 from dutiful.web.app import openapi_document
@@ -75,7 +75,7 @@ def test_every_metric_is_documented():
 
 
 def test_every_code_of_an_error_is_documented():
-    modules = (problems,)
+    modules = (problems, errors)
     codes = {
         node.value.value
         for module in modules

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dutiful.core.plan import outcome
-from dutiful.httpd import auth, keys, limits, middleware, problems, tokens
+from dutiful.httpd import auth, errors, keys, limits, middleware, tokens
 from dutiful.httpd.auth import SCOPES
 from dutiful.launchers.executor import Meta
 from dutiful.service.variables import VARIABLES
@@ -54,7 +54,7 @@ def test_every_limit_is_documented(prefix):
 def codes() -> set[str]:
     """Return the codes with which the source says 401."""
     found = set()
-    for module in (auth, keys, tokens, middleware, problems):
+    for module in (auth, keys, tokens, middleware, errors):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.Constant) and re.fullmatch(
                 r"(token|certificate)_[a-z_]+", str(node.value)

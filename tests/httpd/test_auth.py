@@ -8,7 +8,7 @@ import pytest
 
 from dutiful.core.name import subject_flaw
 from dutiful.httpd.auth import LOCAL, PEER_NAMES, Auth, Caller, ClientsFileError, caller_of, read_clients
-from dutiful.httpd.problems import ScopeMissingError, UnauthenticatedError
+from dutiful.httpd.errors import ScopeMissingError, UnauthenticatedError
 from dutiful.httpd.reloading_file import ReloadingFile
 
 ADA = Caller("ada", frozenset({"read"}), "token")

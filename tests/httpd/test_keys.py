@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
 from tests.httpd.mint import EC, ED, KEYS, RSA, SHARED, b64, claims, pem, token
 from tests.httpd.test_tokens import ADA, check_in
 
+from dutiful.httpd.errors import UnauthenticatedError
 from dutiful.httpd.keys import (
     KeyFileError,
     RevokedFileError,
@@ -19,7 +20,6 @@ from dutiful.httpd.keys import (
     read_keys,
     read_revoked,
 )
-from dutiful.httpd.problems import UnauthenticatedError
 from dutiful.httpd.reloading_file import ReloadingFile
 
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from dutiful.httpd import limits
+from dutiful.httpd.errors import TooManyRequestsError
 from dutiful.httpd.limits import Rates, network_of
-from dutiful.httpd.problems import TooManyRequestsError
 from dutiful.testing import VirtualClock
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dutiful.httpd.problems import InvalidJsonError
+from dutiful.httpd.errors import InvalidJsonError
 from dutiful.httpd.strict_json import DEPTH_MAX, decode
 
 TAKEN = [

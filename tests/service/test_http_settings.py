@@ -11,7 +11,8 @@ from dutiful.httpd.auth import Auth, ClientsFileError
 from dutiful.httpd.keys import KeyFileError
 from dutiful.httpd.middleware import MiddlewareSettings
 from dutiful.httpd.tls import TlsFiles
-from dutiful.service.settings import middleware_settings, settings_from, tls_files
+from dutiful.service.http_settings import middleware_settings, tls_files
+from dutiful.service.settings import settings_from
 from dutiful.testing import VirtualClock
 
 CLOCK = VirtualClock("2026-03-01T00:00:00")

@@ -92,7 +92,7 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 
 async def _serve(settings: Settings, worker: bool, say: Callable[[str], None]) -> None:
     from dutiful.httpd.server import HttpServer, listen
-    from dutiful.service.settings import connection_limits, tls_files
+    from dutiful.service.http_settings import connection_limits, tls_files
     from dutiful.service.wiring import Service
     from dutiful.web.app import create_app
 

@@ -12,8 +12,8 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import DutifulError, InvalidArgumentError, quoted
+from dutiful.httpd.errors import AuditUnavailableError
 from dutiful.httpd.instants import rfc_3339
-from dutiful.httpd.problems import AuditUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

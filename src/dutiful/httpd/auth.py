@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from dutiful.core.errors import DutifulError, quoted
 from dutiful.core.name import subject_flaw
-from dutiful.httpd.problems import InvalidJsonError, ScopeMissingError, UnauthenticatedError
+from dutiful.httpd.errors import InvalidJsonError, ScopeMissingError, UnauthenticatedError
 from dutiful.httpd.strict_json import decode
 
 if TYPE_CHECKING:

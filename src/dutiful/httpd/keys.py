@@ -20,7 +20,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import DutifulError, quoted
-from dutiful.httpd.problems import InvalidJsonError
+from dutiful.httpd.errors import InvalidJsonError
 from dutiful.httpd.strict_json import decode
 from dutiful.outbound.secret import Secret
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from dutiful.httpd.problems import ForeignOriginError, TooLargeError, TooManyRequestsError, TooSlowError
+from dutiful.httpd.errors import ForeignOriginError, TooLargeError, TooManyRequestsError, TooSlowError
 
 if TYPE_CHECKING:
     from dutiful.runtime.ports import Clock

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 from dutiful.core.errors import quoted
 from dutiful.httpd.auth import NOBODY, Auth, is_page
+from dutiful.httpd.errors import RequestRefusedError, UnforeseenError
 from dutiful.httpd.limits import Limits, check_host, check_origin, check_sizes, network_of, read_body
-from dutiful.httpd.problems import RequestRefusedError, UnforeseenError
 
 if TYPE_CHECKING:
     from dutiful.httpd.limits import App, Message, Rates, Receive, Scope, Send

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dutiful.httpd.auth import PEER_NAMES
+from dutiful.httpd.errors import error_body
 from dutiful.httpd.limits import Limits, network_of
 from dutiful.httpd.middleware import SECURITY_HEADERS
-from dutiful.httpd.problems import error_body
 from dutiful.httpd.tls import peer_names
 
 if TYPE_CHECKING:

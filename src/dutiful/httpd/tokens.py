@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.name import subject_flaw
 from dutiful.httpd.auth import Caller, granted, users_of
+from dutiful.httpd.errors import InvalidJsonError, UnauthenticatedError
 from dutiful.httpd.keys import JTI_MAX, hmac_bytes
-from dutiful.httpd.problems import InvalidJsonError, UnauthenticatedError
 from dutiful.httpd.strict_json import decode
 
 if TYPE_CHECKING:

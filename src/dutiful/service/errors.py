@@ -11,7 +11,7 @@ RequestRefusedError
 from __future__ import annotations
 
 from dutiful.core.errors import quoted
-from dutiful.httpd.problems import RequestRefusedError
+from dutiful.httpd.errors import RequestRefusedError
 
 
 class OtherUserError(RequestRefusedError):

@@ -8,13 +8,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import DutifulError, quoted
-from dutiful.httpd.auth import Auth, Sessions, read_clients
-from dutiful.httpd.keys import read_keys, read_revoked
-from dutiful.httpd.limits import Limits, Rates
-from dutiful.httpd.middleware import MiddlewareSettings
-from dutiful.httpd.reloading_file import ReloadingFile
-from dutiful.httpd.tls import TlsFiles
-from dutiful.httpd.tokens import TokenCheck
 from dutiful.outbound import Allowed
 from dutiful.service.variables import VARIABLES, Variable, read_config
 
@@ -25,10 +18,6 @@ if TYPE_CHECKING:
     from dutiful.launchers.executor import Mode
     from dutiful.outbound.secret import Secret
     from dutiful.service.variables import LogLevel
-
-if TYPE_CHECKING:
-    from dutiful.runtime.ports import Clock
-
 
 _OWN_PREFIX = "DUTIFUL_"
 # How alike two names are when one is the other with a slip in it.
@@ -253,42 +242,3 @@ def _missing(values: Mapping[str, Any], given: str, needed: tuple[str, ...]) -> 
         if field in values and values[field] is None:
             name, because = f"{_OWN_PREFIX}{field.upper()}", f"{_OWN_PREFIX}{given.upper()}"
             yield SettingProblem(name, None, f"{because} needs it")
-
-
-def middleware_settings(settings: Settings, clock: Clock) -> MiddlewareSettings:
-    """Return the checks of every request; reads the files of keys and clients.
-
-    Raises KeyFileError, RevokedFileError or ClientsFileError.
-    """
-    limited = settings.has_auth or not settings.is_loopback
-    rates = Rates(settings.rate_per_s, settings.rate_burst, clock) if limited else None
-    return MiddlewareSettings(settings.host, _auth(settings, clock), rates=rates)
-
-
-def connection_limits(settings: Settings) -> Limits:
-    """Return the limits of every connection."""
-    return Limits(connections=settings.connections_per_peer)
-
-
-def tls_files(settings: Settings) -> TlsFiles | None:
-    """Return the files of TLS, None without TLS; with tokens a client may come without certificate."""
-    if settings.tls_cert is None or settings.tls_key is None:
-        return None
-    required = settings.jwt_keys is None
-    return TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_client_ca, clients_required=required)
-
-
-def _revoked(settings: Settings) -> ReloadingFile[frozenset[str]] | None:
-    path = settings.jwt_revoked
-    return None if path is None else ReloadingFile((path,), lambda: read_revoked(path))
-
-
-def _auth(settings: Settings, clock: Clock) -> Auth:
-    tokens = clients = None
-    if (keys := settings.jwt_keys) is not None:
-        watched = ReloadingFile((keys,), lambda: read_keys(keys))
-        issuer, audience = settings.jwt_issuer or "", settings.jwt_audience or ""
-        tokens = TokenCheck(watched, issuer, audience, clock, _revoked(settings))
-    if (path := settings.tls_clients) is not None:
-        clients = ReloadingFile((path,), lambda: read_clients(path))
-    return Auth(tokens, clients, None if tokens is None else Sessions())

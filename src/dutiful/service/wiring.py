@@ -17,10 +17,10 @@ from dutiful.service import journal
 from dutiful.service.board import Board
 from dutiful.service.declaration import Defaults
 from dutiful.service.expectations import Expectations
+from dutiful.service.http_settings import tls_files
 from dutiful.service.launcher import NoExecutor, RunLauncher, named_executors
 from dutiful.service.metrics import Metrics, watch_certificates
 from dutiful.service.registrar import SchedulerRegistrar
-from dutiful.service.settings import tls_files
 from dutiful.service.types import Health
 from dutiful.service.worker import Worker, patience_ms
 from dutiful.service.workflows import WorkflowStore

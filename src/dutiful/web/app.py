@@ -12,7 +12,7 @@ from starlette.staticfiles import StaticFiles
 from dutiful.httpd.audit import AuditLog
 from dutiful.httpd.middleware import RequestMiddleware
 from dutiful.httpd.problems import install_problems
-from dutiful.service.settings import middleware_settings
+from dutiful.service.http_settings import middleware_settings
 from dutiful.web import responses
 from dutiful.web.pages import PAGE_ROUTERS
 from dutiful.web.pages.rendering import install_problem_pages

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Depends, Request
 
 from dutiful.core.errors import DutifulError, UnknownScheduleError
-from dutiful.httpd.problems import RequestRefusedError
+from dutiful.httpd.errors import RequestRefusedError
 from dutiful.service.errors import DamagedScheduleError, OtherUserError
 
 if TYPE_CHECKING:

@@ -17,16 +17,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.fleet.errors import ConcurrencyLimitError
 from dutiful.httpd.auth import SCOPES, Auth, Caller
+from dutiful.httpd.errors import RequestRefusedError, UnauthenticatedError
 from dutiful.httpd.middleware import MiddlewareSettings, RequestMiddleware
-from dutiful.httpd.problems import (
-    InvalidRequestError,
-    RequestRefusedError,
-    UnauthenticatedError,
-    install_problems,
-    problem_of,
-)
+from dutiful.httpd.problems import InvalidRequestError, install_problems, problem_of
 from dutiful.httpd.server import HttpServer, listen
-from dutiful.httpd.strict_json import StrictRoute, decode
+from dutiful.httpd.strict_json import decode
+from dutiful.httpd.strict_route import StrictRoute
 
 if TYPE_CHECKING:
     import socket

@@ -12,7 +12,7 @@ import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from dutiful.httpd.problems import RequestRefusedError
+from dutiful.httpd.errors import RequestRefusedError
 
 if TYPE_CHECKING:
     from fastapi import Request, Response

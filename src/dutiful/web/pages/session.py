@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.httpd.auth import COOKIE, HOST_COOKIE, TOKEN_MAX
-from dutiful.httpd.problems import RequestRefusedError, UnauthenticatedError
+from dutiful.httpd.errors import RequestRefusedError, UnauthenticatedError
 from dutiful.service.settings import is_loopback
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages.forms import read_form

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from dutiful.core.cron.zone import epoch_ms
-from dutiful.httpd.strict_json import StrictRoute
+from dutiful.httpd.strict_route import StrictRoute
 from dutiful.service.board import Day, Line
 from dutiful.service.views import cron_of, next_run_at
 from dutiful.web import requests, responses

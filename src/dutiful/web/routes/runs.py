@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query
 
-from dutiful.httpd.strict_json import StrictRoute
+from dutiful.httpd.strict_route import StrictRoute
 from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader, Reporter, Starter
 from dutiful.web.requests import ScheduleId

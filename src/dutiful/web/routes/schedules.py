@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from dutiful.httpd.problems import InvalidRequestError
-from dutiful.httpd.strict_json import StrictRoute
+from dutiful.httpd.strict_route import StrictRoute
 from dutiful.service.errors import DamagedScheduleError
 from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader, Writer

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Body, Path, Query, Response
 from pydantic import ValidationError
 
 from dutiful.httpd.problems import InvalidRequestError, problem_of
-from dutiful.httpd.strict_json import StrictRoute
+from dutiful.httpd.strict_route import StrictRoute
 from dutiful.service.errors import UnknownWorkflowError, WorkflowInUseError
 from dutiful.service.workflows import WorkflowInput
 from dutiful.web import requests, responses
