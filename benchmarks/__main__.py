@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cron, declarative, engine, fleet, queues, service, startup
+from benchmarks import cron, declarative, engine, fleet, postgres, queues, service, startup
 from benchmarks.report import Section, as_json, as_text, summary
 from benchmarks.timing import calibrate
 
@@ -22,6 +22,7 @@ SECTIONS = {
     "fleet": fleet.run,
     "service": service.run,
     "queues": queues.run,
+    "postgres": postgres.run,
 }
 
 

@@ -86,6 +86,13 @@ _AFTER = (
     " AND CASE WHEN t.inline THEN states.inline_at = t.run_at ELSE true END"
     " RETURNING states.number, states.shard, states.blocked"
 )
+_INLINE = ("number", "run_at", "ended_at")
+_END_INLINE = (
+    "UPDATE states SET succeeded_at = e.ended_at, ended_at = e.ended_at, inline_at = NULL,"
+    " inline_epoch = NULL, version = states.version + 1 FROM e WHERE states.number = e.number"
+    " AND CASE WHEN states.inline_at = e.run_at THEN true ELSE false END RETURNING states.number"
+)
+_ANSWER = "SELECT (SELECT count(*) FROM lead) = 1 AS leads, (SELECT array_agg(number) FROM after) AS applied"
 _WOKEN = (
     "UPDATE states SET wake_at = f.ended_at, version = states.version + 1 FROM f, lead"
     " WHERE states.shard = lead.shard AND states.capacity_group = f.capacity_group AND states.blocked"
@@ -101,21 +108,38 @@ async def settle(session: Session, fence: Fence, settlements: Sequence[Settlemen
     if not settlements:
         await statements.check(session, fence)
         return []
-    numbers = {settlement.number for settlement in settlements}
-    inline = [each.number for each in settlements if not each.keep and not _leaves_nothing(each)]
-    if len(numbers) == len(settlements) and not inline:
-        applied = await _settle_together(session, fence, settlements)
-        missed = [place for place, there in enumerate(applied) if not there and not settlements[place].keep]
-        # A run without a row may have been given one by an edit that this statement did not see.
-        if missed:
-            again = await _settle_together(session, fence, [settlements[place] for place in missed])
-            for place, there in zip(missed, again, strict=True):
-                applied[place] = there
-        return applied
+    distinct = len({settlement.number for settlement in settlements}) == len(settlements)
+    if distinct and all(each.keep for each in settlements):
+        return await _settle_together(session, fence, settlements)
+    if distinct and not any(each.keep or not _leaves_nothing(each) for each in settlements):
+        return await _settle_inline(session, fence, settlements)
     async with session.transaction():
         await statements.check(session, fence)
-        await give_rows(session, inline)
+        await give_rows(session, [each.number for each in settlements if not each.keep])
+        if distinct:
+            return await _settle_together(session, fence, settlements)
         return [(await _settle_together(session, fence, [each]))[0] for each in settlements]
+
+
+async def _settle_inline(session: Session, fence: Fence, settlements: Sequence[Settlement]) -> list[bool]:
+    """Record that runs succeeded of schedules without a ledger: nearly all of them have no row."""
+    ended = await _end_inline(session, fence, settlements)
+    left = [each for each in settlements if each.number not in ended]
+    if left:
+        applied = await _settle_together(session, fence, left)
+        ended |= {each.number for each, there in zip(left, applied, strict=True) if there}
+    return [each.number in ended for each in settlements]
+
+
+async def _end_inline(session: Session, fence: Fence, settlements: Sequence[Settlement]) -> set[int]:
+    """End inline runs and return the numbers of their schedules; a run that has a row is left as it is."""
+    values = Values(*fence)
+    rows = values.rows(_INLINE, [(each.number, each.run.run_at, each.run.ended_at) for each in settlements])
+    queries = {"lead": LEAD, "e": f"SELECT e.* FROM lead, {rows} AS e", "after": _END_INLINE}
+    answer = await session.row(f"{with_queries(queries)} {_ANSWER}", *values.all)
+    if not answer["leads"]:
+        raise await statements.lost(session, fence)
+    return {*(answer["applied"] or ())}
 
 
 def _leaves_nothing(settlement: Settlement) -> bool:
@@ -163,11 +187,8 @@ def _statement(lead: str, rows: str, *, inline: bool) -> str:
         hit += " UNION ALL SELECT number FROM gone"
     applies = f"{_APPLIES} OR ({_IS_INLINE})" if inline else _APPLIES
     queries |= {"hit": hit, "t": applies, "f": _FREED, "after": _AFTER, "woken": _WOKEN}
-    return (
-        f"{with_queries(queries)} SELECT (SELECT count(*) FROM lead) = 1 AS leads,"
-        " (SELECT array_agg(number) FROM after) AS applied, (SELECT max(shard) FROM (SELECT shard FROM after"
-        " WHERE blocked UNION ALL SELECT shard FROM woken) AS waking) AS waking"
-    )
+    waking = "SELECT shard FROM after WHERE blocked UNION ALL SELECT shard FROM woken"
+    return f"{with_queries(queries)} {_ANSWER}, (SELECT max(shard) FROM ({waking}) AS waking) AS waking"
 
 
 async def report(session: Session, namespace: str, found: Run, became: Settlement) -> tuple[bool, int | None]:
