@@ -47,7 +47,9 @@ def test_every_limit_is_documented(prefix):
     most = limits.Limits()
     facts = [f"{most.body // 1024} KiB", f"{most.url // 1024} KiB", f"{most.headers // 1024} KiB"]
     facts += [f"{most.body_seconds:g} s", f"{most.head_seconds:g} s"]
-    facts += [f"{size // 1024 // 1024} MiB" for size in most.bodies.values()]
+    for path, size in most.bodies.items():
+        shown = f"{size // 1024 // 1024} MiB" if size >= 1024 * 1024 else f"{size // 1024} KiB"
+        facts.append(f"`{path}{'…' * path.endswith('/')}` {shown}")
     assert [fact for fact in facts if fact not in SETTINGS] == []
 
 

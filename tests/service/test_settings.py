@@ -58,6 +58,8 @@ def test_without_variables_the_defaults_are_in_force():
         "tls_key": None,
         "tls_client_ca": None,
         "tls_clients": None,
+        "public_url": None,
+        "session_key": None,
         "rate_per_s": 50,
         "rate_burst": 100,
         "connections_per_peer": 256,

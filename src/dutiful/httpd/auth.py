@@ -12,6 +12,7 @@ import base64
 import binascii
 import re
 import secrets
+from hashlib import sha256
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -24,10 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dutiful.httpd.reloading_file import ReloadingFile
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from dutiful.outbound.secret import Secret
 
 Scope: TypeAlias = Literal["read", "write", "trigger", "report", "admin"]
 SCOPES = ("read", "write", "trigger", "report", "admin")
@@ -203,10 +201,12 @@ _PURPOSE = b"dutiful session v1"
 
 
 class Sessions:
-    """Seals and opens the cookies of one process; they end with it."""
+    """Seals and opens cookies; processes with one key share them, and without a key they end with it."""
 
-    def __init__(self, key: bytes | None = None) -> None:
-        self._key = key or secrets.token_bytes(32)
+    def __init__(self, key: Secret | None = None) -> None:
+        # A hash, because the cipher takes keys of 32 bytes and people write texts of any length.
+        given = secrets.token_bytes(32) if key is None else key.reveal().encode()
+        self._key = sha256(_PURPOSE + given).digest()
 
     def seal(self, token: str) -> str:
         """Return the value of the cookie for a token."""
@@ -215,7 +215,7 @@ class Sessions:
         return base64.urlsafe_b64encode(nonce + sealed).decode().rstrip("=")
 
     def token_of(self, scope: Mapping[str, Any]) -> str | None:
-        """Return the token in the cookie of a page's request; None without one that this process sealed."""
+        """Return the token in the cookie of a page's request; None without one that this key sealed."""
         if not is_page(scope["path"]):
             return None
         sealed = _cookie(scope, HOST_COOKIE if scope.get("scheme") == "https" else COOKIE)

@@ -32,7 +32,9 @@ class Limits(NamedTuple):
     """How much of a request is read. Paths that begin with a key of `bodies` have that limit instead."""
 
     body: int = 64 * KIB
-    bodies: Mapping[str, int] = MappingProxyType({"/workflows/": MIB, "/schedules/bulk": 8 * MIB})
+    bodies: Mapping[str, int] = MappingProxyType(
+        {"/workflows/": MIB, "/schedules/bulk": 8 * MIB, "/ui/login": 16 * KIB}
+    )
     headers: int = 16 * KIB
     url: int = 4 * KIB
     body_seconds: float = 30.0
@@ -68,6 +70,12 @@ def check_host(scope: Scope, listening_at: str) -> None:
     match = _AUTHORITY.fullmatch(host or "")
     if match is None or not _is_local(match["host"].strip("[]").lower(), listening_at):
         raise ForeignOriginError("foreign_host", "Without auth only the names of this machine are answered")
+
+
+def host_of(scope: Scope) -> str:
+    """Return the Host of a request in small letters, without the port of its scheme."""
+    host = (_header(scope, b"host") or "").lower()
+    return host.removesuffix(":443").removesuffix(":80")
 
 
 def check_origin(scope: Scope) -> None:

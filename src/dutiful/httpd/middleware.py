@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 from dutiful.core.errors import quoted
 from dutiful.httpd.auth import NOBODY, Auth, is_page
-from dutiful.httpd.errors import RequestRefusedError, UnforeseenError
-from dutiful.httpd.limits import Limits, check_host, check_origin, check_sizes, network_of, read_body
+from dutiful.httpd.errors import ForeignOriginError, RequestRefusedError, UnforeseenError
+from dutiful.httpd.limits import Limits, check_host, check_origin, check_sizes, host_of, network_of, read_body
 
 if TYPE_CHECKING:
     from dutiful.httpd.limits import App, Message, Rates, Receive, Scope, Send
@@ -31,6 +31,32 @@ SECURITY_HEADERS = (
 )
 
 
+class PageAddress(NamedTuple):
+    """Where browsers reach the pages: at `url`; without one, at any name of this machine alone."""
+
+    url: str | None = None
+    is_loopback: bool = True
+
+    def check(self, scope: Scope) -> None:
+        """Raise ForeignOriginError unless a page may be answered at the Host of this request.
+
+        The scheme becomes that of the URL: behind a proxy, cookies and origins go by what browsers use.
+        """
+        if self.url is None and not self.is_loopback:
+            raise ForeignOriginError(
+                "foreign_host",
+                "Set DUTIFUL_PUBLIC_URL to the address that browsers use, such as https://cron.example.com:"
+                " beyond this machine the pages are answered there and nowhere else",
+            )
+        if self.url is not None:
+            scheme, _, host = self.url.partition("://")
+            if host_of(scope) != host:
+                raise ForeignOriginError(
+                    "foreign_host", f"The pages are at {self.url}, by DUTIFUL_PUBLIC_URL"
+                )
+            scope["scheme"] = scheme
+
+
 class MiddlewareSettings(NamedTuple):
     """The checks of a request. `rates` is None where requests are not limited."""
 
@@ -39,6 +65,7 @@ class MiddlewareSettings(NamedTuple):
     limits: Limits = Limits()
     rates: Rates | None = None
     open_paths: frozenset[str] = OPEN_PATHS
+    pages: PageAddress = PageAddress()
 
 
 class RequestMiddleware:
@@ -97,6 +124,8 @@ class RequestMiddleware:
         if not settings.auth.is_on or settings.auth.clients is not None:
             # A browser proves its user here without being asked: by its machine or its certificate.
             check_origin(scope)
+        if is_page(scope["path"]):
+            settings.pages.check(scope)
         is_open = scope["path"] in settings.open_paths
         # Probes are not limited: a caller that has used up its rate must not make the service look dead.
         if settings.rates is not None and not is_open:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dutiful.httpd.auth import Auth, Sessions, read_clients
 from dutiful.httpd.keys import read_keys, read_revoked
 from dutiful.httpd.limits import Limits, Rates
-from dutiful.httpd.middleware import MiddlewareSettings
+from dutiful.httpd.middleware import MiddlewareSettings, PageAddress
 from dutiful.httpd.reloading_file import ReloadingFile
 from dutiful.httpd.tls import TlsFiles
 from dutiful.httpd.tokens import TokenCheck
@@ -15,6 +15,8 @@ from dutiful.httpd.tokens import TokenCheck
 if TYPE_CHECKING:
     from dutiful.runtime.ports import Clock
     from dutiful.service.settings import Settings
+
+_LOGINS_PER_MINUTE = 5
 
 
 def middleware_settings(settings: Settings, clock: Clock) -> MiddlewareSettings:
@@ -24,7 +26,13 @@ def middleware_settings(settings: Settings, clock: Clock) -> MiddlewareSettings:
     """
     limited = settings.has_auth or not settings.is_loopback
     rates = Rates(settings.rate_per_s, settings.rate_burst, clock) if limited else None
-    return MiddlewareSettings(settings.host, _auth(settings, clock), rates=rates)
+    pages = PageAddress(settings.public_url, settings.is_loopback)
+    return MiddlewareSettings(settings.host, _auth(settings, clock), rates=rates, pages=pages)
+
+
+def login_rates(clock: Clock) -> Rates:
+    """Return how often one address may try to log in."""
+    return Rates(_LOGINS_PER_MINUTE / 60, _LOGINS_PER_MINUTE, clock)
 
 
 def connection_limits(settings: Settings) -> Limits:
@@ -53,4 +61,4 @@ def _auth(settings: Settings, clock: Clock) -> Auth:
         tokens = TokenCheck(watched, issuer, audience, clock, _revoked(settings))
     if (path := settings.tls_clients) is not None:
         clients = ReloadingFile((path,), lambda: read_clients(path))
-    return Auth(tokens, clients, None if tokens is None else Sessions())
+    return Auth(tokens, clients, None if tokens is None else Sessions(settings.session_key))

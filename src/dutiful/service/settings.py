@@ -80,6 +80,8 @@ class Settings:
     tls_key: str | None
     tls_client_ca: str | None
     tls_clients: str | None
+    public_url: str | None
+    session_key: Secret | None
     rate_per_s: int
     rate_burst: int
     connections_per_peer: int
@@ -227,8 +229,13 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[SettingProblem]:
     yield from _missing(values, "tls_key", ("tls_cert",))
     yield from _missing(values, "tls_client_ca", ("tls_cert", "tls_key", "tls_clients"))
     yield from _missing(values, "tls_clients", ("tls_client_ca",))
+    yield from _missing(values, "session_key", ("jwt_keys",))
+    has_auth = values.get("jwt_keys") or values.get("tls_client_ca")
+    if (url := values.get("public_url")) is not None and not has_auth:
+        fix = "set DUTIFUL_JWT_KEYS or DUTIFUL_TLS_CLIENT_CA: else everybody who reaches it may change things"
+        yield SettingProblem("DUTIFUL_PUBLIC_URL", url, fix)
     host = values.get("host", "127.0.0.1")
-    if not is_loopback(host) and not values.get("jwt_keys") and not values.get("tls_client_ca"):
+    if not is_loopback(host) and not has_auth:
         fix = (
             "others could reach it without auth; set DUTIFUL_JWT_KEYS or DUTIFUL_TLS_CLIENT_CA, or 127.0.0.1"
         )

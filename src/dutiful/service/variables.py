@@ -29,6 +29,7 @@ Reader: TypeAlias = Callable[[str], Any]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,253}")
+_ORIGIN = re.compile(r"(?P<scheme>https?)://([a-z0-9._-]{1,253}|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 _SECRET_MIN = 16
 
 
@@ -136,6 +137,16 @@ def executor(value: str) -> str:
     return value
 
 
+def origin(value: str) -> str:
+    """Read the address at which browsers reach the pages: a scheme and a host, with a port if need be."""
+    found = _ORIGIN.fullmatch(value.lower().removesuffix("/"))
+    if found is None:
+        raise ValueError("write a scheme and a host, such as https://cron.example.com, without a path")
+    # Browsers leave the port of the scheme out.
+    usual = ":443" if found["scheme"] == "https" else ":80"
+    return found[0].removesuffix(usual)
+
+
 def secret(value: str) -> Secret:
     """Read a secret, which is never shown."""
     if len(value) < _SECRET_MIN:
@@ -222,6 +233,10 @@ VARIABLES = (
     Variable("DUTIFUL_TLS_KEY", file, None, "file of the server's private key, PEM"),
     Variable("DUTIFUL_TLS_CLIENT_CA", file, None, "file of the authorities that sign clients, PEM"),
     Variable("DUTIFUL_TLS_CLIENTS", file, None, "file of the clients' names and scopes"),
+    Variable("DUTIFUL_PUBLIC_URL", origin, None, "where browsers reach the pages, behind a proxy or by name"),
+    Variable(
+        "DUTIFUL_SESSION_KEY", secret, None, "seals logins of browsers; unset, they end with the process"
+    ),
     Variable("DUTIFUL_RATE_PER_S", number(1, 100_000), "50", "requests of one caller or address, on average"),
     Variable("DUTIFUL_RATE_BURST", number(1, 1_000_000), "100", "requests of one caller or address, at once"),
     Variable("DUTIFUL_CONNECTIONS_PER_PEER", number(1, 100_000), "256", "open connections of one address"),

@@ -12,7 +12,7 @@ from starlette.staticfiles import StaticFiles
 from dutiful.httpd.audit import AuditLog
 from dutiful.httpd.middleware import RequestMiddleware
 from dutiful.httpd.problems import install_problems
-from dutiful.service.http_settings import middleware_settings
+from dutiful.service.http_settings import login_rates, middleware_settings
 from dutiful.web import responses
 from dutiful.web.pages import PAGE_ROUTERS
 from dutiful.web.pages.rendering import install_problem_pages
@@ -54,6 +54,7 @@ def create_app(service: Service) -> FastAPI:
     app.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
     settings = middleware_settings(service.settings, service.clock)
     app.state.auth = settings.auth
+    app.state.logins = login_rates(service.clock)
     app.add_middleware(RequestMiddleware, settings=settings)
     return app
 

@@ -16,23 +16,36 @@ KEY = b"0123456789abcdef0123456789abcdef"
 NOW = 1_772_442_000  # 2026-03-02T09:00:00Z
 
 
-@pytest.fixture
-def guarded(tmp_path):
+def environ(tmp_path):
     assert MONDAY == "2026-03-02T09:00:00+00:00"
     keys = {"keys": {"k1": {"alg": "HS256", "key": base64.urlsafe_b64encode(KEY).rstrip(b"=").decode()}}}
     (tmp_path / "keys.json").write_text(json.dumps(keys))
     (tmp_path / "revoked.json").write_text('{"revoked": []}')
-    environ = {
+    return {
         "DUTIFUL_JWT_KEYS": str(tmp_path / "keys.json"),
         "DUTIFUL_JWT_ISSUER": "https://login.example",
         "DUTIFUL_JWT_AUDIENCE": "dutiful",
+        "DUTIFUL_JWT_REVOKED": str(tmp_path / "revoked.json"),
     }
-    with running(tmp_path, **environ) as service:
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    with running(tmp_path, **environ(tmp_path)) as service:
+        yield service
+
+
+@pytest.fixture
+def public(tmp_path):
+    named = {"DUTIFUL_PUBLIC_URL": "https://Cron.example.com/", "DUTIFUL_HOST": "0.0.0.0"}
+    with running(tmp_path, **environ(tmp_path), **named) as service:
+        service.client.headers["Host"] = "cron.example.com"
         yield service
 
 
 def token(user="ada", scope="read write trigger", lives=600):
     claims = {
+        "jti": f"{user}-1",
         "iss": "https://login.example",
         "aud": "dutiful",
         "sub": user,
@@ -44,14 +57,17 @@ def token(user="ada", scope="read write trigger", lives=600):
     return jwt.encode(claims, KEY, algorithm="HS256", headers={"kid": "k1"})
 
 
-def log_in(service, given, to="/"):
+def log_in(service, given, to="/", origin=None):
     html = service.client.get("/ui/login", params={"next": to}).text
     form = {
         "csrf": re.search(r'name="csrf" value="([0-9a-f]+)"', html)[1],
         "next": re.search(r'name="next" value="([^"]*)"', html)[1],
         "token": given,
     }
-    return service.client.post("/ui/login", data=form, headers={"Origin": service.url})
+    # By hand: the client would not send a cookie of https over http.
+    cookie = "; ".join(f"{name}={value}" for name, value in service.client.cookies.items())
+    headers = {"Origin": origin or service.url, **({"Cookie": cookie} if cookie else {})}
+    return service.client.post("/ui/login", data=form, headers=headers)
 
 
 def test_a_page_without_a_login_leads_to_one_and_back(guarded):
@@ -141,3 +157,78 @@ def test_a_login_leads_to_these_pages_only(wanted, taken):
 
 def test_without_tokens_there_is_nothing_to_log_in_to(service):
     assert service.client.get("/ui/login").headers["location"] == "/"
+
+
+def test_after_five_tries_an_address_waits_a_while(guarded):
+    statuses = [log_in(guarded, "x").status_code for _ in range(6)]
+    assert statuses == [401] * 5 + [429]
+    refused = log_in(guarded, token())
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "12")
+    assert "Too many tries" in refused.text
+    guarded.advance(12)
+    assert log_in(guarded, token()).status_code == 303
+
+
+def test_a_login_of_more_than_16_kib_is_not_read(guarded):
+    answer = guarded.client.post("/ui/login", data={"token": "x" * 20_000}, headers={"Origin": guarded.url})
+    assert answer.status_code == 413
+
+
+def test_a_session_ends_when_its_token_is_revoked(guarded, tmp_path):
+    log_in(guarded, token())
+    assert guarded.client.get("/").status_code == 200
+    (tmp_path / "revoked.json").write_text('{"revoked": ["ada-1"]}')
+    answer = guarded.client.get("/")
+    assert (answer.status_code, "why=token_revoked" in answer.headers["location"]) == (303, True)
+
+
+def test_a_session_ends_when_the_key_of_its_token_is_removed(guarded, tmp_path):
+    log_in(guarded, token())
+    other = base64.urlsafe_b64encode(b"another key of thirty-two bytes!").rstrip(b"=").decode()
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": {"k2": {"alg": "HS256", "key": other}}}))
+    answer = guarded.client.get("/")
+    assert (answer.status_code, "why=token_key_unknown" in answer.headers["location"]) == (303, True)
+
+
+def test_a_session_outlives_the_process_with_a_key_and_ends_with_it_without_one(tmp_path):
+    kept = {}
+    for key in ({"DUTIFUL_SESSION_KEY": "a key of this service alone"}, {}):
+        with running(tmp_path, **environ(tmp_path), **key) as first:
+            log_in(first, token())
+            cookies = dict(first.client.cookies)
+        with running(tmp_path, **environ(tmp_path), **key) as second:
+            second.client.cookies.update(cookies)
+            kept[bool(key)] = second.client.get("/").status_code
+    assert kept == {True: 200, False: 303}
+
+
+def test_at_the_public_address_cookies_belong_to_that_host_and_to_https(public):
+    answer = log_in(public, token(), origin="https://cron.example.com")
+    assert answer.status_code == 303
+    [cookie] = [each for each in answer.headers.get_list("set-cookie") if "session" in each]
+    assert cookie.startswith("__Host-dutiful-session=")
+    assert {"Secure", "HttpOnly", "SameSite=lax", "Path=/"} <= {part.strip() for part in cookie.split(";")}
+
+
+@pytest.mark.parametrize("origin", ["http://cron.example.com", "https://evil.example", "null"])
+def test_a_form_from_elsewhere_is_refused_at_the_public_address(public, origin):
+    assert log_in(public, token(), origin=origin).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/", "/ui/login", "/ui/schedules"])
+def test_a_page_at_another_name_is_not_answered(public, path):
+    answer = public.client.get(path, headers={"Host": "evil.example"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (421, "foreign_host")
+    assert "https://cron.example.com" in answer.json()["error"]["message"]
+
+
+def test_the_api_is_answered_at_any_name(public):
+    headers = {"Host": "10.0.0.7:8787", "Authorization": f"Bearer {token()}"}
+    assert public.client.get("/schedules", headers=headers).status_code == 200
+
+
+def test_beyond_the_loopback_pages_need_a_public_address(tmp_path):
+    with running(tmp_path, **environ(tmp_path), DUTIFUL_HOST="0.0.0.0") as service:
+        answer = service.client.get("/ui/login")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (421, "foreign_host")
+        assert "DUTIFUL_PUBLIC_URL" in answer.json()["error"]["message"]

@@ -122,6 +122,7 @@ _TITLES = {
     404: "There is no such thing",
     409: "Somebody was faster",
     422: "This cannot be meant",
+    429: "Too many tries",
     503: "The store cannot be used",
 }
 
@@ -140,6 +141,9 @@ def _as_page(answer: Callable[..., Any]) -> Callable[[Request, Exception], Await
         request.state.caller = getattr(request.state, "caller", NOBODY)
         problem = json.loads(bytes(response.body))["error"]
         title = _TITLES.get(response.status_code, "Something is wrong")
-        return page("problem.html", request, response.status_code, title=title, problem=problem)
+        told = page("problem.html", request, response.status_code, title=title, problem=problem)
+        if (wait := response.headers.get("retry-after")) is not None:
+            told.headers["retry-after"] = wait
+        return told
 
     return handle

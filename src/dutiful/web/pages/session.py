@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.httpd.auth import COOKIE, HOST_COOKIE, TOKEN_MAX
 from dutiful.httpd.errors import RequestRefusedError, UnauthenticatedError
+from dutiful.httpd.limits import network_of
 from dutiful.service.settings import is_loopback
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages.forms import read_form
@@ -59,6 +60,7 @@ async def log_in(request: Request) -> Response:
     """Check a token as the API would, and keep it sealed in a cookie."""
     form = await read_form(request)
     auth, token = request.app.state.auth, form.get("token", "").strip()
+    request.app.state.logins.take(network_of(request.client.host if request.client else ""))
     if auth.sessions is None or not _is_private(request):
         return _form(request, form.get("next", "/"), "", 403)
     try:
