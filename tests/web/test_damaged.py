@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from html import unescape
 
 import pytest
 from tests.web.running import SCHEDULE, running
@@ -48,9 +50,12 @@ def test_one_that_is_asked_for_is_told_with_what_is_wrong(damaged):
 
 
 def test_the_overview_shows_them(damaged):
-    text = damaged.client.get("/").text
-    assert "nightly" in text
-    assert "checksum" in text
+    [entry] = re.findall(r'<li data-key="nightly">.*?</li>', damaged.client.get("/").text, re.DOTALL)
+    words = unescape(" ".join(re.sub(r"<[^>]+>", " ", entry).split()))
+    assert (
+        words
+        == f"nightly damaged Its row cannot be read: {problem_of(damaged)}. Store it again, or delete it."
+    )
 
 
 def test_they_are_counted(damaged):

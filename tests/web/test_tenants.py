@@ -13,6 +13,8 @@ import jwt
 import pytest
 from tests.web.running import MONDAY, SCHEDULE, running
 
+from dutiful.web.pages import PAGE_ROUTERS
+
 KEY = b"k" * 32
 NOW = int(datetime.fromisoformat(MONDAY).timestamp())
 
@@ -103,6 +105,68 @@ def test_the_list_of_needs_is_complete(guarded):
     routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     open_to_all = {("GET", "/healthz"), ("GET", "/readyz")}
     assert len(routes - open_to_all) == len({(method, path) for method, path, *_ in NEEDS})
+
+
+PAGE_NEEDS = {
+    "GET /": "read",
+    "GET /ui/schedules": "read",
+    "GET /ui/schedules/pause-many": "read",
+    "POST /ui/schedules/pause-many": "write",
+    "GET /ui/schedules/new": "read",
+    "POST /ui/schedules/new": "write",
+    "GET /ui/schedules/{schedule_id}": "read",
+    "GET /ui/schedules/{schedule_id}/edit": "read",
+    "POST /ui/schedules/{schedule_id}/edit": "write",
+    "GET /ui/schedules/{schedule_id}/run": "read",
+    "POST /ui/schedules/{schedule_id}/run": "trigger",
+    "GET /ui/schedules/{schedule_id}/pause": "read",
+    "POST /ui/schedules/{schedule_id}/pause": "write",
+    "GET /ui/schedules/{schedule_id}/backfill": "read",
+    "POST /ui/schedules/{schedule_id}/backfill": "trigger",
+    "GET /ui/schedules/{schedule_id}/delete": "read",
+    "POST /ui/schedules/{schedule_id}/delete": "write",
+    "GET /ui/runs": "read",
+    "GET /ui/runs/{key}": "read",
+    "GET /ui/calendar": "read",
+    "GET /ui/cron": "read",
+    "GET /ui/why": "read",
+    "GET /ui/more": "read",
+    "GET /ui/me": "read",
+    "POST /ui/theme": "read",
+    "POST /ui/keys": "read",
+    "GET /ui/system": "admin",
+    "GET /ui/audit": "admin",
+}
+# Who is not signed in yet must reach them; a logout only forgets a cookie.
+OPEN_PAGES = {"GET /ui/login", "POST /ui/login", "POST /ui/logout"}
+
+
+def test_every_page_needs_its_scope(guarded):
+    ada = asking(guarded, "ada")
+    ada("PUT", "/workflows/report/1", {})
+    ada("POST", "/schedules/upsert", SCHEDULE)
+    key = ada("POST", "/schedules/nightly/trigger")[1]["idempotency_key"]
+    refused, taken = {}, {}
+    for name, scope in PAGE_NEEDS.items():
+        method, path = name.format(schedule_id="nightly", key=key).split()
+        others = {"read", "write", "trigger", "report"} - {scope}
+        status, text = asking(guarded, "ada", " ".join(sorted(others)))(method, path)
+        refused[name] = status, "scope_missing" in text
+        status, text = asking(guarded, "ada", "admin" if scope == "admin" else f"read {scope}")(method, path)
+        # A POST of this test carries no proof of its page.
+        taken[name] = status, "scope_missing" in text
+    assert refused == dict.fromkeys(PAGE_NEEDS, (403, True))
+    assert taken == {name: (200 if name.startswith("GET") else 403, False) for name in PAGE_NEEDS}
+
+
+def test_the_list_of_pages_is_complete():
+    routes = {
+        f"{method} {route.path}"
+        for router in PAGE_ROUTERS
+        for route in router.routes
+        for method in route.methods
+    }
+    assert routes == PAGE_NEEDS.keys() | OPEN_PAGES
 
 
 def test_what_belongs_to_another_user_does_not_exist(guarded):

@@ -114,6 +114,17 @@ class Outage(NamedTuple):
     capped: int
 
 
+class Matching(NamedTuple):
+    """How many schedules match a filter, how many are paused, and how many others fire within an hour.
+
+    `soon` is counted up to 1,000.
+    """
+
+    schedules: int
+    paused: int
+    soon: int
+
+
 class Board:
     """Answers for the overview, each at a bounded cost whatever the number of schedules."""
 
@@ -123,10 +134,21 @@ class Board:
             tuple[Instant, Instant, int, str | None], tuple[Instant, dict[Instant, int]]
         ] = {}
 
+    async def revision(self) -> str:
+        """Return a text that is another one after anything was written."""
+        return await self._store.revision()
+
     async def census(self, owner: str | None = None) -> Census:
         """Return how many schedules there are, and how many are paused."""
         facets = _facets(owner)
         return Census(await self._store.count(facets), await self._store.count(facets, paused=True))
+
+    async def matching(self, facets: Sequence[tuple[str, str]]) -> Matching:
+        """Return how many schedules have all of these facets: (`user`, `workflow` or `label`, value)."""
+        until = self._now() + _HOUR
+        next_ones = await self._store.soonest(_LATE_READ, facets)
+        soon = sum(1 for due in next_ones for tick, _ in upcoming(due, self._now(), 1) if tick <= until)
+        return Matching(await self._store.count(facets), await self._store.count(facets, paused=True), soon)
 
     async def day(self, owner: str | None = None) -> Day:
         """Return what became of the ticks of the last 24 hours, and how many come in the next 12."""

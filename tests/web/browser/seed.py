@@ -122,13 +122,14 @@ class Seeded:
 @contextmanager
 def seeded(**environ: str) -> Iterator[Seeded]:
     """Run the service at NOW with its thirty days behind it, until the block ends."""
-    with _empty(**environ) as it:
+    with started(**environ) as it:
         _fill(it)
         yield it
 
 
 @contextmanager
-def _empty(**environ: str) -> Iterator[Seeded]:
+def started(**environ: str) -> Iterator[Seeded]:
+    """Run the service at START without any schedule, until the block ends."""
     thread = _Thread(
         {
             "DUTIFUL_STORE": "memory:",

@@ -14,7 +14,7 @@ from dutiful.core.errors import DutifulError
 from dutiful.web import requests
 from dutiful.web.authorized_service import Reader, Starter, Writer
 from dutiful.web.pages import words
-from dutiful.web.pages.forms import read_form
+from dutiful.web.pages.forms import NOTE_MAX, read_form
 from dutiful.web.pages.rendering import page
 from dutiful.web.pages.why import parse_asked
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
-
-NOTE_MAX = 1000
 
 
 def back(schedule_id: str, done: str) -> RedirectResponse:

@@ -17,6 +17,8 @@ from dutiful.httpd.errors import RequestRefusedError
 if TYPE_CHECKING:
     from fastapi import Request, Response
 
+NOTE_MAX = 1000
+"""The most characters of the note of a pause."""
 FIELD = "csrf"
 _COOKIE, _HOST_COOKIE = "dutiful-csrf", "__Host-dutiful-csrf"
 _SECRET_BYTES = 32

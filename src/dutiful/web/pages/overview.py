@@ -23,7 +23,7 @@ from dutiful.web.drawing.marks import mini
 from dutiful.web.drawing.strip import meter
 from dutiful.web.pages import words
 from dutiful.web.pages.ledger import one_by_one, tick_href
-from dutiful.web.pages.rendering import page
+from dutiful.web.pages.rendering import LIVE, page
 
 if TYPE_CHECKING:
     from dutiful.service.board import Day, Running, Soon, Trouble
@@ -145,10 +145,10 @@ NEEDS_SHOWN, _NEXT_SHOWN, _RUNNING_SHOWN, _NAMES_SHOWN = 10, 8, 6, 3
 _WIDTH = timedelta(milliseconds=TEN_MINUTES)
 
 
-@router.get("/")
+@router.get("/", dependencies=[LIVE])
 async def overview(request: Request, authorized: Reader) -> HTMLResponse:
     """Show what needs somebody, what ran, what runs and what is next."""
-    return page("overview.html", request, **await facts(authorized))
+    return page("overview.html", request, every=5, **await facts(authorized))
 
 
 async def facts(authorized: AuthorizedService) -> dict[str, Any]:

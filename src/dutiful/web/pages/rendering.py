@@ -1,5 +1,6 @@
 """From a template and its facts to a page, and from an error to the page that tells it."""
 
+# ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
 import hashlib
@@ -10,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -19,23 +21,19 @@ from starlette.exceptions import HTTPException
 from dutiful.core.errors import DutifulError
 from dutiful.httpd.auth import NOBODY, is_page
 from dutiful.httpd.instants import rfc_3339
+from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing import marks
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import field_value, keep_secret
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from datetime import datetime
 
-    from fastapi import Request
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from fastapi import FastAPI, Request, Response
-
+    from fastapi import FastAPI
 
 _HERE = Path(__file__).parents[1]
-THEME_COOKIE = "dutiful-theme"
+THEME_COOKIE, KEYS_COOKIE = "dutiful-theme", "dutiful-keys"
 THEMES = ("light", "dark")
 # Under the API's no-referrer a browser posts forms with the origin "null", which is refused.
 _HEADERS = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
@@ -48,14 +46,37 @@ def static_url(name: str) -> str:
     return f"/static/{name}?v={digest}"
 
 
-def page(template: str, request: Request, status: int = 200, **facts: Any) -> HTMLResponse:
-    """Return a whole page."""
+class UnchangedError(Exception):
+    """A page is asked for again, and nothing was written since the browser got it."""
+
+
+async def live(request: Request, authorized: Reader) -> None:
+    """Note the revision of the store for a page that refreshes itself; raise UnchangedError if it is known.
+
+    The revision is read before anything that the page shows: what is written meanwhile is shown next time.
+    """
+    revision = await authorized.service.board.revision()
+    if request.headers.get("dutiful-revision") == revision:
+        raise UnchangedError
+    request.state.revision = revision
+
+
+LIVE = Depends(live)
+
+
+def page(
+    template: str, request: Request, status: int = 200, *, every: int | None = None, **facts: Any
+) -> HTMLResponse:
+    """Return a whole page; a page with the dependency `LIVE` is asked for again `every` few seconds."""
     now = request.app.state.service.clock.now().astimezone(UTC)
     theme = request.cookies.get(THEME_COOKIE)
     frame = {
         "now": now,
         "caller": request.state.caller,
         "theme": theme if theme in THEMES else None,
+        "keys": request.cookies.get(KEYS_COOKIE) != "off",
+        "live": every,
+        "revision": getattr(request.state, "revision", ""),
         "path": request.url.path,
         "query": request.url.query,
         "csrf": lambda: field_value(request),
@@ -71,6 +92,12 @@ def _time(at: datetime, shown: str | None = None, now: datetime | None = None) -
     said = shown if shown is not None else words.moment(at, now or at)
     iso = rfc_3339(at)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, iso, said)
+
+
+def _countdown(at: datetime, now: datetime) -> Markup:
+    """Return the attribute of a distance under a minute, which a script may count down."""
+    seconds = round((at - now).total_seconds())
+    return Markup(' data-in="{}"').format(seconds) if 0 < seconds < 60 else Markup("")
 
 
 def _drawn(drawing: str) -> Markup:
@@ -100,6 +127,7 @@ _PAGES.filters.update(
 )
 _PAGES.globals.update(
     time=_time,
+    countdown=_countdown,
     distance=words.distance,
     roughly=words.roughly,
     soonly=words.soonly,
@@ -129,8 +157,13 @@ _TITLES = {
 
 def install_problem_pages(app: FastAPI) -> None:
     """Answer errors of pages as pages, with the code and the sentence that the API would answer."""
+    app.add_exception_handler(UnchangedError, _no_content)
     for kind in (HTTPException, RequestValidationError, DutifulError):
         app.add_exception_handler(kind, _as_page(app.exception_handlers[kind]))
+
+
+async def _no_content(_: Request, __: Exception) -> Response:
+    return Response(status_code=204, headers=_HEADERS)
 
 
 def _as_page(answer: Callable[..., Any]) -> Callable[[Request, Exception], Awaitable[Response]]:

@@ -19,7 +19,7 @@ from dutiful.service.types import RunView
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
 from dutiful.web.pages.ledger import CSS, late_by, state_of, tick_href, took
-from dutiful.web.pages.rendering import page
+from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.why import why
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
@@ -56,7 +56,7 @@ class Group(NamedTuple):
     oldest: RunView
 
 
-@router.get("/ui/runs")
+@router.get("/ui/runs", dependencies=[LIVE])
 async def runs(request: Request, authorized: Reader, query: Annotated[RunsQuery, Query()]) -> HTMLResponse:
     """Show what became of the ticks of all schedules, newest first."""
     found = await authorized.service.board.entries(
@@ -70,6 +70,7 @@ async def runs(request: Request, authorized: Reader, query: Annotated[RunsQuery,
     return page(
         "runs.html",
         request,
+        every=15,
         filter=query,
         statuses=STATUSES,
         reason_names=_REASONS,
@@ -137,7 +138,7 @@ class Moment(NamedTuple):
     state: Literal["done", "open", "failed"]
 
 
-@router.get("/ui/runs/{key}")
+@router.get("/ui/runs/{key}", dependencies=[LIVE])
 async def run(
     request: Request, authorized: Reader, key: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 ) -> HTMLResponse:
@@ -153,6 +154,7 @@ async def run(
     return page(
         "run.html",
         request,
+        every=2 if found.ended_at is None else 15,
         run=found,
         view=view,
         zone=cron.zone.tzinfo,

@@ -23,7 +23,7 @@ from dutiful.web.drawing.marks import Tick
 from dutiful.web.drawing.strip import MARKS_MAX, Strip, drift, strip
 from dutiful.web.pages import words
 from dutiful.web.pages.ledger import clock_changes, entries, late_by, said, tick_href, ticks_of
-from dutiful.web.pages.rendering import page
+from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.why import Why, parse_asked, why
 from dutiful.web.pages.words import settings_said
 
@@ -73,7 +73,7 @@ class Account(NamedTuple):
         return self.ran + self.failed + self.skipped + self.open
 
 
-@router.get("/ui/schedules/{schedule_id}")
+@router.get("/ui/schedules/{schedule_id}", dependencies=[LIVE])
 async def schedule(
     request: Request,
     authorized: Reader,
@@ -81,7 +81,8 @@ async def schedule(
     query: Annotated[ScheduleQuery, Query()],
 ) -> HTMLResponse:
     """Show one schedule."""
-    return page("schedule.html", request, **await facts(authorized, schedule_id, query))
+    shown = await facts(authorized, schedule_id, query)
+    return page("schedule.html", request, every=2 if shown["account"].open else 5, **shown)
 
 
 async def facts(authorized: AuthorizedService, schedule_id: str, query: ScheduleQuery) -> dict[str, Any]:

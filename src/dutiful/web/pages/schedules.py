@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from dutiful.service.board import Matching
 from dutiful.service.types import ScheduleView
-from dutiful.web.authorized_service import Reader
+from dutiful.web.authorized_service import Reader, Writer
 from dutiful.web.drawing.marks import mini
 from dutiful.web.pages import words
+from dutiful.web.pages.forms import NOTE_MAX, read_form
 from dutiful.web.pages.ledger import one_by_one
-from dutiful.web.pages.rendering import page
+from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.schedule import standing
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 SHOWN = 50
+# To change more schedules than this at once, their number must be typed.
+TYPED_FROM = 100
 STATES = {
     "all": "all",
     "trouble": "in trouble",
@@ -47,6 +51,7 @@ class SchedulesQuery(BaseModel):
     sort: Literal["id", "next"] = "id"
     until: Annotated[str, Field(max_length=64)] | None = None
     cursor: Annotated[str, Field(max_length=1000)] | None = None
+    done: Annotated[str, Field(max_length=200)] | None = None
 
 
 class Filter(NamedTuple):
@@ -69,6 +74,12 @@ class Filter(NamedTuple):
             return Filter(label=given)
         return Filter(part=given or None)
 
+    @property
+    def facets(self) -> list[tuple[str, str]]:
+        """Return the facets that schedules must have; empty for part of an id, which no index finds."""
+        wanted = (("user", self.user_id), ("workflow", self.workflow_id), ("label", self.label))
+        return [(name, value) for name, value in wanted if value is not None]
+
 
 class Line(NamedTuple):
     """One schedule of the list."""
@@ -80,12 +91,12 @@ class Line(NamedTuple):
     last: RunView | None
 
 
-@router.get("/ui/schedules")
+@router.get("/ui/schedules", dependencies=[LIVE])
 async def schedules(
     request: Request, authorized: Reader, query: Annotated[SchedulesQuery, Query()]
 ) -> HTMLResponse:
     """Show schedules, a page at a time."""
-    return page("schedules.html", request, **await facts(authorized, query))
+    return page("schedules.html", request, every=15, **await facts(authorized, query))
 
 
 async def facts(authorized: AuthorizedService, query: SchedulesQuery) -> dict[str, Any]:
@@ -112,8 +123,99 @@ async def facts(authorized: AuthorizedService, query: SchedulesQuery) -> dict[st
         "lines": [await _line(authorized, view, now) for view in views],
         "more": None if more is None else _link(query, cursor=more),
         "links": {state: _link(query, state=state, cursor=None) for state in STATES},
+        "bulk": await _bulk(authorized, query),
         "filtered": bool(query.q) or query.state != "all",
     }
+
+
+async def _bulk(authorized: AuthorizedService, query: SchedulesQuery) -> Matching | None:
+    """Return what a change of all schedules that match would touch; None where the filter is no facet."""
+    facets = _own_facets(authorized, Filter.read(query.q))
+    if not facets or query.state not in {"all", "paused"}:
+        return None
+    return await authorized.service.board.matching(facets)
+
+
+def _own_facets(authorized: AuthorizedService, wanted: Filter) -> list[tuple[str, str]]:
+    """Return the facets of a filter within what the caller may see; empty where it names nothing."""
+    if not wanted.facets or (wanted.user_id is not None and not authorized.caller.acts_for(wanted.user_id)):
+        return []
+    return wanted._replace(user_id=wanted.user_id or authorized.tenant).facets
+
+
+class BulkQuery(BaseModel):
+    """Which schedules to pause or resume: the text of the filter."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    q: Annotated[str, Field(max_length=200)] = ""
+    paused: bool = True
+
+
+@router.get("/ui/schedules/pause-many")
+async def ask_pause_many(
+    request: Request, authorized: Reader, query: Annotated[BulkQuery, Query()]
+) -> HTMLResponse:
+    """Show what pausing or resuming all schedules of a filter would change."""
+    return await _ask_many(request, authorized, query)
+
+
+@router.post("/ui/schedules/pause-many")
+async def pause_many(request: Request, authorized: Writer) -> Response:
+    """Pause or resume all schedules of a filter."""
+    form = await read_form(request)
+    query = BulkQuery(q=form.get("q", "")[:200], paused=form.get("paused") == "true")
+    wanted, note = Filter.read(query.q), form.get("note", "").strip()
+    found = await authorized.service.board.matching(_own_facets(authorized, wanted) or [("user", "")])
+    if (problem := _bulk_problem(query, found, note, form.get("typed", ""))) is not None:
+        return await _ask_many(request, authorized, query, problem, form)
+    given = wanted._replace(user_id=wanted.user_id or authorized.tenant)._asdict()
+    filters = {name: value for name, value in given.items() if name != "part"}
+    action = "pause" if query.paused else "resume"
+    authorized.intend(action, **filters, note=note or None, via="page")
+    changed = await authorized.service.registrar.pause_where(query.paused, note or None, **filters)
+    authorized.record(action, **filters, changed=changed)
+    done = f"{words.counted(changed, 'schedule')} {'paused' if query.paused else 'resumed'}."
+    return RedirectResponse(f"/ui/schedules?{urlencode({'q': query.q, 'done': done})}", 303)
+
+
+def _bulk_problem(query: BulkQuery, found: Matching, note: str, typed: str) -> str | None:
+    """Return what is missing before all schedules of a filter may change, None where nothing is."""
+    count = changing(query, found)
+    if count == 0:
+        return "Nothing would change."
+    if query.paused and (not note or len(note) > NOTE_MAX or not note.isprintable()):
+        return f"Write in one line, of at most {NOTE_MAX} characters, why they are paused: others will ask."
+    if count > TYPED_FROM and typed.strip().replace(",", "") != str(count):
+        return f"Type {count} to change that many."
+    return None
+
+
+def changing(query: BulkQuery, found: Matching) -> int:
+    """Return how many schedules would change."""
+    return found.schedules - found.paused if query.paused else found.paused
+
+
+async def _ask_many(
+    request: Request,
+    authorized: AuthorizedService,
+    query: BulkQuery,
+    problem: str | None = None,
+    form: dict[str, str] | None = None,
+) -> HTMLResponse:
+    facets = _own_facets(authorized, Filter.read(query.q))
+    found = await authorized.service.board.matching(facets) if facets else Matching(0, 0, 0)
+    return page(
+        "pause_many.html",
+        request,
+        200 if problem is None else 422,
+        bulk=query,
+        found=found,
+        changing=changing(query, found),
+        must_type=changing(query, found) > TYPED_FROM,
+        problem=problem,
+        given=form or {},
+    )
 
 
 def _link(query: SchedulesQuery, **changes: Any) -> str:

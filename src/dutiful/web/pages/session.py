@@ -15,7 +15,7 @@ from dutiful.httpd.limits import network_of
 from dutiful.service.settings import is_loopback
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages.forms import read_form
-from dutiful.web.pages.rendering import THEME_COOKIE, THEMES, page
+from dutiful.web.pages.rendering import KEYS_COOKIE, THEME_COOKIE, THEMES, page
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
@@ -111,6 +111,19 @@ async def theme(request: Request, authorized: Reader) -> RedirectResponse:
         answer.set_cookie(THEME_COOKIE, form["theme"], max_age=_YEAR_S, httponly=True, samesite="lax")
     else:
         answer.delete_cookie(THEME_COOKIE)
+    return answer
+
+
+@router.post("/ui/keys")
+async def keys(request: Request, authorized: Reader) -> RedirectResponse:
+    """Switch the keys of the pages off or on in this browser: other programs may need them."""
+    del authorized
+    form = await read_form(request)
+    answer = RedirectResponse("/ui/me#keys", 303)
+    if form.get("keys") == "off":
+        answer.set_cookie(KEYS_COOKIE, "off", max_age=_YEAR_S, httponly=True, samesite="lax")
+    else:
+        answer.delete_cookie(KEYS_COOKIE)
     return answer
 
 

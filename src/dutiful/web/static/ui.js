@@ -1,0 +1,226 @@
+// Saves reloads: refreshes a page while it is looked at, previews forms while they are filled in, and adds
+// keys. Pages say and do the same without this file.
+"use strict";
+
+const body = document.body;
+const SECOND = 1000;
+const SLOWEST = 60;
+const WHOLE_AFTER = 60;
+const FIELDS = "input, select, textarea";
+const isTyping = () => document.activeElement?.matches(FIELDS) ?? false;
+
+// ---- Morphing: make a part of the page equal to another one, and keep every node that can stay. A node that
+// ---- stays keeps focus, selection, scroll position, typed text and whether `details` are open.
+
+const keyOf = (node) => (node.nodeType === 1 ? node.id || node.dataset.key || "" : "");
+const isSame = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
+
+function morph(old, fresh) {
+  if (old.isEqualNode(fresh)) return;
+  if (old.nodeType !== 1) {
+    old.nodeValue = fresh.nodeValue;
+    return;
+  }
+  for (const { name } of [...old.attributes])
+    if (!fresh.hasAttribute(name) && !(name === "open" && old.nodeName === "DETAILS")) old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes)
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  morphChildren(old, fresh);
+}
+
+function morphChildren(old, fresh) {
+  let place = old.firstChild;
+  for (const child of [...fresh.childNodes]) {
+    let found = place;
+    while (found && !isSame(found, child)) found = found.nextSibling;
+    if (!found) {
+      old.insertBefore(document.importNode(child, true), place);
+      continue;
+    }
+    if (found !== place) old.insertBefore(found, place);
+    else place = place.nextSibling;
+    morph(found, child);
+  }
+  while (place) {
+    const next = place.nextSibling;
+    place.remove();
+    place = next;
+  }
+}
+
+function show(html) {
+  const fresh = new DOMParser().parseFromString(html, "text/html");
+  const focused = document.activeElement;
+  morph(document.querySelector("main"), fresh.querySelector("main"));
+  for (const part of [".nav", ".clock"]) {
+    const [old, now] = [document, fresh].map((page) => page.querySelector(part));
+    if (old && now) morph(old, now);
+  }
+  // A node that was moved has lost the focus.
+  if (focused !== document.activeElement && focused?.isConnected) focused.focus({ preventScroll: true });
+  if (document.title !== fresh.title) {
+    document.title = fresh.title;
+    document.getElementById("announce").textContent = fresh.querySelector("h1")?.textContent ?? fresh.title;
+  }
+  body.dataset.revision = fresh.body.dataset.revision ?? "";
+  body.dataset.live = fresh.body.dataset.live ?? "";
+  showSwitch();
+}
+
+// ---- Live: asks again every few seconds, while the page is seen and nothing is being typed.
+
+let failures = 0;
+let wholeAt = 0;
+let lost = "";
+
+const isLive = () => body.dataset.live && localStorage.getItem("dutiful-live") !== "off";
+const wait = () => Math.min(SLOWEST, Number(body.dataset.live || SLOWEST) * 2 ** failures);
+
+// Run work that asks the service, and mark the page as busy meanwhile.
+async function busily(work, ...given) {
+  const main = document.querySelector("main");
+  main.setAttribute("aria-busy", "true");
+  try {
+    await work(...given);
+  } finally {
+    main.removeAttribute("aria-busy");
+  }
+}
+
+async function refresh() {
+  const asked = performance.now();
+  // Distances such as "3 min ago" age although nothing changes: once a minute the whole page is asked for.
+  const headers = asked < wholeAt ? { "Dutiful-Revision": body.dataset.revision } : {};
+  const answer = await fetch(location.href, { headers, signal: AbortSignal.timeout(20 * SECOND) });
+  if (answer.redirected) return tell("Your session has ended.", answer.url);
+  if (answer.status !== 204 && !answer.ok) throw new Error(answer.status);
+  if (answer.status === 200) {
+    const html = await answer.text();
+    if (isTyping() || document.hidden) return;
+    wholeAt = asked + WHOLE_AFTER * SECOND;
+    show(html);
+  }
+  failures = 0;
+  lost = "";
+  tell("");
+}
+
+async function tick() {
+  if (isLive() && !document.hidden && !isTyping() && !document.querySelector("dialog[open]")) {
+    try {
+      await busily(refresh);
+    } catch {
+      failures += 1;
+      lost ||= document.querySelector(".clock time")?.textContent ?? "";
+      tell(`Not reached since ${lost}.`);
+    }
+  }
+  setTimeout(tick, wait() * SECOND);
+}
+
+function tell(text, href = "") {
+  const notice = document.getElementById("unreached");
+  notice.textContent = text;
+  notice.hidden = !text;
+  if (!href) return;
+  const link = document.createElement("a");
+  link.href = href;
+  link.textContent = "Sign in again";
+  notice.append(" ", link);
+}
+
+function showSwitch() {
+  // Without the attribute the button is invisible and keeps its place, so that nothing moves.
+  if (body.dataset.live) document.getElementById("live").setAttribute("aria-pressed", String(Boolean(isLive())));
+}
+
+function toggleLive() {
+  if (!body.dataset.live) return;
+  localStorage.setItem("dutiful-live", isLive() ? "off" : "on");
+  showSwitch();
+}
+
+// ---- Distances under a minute count down between two refreshes.
+
+function countDown() {
+  for (const each of document.querySelectorAll("[data-in]")) {
+    const left = Number(each.dataset.in) - 1;
+    if (left < 0) continue;
+    each.dataset.in = String(left);
+    each.textContent = left ? `in ${left} s` : "now";
+  }
+}
+
+// ---- Forms that show their effect while they are filled in.
+
+let pending = 0;
+let newest = 0;
+
+async function preview(form) {
+  const mine = (newest += 1);
+  const data = new URLSearchParams(new FormData(form));
+  const url = new URL(form.action);
+  const isPost = form.method === "post";
+  if (!isPost) url.search = data;
+  let answer;
+  try {
+    answer = await fetch(url, isPost ? { method: "POST", body: data } : {});
+  } catch {
+    return;
+  }
+  // A session that ended leads to the login, whose page must not take the place of a filled-in form.
+  if (answer.redirected || mine !== newest || !(answer.headers.get("content-type") ?? "").includes("html")) return;
+  const html = await answer.text();
+  if (mine !== newest) return;
+  if (!isPost) history.replaceState(null, "", url);
+  show(html);
+}
+
+document.addEventListener("input", (event) => {
+  const form = event.target.closest("form[data-preview]");
+  if (!form) return;
+  clearTimeout(pending);
+  pending = setTimeout(busily, 200, preview, form);
+});
+
+// ---- Keys. None of them acts: those for actions open the question.
+
+const GO = { o: "/", s: "/ui/schedules", r: "/ui/runs", c: "/ui/calendar", f: "/ui/fleet", a: "/ui/audit" };
+const OPEN = { w: "/ui/why", "?": "/ui/me#keys" };
+let going = false;
+
+function step(by) {
+  const rows = [...document.querySelectorAll("[data-row]")];
+  const place = rows.indexOf(document.activeElement);
+  rows[Math.max(0, Math.min(rows.length - 1, place + by))]?.focus();
+}
+
+function press(key) {
+  if (going) {
+    going = false;
+    if (GO[key]) location.assign(GO[key]);
+    return true;
+  }
+  if (key === "g") going = true;
+  else if (key === "/") document.getElementById("find").focus();
+  else if (key === "j" || key === "k") step(key === "j" ? 1 : -1);
+  else if (key === ".") toggleLive();
+  else if (OPEN[key]) location.assign(OPEN[key]);
+  else {
+    const link = document.querySelector(`main a[data-shortcut="${key}"]`);
+    if (link) location.assign(link.href);
+    return Boolean(link);
+  }
+  return true;
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && isTyping()) document.activeElement.blur();
+  if (isTyping() || event.ctrlKey || event.metaKey || event.altKey || body.dataset.keys === "off") return;
+  if (press(event.key)) event.preventDefault();
+});
+
+document.addEventListener("click", (event) => event.target.id === "live" && toggleLive());
+showSwitch();
+setInterval(countDown, SECOND);
+setTimeout(tick, wait() * SECOND);
