@@ -17,7 +17,7 @@ from dutiful.cli.fleet_client import asked, state_dir_of_fleet
 from dutiful.cli.output import print_json
 from dutiful.core.cron.zone import from_epoch_ms
 from dutiful.core.errors import quoted
-from dutiful.fleet.run.output_log import logs_of, older_half
+from dutiful.fleet.run.output_log import logs_of, older_half, printable
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -255,9 +255,7 @@ def _print_whole(agent: str, schedule: str, log: RunLog) -> None:
 def _printable(output: bytes) -> str:
     """Return output without the characters that command a terminal, when it goes to one."""
     text = output.decode("utf-8", "replace")
-    if not sys.stdout.isatty():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+    return printable(text) if sys.stdout.isatty() else text
 
 
 def _follow(

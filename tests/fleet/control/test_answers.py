@@ -41,6 +41,9 @@ class Listener:
     async def history(self, agent, schedule, limit, *, failed):
         return ["history", agent, schedule, limit, failed]
 
+    async def output(self, agent, schedule, number):
+        return ["output", agent, schedule, number]
+
     async def explain(self, agent, schedule, at):
         return ["explain", agent, schedule, at]
 
@@ -52,6 +55,8 @@ class Listener:
         ({"ask": "schedules", "agent": None, "more": 1}, ["schedules", None]),
         ({"ask": "stop"}, ["stop"]),
         ({"ask": "cancel", **NAMED}, ["cancel", "a", "s"]),
+        ({"ask": "output", **NAMED, "run": None}, ["output", "a", "s", None]),
+        ({"ask": "output", **NAMED, "run": 3}, ["output", "a", "s", 3]),
         ({"ask": "outcome", **NAMED, "run_at": 5}, ["outcome", "a", "s", 5]),
         ({"ask": "disable", "agent": "a", "schedule": None}, ["switch", "a", None, False]),
         ({"ask": "history", **ALL, "limit": 5, "failed": True}, ["history", None, None, 5, True]),

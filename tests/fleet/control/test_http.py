@@ -33,6 +33,14 @@ class Fleet:
     async def schedules(self, agent):
         return [{"agent": agent or "a", "schedule": "hook"}]
 
+    async def history(self, agent, schedule, limit, *, failed):
+        self.type_of(agent, schedule)
+        return [{"run": 7, "limit": limit, "failed": failed}]
+
+    async def output(self, agent, schedule, number):
+        self.type_of(agent, schedule)
+        return {"run": 7, "output": "<b>hi</b>"} if number in (None, 7) else None
+
     def type_of(self, agent, schedule):
         if (agent, schedule) == ("a", "nightly"):
             return "cron", "Sum up."
@@ -180,6 +188,24 @@ def test_health_needs_no_token_and_tells_of_a_stall_and_the_rest_needs_one():
         return well, ill, closed, opened
 
     assert story(steps, fleet)[0] == (200, 503, [401] * 3, [200] * 2)
+
+
+def test_runs_and_their_output_can_be_read():
+    async def steps(client):
+        place = "/agents/a/schedules/hook"
+        answers = [
+            await client.get(f"{place}/{path}", headers=BEARER)
+            for path in ("runs?limit=5&failed=true", "output", "output?run=7", "output?run=8", "runs?limit=0")
+        ]
+        missing = await client.get("/agents/a/schedules/none/output", headers=BEARER)
+        refused = await client.get(f"{place}/output")
+        return [(each.status_code, each.json()) for each in answers], missing.status_code, refused.status_code
+
+    (answers, missing, refused), _ = story(steps)
+    assert answers[0] == (200, {"runs": [{"run": 7, "limit": 5, "failed": True}]})
+    assert answers[1] == answers[2] == (200, {"run": 7, "output": "<b>hi</b>"})
+    assert (answers[3][0], answers[3][1]["error"]["code"]) == (404, "no_output")
+    assert (answers[4][0], missing, refused) == (422, 404, 401)
 
 
 def test_the_metrics_are_what_the_status_says():

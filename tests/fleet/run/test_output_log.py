@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dutiful.fleet.run.output_log import LEFT_OUT, LogLimits, OutputLogs, logs_of
+from dutiful.fleet.run.output_log import LEFT_OUT, LogLimits, Output, OutputLogs, logs_of, output_of
 
 
 def write(logs, run_at, *chunks, kind="schedule"):
@@ -46,3 +46,22 @@ def test_no_output_is_kept_where_none_is_wanted_or_nothing_can_be_written(tmp_pa
     assert OutputLogs(tmp_path, LogLimits(runs=0)).open("a", "s", 1, "schedule") is None
     (tmp_path / "logs").write_text("in the way")
     assert OutputLogs(tmp_path, LogLimits()).open("a", "s", 1, "schedule") is None
+
+
+def test_the_output_of_a_run_is_given_as_text_that_commands_no_terminal(tmp_path):
+    logs = OutputLogs(tmp_path, LogLimits())
+    write(logs, 1000, b"first\n")
+    write(logs, 2000, b"\x1b[2Jsecond\xff\tend\r\n", kind="manual")
+    latest = Output(2, 2000, "manual", "\ufffd[2Jsecond\ufffd\tend\ufffd\n", truncated=False)
+    assert output_of(tmp_path, "a", "s") == latest
+    assert output_of(tmp_path, "a", "s", 1) == Output(1, 1000, "schedule", "first\n", truncated=False)
+    assert output_of(tmp_path, "a", "s", 3) is None
+    assert output_of(tmp_path, "a", "other") is None
+
+
+def test_of_a_long_output_the_end_is_given(tmp_path):
+    logs = OutputLogs(tmp_path, LogLimits(bytes=2000))
+    write(logs, 1000, *(b"line %04d\n" % number for number in range(30)))
+    assert output_of(tmp_path, "a", "s", limit=20) == Output(
+        1, 1000, "schedule", "line 0028\nline 0029\n", truncated=True
+    )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.plan.verdict import Verdict
     from dutiful.core.run import Run
-    from dutiful.fleet.run.output_log import RunLog
+    from dutiful.fleet.run.output_log import Output, RunLog
     from dutiful.fleet.types import ScheduleInfo
     from dutiful.fleet.view import Job
 
@@ -56,6 +56,9 @@ class Answering(Protocol):
     ) -> list[Document]:
         """Return the last entries of the history, newest first."""
 
+    async def output(self, agent: str, schedule: str, number: int | None) -> Document | None:
+        """Return the stored output of a run, by default of the latest, or None."""
+
     async def explain(self, agent: str, schedule: str, at: datetime) -> Document:
         """Return why a schedule ran at an instant, did not run, or will run."""
 
@@ -92,6 +95,8 @@ async def _answer_on_schedule(
             return await fleet.run(agent, schedule, prompt)
         case "outcome", {"run_at": int(run_at)}:
             return await fleet.outcome(agent, schedule, run_at)
+        case "output", {"run": int() | None as number}:
+            return await fleet.output(agent, schedule, number)
         case "cancel", _:
             return await fleet.cancel(agent, schedule)
         case "explain", {"at": str(at)}:
@@ -173,6 +178,15 @@ def of_run(run: Run, *, alive: bool = True, number: int | None = None) -> Docume
         "ended_at": _iso_ms(ended_at),
         "detail": run.detail,
     }
+
+
+def of_output(agent: str, schedule: str, output: Output | None) -> Document | None:
+    """Return the document of the stored output of a run, or None."""
+    if output is None:
+        return None
+    named = {"agent": agent, "schedule": schedule, "run": output.number}
+    when = {"run_at": _iso_ms(output.run_at), "trigger": output.kind}
+    return {**named, **when, "output": output.text, "truncated": output.truncated}
 
 
 def numbers_of(logs: Iterable[RunLog]) -> dict[tuple[Instant, str], int]:

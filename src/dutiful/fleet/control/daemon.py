@@ -16,6 +16,7 @@ from dutiful.fleet.control.answers import (
     iso,
     numbers_of,
     of_job,
+    of_output,
     of_run,
     of_schedule,
     of_verdict,
@@ -23,7 +24,7 @@ from dutiful.fleet.control.answers import (
 from dutiful.fleet.control.socket import ControlSocket, FleetLock
 from dutiful.fleet.errors import FleetControlError, SchedulerShutdownError, StateFileError
 from dutiful.fleet.file.config import WatchedFleet
-from dutiful.fleet.run.output_log import OutputLogs, logs_of
+from dutiful.fleet.run.output_log import OutputLogs, logs_of, output_of
 from dutiful.fleet.run.runner import JobRunner, build_schedule_prompt
 from dutiful.fleet.scheduler import FleetScheduler
 from dutiful.fleet.state.file import unless_disabled, update_schedule_state
@@ -244,6 +245,11 @@ class Daemon:
             for id_ in {run.schedule_id for run in runs}
         }
         return [of_run(run, number=numbers[run.schedule_id].get((run.run_at, run.kind))) for run in runs]
+
+    async def output(self, agent: str, schedule: str, number: int | None) -> Document | None:
+        """Return the stored output of a run, by default of the latest, or None."""
+        self.scheduler.get_schedule(agent, schedule)
+        return of_output(agent, schedule, output_of(self.state_dir, agent, schedule, number))
 
     async def explain(self, agent: str, schedule: str, at: datetime) -> Document:
         """Return why a schedule ran at an instant, did not run, or will run."""

@@ -9,12 +9,13 @@ import asyncio
 import hmac
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dutiful.core.errors import InvalidArgumentError
+from dutiful.fleet.control.answers import HISTORY_MAX
 from dutiful.fleet.errors import ConcurrencyLimitError
 from dutiful.httpd.auth import SCOPES, Auth, Caller
 from dutiful.httpd.errors import RequestRefusedError, UnauthenticatedError
@@ -52,6 +53,14 @@ class Answers(Protocol):
 
     async def run(self, agent: str, schedule: str, prompt: str | None) -> Document:
         """Have a schedule run with the next pass."""
+
+    async def history(
+        self, agent: str | None, schedule: str | None, limit: int, *, failed: bool
+    ) -> list[Document]:
+        """Return the last entries of the history, newest first."""
+
+    async def output(self, agent: str, schedule: str, number: int | None) -> Document | None:
+        """Return the stored output of a run, by default of the latest, or None."""
 
     def type_of(self, agent: str, schedule: str) -> tuple[str, str]:
         """Return the type and the prompt of a schedule."""
@@ -149,6 +158,19 @@ class AtCapacityError(RequestRefusedError):
     code = "concurrency_limit"
 
 
+class NoOutputError(RequestRefusedError):
+    """No output of such a run is stored."""
+
+    status = 404
+    code = "no_output"
+
+    def __init__(self, agent: str, schedule: str, run: int | None) -> None:
+        which = "any run" if run is None else f"run {run}"
+        super().__init__(
+            f"No output of {which} of {agent}/{schedule} is stored", agent=agent, schedule=schedule
+        )
+
+
 class BadSignatureError(UnauthenticatedError):
     """A webhook is not signed with the secret of this fleet, or its schedule takes no webhooks."""
 
@@ -182,6 +204,24 @@ def _app(fleet: Answers, secrets: Secrets) -> FastAPI:
     @router.get("/schedules")
     async def schedules(agent: str | None = None) -> dict[str, Any]:
         return {"schedules": await fleet.schedules(agent)}
+
+    @router.get("/agents/{agent}/schedules/{schedule}/runs")
+    async def runs(
+        agent: str,
+        schedule: str,
+        limit: Annotated[int, Query(ge=1, le=HISTORY_MAX)] = 20,
+        failed: bool = False,
+    ) -> dict[str, Any]:
+        return {"runs": await fleet.history(agent, schedule, limit, failed=failed)}
+
+    @router.get("/agents/{agent}/schedules/{schedule}/output")
+    async def output(
+        agent: str, schedule: str, run: Annotated[int | None, Query(ge=1)] = None
+    ) -> dict[str, Any]:
+        found = await fleet.output(agent, schedule, run)
+        if found is None:
+            raise NoOutputError(agent, schedule, run)
+        return found
 
     @router.get("/healthz")
     async def healthz(response: Response) -> dict[str, str]:

@@ -9,13 +9,14 @@ from dutiful.fleet.control.answers import (
     SCANNED_MAX,
     chosen,
     numbers_of,
+    of_output,
     of_run,
     of_schedule,
     of_verdict,
 )
 from dutiful.fleet.errors import AgentNotFoundError, FleetNotRunningError, ScheduleNotFoundError
 from dutiful.fleet.roster import INTERRUPTED
-from dutiful.fleet.run.output_log import logs_of
+from dutiful.fleet.run.output_log import logs_of, output_of
 from dutiful.fleet.scheduler import HISTORY_FILE
 from dutiful.fleet.state.file import read_states, write_states
 from dutiful.fleet.types import Problem, ScheduleInfo, ScheduleSkipReason
@@ -157,6 +158,11 @@ class StoppedFleet:
             if agent is None or schedule is None:
                 return await store.recent(limit)
             return await store.ledger(f"{agent}/{schedule}", None, limit)
+
+    async def output(self, agent: str, schedule: str, number: int | None) -> Document | None:
+        """Return the stored output of a run, by default of the latest, or None."""
+        self._known(agent, schedule)
+        return of_output(agent, schedule, output_of(self._state_dir, agent, schedule, number))
 
     async def explain(self, agent: str, schedule: str, at: datetime) -> Document:
         """Return why a schedule ran at an instant or did not, as far as the history goes."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 FOLDER = "logs"
 _FILE = re.compile(r"([0-9]+)\.([0-9]+)\.(schedule|manual)\.log")
 LEFT_OUT = b"[earlier output was left out]\n"
+# Bytes of an output that are shown at a time, unless the caller asks for less or more.
+SHOWN_BYTES = 65_536
 
 
 class LogLimits(NamedTuple):
@@ -45,6 +47,38 @@ class RunLog(NamedTuple):
             with suppress(OSError):
                 parts.append(path.read_bytes())
         return b"".join(parts)
+
+
+class Output(NamedTuple):
+    """The output of a run as it may be shown: without control characters, of a long one the end."""
+
+    number: int
+    run_at: Instant
+    kind: str
+    text: str
+    truncated: bool
+
+
+def output_of(
+    state_dir: Path, agent: str, schedule: str, number: int | None = None, limit: int = SHOWN_BYTES
+) -> Output | None:
+    """Return the output of a run, by default of the latest one, or None if there is none.
+
+    At most the last `limit` bytes are returned. Characters that command a terminal are replaced; a page must
+    escape the text for HTML as any other.
+    """
+    found = (log for log in logs_of(state_dir, agent, schedule) if number in (None, log.number))
+    log = next(found, None)
+    if log is None:
+        return None
+    kept = log.read()
+    text = printable(kept[-limit:].decode("utf-8", "replace"))
+    return Output(log.number, log.run_at, log.kind, text, len(kept) > limit or kept.startswith(LEFT_OUT))
+
+
+def printable(text: str) -> str:
+    """Return a text without the characters that command a terminal; lines and tabs stay."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 def older_half(path: Path) -> Path:
