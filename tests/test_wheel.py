@@ -6,6 +6,8 @@ the cache lacks is fetched.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from tests.receivers.rig import publish, reporting
 
 from dutiful.cli.main import COMMANDS
 
@@ -131,6 +134,54 @@ def until(process, text):
         if text in line:
             return line
     raise AssertionError(f"{text!r} never came: {process.stderr.read()}")
+
+
+# What a service with that extra reaches, and where nothing listens.
+REACHED = {
+    "celery": {"DUTIFUL_EXECUTOR": "celery+redis://127.0.0.1:1/0?task=app.run"},
+    "nats": {"DUTIFUL_EXECUTOR": "nats://127.0.0.1:1"},
+    "redis": {"DUTIFUL_EXECUTOR": "redis://127.0.0.1:1/0"},
+    "postgres": {"DUTIFUL_STORE": "postgresql://127.0.0.1:1/none"},
+}
+
+
+def examined(environment, extra):
+    """Return what `dutiful doctor` finds wrong where the service uses what this extra brings."""
+    code, output, errors = environment.run("dutiful", "doctor", "--json", **REACHED[extra])
+    assert (code, errors) == (1, "")
+    return " ".join(each["detail"] for each in json.loads(output) if each["state"] == "wrong")
+
+
+@pytest.mark.parametrize("extra", REACHED)
+def test_a_service_uses_what_an_extra_brings(extra, install):
+    told = examined(install(f"service,{extra}"), extra)
+    assert "127.0.0.1:1" in told
+    assert "install" not in told
+
+
+def test_a_service_names_the_extra_that_a_setting_needs(install):
+    environment = install("service")
+    for extra in REACHED:
+        assert f"dutiful[{extra}]" in examined(environment, extra)
+
+
+def test_a_receiver_takes_runs_with_its_extra_alone(install, valkey_url, own_name):
+    environment, queue = install("receivers"), f"{valkey_url}?stream={own_name}"
+    stores = (
+        "from dutiful.receivers import NatsReceiver, PostgresSeen, StreamReceiver, ValkeySeen, celery_task"
+    )
+    assert environment.run("python", "-c", stores) == (0, "", "")
+    asyncio.run(publish(queue, "a"))
+    words = ["receiver", "run", "--from", queue, "--", "sh", "-c", 'echo "$DUTIFUL_IDEMPOTENCY_KEY" > done']
+    with reporting() as reported:
+        settings = {"DUTIFUL_URL": reported.url, "PYTHONUNBUFFERED": "1"}
+        with environment.started("dutiful", *words, **settings) as receiver:
+            while not reported.of("a"):
+                assert receiver.poll() is None, receiver.stderr.read()
+            receiver.terminate()
+            assert (receiver.wait(), receiver.stderr.read()) == (0, "")
+    assert reported.of("a") == [{"status": "SUCCESS", "attempt": 1}]
+    assert (environment.folder / "done").read_text() == "a\n"
 
 
 def test_a_fleet_runs_with_its_extra_alone(install):

@@ -124,6 +124,65 @@ def valkey(folder: Path, *options: str) -> Program:
     return Program(folder, argv, ready=lambda port: _greets(port, b"PING\r\n", *ready))
 
 
+RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+
+
+class RabbitMq(Program):
+    """A RabbitMQ server of the operating system's package, with an `epmd` of its own beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._others = [_reserved_port() for _ in range(2)]
+        self._node, self._names = (held.getsockname()[1] for held in self._others)
+        (folder / "plugins").write_text("[].")
+        super().__init__(
+            folder, self._command, ready=lambda port: _greets(port, b"AMQP\0\0\x09\x01", b"\x01")
+        )
+        self._epmd: subprocess.Popen[bytes] | None = None
+
+    def _command(self, port: int) -> list[str]:
+        settings = {
+            "HOME": self.folder,
+            "RABBITMQ_NODENAME": f"dutiful{port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": port,
+            "RABBITMQ_DIST_PORT": self._node,
+            "RABBITMQ_MNESIA_BASE": self.folder / "mnesia",
+            "RABBITMQ_LOG_BASE": self.folder,
+            "RABBITMQ_ENABLED_PLUGINS_FILE": self.folder / "plugins",
+            "RABBITMQ_CONFIG_FILE": self.folder / "rabbitmq",
+            "RABBITMQ_CONF_ENV_FILE": self.folder / "none",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 -kernel inet_dist_use_interface {127,0,0,1}",
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": self._names,
+        }
+        return ["env", *(f"{name}={value}" for name, value in settings.items()), str(RABBITMQ)]
+
+    def start(self) -> None:
+        """Start the server and return once it answers."""
+        # Erlang would start an `epmd` that outlives the tests.
+        epmd = ["epmd", "-port", str(self._names), "-address", "127.0.0.1"]
+        self._epmd = subprocess.Popen(epmd, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        super().start()
+
+    def _end(self, how: int) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            # The program is a shell that starts the server, so both are signalled, by their group.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, how)
+            process.wait(30)
+        if self._epmd is not None:
+            self._epmd.kill()
+            self._epmd.wait()
+            self._epmd = None
+
+    def close(self) -> None:
+        """End the server if it runs, and give up its ports."""
+        super().close()
+        for held in self._others:
+            held.close()
+
+
 POSTGRES_VERSIONS = {"16": "pginstall", "18": "pginstall18"}
 _QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 
