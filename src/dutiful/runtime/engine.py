@@ -257,7 +257,8 @@ class Engine:
         self._watch.shown_before = 0
         self._checkpoint("committed")
         for move in made:
-            self._cancel(move)
+            if move.cancels:
+                self._cancel(move)
         for event in happened.of_moves(made, now):
             self._emit(event)
         before = {key_of(run): run.phase for move in made if move.changes for run in move.due.runs}
@@ -366,7 +367,11 @@ class Engine:
             task.set_name(launch.run.schedule_id)
         self._checkpoint("launching")
         try:
-            answer: object = await self._launch(launch)
+            # The process may have been frozen since the commit; then another one may lead by now.
+            if self._store.holds(launch.run.epoch) or await self._is_certain(launch.run):
+                answer: object = await self._launcher.launch(launch)
+            else:
+                answer = Unreached("stopped while it was in doubt whether this process leads")
             outcome = answer if isinstance(answer, Outcome) else Failed(f"the answer was {answer!r:.80}")
         except BaseException as error:  # noqa: BLE001 - whatever a task raises is that task's failure
             outcome = raised(error)
@@ -377,17 +382,17 @@ class Engine:
         self._finished.append((launch, outcome, self._now()))
         self.wake()
 
-    async def _launch(self, launch: Launch) -> Outcome:
-        """Hand a run to its launcher when it is certain that this process leads: it may have been frozen."""
+    async def _is_certain(self, run: Run) -> bool:
+        """Wait until it is certain that this process leads; return False where the engine stops first."""
         # The run stays in flight meanwhile; under another leader's epoch it is cancelled.
-        while not self._store.holds(launch.run.epoch):
+        while not self._store.holds(run.epoch):
             if self._stopping:
-                return Unreached("stopped while it was in doubt whether this process leads")
+                return False
             if self._certain is None or self._certain.done():
                 self._certain = asyncio.get_running_loop().create_future()
                 self.wake()
             await asyncio.shield(self._certain)
-        return await self._launcher.launch(launch)
+        return True
 
     def _end_doubt(self) -> None:
         if self._certain is not None and not self._certain.done():
