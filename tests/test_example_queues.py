@@ -68,27 +68,6 @@ def every_second(service, dag) -> None:
     })  # fmt: skip
 
 
-def test_a_team_moves_from_celery_beat_in_far_less_than_ten_minutes(tmp_path, valkey_url, own_name, capfd):
-    begun, log = time.monotonic(), tmp_path / "worker.log"
-    executor = f"celery+{valkey_url}?task=dutiful.run&queue={own_name}"
-    with ExitStack() as stack:
-        service = stack.enter_context(serving(tmp_path, executor))
-        environ = {"BROKER_URL": valkey_url, "DUTIFUL_URL": f"http://127.0.0.1:{service.port}"}
-        worker = ["-m", "celery", "-A", "celery_app", "worker", "--pool", "solo", "-Q", own_name]
-        stack.enter_context(running(worker, log, **environ))
-        moved = subprocess.run(
-            [sys.executable, "from_celery_beat.py", "celery_app:app"],
-            cwd=EXAMPLES, env={**os.environ, **environ}, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        succeeded(service, "tidy-carts", 2, log)
-        report = service.ask("GET", "/schedules/weekly-report")
-    with capfd.disabled():
-        print(f"\nfrom beat to dutiful in {time.monotonic() - begun:.1f} s", file=sys.stderr)
-    assert moved.stdout.startswith("tidy-carts: */1 * * * * * UTC, next ")
-    assert report["cron_expr"] == "30 7 * * mon"
-    assert log.read_text().count("carts are tidy") >= 2
-
-
 @pytest.mark.parametrize("postgres_port", ["18"], indirect=True)
 def test_the_consumer_of_nats_writes_each_invoice_once(tmp_path, nats_url, postgres_url, own_name):
     async def ask(statement, *arguments):
