@@ -72,6 +72,9 @@ COMMANDS = {
         "cli",
         "Run the real engine over a schedule file on a virtual clock.",
     ),
+    "store": Entry(
+        "dutiful.cli.store:store", "cli", "Make a store ready, look it over, or copy it to another one."
+    ),
     "tasks": Entry(
         "dutiful.cli.tasks:tasks", "cli", "Look at and steer the tasks of a scheduler, through its store."
     ),

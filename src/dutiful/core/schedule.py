@@ -82,8 +82,14 @@ def is_troubled(state: State) -> bool:
 
 def owner_of(schedule: Schedule) -> str | None:
     """Return the user whom the payload of a schedule names, None where it names none."""
+    return payload_owner(schedule.task.payload)
+
+
+def payload_owner(payload: str) -> str | None:
+    """Return the user whom a payload names, None where it names none."""
     try:
-        payload = json.loads(schedule.task.payload)
+        found = json.loads(payload)
     except ValueError:
         return None
-    return payload.get("user_id") if isinstance(payload, dict) else None
+    owner = found.get("user_id") if isinstance(found, dict) else None
+    return owner if isinstance(owner, str) else None

@@ -137,8 +137,11 @@ class Places:
 
     def place_of(self, schedule: Schedule) -> int:
         """Return the place of that shard."""
-        group = group_of(schedule)
-        name = f"s:{schedule.id}" if group is None else f"g:{group}"
+        return self.place(schedule.id, group_of(schedule))
+
+    def place(self, schedule_id: str, group: object) -> int:
+        """Return the place of the shard of a schedule with this id and capacity group."""
+        name = f"s:{schedule_id}" if group is None else f"g:{group}"
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % len(self.shards)
 
 

@@ -55,11 +55,19 @@ class Opening:
 
     async def places(self) -> Places:
         """Return the shards of the namespace, which is made where it does not exist."""
-        if self._places is None:
-            found = await self.edits.work(
+        found = await self.find_places()
+        if found is None:
+            shards = await self.edits.work(
                 lambda session: database.make_namespace(session, self.namespace, self._shards_wanted)
             )
-            self._places = Places(found)
+            self._places = found = Places(shards)
+        return found
+
+    async def find_places(self) -> Places | None:
+        """Return the shards of the namespace, None where it does not exist: asking does not make it."""
+        if self._places is None:
+            found = await self.edits.work(lambda session: database.find_shards(session, self.namespace))
+            self._places = Places(found) if found else None
         return self._places
 
     async def open_lock(self) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from dutiful.stores.postgres.reads import Damage
 
 T = TypeVar("T")
+logger = logging.getLogger("dutiful.stores")
+_ROLLED_BACK = (
+    "StoreRolledBack: %s has lost commits, its epoch is %d after it was %d; runs since then may run again:"
+    " use a synchronous standby"
+)
 _NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 # A process that lost its session and finds the shard as it left it leads on; its runs in flight are not
 # adopted.
@@ -159,6 +165,10 @@ class Shard(NamespaceStore):
     async def _begin(self, shard: int, owner: str) -> Fence:
         async def work(session: Session) -> int:
             async with session.transaction():
+                before = await session.value("SELECT epoch FROM shards WHERE shard = $1 FOR UPDATE", shard)
+                if before < self._highest:
+                    # The next epoch is above both, so that receivers never see one twice.
+                    logger.error(_ROLLED_BACK, self._opening.address.shown, before, self._highest)
                 epoch: int = await session.value(_BEGIN, shard, self._highest, owner, os.getpid())
                 repaired = await reads.repaired(session, self._opening.texts, self._opening.namespace)
                 if repaired:

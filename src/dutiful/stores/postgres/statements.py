@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import LostLeadershipError
 from dutiful.stores.rows import RUN_ALL, STATE, inline_run, listed
@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from dutiful.stores.postgres.connections import Session
-    from dutiful.stores.rows import Row
 
 _TEXTS = (
     "kind status phase reason run_id detail backfill input skipped_reason quarantine capacity_group id name"
     " value"
-    " task payload owner damage was_phase was_status"
+    " task payload owner damage was_phase was_status text pause_note workflow_id dag"
 )
 _TYPES = {
     **dict.fromkeys(_TEXTS.split(), "text"),
@@ -49,15 +48,16 @@ class Values:
         self.all.append(value)
         return f"${len(self.all)}::{kind}"
 
-    def rows(self, columns: Sequence[str], rows: Iterable[Row]) -> str:
+    def rows(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], numbered: str = "number") -> str:
         """Return rows as a FROM item without a name; there must be one row at least.
 
-        A column that has the same value in all rows, as most have, is sent once.
+        A column that has the same value in all rows, as most have, is sent once; all but the `numbered` one.
         """
         arrays, selected = list[str](), list[str]()
         for column, values in zip(columns, zip(*rows, strict=True), strict=True):
-            kind = sql_type(column)
-            if column != "number" and values.count(values[0]) == len(values):
+            # Only the key of a run is a digest; that of a start is a text.
+            kind = "text" if isinstance(values[0], str) else sql_type(column)
+            if column != numbered and values.count(values[0]) == len(values):
                 selected.append(f"{self.add(values[0], kind)} AS {column}")
             else:
                 arrays.append(self.add(values, f"{kind}[]"))

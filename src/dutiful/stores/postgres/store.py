@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import StoreError
-from dutiful.stores.postgres import database
+from dutiful.stores.postgres import database, transfer
 from dutiful.stores.postgres.connections import EDITS, Connections, parse_address
 from dutiful.stores.postgres.membership import Membership
 from dutiful.stores.postgres.namespace import NamespaceStore
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dutiful.core.snapshot import Move
     from dutiful.runtime.ports import Committed, Leader, Loaded, Member, Retention, View
     from dutiful.stores.postgres.connections import Session
+    from dutiful.stores.rows import Row
+    from dutiful.stores.transfer import Facts
 
 T = TypeVar("T")
 
@@ -123,12 +125,53 @@ class PostgresStore(NamespaceStore):
             )
         return self.shard(0)
 
+    # Copies
+
+    async def begin_transfer(self) -> Facts | None:
+        """Lead all shards and return what is known of the namespace; None while another process leads one."""
+        places = await self._opening.places()
+        led = [await self.shard(place).lead("transfer") for place in range(len(places.shards))]
+        return (
+            None
+            if None in led
+            else await self._read(lambda session: transfer.facts(session, self._namespace))
+        )
+
+    async def read_rows(self, table: str, after: Row | None, limit: int) -> list[Row]:
+        """Return rows in the order of their keys."""
+        return await self._read(
+            lambda session: transfer.read_rows(session, self._namespace, table, after, limit)
+        )
+
+    async def write_rows(self, table: str, rows: Sequence[Row], offset: int) -> None:
+        """Write rows as they are."""
+        places = await self._opening.places()
+        await self._write(
+            lambda session: transfer.write_rows(session, self._namespace, places, table, rows, offset)
+        )
+
+    async def highest_number(self) -> int:
+        """Return the highest number that a schedule has had."""
+        return await self._read(transfer.highest_number)
+
+    async def clear(self) -> None:
+        """Delete everything in the namespace, and mark it as being written to."""
+        await self._write(lambda session: transfer.clear(session, self._namespace))
+
+    async def count_rows(self, table: str) -> int:
+        """Return how many rows of the namespace a table has."""
+        return await self._read(lambda session: transfer.count_rows(session, self._namespace, table))
+
+    async def finish(self, facts: Facts) -> None:
+        """Complete what follows from the rows, and give the namespace to its door."""
+        await self._write(lambda session: transfer.finish(session, self._namespace, facts))
+
     # A namespace of one shard is led as a whole.
 
     async def leader(self) -> Leader | None:
         """Return which process leads the namespace; None where it has more than one shard."""
-        places = await self._opening.places()
-        return await self.shard(0).leader() if len(places.shards) == 1 else None
+        places = await self._opening.find_places()
+        return await self.shard(0).leader() if places is not None and len(places.shards) == 1 else None
 
     async def lead(self, owner: str) -> int | None:
         """Return the epoch of `owner`, or None while another one leads."""

@@ -10,7 +10,7 @@ import secrets
 from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, StoreError
-from dutiful.stores.sqlite import edits, queries, reads, upkeep
+from dutiful.stores.sqlite import edits, queries, reads, transfer, upkeep
 from dutiful.stores.sqlite.commit import commit
 from dutiful.stores.sqlite.file import (
     DatabaseFile,
@@ -50,7 +50,9 @@ if TYPE_CHECKING:
         RunPage,
         RunPlace,
     )
+    from dutiful.stores.rows import Row
     from dutiful.stores.sqlite.reads import Damage
+    from dutiful.stores.transfer import Facts
 
 T = TypeVar("T")
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -427,6 +429,42 @@ class SqliteStore:
         return await self._write(
             lambda connection: queries.delete_workflow(connection, self._namespace, workflow_id, version)
         )
+
+    # Copies
+
+    async def begin_transfer(self) -> Facts | None:
+        """Lead the namespace and return what is known of it; None while another process leads."""
+        if await self.lead("transfer") is None:
+            return None
+        return await self._read(lambda connection: transfer.facts(connection, self._namespace))
+
+    async def read_rows(self, table: str, after: Row | None, limit: int) -> list[Row]:
+        """Return rows in the order of their keys."""
+        return await self._read(
+            lambda connection: transfer.read_rows(connection, self._namespace, table, after, limit)
+        )
+
+    async def write_rows(self, table: str, rows: Sequence[Row], offset: int) -> None:
+        """Write rows as they are."""
+        await self._write(
+            lambda connection: transfer.write_rows(connection, self._namespace, table, rows, offset)
+        )
+
+    async def highest_number(self) -> int:
+        """Return the highest number that a schedule has had."""
+        return await self._read(transfer.highest_number)
+
+    async def clear(self) -> None:
+        """Delete everything in the namespace, and mark it as being written to."""
+        await self._write(lambda connection: transfer.clear(connection, self._namespace))
+
+    async def count_rows(self, table: str) -> int:
+        """Return how many rows of the namespace a table has."""
+        return await self._read(lambda connection: transfer.count_rows(connection, self._namespace, table))
+
+    async def finish(self, facts: Facts) -> None:
+        """Complete what follows from the rows, and give the namespace to its door."""
+        await self._write(lambda connection: transfer.finish(connection, self._namespace, facts))
 
     # Upkeep
 

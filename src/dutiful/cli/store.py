@@ -1,0 +1,143 @@
+"""`dutiful store`: make a store ready, look it over, copy it to another one."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dutiful.cli.output import Group, print_json, print_table
+from dutiful.core.errors import InvalidArgumentError
+from dutiful.stores.transfer import TABLES, copy
+from dutiful.stores.url import sqlite_path, store_for
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_url = click.argument("url", metavar="URL")
+_namespace = click.option("--namespace", default="default", show_default=True)
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group(cls=Group)
+def store() -> None:
+    """Make a store ready, look it over, or copy it to another one.
+
+    URL is "sqlite:FILE" or "postgresql://USER@HOST/DATABASE". Default namespaces: `default` for tasks of a
+    program, `service` for the service.
+    """
+
+
+@store.command()
+@_url
+def migrate(url: str) -> None:
+    """Bring the schema of a store up to date, and make the store where there is none.
+
+    Every process does this when it starts. By itself it lets a user with the right to make tables prepare a
+    database for processes that have no such right.
+
+    Example: dutiful store migrate postgresql://postgres@localhost/jobs
+    """
+    asyncio.run(_migrate(url))
+    click.echo("The schema is up to date.")
+
+
+async def _migrate(url: str) -> None:
+    async with _opened(url, "default"):
+        pass
+
+
+@store.command()
+@_url
+@_namespace
+@_json
+def check(url: str, namespace: str, as_json: bool) -> None:
+    """Look a store over: its rows, its leader, and schedules that cannot be read; exit 1 if there are any.
+
+    Example: dutiful store check sqlite:state.db
+    """
+    found = asyncio.run(_check(url, namespace))
+    if as_json:
+        print_json(found)
+    else:
+        rows = [[table, str(count)] for table, count in found["rows"].items()]
+        print_table(["table", "rows"], rows)
+        click.echo(f"leader: {found['leader'] or 'none'}")
+        for damaged in found["damaged"]:
+            click.echo(f"{damaged['id']}: {damaged['problem']}")
+    if found["damaged"]:
+        raise click.exceptions.Exit(1)
+
+
+async def _check(url: str, namespace: str) -> dict[str, Any]:
+    _refuse_missing(url)
+    async with _opened(url, namespace) as opened:
+        # Each schedule is read, so that damage is found which no pass has met yet.
+        await opened.every()
+        leader = await opened.leader()
+        return {
+            "rows": {table: await opened.count_rows(table) for table in TABLES if table != "texts"},
+            "leader": None if leader is None else f"process {leader.pid}",
+            "damaged": [{"id": id_, "problem": problem} for id_, problem in await opened.damaged()],
+        }
+
+
+@store.command("copy")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@_namespace
+@click.option("--to-namespace", help="The namespace to write [default: the same one].")
+@click.option(
+    "--shards", type=click.IntRange(1, 256), default=1, show_default=True,
+    help="Shards of a new PostgreSQL namespace.",
+)  # fmt: skip
+@_json
+def copy_(
+    source: str, target: str, namespace: str, to_namespace: str | None, shards: int, as_json: bool
+) -> None:
+    """Copy a namespace to another store, with its whole ledger, and compare the numbers of rows.
+
+    No process may lead either store meanwhile. Runs that were in flight are adopted by the next leader of the
+    copy, and ticks that are owed stay owed. The source is left as it is: start nothing on it afterwards, or
+    its ticks run twice. For a service write --shards 16, or what DUTIFUL_SHARDS says.
+
+    Example: dutiful store copy sqlite:state.db postgresql://postgres@localhost/jobs
+    """
+    _refuse_missing(source)
+    counts = asyncio.run(_copy(source, target, namespace, to_namespace or namespace, shards))
+    if as_json:
+        print_json(counts)
+        return
+    print_table(["table", "rows"], [[table, str(count)] for table, count in counts.items()])
+    click.echo("Both stores have these rows. Start your processes on the copy only.")
+
+
+async def _copy(source: str, target: str, namespace: str, to_namespace: str, shards: int) -> dict[str, int]:
+    async with AsyncExitStack() as both:
+        read = await both.enter_async_context(_opened(source, namespace))
+        written = await both.enter_async_context(_opened(target, to_namespace, shards))
+        return await copy(read, written)
+
+
+@asynccontextmanager
+async def _opened(url: str, namespace: str, shards: int = 1) -> AsyncIterator[Any]:
+    if url.startswith("memory:"):
+        raise InvalidArgumentError(
+            "store", url, "only its own process can look into it; name a file or a database"
+        )
+    opened = store_for(url, namespace, shards=shards)
+    await opened.open()
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+def _refuse_missing(url: str) -> None:
+    """Raise InvalidArgumentError for a file that is not there: opening it would make an empty one."""
+    import os
+
+    if url.startswith("sqlite:") and not os.path.exists(sqlite_path(url)):
+        raise InvalidArgumentError("store", url, "there is no such file")
