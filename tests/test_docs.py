@@ -176,10 +176,9 @@ def run(command: str) -> tuple[str, int]:
 
 
 def is_timeless(command: str, status: int) -> bool:
-    # A fleet that never ran is the same every day.
-    timeless = command.startswith(("dutiful config", "dutiful doctor", "dutiful fleet ")) or command.endswith(
-        ("--help", "--version")
-    )
+    # A fleet that never ran, and an empty store, are the same every day.
+    same = ("dutiful config", "dutiful doctor", "dutiful fleet ", "dutiful store ")
+    timeless = command.startswith(same) or command.endswith(("--help", "--version"))
     return timeless or "--from" in command or status == 2
 
 
