@@ -48,6 +48,11 @@ COMMANDS = {
     "fleet": Entry(
         "dutiful.cli.fleet:fleet", "fleet", "Run a fleet of agents from a YAML file, ask it and tell it."
     ),
+    "load": Entry(
+        "dutiful.cli.load:load",
+        "cli",
+        "Show how many ticks each minute of a day has, and suggest a stagger.",
+    ),
     "monitor": Entry(
         "dutiful.cli.monitor:monitor", "cli", "Check a recorded trace; exit 1 if it breaks an axiom."
     ),

@@ -22,10 +22,14 @@ _LEFT, _RIGHT, _TOP, _LANE, _WIDTH = 150, 210, 62, 64, 1100
 _LIGHT = {
     "ink": "#12161c", "muted": "#586371", "line": "#dfe3e8", "edge": "#87909c", "ground": "#ffffff",
     "ok": "#1f9157", "fail": "#d5283f", "skip": "#b3720a", "tint": "#fbf1db", "dst": "#8450d4",
+    "load0": "#eef0f3", "load1": "#cfe0fb", "load2": "#a3c3f7", "load3": "#5f93ee",
+    "load4": "#2c6be0", "load5": "#143f94",
 }  # fmt: skip
 _DARK = {
     "ink": "#e9edf2", "muted": "#98a3b1", "line": "#272e38", "edge": "#6d7886", "ground": "#14181e",
     "ok": "#34b06e", "fail": "#ee5160", "skip": "#cf9624", "tint": "#2d220c", "dst": "#a574ec",
+    "load0": "#1b2028", "load1": "#1d3157", "load2": "#28498a", "load3": "#3d6cc4",
+    "load4": "#6b9df2", "load5": "#b3d0ff",
 }  # fmt: skip
 _RULES = (
     ".ground{{fill:{ground}}}text{{font:500 12px ui-sans-serif,system-ui,sans-serif;fill:{muted}}}"
@@ -99,11 +103,12 @@ def picture(it: Picture, theme: Theme = "auto") -> str:
     described = "; ".join(f"{lane.name}: {lane.account}" for lane in shown)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {number(height)}" role="img">'
     said = f"<title>{escape(it.title)}</title><desc>{escape(described)}</desc>"
-    return f"{head}{said}<style>{_style(theme)}</style>{''.join(body)}</svg>\n"
+    return f"{head}{said}<style>{themed(_RULES, theme)}</style>{''.join(body)}</svg>\n"
 
 
-def _style(theme: Theme) -> str:
-    light, dark = _RULES.format(**_LIGHT), _RULES.format(**_DARK)
+def themed(rules: str, theme: Theme) -> str:
+    """Return the rules of a picture with the colours of one theme, or of the reader's own."""
+    light, dark = rules.format(**_LIGHT), rules.format(**_DARK)
     if theme == "auto":
         return f"{light}@media(prefers-color-scheme:dark){{{dark}}}"
     return light if theme == "light" else dark

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from html import escape
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from dutiful.web.drawing.lanes import Theme, themed
 from dutiful.web.drawing.marks import drawing, number, path, rect, text
 
 if TYPE_CHECKING:
@@ -15,6 +17,13 @@ SHADES = (1, 5, 17, 49, 121)
 """The lowest number of ticks in a minute of each shade; the legend prints them."""
 
 _CSS = {"none": "d0", "same": "d1", "moved": "moved", "removed": "d0", "added": "added"}
+_DAY_WIDTH, _DAY_HEIGHT = 48.0 + 60 * 16.0, 18.0 + 24 * 11.8 + 4
+_LOAD_RULES = (
+    ".ground{{fill:{ground}}}text{{font:500 12px ui-sans-serif,system-ui,sans-serif;fill:{muted}}}"
+    ".title{{fill:{ink};font-weight:650;font-size:15px}}.today{{fill:none;stroke:{ink};stroke-width:1.5}}"
+    ".load0{{fill:{load0}}}.load1{{fill:{load1}}}.load2{{fill:{load2}}}.load3{{fill:{load3}}}"
+    ".load4{{fill:{load4}}}.load5{{fill:{load5}}}"
+)
 _WEEKDAYS = {0: "Mon", 2: "Wed", 4: "Fri", 6: "Sun"}
 
 
@@ -87,6 +96,29 @@ def shade(count: int) -> int:
 
 def load_matrix(counts: Sequence[int], css: str = "wide") -> str:
     """Return a day of 1,440 minutes as 24 rows of 60, one path for each shade, the fullest minute ringed."""
+    return drawing(_DAY_WIDTH, _DAY_HEIGHT, css, *_day_of_minutes(counts))
+
+
+def load_picture(title: str, note: str, counts: Sequence[int], theme: Theme = "auto") -> str:
+    """Return a day of minutes as a whole SVG file, which carries its colours for both themes."""
+    width, height = _DAY_WIDTH + 40, _DAY_HEIGHT + 60
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {number(width)} {number(height)}" role="img">'
+    )
+    said = f"<title>{escape(title)}</title><desc>{escape(note)}</desc>"
+    said += f"<style>{themed(_LOAD_RULES, theme)}</style>"
+    body = [
+        rect(0, 0, width, height, "ground"),
+        text(20, 28, title, "title"),
+        text(width - 20, 28, note, anchor="end"),
+        '<g transform="translate(20 44)">',
+        *_day_of_minutes(counts),
+        "</g>",
+    ]
+    return f"{head}{said}{''.join(body)}</svg>\n"
+
+
+def _day_of_minutes(counts: Sequence[int]) -> list[str]:
     left, top, wide, high = 48.0, 18.0, 16.0, 11.8
     cells: dict[int, str] = {}
     for minute, count in enumerate(counts):
@@ -104,7 +136,7 @@ def load_matrix(counts: Sequence[int], css: str = "wide") -> str:
         minute = [*counts].index(fullest)
         x, y = left + minute % 60 * wide, top + minute // 60 * high
         drawn.append(rect(x - 2, y - 2, wide + 2.4, high + 2.4, "today", 3))
-    return drawing(left + 60 * wide, top + 24 * high + 4, css, *drawn)
+    return drawn
 
 
 def week_matrix(counts: Sequence[int], names: Sequence[str], css: str = "narrow") -> str:
