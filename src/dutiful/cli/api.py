@@ -1,4 +1,4 @@
-"""How commands ask a running service.
+"""Requests of commands to a running service.
 
 DUTIFUL_URL says where it is; DUTIFUL_TOKEN, or DUTIFUL_CLIENT_CERT and DUTIFUL_CLIENT_KEY, who asks.
 """
@@ -125,7 +125,7 @@ def path_of(schedule_id: str, *rest: str) -> str:
 
 
 def ask_about(method: str, schedule_id: str, *rest: str, **asked: Any) -> Any:
-    """Return what the service answers about one schedule; an unknown id is told with its like."""
+    """Return the service's answer about one schedule; the error for an unknown id names similar ids."""
     try:
         return ask(method, path_of(schedule_id, *rest), **asked)
     except Refused as error:

@@ -1,4 +1,4 @@
-"""How `dutiful run` shows a scheduler: a live table of its tasks on a terminal, else one line per event."""
+"""The display of `dutiful run`: a live table of its tasks on a terminal, else one line per event."""
 
 from __future__ import annotations
 

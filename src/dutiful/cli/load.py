@@ -78,8 +78,8 @@ def _print(counts: list[int], moved: Stagger | None) -> None:
     if moved is None:
         return
     click.echo()
-    told = [[move.schedule_id, move.before, move.after] for move in moved.moves[:_MOVES]]
-    print_table(["schedule", "now", "suggested"], told, empty="No move makes the day flatter.")
+    rows_of_moves = [[move.schedule_id, move.before, move.after] for move in moved.moves[:_MOVES]]
+    print_table(["schedule", "now", "suggested"], rows_of_moves, empty="No move makes the day flatter.")
     if len(moved.moves) > _MOVES:
         click.echo(f"… {len(moved.moves) - _MOVES} more (--json for all)")
 

@@ -1,4 +1,4 @@
-"""How a service that runs in the foreground logs: a line for people, or a JSON object for programs."""
+"""Log formats of a service in the foreground: a line for people, or a JSON object for programs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class TextLine(logging.Formatter):
         """Return the line; a trace follows on lines of its own."""
         at = datetime.fromtimestamp(record.created).astimezone()
         event = getattr(record, "event", {})
-        told = _in_words(event) if "schedule" in event else record.getMessage()
-        line = f"{at:%H:%M:%S} {_LEVELS.get(record.levelname, '')}{one_line(told)}"
+        message = _in_words(event) if "schedule" in event else record.getMessage()
+        line = f"{at:%H:%M:%S} {_LEVELS.get(record.levelname, '')}{one_line(message)}"
         return line if record.exc_info is None else f"{line}\n{self.formatException(record.exc_info)}"
 
 

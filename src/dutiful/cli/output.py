@@ -1,4 +1,4 @@
-"""How commands print: help, tables for people, JSON for programs, durations in words."""
+"""Output of commands: help, tables for people, JSON for programs, progress bars, durations in words."""
 
 from __future__ import annotations
 

@@ -96,11 +96,11 @@ def _handler(command: tuple[str, ...], timeout: float) -> Any:
     from dutiful import process
 
     async def handle(delivery: Delivery) -> None:
-        told = {f"DUTIFUL_{name.upper()}": _text(value) for name, value in delivery.meta.items()}
-        told["DUTIFUL_STARTS"] = str(delivery.starts)
+        variables = {f"DUTIFUL_{name.upper()}": _text(value) for name, value in delivery.meta.items()}
+        variables["DUTIFUL_STARTS"] = str(delivery.starts)
         ended = await process.run(
             command,
-            environment=process.environment_of(told),
+            environment=process.environment_of(variables),
             stdin=json.dumps(delivery.dag).encode(),
             time_limit=timeout,
         )

@@ -156,8 +156,8 @@ def check_registrations(target: str, registrations: Any, timezone: tzinfo, diale
     try:
         return check(registrations, timezone, dialect)
     except DutifulError as error:
-        told = "\n".join([str(error), *getattr(error, "__notes__", [])])
-        raise TargetError(f"{target}{_place(registrations, timezone, dialect)}: {told}") from error
+        text = "\n".join([str(error), *getattr(error, "__notes__", [])])
+        raise TargetError(f"{target}{_place(registrations, timezone, dialect)}: {text}") from error
 
 
 def _place(registrations: Any, timezone: tzinfo, dialect: str) -> str:
@@ -218,5 +218,5 @@ def _broken(name: str, error: Exception) -> click.ClickException:
     """Return the user's exception with its traceback, without frames of dutiful and importlib."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
-    told = "".join(traceback.format_list(own) + traceback.format_exception_only(error))
-    return click.ClickException(f"{name} could not be loaded:\n{told.rstrip()}")
+    text = "".join(traceback.format_list(own) + traceback.format_exception_only(error))
+    return click.ClickException(f"{name} could not be loaded:\n{text.rstrip()}")

@@ -40,7 +40,7 @@ def schedule_row(view: dict[str, Any]) -> list[str]:
 
 
 def soonest_row(line: dict[str, Any], now: str) -> list[str]:
-    """Return one line of the list of schedules by their next tick, which is told with its distance."""
+    """Return one line of the list of schedules by their next tick; the tick has its distance beside it."""
     last = moment(line["last_at"]) if line["last_at"] else "-"
     place = line["timezone"].rpartition("/")[2].replace("_", " ")
     due, present = datetime.fromisoformat(line["next_run_at"]), datetime.fromisoformat(now)

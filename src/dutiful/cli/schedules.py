@@ -211,10 +211,10 @@ def backfill(schedule_id: str, as_json: bool, start: str, end: str, overlap_poli
     """
     body = {"start": iso("--from", start), "end": iso("--to", end), "overlap_policy": overlap_policy}
     answer = ask_about("POST", schedule_id, "backfill", body=body)
-    told = f"{answer['accepted']} ticks will run, {answer['already_recorded']} were recorded already"
+    answer_text = f"{answer['accepted']} ticks will run, {answer['already_recorded']} were recorded already"
     if answer.get("unknown"):
-        told += f", {answer['unknown']} are not known any more: their rows were pruned"
-    print_json(answer) if as_json else click.echo(told)
+        answer_text += f", {answer['unknown']} are not known any more: their rows were pruned"
+    print_json(answer) if as_json else click.echo(answer_text)
 
 
 @schedules.command("find-runs")
@@ -261,8 +261,8 @@ def cancel(key: str, as_json: bool) -> None:
     """
     run = ask("POST", f"/runs/{quote(key, safe='')}/cancel")
     ended = run["status"] in ("SUCCESS", "FAILED", "SKIPPED")
-    told = f"has ended already: {run['status']}" if ended else "will be ended"
-    print_json(run) if as_json else click.echo(f"{run['schedule_id']} at {moment(run['run_at'])}Z {told}")
+    outcome = f"has ended already: {run['status']}" if ended else "will be ended"
+    print_json(run) if as_json else click.echo(f"{run['schedule_id']} at {moment(run['run_at'])}Z {outcome}")
 
 
 @schedules.command()

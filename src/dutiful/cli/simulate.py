@@ -146,11 +146,13 @@ def _write(path: Path, option: str, texts: Iterable[str]) -> None:
 
 def _print_timeline(simulation: Simulation, lines: int) -> None:
     """Print what did not go as on a quiet day, in order; the rest only where there is room left."""
-    told = [(event.at, _event_line(event)) for event in simulation.events]
-    told += [(run.run_at, _line(run)) for run in simulation.rows if _is_notable(run)]
-    told.sort(key=lambda entry: entry[0])
+    notable = [(event.at, _event_line(event)) for event in simulation.events]
+    notable += [(run.run_at, _line(run)) for run in simulation.rows if _is_notable(run)]
+    notable.sort(key=lambda entry: entry[0])
     quiet = (run for run in simulation.rows if not _is_notable(run))
-    shown = told[:lines] + [(run.run_at, _line(run)) for run in islice(quiet, max(0, lines - len(told)))]
+    shown = notable[:lines] + [
+        (run.run_at, _line(run)) for run in islice(quiet, max(0, lines - len(notable)))
+    ]
     shown.sort(key=lambda entry: entry[0])
     print_table(["time (UTC)", "schedule", "what", ""], [[_iso(at), *line] for at, line in shown])
     entries = len(simulation.events) + len(simulation.rows)

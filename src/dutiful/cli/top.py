@@ -97,8 +97,8 @@ async def _print_changes(source: Source, screen: Screen) -> None:
         rows = {row.id: (row.state, row.note) for row in shown.rows}
         for name in sorted(rows.keys() | known.keys()):
             if rows.get(name) != known.get(name):
-                told = " ".join(filter(None, rows.get(name, ("no longer listed", ""))))
-                click.echo(f"{at} {quoted(name)} {quoted(told)}")
+                state = " ".join(filter(None, rows.get(name, ("no longer listed", ""))))
+                click.echo(f"{at} {quoted(name)} {quoted(state)}")
         before, known = health, rows
         await clock.sleep(_SECONDS)
 

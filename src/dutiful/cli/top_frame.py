@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a source knows: counts, the account and the bars of a day where it keeps them, and rows."""
+    """The facts of a frame: counts, rows, and the account and buckets of a day where they are kept."""
 
     where: str
     now: datetime
@@ -70,7 +70,7 @@ class Shown:
 
 @dataclass(slots=True)
 class Screen:
-    """How a frame is drawn: the size of the terminal, what is chosen, and what the user is doing."""
+    """The state of the screen: its size, the chosen view and row, and the question being asked."""
 
     width: int = 80
     height: int = 24
@@ -153,8 +153,8 @@ def _day(shown: Shown, screen: Screen) -> Iterator[Text]:
     skipped = (shown.account or {}).get("skipped") or {}
     if skipped:
         reason = max(skipped, key=lambda name: (skipped[name], name))
-        told = Text.assemble("  ", _shape("skipped", screen), f" {reason} {skipped[reason]:,}")
-        line = line + told if line.cell_len + told.cell_len <= screen.width else line
+        text = Text.assemble("  ", _shape("skipped", screen), f" {reason} {skipped[reason]:,}")
+        line = line + text if line.cell_len + text.cell_len <= screen.width else line
     yield line
 
 
@@ -210,8 +210,8 @@ def _rows(shown: Shown, screen: Screen, room: int) -> Iterator[Text]:
 def _empty(screen: Screen) -> str:
     if screen.find:
         return f"No schedule here has {quoted(screen.find, 40)!r} in its id."
-    told = {"needs": "Nothing needs you.", "running": "Nothing is running.", "next": "Nothing is to come."}
-    return told.get(screen.view, "There are no schedules yet.")
+    text = {"needs": "Nothing needs you.", "running": "Nothing is running.", "next": "Nothing is to come."}
+    return text.get(screen.view, "There are no schedules yet.")
 
 
 def _texts(row: Row, shown: Shown, screen: Screen) -> list[str | Text]:

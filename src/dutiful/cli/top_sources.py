@@ -1,4 +1,4 @@
-"""What `dutiful top` watches: a service over HTTP, a fleet through its socket, or the store of a library."""
+"""The sources of `dutiful top`: a service over HTTP, a fleet through its socket, or a library's store."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ class StoreSource:
         if not rows:
             return f"{row.id} has not run yet"
         last = rows[0]
-        told = f"{row.id} at {last['run_at']}: {last['status']} {last['reason'] or ''}".rstrip()
-        return f"{told}, {last['detail']}" if last["detail"] else told
+        text = f"{row.id} at {last['run_at']}: {last['status']} {last['reason'] or ''}".rstrip()
+        return f"{text}, {last['detail']}" if last["detail"] else text
 
     def run_now(self, row: Row) -> str:
         """Ask for a run."""
