@@ -57,6 +57,21 @@ def test_a_damaged_schedule_is_found_without_being_due(path):
     with_store(path, look)
 
 
+def test_a_damaged_schedule_is_not_counted(path):
+    async def declare_two(store):
+        await store.apply(Changes([put(schedule("later"), T0 + 10**9), put(schedule("other"), T0 + 10**9)]))
+        assert await store.count() == 2
+
+    with_store(path, declare_two)
+    flip(path, b"hello later")
+
+    async def look(store):
+        await found_damaged(store)
+        assert await store.count() == 1
+
+    with_store(path, look)
+
+
 READS = {
     "get": lambda store: store.get("later"),
     "some": lambda store: store.some(["later", "other"]),

@@ -9,7 +9,7 @@ import pytest
 from tests.stores.notation import declare, schedule
 from tests.stores.sqlite_rig import with_store
 
-from dutiful.stores.sqlite.reads import having
+from dutiful.stores.sqlite.reads import count_all, having
 
 ADA, TEAM = ("user", "ada"), ("label", "team")
 
@@ -26,3 +26,17 @@ def test_a_page_is_found_without_a_scan_or_a_sort(tmp_path, facets, paused):
         ).fetchall()
     plan = [detail for *_, detail in steps]
     assert [step for step in plan if step.startswith(("SCAN", "USE TEMP B-TREE"))] == []
+
+
+def test_all_schedules_are_counted_by_indexes_alone(tmp_path):
+    path = tmp_path / "state.db"
+    with_store(path, lambda store: declare(store, schedule()))
+    with closing(sqlite3.connect(path)) as connection:
+        asked = []
+        connection.set_trace_callback(asked.append)
+        assert count_all(connection, "default") == 1
+        connection.set_trace_callback(None)
+        steps = connection.execute(f"EXPLAIN QUERY PLAN {asked[0]}").fetchall()
+    reads = [detail for *_, detail in steps if "declarations" in detail]
+    assert len(reads) == 2
+    assert all("COVERING INDEX" in step or "declarations_damaged" in step for step in reads), reads

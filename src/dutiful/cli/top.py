@@ -143,11 +143,15 @@ class Watch:
         return frame(self._shown, screen)
 
     async def _keep_looking(self) -> None:
+        clock, wait = SystemClock(), _SECONDS
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._look_now.wait(), _SECONDS)
+                await asyncio.wait_for(self._look_now.wait(), wait)
             self._look_now.clear()
+            began = clock.monotonic()
             await self._look()
+            # A slow source is asked less often, so that watching takes at most a tenth of its time.
+            wait = max(_SECONDS, 9 * (clock.monotonic() - began))
             self._changed.set()
 
     async def _look(self) -> None:

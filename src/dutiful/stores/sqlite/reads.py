@@ -193,6 +193,19 @@ def having(facets: Facets, paused: bool | None, after: str) -> tuple[str, list[o
     return f"SELECT number FROM {source} WHERE {' AND '.join(conditions)}", values
 
 
+def count_all(connection: sqlite3.Connection, namespace: str) -> int:
+    """Return how many schedules of a namespace can be read.
+
+    All of them minus the damaged ones: each count reads one index; `damage IS NULL` would read every row.
+    """
+    found = connection.execute(
+        "SELECT (SELECT count(*) FROM declarations WHERE namespace = ?1)"
+        " - (SELECT count(*) FROM declarations WHERE namespace = ?1 AND damage IS NOT NULL)",
+        (namespace,),
+    ).fetchone()
+    return int(found[0])
+
+
 def page(
     connection: sqlite3.Connection, texts: Texts, query: str, values: Sequence[object]
 ) -> tuple[list[Snapshot], list[Damage]]:
