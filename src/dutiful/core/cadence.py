@@ -17,7 +17,7 @@ Instant: TypeAlias = int
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """A period in milliseconds, counted from the end of the last run or, strictly, from its tick."""
+    """A period in milliseconds, counted from the end of the last run or (`start`) from its tick."""
 
     period: int
     anchor: Literal["completion", "start"] = "completion"
@@ -32,7 +32,7 @@ class Once:
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """Never by the clock; only when someone asks."""
+    """No ticks of its own: runs start only on request."""
 
 
 Cadence: TypeAlias = Cron | Every | Once | OnDemand
@@ -46,8 +46,8 @@ def counts_from_completion(cadence: Cadence) -> bool:
 def next_tick(cadence: Cadence, after: Instant, ended_at: Instant | None = None) -> Instant | None:
     """Return the first tick after the instant `after`, or None where there is none.
 
-    For a period `after` must be a tick itself, or what stands for the one before the first;
-    `ended_at` is when the last run ended, which moves a period counted from completion.
+    For a period, `after` must be a tick itself, or the instant one period before the first tick. `ended_at`
+    is the end of the last run; a period counted from completion continues from there.
     """
     match cadence:
         case Cron():

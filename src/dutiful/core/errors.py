@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# Texts from outside are quoted in messages at most this long; `details` keeps them whole.
+# Messages quote at most this many characters of a text from outside; `details` keeps the whole text.
 _QUOTE_LIMIT = 80
 
 
@@ -102,7 +102,7 @@ class FieldParseError(DutifulError):
 
 
 class CronCalculationError(DutifulError):
-    """A cron has no occurrence before the end, or after the start, of what a datetime can hold."""
+    """A cron has no occurrence within the years that a datetime can hold."""
 
     def __init__(self, expression: str, current_time: str, cause: Exception) -> None:
         super().__init__(
@@ -136,7 +136,7 @@ class UnknownRunError(DutifulError, LookupError):
 
 
 class OversizedBackfillError(DutifulError):
-    """A backfill covers more ticks than are taken at a time."""
+    """A backfill covers more ticks than one request may."""
 
     def __init__(self, ticks: int, limit: int) -> None:
         message = f"A backfill of {ticks} ticks is too large: ask for at most {limit} at a time"
@@ -176,7 +176,7 @@ class NamespaceOwnedError(StoreError):
 
 
 class OvertakenError(StoreError):
-    """An edit was made from a version of a schedule that somebody else has replaced meanwhile."""
+    """An edit was made from a version of a schedule that another writer has replaced meanwhile."""
 
     def __init__(self, schedule_id: str, version: int, present: int) -> None:
         problem = f"Schedule {quoted(schedule_id)!r} was changed meanwhile"
@@ -248,7 +248,7 @@ class SchedulerAlreadyActiveError(DutifulError):
 
 
 class ScheduleTaskError(DutifulError):
-    """`initialize` failed for a reason nobody foresaw; nothing was changed."""
+    """`initialize` failed unexpectedly; nothing was changed."""
 
     def __init__(self, name: str, cron_expression: str, cause: BaseException) -> None:
         message = f"Failed to schedule task '{quoted(name)}': {quoted(str(cause))}"
@@ -256,14 +256,14 @@ class ScheduleTaskError(DutifulError):
 
 
 class StopSchedulerError(DutifulError):
-    """`stop` failed for a reason nobody foresaw."""
+    """`stop` failed unexpectedly."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(f"Failed to stop scheduler: {quoted(str(cause))}", cause=cause)
 
 
 class UnrecordedRunsError(DutifulError):
-    """Runs ended and the store could not be written; they start again next time."""
+    """Runs ended and the store could not be written; the runs start again next time."""
 
     def __init__(self, names: list[str], cause: BaseException | None) -> None:
         shown = ", ".join(repr(quoted(name)) for name in names[:5])
@@ -294,7 +294,7 @@ class TaskInvalidTypeError(TaskTryDeserializeError):
 
 
 class TaskInvalidValueError(TaskTryDeserializeError):
-    """A field has a value that cannot be."""
+    """A field has an impossible value."""
 
     def __init__(self, field: str, value: object, reason: str) -> None:
         super().__init__(
@@ -303,7 +303,7 @@ class TaskInvalidValueError(TaskTryDeserializeError):
 
 
 class TaskInvalidStructureError(TaskTryDeserializeError):
-    """The record is not a record at all."""
+    """The record is not a mapping, or not readable at all."""
 
     def __init__(self, value: object, problem: str) -> None:
         super().__init__(f"Invalid task record: {problem}", value=value)

@@ -1,4 +1,4 @@
-"""The observable alphabet of the engine: one frozen class per thing that happened."""
+"""The events of the engine: one frozen class per kind of event."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 _LAUNCHED = Phase.LAUNCHED
 
 
-# The two that every run makes are tuples, which are made faster. They differ in length, so that they never
-# equal one another.
+# RunLaunched and RunSettled happen for every run, so they are tuples, which are faster to create. They differ
+# in length, so that the two kinds never compare equal.
 class RunLaunched(NamedTuple):
     """A run was recorded and handed to the launcher.
 
-    `late` is how long it could have started earlier, in ms: since its fire time, the end of the run
+    `late` is by how many ms the run could have started earlier: since its fire time, the end of the run
     before it, and the beginning of leadership. `before` is the phase it was in, None for a new run.
     """
 
@@ -36,7 +36,7 @@ class RunLaunched(NamedTuple):
 
 
 class RunSettled(NamedTuple):
-    """An attempt came back; the run is what it became, and `error` what the task raised, if it did."""
+    """An attempt ended or was accepted; `run` is the new row, and `error` the task's exception, if any."""
 
     at: Instant
     run: Run
@@ -122,7 +122,7 @@ class LeadershipChanged:
 
 @dataclass(frozen=True, slots=True)
 class PassFailed:
-    """A pass could not be finished; nothing it decided was launched, and it is tried again."""
+    """A pass failed; nothing it decided was launched, and the next pass tries again."""
 
     at: Instant
     error: str
@@ -164,7 +164,7 @@ Event: TypeAlias = (
 
 
 def of_moves(moves: Sequence[Move], now: Instant) -> Iterator[Event]:
-    """Yield what the recorded moves of a pass mean, beside the launches."""
+    """Yield the events of the recorded moves of a pass, except the launches."""
     for move in moves:
         for run in chain(move.inserts, move.changes):
             if run.phase is _LAUNCHED:
@@ -180,7 +180,7 @@ def of_moves(moves: Sequence[Move], now: Instant) -> Iterator[Event]:
 
 
 def _overrun(move: Move, now: Instant) -> Iterator[Event]:
-    """Yield that a run has outlasted the next tick of its schedule; once, as the tick then waits."""
+    """Yield RunOutlasted where a run is in flight at the next tick; once, as the schedule is then blocked."""
     schedule = move.due.schedule
     if schedule.policy.overlap is not Overlap.BUFFER_ONE:
         return

@@ -7,14 +7,14 @@ import unicodedata
 
 from dutiful.core.errors import InvalidArgumentError
 
-# Part of file names and of keys in every store.
+# A namespace becomes part of file names and of keys in every store.
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 # Cc: control characters. Cs: halves of surrogate pairs, which have no UTF-8. Zl, Zp: line and paragraph
 # separators. Any of them could forge a line of a log or a table, or cannot be stored.
 _REFUSED = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
-# Characters of a user: an identity provider's subject has at most 255.
+# Longest name of a user: an identity provider's subject has at most 255 characters.
 SUBJECT_MAX = 255
 
 

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-# A process counts as a member from this look on: one that dies while it starts moves no shard.
+# A new process counts as a member from its second look on: a process that dies while it starts moves no
+# shard.
 _LOOKS_TO_COUNT = 2
-# A shard is also free while its owner makes a lost session anew: others leave it alone for so many looks.
+# A shard is also free while its owner reconnects: other processes leave it alone for this many looks.
 _LOOKS_TO_RETURN = 2
-# After so many looks the chosen process has not taken a free shard, and any other one may.
+# If the chosen process has not taken a free shard after this many looks, any other process may.
 _LOOKS_TO_TAKE = 2
 
 
 class Placement(NamedTuple):
-    """What a process does after a look: places to lead from now on, and places to release."""
+    """The result of a look: shards (by place) to lead from now on, and shards to release."""
 
     take: tuple[int, ...] = ()
     give: tuple[int, ...] = ()
@@ -43,12 +44,12 @@ class Seen(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """What `place` decides from: one look, and the memory after it."""
+    """The input of `place`: one look at the cluster, and the memory after it."""
 
     me: str
     # Living processes that may lead, without those that drain.
     members: Collection[str]
-    # By place: the holder of the lock, and the process that the row of the shard names.
+    # By place: the process that holds the lock, and the process that the row of the shard names.
     owners: Sequence[str | None]
     claims: Sequence[str | None]
     seen: Seen
@@ -92,7 +93,7 @@ def _may_take(scene: Scene, place: int, goal: str | None) -> bool:
 
 
 def spread(owners: Sequence[str | None], members: Sequence[str]) -> list[str | None]:
-    """Return who should own each shard: loads differ by at most one, and as few shards move as possible.
+    """Return the process that should own each shard: loads differ by at most one, and few shards move.
 
     Free shards go to the poorest member first. Shards of processes that are not among the members stay where
     they are: such a process gives them away itself, or loses its locks when it dies.

@@ -1,4 +1,4 @@
-"""What to do when life interferes: the choices a schedule makes, as data."""
+"""Policies: the choices of a schedule for overlap, missed ticks, orphans, retries and limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Overlap(StrEnum):
-    """A tick is due while a run of the same schedule is in flight."""
+    """What to do with a tick that is due while a run of the same schedule is in flight."""
 
     ALLOW = "allow"
     SKIP = "skip"
@@ -17,7 +17,7 @@ class Overlap(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """Ticks older than the grace are found undecided: the process was down, or the clock leapt."""
+    """What to do with undecided ticks older than the grace: the process was down, or the clock leapt."""
 
     NONE = "none"
     LATEST = "latest"
@@ -26,7 +26,7 @@ class CatchUp(StrEnum):
 
 
 class OnOrphan(StrEnum):
-    """A run was in flight under an instance that died."""
+    """What to do with a run that was in flight under an instance that died."""
 
     RESTART = "restart"
     WAIT = "wait"
@@ -35,7 +35,7 @@ class OnOrphan(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a tick was skipped or a run failed: the closed list of the ledger."""
+    """Why a tick was skipped or a run failed: the closed list of reasons in the ledger."""
 
     OVERLAP = "overlap"
     MISSED = "missed"
@@ -78,32 +78,32 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """All choices of one schedule. Durations are milliseconds."""
+    """All choices of one schedule. Durations are in milliseconds."""
 
     overlap: Overlap = Overlap.SKIP
     catch_up: CatchUp = CatchUp.NONE
-    # A tick late by no more than this is on time.
+    # A tick that is late by no more than this counts as on time.
     grace: int = 60_000
     # At most this many ticks of one schedule are listed in one pass.
     catch_up_cap: int = 100
     jitter: int = 0
     jitter_early: bool = True
-    # The task failed: it is tried again; the next tick may start meanwhile and ends the waiting.
+    # After a task failure; the next tick may start first, and then ends the wait for the retry.
     retry: Retry | None = None
-    # The launcher could not be reached: the run counts as in flight until it is.
+    # After a launch that did not reach the executor; the run counts as in flight meanwhile.
     launch_retry: Retry | None = None
     capacity: Capacity | None = None
     max_runs: int | None = None
     on_orphan: OnOrphan = OnOrphan.RELAUNCH
     run_timeout: int | None = 3_600_000
     queue_limit: int = 1000
-    # Without a ledger only runs in flight have rows; the schedule's own record is kept.
+    # Without a ledger only runs in flight have rows; the schedule's state is kept all the same.
     ledger: bool = True
-    # How long ended rows of the ledger are kept, and at most how many; None: as the store is told for all.
+    # How long, and how many, ended rows of the ledger are kept; None: the setting of the store applies.
     retention_age: int | None = None
     retention_rows: int | None = None
-    # A tick is expected to start, and its run to end, so long after its fire time at the latest; and a run
-    # to succeed at least so often. Nothing is decided by these: a schedule that misses one is told of.
+    # A tick should start, and its run end, within this time after its fire time, and a run should succeed at
+    # least this often. The planner ignores these; a schedule that misses one raises ExpectationMissed.
     start_within: int | None = None
     finish_within: int | None = None
     succeed_every: int | None = None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Task(NamedTuple):
-    """What to invoke: a name the launcher knows, and a text it hands on."""
+    """The work to invoke: a name that the launcher knows, and a text that it passes on."""
 
     name: str
     payload: str = ""
@@ -44,7 +44,7 @@ class Schedule(NamedTuple):
 
 
 class SkippedRange(NamedTuple):
-    """The ledger row that ends at the cursor and may still grow."""
+    """The last ledger row of skipped ticks, which ends at the cursor and may still grow."""
 
     run_at: Instant
     reason: Reason
@@ -52,7 +52,7 @@ class SkippedRange(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the store remembers of a schedule beside its declaration."""
+    """The stored state of a schedule, beside its declaration."""
 
     # Every tick up to and including this instant is decided.
     cursor: Instant
@@ -63,30 +63,30 @@ class State(NamedTuple):
     ended_at: Instant | None = None
     skipped: SkippedRange | None = None
     quarantine: str | None = None
-    # Ticks up to here may have been decided before the clock was set back. Their rows tell which were, and
-    # those get no second entry.
+    # Ticks up to here may have been decided before the clock was set back. The rows show which ones were;
+    # those ticks get no second row.
     decided_until: Instant = 0
 
 
 def tick_key(schedule_id: str, run_at: Instant) -> str:
-    """Return the identity of a tick, handed to every launch so that receivers can dedupe."""
+    """Return the idempotency key of a tick, sent with every launch so that receivers can drop duplicates."""
     return hashlib.sha256(f"{schedule_id}:{run_at // 1000}".encode()).hexdigest()
 
 
 def is_troubled(state: State) -> bool:
-    """Return whether somebody should look: quarantined, its last run failed, or it skips tick after tick."""
+    """Return whether a schedule needs attention: quarantined, last run failed, or three skips in a row."""
     failed = state.failed_at is not None and state.failed_at > (state.succeeded_at or 0)
     skipping = state.skipped is not None and state.skipped.ticks >= 3 and state.skipped.reason != "paused"
     return state.quarantine is not None or failed or skipping
 
 
 def owner_of(schedule: Schedule) -> str | None:
-    """Return the user whom the payload of a schedule names, None where it names none."""
+    """Return the user named in the payload of a schedule, or None."""
     return payload_owner(schedule.task.payload)
 
 
 def payload_owner(payload: str) -> str | None:
-    """Return the user whom a payload names, None where it names none."""
+    """Return the user named in a payload, or None."""
     try:
         found = json.loads(payload)
     except ValueError:

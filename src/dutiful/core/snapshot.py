@@ -1,4 +1,4 @@
-"""What a plan is made from, a schedule that is due, and what it is made of, its move."""
+"""The planner's input (`Snapshot` and `Limits`) and its result (`Move`)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class Limits(NamedTuple):
-    """What the engine tells the planner about itself."""
+    """The state of the engine that the planner needs."""
 
     epoch: int = 0
     # The time over which `spread` distributes missed ticks.
     lookahead: int = 60_000
-    # In-process launchers start what they are handed; others only enqueue it.
+    # In-process launchers start a run at once; other launchers only enqueue it.
     launch_status: Status = Status.STARTED
     # How many more runs the engine itself can take; None is without bound.
     room: int | None = None
-    # When the runs that this engine carries began, by the clock as it is set now, under schedule, tick and
-    # kind; None where it was not set while the engine was watching: their rows are right.
+    # Start times of the runs that this engine carries, corrected for clock steps, by schedule, tick and kind;
+    # None while the clock has not been stepped, when the rows are right.
     began: Mapping[tuple[str, Instant, str], Instant] | None = None
-    # The runs in flight per capacity group before this plan, as they are stored.
+    # The stored number of runs in flight per capacity group before this plan.
     stored: Mapping[str, int] = MappingProxyType({})
 
 
@@ -38,28 +38,28 @@ class Snapshot(NamedTuple):
     schedule: Schedule
     state: State
     runs: Sequence[Run] = ()
-    # Counts every write to the schedule or its state; a move made on an older one is not committed.
+    # Counts every write to the schedule or its state; a move made from an older version is not committed.
     version: int = 0
-    # Whether the last move left something waiting for a run in flight, or for room, to end.
+    # Whether the last move left a tick or run waiting for a run in flight to end.
     blocked: bool = False
-    # Ticks up to here may have run and had their rows deleted.
+    # Ticks up to here may have run, with their rows deleted since.
     pruned_until: Instant = 0
-    # Rows of ticks after the cursor, in any order: the clock was set back, and they come again.
+    # Rows of ticks after the cursor, in any order: the clock was set back, so these ticks come again.
     repeated: Sequence[Run] = ()
-    # The store's own name for it. One of the same id that is declared after this was removed has another.
+    # The store's number of the schedule. A schedule that is removed and declared again gets a new number.
     number: int = 0
 
 
 class Move(NamedTuple):
-    """What becomes of one schedule in one pass; committed as a whole or not at all."""
+    """The planner's decision about one schedule in one pass; committed as a whole or not at all."""
 
     due: Snapshot
     state: State
-    # When to look again; None: only when a run ends or the schedule is edited.
+    # When to look again; None: only after a run ends or the schedule is edited.
     wake_at: Instant | None = None
-    # When to look again instead once its only run has ended: its timeout is then of no interest.
+    # When to look again after the only open run has ended, which makes its timeout irrelevant.
     idle_wake_at: Instant | None = None
-    # Something waits for a run in flight, of this schedule or of its capacity group, to end.
+    # Whether a tick or run waits for a run in flight, of this schedule or its capacity group, to end.
     blocked: bool = False
     inserts: Sequence[Run] = ()
     changes: Sequence[Run] = ()

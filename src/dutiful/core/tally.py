@@ -1,4 +1,4 @@
-"""How many ticks ended how, in buckets of time: what is shown of more ticks than can be listed."""
+"""Counts of ticks by status and reason in buckets of time, for views of more ticks than can be listed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Tally(NamedTuple):
 
 
 def tallied(runs: Iterable[Run], since: Instant, until: Instant, width: int) -> list[Tally]:
-    """Return the tallies of rows in [since, until), ordered; buckets are `width` ms wide, from 1970 on.
+    """Return the tallies of rows in [since, until), ordered; buckets are `width` ms wide, aligned to 1970.
 
-    The ticks of a stretch are spread evenly from its first to its last tick.
+    The ticks of a range are spread evenly from its first to its last tick.
     """
     counts: dict[tuple[Instant, Status, Reason | None], int] = {}
     for run in runs:
@@ -49,7 +49,7 @@ def spread(first: Instant, last: Instant | None, ticks: int, width: int) -> Iter
     step = (last - first) / max(1, ticks - 1)
     done = 0
     for bucket in range(begin, last + 1, width):
-        # Ticks of the stretch before the end of this bucket; the last bucket takes what is left.
+        # Count the ticks before the end of this bucket; the last bucket takes the remaining ticks.
         before = ticks if bucket + width > last else min(ticks, int((bucket + width - 1 - first) / step) + 1)
         if before > done:
             yield bucket, before - done

@@ -1,4 +1,4 @@
-"""Workflows of the service: what a run is started with, by id and version, and whose they are."""
+"""Workflows of the service: DAGs by id and version, each with an owner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Workflow(NamedTuple):
 
 
 class PutWorkflow(NamedTuple):
-    """Store this version in place of the one whose DAG is `replaces`; None: where there is none."""
+    """Store this version in place of the one whose DAG is `replaces`; None: only where there is none yet."""
 
     workflow: Workflow
     replaces: str | None = None

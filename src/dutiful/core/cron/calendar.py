@@ -35,7 +35,7 @@ class Exclusions:
         if not self.yearly:
             return []
         years = range(_date(low).year, _date(high - 1).year + 1)
-        # 29 February is left out of the years that have none.
+        # Years without a 29 February have no such day to exclude.
         days = [_in_year(year, *day) for year in years for day in self.yearly]
         return [(day, day) for day in days if day is not None]
 
@@ -68,7 +68,7 @@ def _range(text: str, first: str, last: str) -> tuple[int, int]:
 
 
 def _yearly(text: str, month: int, day: int) -> tuple[int, int]:
-    # A leap year has every day that a year can have.
+    # 2000 is a leap year, so every legal month and day exists in it.
     if _in_year(2000, month, day) is None:
         raise InvalidArgumentError("calendar", text, _ADVICE)
     return month, day

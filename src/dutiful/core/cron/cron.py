@@ -27,7 +27,7 @@ _CHOICES = {
 _DIALECTS, _GAPS, _FOLDS, _DSTS = _CHOICES.values()
 _fromtimestamp = datetime.fromtimestamp
 _CACHE_SIZE = 16_384
-# A description names so many excluded days.
+# How many excluded days a description lists by name.
 _NAMED_MAX = 3
 
 
@@ -66,13 +66,13 @@ class Cron:
         try:
             return _parse(text, dialect, timezone, gap, fold, dst, days)
         except TypeError:
-            # Only an argument that cannot be hashed gets here; without the cache it is named.
+            # An unhashable argument cannot use the cache; parsing without the cache names that argument.
             return _parse.__wrapped__(text, dialect, timezone, gap, fold, dst, days)
 
     def next(self, after: datetime) -> datetime:
         """Return the first occurrence strictly after `after`, in this cron's zone."""
-        # Written out, as it is to keep up with compiled peers (`make bench`, item 1b); whatever goes
-        # wrong is named by the functions below.
+        # Inlined to keep up with compiled peers (`make bench`, item 1b). The functions called in the `except`
+        # branch raise the typed errors.
         try:
             since = after - EPOCH
             instant = self._occurrences.next(since.days * DAY_SECONDS + since.seconds)
@@ -117,14 +117,14 @@ class Cron:
             raise CronCalculationError(self.text, _iso(seconds), error) from error
 
     def upcoming_epoch(self, seconds: int) -> int:
-        """Return `next_epoch`, at the price of a look for all but the first who ask about a stretch."""
+        """Return `next_epoch`, from a cache shared by all schedules with this cron."""
         try:
             return self._occurrences.shared_next(seconds)
         except OutOfYearsError as error:
             raise CronCalculationError(self.text, _iso(seconds), error) from error
 
     def latest_epoch(self, seconds: int) -> int:
-        """Return `previous_epoch`, at the price of a look where `upcoming_epoch` knows the stretch."""
+        """Return `previous_epoch`, from the cache that `upcoming_epoch` fills where it covers `seconds`."""
         try:
             return self._occurrences.shared_previous(seconds)
         except OutOfYearsError as error:
@@ -156,7 +156,7 @@ class Cron:
         return self.text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The compiled tables stay behind; the other side parses, and shares what it already has.
+        # Pickle only the settings, not the compiled tables: unpickling parses again and shares cached crons.
         return Cron.parse, (
             *(self.text, self.dialect, self.zone.tzinfo, self.gap, self.fold),
             *(None, self.calendar),

@@ -1,7 +1,7 @@
-"""The days that match day, month and weekday: which they are, how many, how far the next one is.
+"""The days that match day, month and weekday: which days match, how many, and how far the next match is.
 
-Days are counted from 1970-01-01. A year has only fourteen shapes (leap or not, by the weekday it
-starts on), so its matches are bit sets, made once per shape and shared by all equal fields.
+Days are counted from 1970-01-01. A year has only fourteen shapes (leap or not, by the weekday it starts on),
+so its matches are bit sets, made once per shape and shared by all equal fields.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dutiful.core.cron.calendar import Exclusions
 
-# From a day number to the count of date.fromordinal.
+# Added to a day number, this gives the ordinal that `date.fromordinal` takes.
 _ORDINAL_OF_EPOCH = date(1970, 1, 1).toordinal()
 FIRST_DAY = date.min.toordinal() - _ORDINAL_OF_EPOCH
 LAST_DAY = date.max.toordinal() - _ORDINAL_OF_EPOCH
@@ -24,12 +24,15 @@ _EVERY_SEVENTH_DAY = sum(1 << n for n in range(0, 366, 7))
 
 BLOCK_BITS = 6
 BLOCK_MASK = (1 << BLOCK_BITS) - 1
-# Ninety years of blocks, then they are forgotten: memory stays bounded however far one walks.
+# Ninety years of blocks. Then the cache is cleared, so that a long walk keeps memory bounded.
 _BLOCKS_MAX = 512
 
 
 class Days:
-    """The matching days of one (day, month, weekday, either may match), without the excluded ones."""
+    """The matching days for one set of day, month and weekday fields, minus the excluded days.
+
+    With `either`, a day matches when its day of the month or its weekday matches.
+    """
 
     __slots__ = ("_excluded", "_masks", "_spec", "ahead", "back")
 
@@ -75,7 +78,7 @@ class Days:
 
 
 class Distances(dict[int, "list[int | None]"]):
-    """Block of 64 days -> from each of its days to the nearest match, 0 for itself, None for never."""
+    """Maps a block of 64 days to each day's distance to the nearest match: 0 on a match, None for never."""
 
     __slots__ = ("_days", "_step")
 
@@ -88,7 +91,7 @@ class Distances(dict[int, "list[int | None]"]):
             self.clear()
         days = range(block << BLOCK_BITS, (block + 1) << BLOCK_BITS)
         bits = self._days.window(days.start, days.stop)
-        # Against the direction of the search, so that each day knows the match it comes to.
+        # Walk against the direction of the search, so that each day already knows its nearest match.
         against = days[:: -self._step]
         nearest = self._days.nearest(against[0] + self._step, self._step)
         found: list[int | None] = []

@@ -1,7 +1,7 @@
 """The cron dialects as data, and the one grammar that reads them: text -> bit sets.
 
-A bit set is an int whose bit n says that value n belongs to the field. What a dialect refuses, it
-refuses here, with the leftmost bad field and a reason that says what to write instead.
+A bit set is an int whose bit n says that value n belongs to the field. A refusal names the leftmost bad field
+and gives a reason that says what to write instead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FieldRule:
     high: int
     names: Mapping[str, int]
     every: int = field(init=False)
-    # Spelling -> bit of each plain number, and the same with the lone "*": most of what is written.
+    # Spelling -> bit of each plain number; `plain` adds a single "*". Together they cover most texts.
     numbers: Mapping[str, int] = field(init=False)
     plain: Mapping[str, int] = field(init=False)
 
@@ -67,7 +67,7 @@ DAY = FieldRule("day", 1, 31, _NO_NAMES)
 MONTH = FieldRule("month", 1, 12, MONTH_NAMES)
 WEEKDAY = FieldRule("weekday", 0, 6, WEEKDAY_NAMES)
 
-# Some year has a 29th in every month.
+# The days that every month has in some year: February has a 29th in leap years.
 _IN_EVERY_MONTH = span(1, 29)
 
 MACROS = MappingProxyType(
@@ -102,7 +102,7 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
 
 
 class Fields(NamedTuple):
-    """A cron text as bit sets, with the two facts about its spelling that matter later."""
+    """A cron text as bit sets, with the two facts about its spelling that the search needs."""
 
     second: int
     minute: int
@@ -117,7 +117,7 @@ class Fields(NamedTuple):
 
 
 def parse_fields(text: object, dialect: Dialect) -> Fields:
-    """Return the fields of `text`, or raise InvalidCronExpressionError; never loops, never guesses."""
+    """Return the fields of `text`, or raise InvalidCronExpressionError."""
     if not isinstance(text, str):
         raise InvalidCronExpressionError(text, "expression", f"must be a string, not {type(text).__name__}")
     if len(text) > TEXT_LENGTH_MAX:
@@ -140,7 +140,7 @@ def parse_fields(text: object, dialect: Dialect) -> Fields:
         day != "*" != weekday,
         minute[0] == "*" or hour[0] == "*",
     )
-    # With a restricted weekday such a date is legal: the weekday may match instead.
+    # With a restricted weekday an impossible date is legal: the weekday may match instead.
     if weekday == "*" and not fields.day & _IN_EVERY_MONTH:
         _refuse_impossible(text, fields.day, fields.month)
     return fields
@@ -187,7 +187,7 @@ def parse_field(rule: FieldRule, part: str, dialect: Dialect) -> int:
 
 
 def _plain_range(numbers: Mapping[str, int], item: str) -> int | None:
-    """Return the bits of a range of plain numbers; whatever else it is, `_parse_item` knows."""
+    """Return the bits of a range of plain numbers, or None for any other item, which `_parse_item` reads."""
     low, _, high = item.partition("-")
     first, last = numbers.get(low), numbers.get(high)
     return (last << 1) - first if first and last and first <= last else None

@@ -9,7 +9,7 @@ from dutiful.core.errors import IntervalParseError, InvalidArgumentError
 
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _SHAPE = re.compile(r"(-?)([0-9]+)([A-Za-z]+)")
-# Enough for every duration a timedelta can hold, and short enough for int() to be instant.
+# Long enough for every duration a timedelta can hold, and short enough for a fast int().
 _LENGTH_MAX = 32
 _SECONDS_MAX = timedelta.max // timedelta(seconds=1)
 

@@ -28,7 +28,7 @@ def describe(fields: Fields) -> str:
 
 
 def even_step(rule: FieldRule, bits: int) -> int | None:
-    """Return n where the bits are every nth value from the lowest and the rhythm never breaks."""
+    """Return n where the bits are every nth value from the lowest, and n divides the range."""
     members = values(bits)
     if len(members) < 2 or members[0] != rule.low:
         return None
@@ -104,7 +104,7 @@ def _prefixed(preposition: str, names: str) -> str:
 
 
 def _weekdays(bits: int) -> str:
-    # Weeks are read from Monday, so that a weekend stays together.
+    # Start the week on Monday, so that Saturday and Sunday are neighbours.
     from_monday = (*WEEKDAYS[1:], WEEKDAYS[0])
     chosen = [name for name in from_monday if bits >> WEEKDAYS.index(name) & 1]
     return _listed(_spans(chosen, from_monday))

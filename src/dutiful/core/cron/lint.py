@@ -1,4 +1,4 @@
-"""What a careful colleague would say about a cron: legal, but is it what you meant?"""
+"""Remarks on legal crons that may not mean what their author intended."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class DstEffect:
-    """Walls of a cron that a change of offset removes (`gap`) or repeats (`fold`)."""
+    """The wall times of a cron that a change of offset removes (`gap`) or repeats (`fold`)."""
 
     kind: Literal["gap", "fold"]
     at: int
@@ -56,7 +56,7 @@ def lint(cron: Cron, since: datetime) -> list[Finding]:
     findings = [*_dates(cron.fields), *_steps(cron)]
     begin = (since - EPOCH) // timedelta(seconds=1)
     effects = dst_effects(cron, begin, begin + int(_YEAR.total_seconds()))
-    # A job in every hour keeps its rhythm through a change; one at given hours loses or repeats a run.
+    # A job in every hour keeps its rhythm through a change; a job at given hours loses or repeats a run.
     level: Literal["warning", "note"] = "note" if cron.fields.hour == HOUR.every else "warning"
     findings += [Finding(f"dst_{effect.kind}", level, _effect_text(cron, effect)) for effect in effects]
     return findings
@@ -88,7 +88,7 @@ def _dates(fields: Fields) -> Iterator[Finding]:
             "29 February exists in leap years only: up to eight years between runs",
         )
     elif first_day >= 30 and not fields.month & feasible:
-        # Without the weekday such a text would have been refused.
+        # Without a restricted weekday the parser would have refused this text.
         text = f"no month given has a day {first_day}: only the weekday ever fires"
         yield Finding("impossible_date", "warning", text)
     elif first_day >= 29 and fields.day != DAY.every and fields.month & ~feasible:
@@ -99,7 +99,7 @@ def _steps(cron: Cron) -> Iterator[Finding]:
     rules = ((SECOND, cron.fields.second), (MINUTE, cron.fields.minute), (HOUR, cron.fields.hour))
     for rule, bits in rules:
         step = _uneven_step(rule, bits)
-        # Two values are a step only where they are written as one: 0,13 may well be meant.
+        # Count two values as a step only where the text has a "/": the author of "0,13" may well mean it.
         if step is not None and (bits.bit_count() > 2 or "/" in cron.text):
             rest = rule.high + 1 - values(bits)[-1]
             text = f"every {step} {rule.name}s does not divide {rule.high + 1}: the last gap is {rest}"

@@ -1,11 +1,11 @@
 """Occurrences of cron fields: one search with a direction, first over walls, then over instants.
 
-Nothing here gives up: `dialect` refuses dates that cannot exist, and the longest wait, for
-29 February, is eight years (longer only where a calendar excludes days).
+Every search ends: `dialect` refuses dates that cannot exist, and the longest wait, for 29 February, is eight
+years (longer only where a calendar excludes days).
 
-These functions carry every next-run computation of every schedule, so they work on plain ints and
-shared tables (`make bench`, section "cron"): the times of a day are listed and the distances between
-days tabled once per distinct spelling, and a step is one look-up and at most one bisection.
+Every next-run computation of every schedule uses these functions, so they work on plain ints and shared
+tables (`make bench`, section "cron"). The times of a day and the distances between days are tabled once per
+distinct spelling; a step is one look-up and at most one bisection.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Occurrences:
         self._find = self._calendar.find
         self._timeline = timeline
         self._fixed_offset = timeline.zone.fixed_offset
-        # An instant, the next occurrence after it, and the one after that, or the same again if unknown.
+        # (instant, the first occurrence after it, the occurrence after that or the first again if unknown).
         self._known = (0, 0, 0)
 
     def next(self, instant: int) -> int:
@@ -59,19 +59,19 @@ class Occurrences:
         return self._find(instant, True) if self._fixed_offset == 0 else self._search(instant, True)
 
     def shared_next(self, instant: int) -> int:
-        """Return the same; the schedules with this cadence ask the same question, so it is remembered."""
+        """Return `next(instant)`, cached: schedules with the same cadence ask for the same instants."""
         since, first, second = self._known
         if since <= instant < first:
             return first
         if first <= instant < second:
             return second
         found = self.next(instant)
-        # One tuple, so that threads never see half of it.
+        # Replace the cache as one tuple, so that other threads never see half of an update.
         self._known = (since, first, found) if instant == first else (instant, found, found)
         return found
 
     def shared_previous(self, instant: int) -> int:
-        """Return `previous`, for nothing where `shared_next` was asked about this stretch."""
+        """Return `previous(instant)`, from the cache of `shared_next` where that covers the instant."""
         _, first, second = self._known
         return first if first <= instant < second else self.previous(instant)
 
@@ -80,12 +80,12 @@ class Occurrences:
         return self._find(instant, False) if self._fixed_offset == 0 else self._search(instant, False)
 
     def count(self, since: int, until: int) -> int:
-        """Return how many occurrences lie in (since, until], in steps of years, not of occurrences."""
+        """Return how many occurrences lie in (since, until], counting by years instead of by occurrences."""
         total, begin = 0, since + 1
         while begin <= until:
             start, end, offset, low, high = self._timeline.at(begin)
             if begin == start and low < start + offset:
-                # A gap with anything in it is one tick, at `start`, unless that matches by itself.
+                # All occurrences inside a gap become one tick at `start`, unless `start` matches by itself.
                 moved = self._calendar.count(low, start + offset) > 0
                 total += moved and self._find(start + offset, False) != start + offset
             low, high = max(low, begin + offset), min(high, until + 1 + offset)
@@ -104,7 +104,7 @@ class Occurrences:
             start, end, offset, low, high = self._timeline.at(_onwards(start, end, wall, found, forward))
             wall = (low if forward else high) - 1
         if found < start + offset:
-            # A wall inside the gap before this stretch: `run_after`.
+            # The wall lies inside the gap before this stretch, so the rule is `run_after`.
             return _held(start)
         return _held(found - offset)
 
@@ -112,8 +112,9 @@ class Occurrences:
 def _onwards(start: int, end: int, wall: int, found: int, forward: bool) -> int:
     """Return an instant of the next stretch that may hold an occurrence; `found` is the next wall.
 
-    A year of changes is passed over in one step where no wall on the way can be one that was
-    already behind `wall`: offsets are below a day, so a day's distance from the edge proves it.
+    Changes of offset far from `found` are passed over in one step. This is safe where `wall` is more than a
+    day from the edge of its stretch: offsets are below a day, so no wall in between can repeat one before
+    `wall`.
     """
     if forward:
         near = found - 2 * DAY_SECONDS

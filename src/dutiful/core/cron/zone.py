@@ -1,8 +1,8 @@
 """Time zones as stretches of constant offset, with the gap and fold rules as data.
 
 Instants are epoch seconds. A *wall* is the same count of seconds read off a local clock:
-wall = instant + offset. Between two changes of offset the two run in parallel, so all calendar
-work is done on walls and only the ends of a stretch need care:
+wall = instant + offset. Between two changes of offset walls and instants advance together, so all
+calendar work is done on walls and only the ends of a stretch need care:
 
 - a *gap*: the offset grew, and the walls in between never happened (`skip` them, or `run_after`:
   one tick at the first instant after the gap stands for all of them);
@@ -34,7 +34,7 @@ _SECOND = timedelta(seconds=1)
 # Every offset is below 24 h, so within these bounds a conversion cannot leave datetime's years.
 _PROBE_MIN = (datetime(1, 1, 2, tzinfo=UTC) - EPOCH) // _SECOND
 _PROBE_MAX = (datetime(9999, 12, 31, tzinfo=UTC) - EPOCH) // _SECOND
-# No fold is wider: the two offsets lie less than a day on either side of UTC.
+# No fold is wider than this: the two offsets lie less than a day on either side of UTC.
 _FOLD_MAX = 2 * DAY_SECONDS
 # Offsets are discovered in blocks of 2**27 s (4.25 years), so a far instant costs one block.
 _BLOCK_BITS = 27
@@ -73,7 +73,8 @@ class Zone:
         self.tzinfo = tz
         self.name: str = getattr(tz, "key", None) or str(tz)
         self._offsets: dict[int, list[tuple[int, int]]] = {}
-        # Asked even where it may change later, so that a tzinfo without offsets is refused at once.
+        # Probe every tzinfo, also those with changing offsets, so that one without offsets is refused at
+        # once.
         offset = self.offset(0)
         self.fixed_offset = offset if isinstance(tz, timezone) else None
 
@@ -87,7 +88,8 @@ class Zone:
         try:
             return hash(self.tzinfo)
         except TypeError:
-            # Such as dateutil's, which compare by their rules; equal rules have equal offsets.
+            # Some tzinfo classes, such as dateutil's, are unhashable and compare by rules; equal rules have
+            # equal offsets.
             return hash(self.offset(0))
 
     def offset(self, instant: int) -> int:
@@ -156,7 +158,7 @@ class Timeline:
         self._blocks: dict[int, tuple[list[int], list[tuple[int, int, int, int, int]]]] = {}
 
     def at(self, instant: int) -> tuple[int, int, int, int, int]:
-        """Return the stretch that contains `instant`, as a plain tuple: this is asked at every step."""
+        """Return the stretch that contains `instant`, as a plain tuple: every search step calls this."""
         block = instant >> _BLOCK_BITS
         try:
             starts, stretches = self._blocks[block]
@@ -230,11 +232,11 @@ def zone(timezone: str | tzinfo) -> Zone:
 
 @lru_cache(maxsize=1024)
 def _zone(tz: tzinfo) -> Zone:
-    # The database's UTC has the ticks of datetime's own; a schedule that names the other is no other one.
+    # ZoneInfo("UTC") and datetime's UTC have the same ticks, so both spellings share one Zone.
     return _zone(UTC) if isinstance(tz, ZoneInfo) and tz.key == "UTC" else Zone(tz)
 
 
-# The names of the database proper; "right/…" counts leap seconds and is no civil time.
+# Names of civil time zones only: "right/…" counts leap seconds.
 _NAME = re.compile(r"(?!right/|posix/|localtime$|posixrules$)[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
 
 

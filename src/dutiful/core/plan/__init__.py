@@ -1,1 +1,1 @@
-"""From instants to decisions: the planner and what it is made of."""
+"""From instants to decisions: the planner and its parts."""

@@ -1,4 +1,4 @@
-"""Past ticks that somebody asks for: which of them run, and what becomes of the rows that say otherwise."""
+"""Backfill: which past ticks of a request run, and how the rows that record them as skipped change."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.snapshot import Snapshot
 
-# They are all open runs of one schedule, looked at together in every pass.
+# All ticks of a backfill become open runs of one schedule, which every pass loads together.
 TICKS_MAX = 1000
-# Ten years: to count the ticks of a longer range takes too long for a question.
+# Ten years: counting the ticks of a longer range takes too long for one request.
 RANGE_MAX = 10 * 366 * 86_400_000
 
 
 class Backfill(NamedTuple):
-    """The changes that make past ticks run, and how many of the ticks asked for are of which kind."""
+    """The changes that make past ticks run, and the number of requested ticks of each kind."""
 
     changes: Changes
-    # They run now.
+    # Ticks that run now.
     accepted: int
-    # They have run, or will anyway.
+    # Ticks that have run, or will run anyway.
     already_recorded: int
-    # Their rows were pruned: whether they ran is not known any more.
+    # Ticks whose rows were pruned: whether they ran is no longer known.
     unknown: int = 0
-    # They would only be skipped for, or cancelled by, another one of the same request.
+    # Ticks that would only be skipped for, or cancelled by, another tick of the same request.
     overlapping: int = 0
 
 
 def past_ticks(due: Snapshot, start: Instant, end: Instant) -> list[Instant]:
     """Return the decided ticks in [start, end) of the schedule as it is now, oldest first.
 
-    Those after the cursor are left to the engine. Raises OversizedBackfillError before it lists them, and
-    InvalidArgumentError for a range of more than ten years.
+    Ticks after the cursor are left to the engine. Raises OversizedBackfillError before it lists too many
+    ticks, and InvalidArgumentError for a range of more than ten years.
     """
     window, cadence = due.schedule.window, due.schedule.cadence
     after = max(start, window.start if window.start is not None else start) - 1
@@ -69,10 +69,10 @@ def backfill(
     now: Instant,
     force: bool = False,
 ) -> Backfill:
-    """Return what to write so that the ticks run; `rows` are those of the ledger around them, in any order.
+    """Return the changes that make the ticks run; `rows` are the ledger rows around them, in any order.
 
-    Without an `overlap` every tick gets its turn: all at once where the schedule allows that, else one
-    after the other. `force` also runs the ticks of which it is not known any more whether they ran.
+    Without an `overlap` every tick gets its turn: all at once where the schedule allows that, else one after
+    the other. `force` also runs the ticks whose rows were pruned.
     """
     allowed = due.schedule.policy.overlap is Overlap.ALLOW
     judged_by = overlap or (Overlap.ALLOW if allowed else Overlap.QUEUE)
@@ -97,7 +97,7 @@ def backfill(
 
 
 def _able_to_run(due: Snapshot, ticks: list[Instant], overlap: Overlap) -> list[Instant]:
-    """Return the ticks that can run when all are asked for at once."""
+    """Return the ticks that can run when all are requested at once."""
     if overlap is Overlap.SKIP:
         busy = any(run.phase in IN_FLIGHT for run in due.runs)
         return [] if busy else ticks[:1]
@@ -121,10 +121,10 @@ def _within(row: Run, ticks: Sequence[Instant]) -> list[Instant]:
 
 
 def _split(due: Snapshot, row: Run, wanted: Sequence[Instant]) -> Iterator[Run]:
-    """Yield what is left of a stretch without the ticks that run after all.
+    """Yield the parts of a range of skipped ticks that remain skipped.
 
-    A stretch of a cadence that was edited since has other ticks, which this one cannot find: it stays
-    whole, and only begins later where a tick takes its place.
+    A range recorded under an earlier cadence has other ticks, which the present cadence cannot find: that
+    range stays whole, and only begins later where a wanted tick takes its first instant.
     """
     inside, until = _within(row, wanted), row.run_until or row.run_at
     if count_ticks(due.schedule.cadence, row.run_at - 1, until) != row.ticks:

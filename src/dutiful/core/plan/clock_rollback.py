@@ -1,6 +1,7 @@
-"""After a clock that was ahead has been set back: what it wrote is brought back to now, and ticks come again.
+"""Recovery after a clock that was ahead has been set back: state and open runs return to the present.
 
-Rows of ticks that were decided before stay as they are, and those ticks get no second row.
+Ticks between now and the old cursor come again. Rows of ticks that were already decided stay as they are, and
+those ticks get no second row.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class Rearmed(NamedTuple):
-    """A schedule's state and its open runs, brought back; the runs in the order they were in."""
+    """A schedule's state and its open runs, moved back to the present; the runs keep their order."""
 
     state: State
     runs: list[Run]
 
 
 def rearmed(due: Snapshot, now: Instant, beyond: int) -> Rearmed | None:
-    """Return the schedule as it goes on from `now`; None unless it was more than `beyond` ms ahead.
+    """Return the schedule as it continues from `now`; None unless it was more than `beyond` ms ahead.
 
-    Its rows stay, so what has run does not run again. Only what a clock has said counts as ahead: a retry
-    may well be planned for the day after tomorrow.
+    Its rows stay, so a tick that has run does not run again. Only instants read from a clock count as ahead:
+    a retry may well be planned for the day after tomorrow.
     """
     said = [due.state.cursor, due.state.ended_at or 0, *map(_said_at, due.runs)]
     if max(said) <= now + beyond:
@@ -38,17 +39,17 @@ def rearmed(due: Snapshot, now: Instant, beyond: int) -> Rearmed | None:
 
 
 def _said_at(run: Run) -> Instant:
-    """Return the latest instant at which something is known to have happened to an open run."""
+    """Return the latest instant read from a clock in the row of an open run."""
     if run.phase is Phase.RETRY:
         return run.ended_at or 0
-    # What waits otherwise waits for a moment that is near, or has passed.
+    # The fire time of a queued or delayed run is near, or has passed; only a retry's may lie far ahead.
     return (run.started_at or 0) if run.phase in IN_FLIGHT else run.fire_at
 
 
 def _state(due: Snapshot, now: Instant, beyond: int) -> State:
     state = due.state
     if state.cursor > now + beyond:
-        # What is pruned is decided for good: its rows cannot say so any more.
+        # Pruned ticks stay decided: no row is left that could show whether they ran.
         cursor, decided = max(now, due.pruned_until), max(state.cursor, state.decided_until)
         state = state._replace(cursor=cursor, skipped=None, decided_until=decided)
     return state._replace(
@@ -73,7 +74,7 @@ def _not_after(now: Instant, instant: Instant | None) -> Instant | None:
 
 
 def may_repeat(schedule: Schedule, state: State) -> bool:
-    """Return whether ticks after the cursor may have entries; a period has other ticks the second time."""
+    """Return whether ticks after the cursor may already have rows; a period gets new ticks instead."""
     again = state.decided_until > state.cursor
     return again and schedule.policy.ledger and not isinstance(schedule.cadence, Every)
 
@@ -81,13 +82,13 @@ def may_repeat(schedule: Schedule, state: State) -> bool:
 def recorded(
     cadence: Cadence, rows: Iterable[Run], after: Instant, last: Instant
 ) -> list[tuple[Instant, Instant]]:
-    """Return the first and the last tick of each row that has some in (after, last], oldest first."""
+    """Return the first and last tick of each row that covers a tick in (after, last], oldest first."""
     spans = [_span(cadence, row) for row in rows if row.kind == "schedule"]
     return sorted(span for span in spans if span is not None and span[1] > after and span[0] <= last)
 
 
 def _span(cadence: Cadence, row: Run) -> tuple[Instant, Instant] | None:
-    """Return the ticks that a row covers; of another cadence's stretch only the one that it begins with."""
+    """Return the ticks that a row covers; for a range recorded under another cadence, only its first tick."""
     if not _is_tick(cadence, row.run_at):
         return None
     until = row.run_until or row.run_at

@@ -1,4 +1,4 @@
-"""A move in the making: the bookkeeping behind the planner's decisions about one schedule."""
+"""A move under construction: the bookkeeping behind the planner's decisions about one schedule."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
 
-# A paused schedule's ticks are written down in lots, not one by one.
+# A paused schedule records its skipped ticks at most this often (ms), not one by one.
 _PAUSED_LOT = 60_000
 
 
-# The engine's own bound is counted beside the capacity groups, under a name no group can have.
+# The engine's own limit is counted beside the capacity groups, under a name that no group can have.
 ENGINE = ""
 
 
 class Slots:
-    """The slots that are taken in a plan, by capacity group; a slot that a move frees stays its own.
+    """The slots taken in a plan, by capacity group; a slot that a move frees is available to that move only.
 
-    An edit may overtake the move, and then the run that has the slot keeps it.
+    An edit may prevent the commit of the move, and then the run that has the slot keeps it.
     """
 
     __slots__ = ("_freed", "_used")
@@ -38,11 +38,11 @@ class Slots:
         self._freed: dict[str, int] = {}
 
     def taken(self, name: str) -> int:
-        """Return how many slots of this name the move cannot have."""
+        """Return how many slots of this name are not available to the present move."""
         return self._used.get(name, 0) - self._freed.get(name, 0)
 
     def take(self, name: str, slots: int) -> None:
-        """Take so many slots for the rest of the plan, or free them for the rest of the move."""
+        """Take slots for the rest of the plan; a negative number frees them for the rest of the move."""
         freed = self._freed.get(name, 0)
         own = min(slots, freed)
         self._freed[name] = freed - own
@@ -55,7 +55,7 @@ def gives_way(retry: Run) -> bool:
 
 
 class Draft:
-    """Collects what the planner decides; `move()` is the result."""
+    """Collects the planner's decisions about one schedule; `move()` returns the result."""
 
     __slots__ = (
         *("schedule", "state", "now", "limits", "policy", "cadence", "cursor", "from_completion", "blocked"),
@@ -78,7 +78,7 @@ class Draft:
         self.schedule, self.state, self.now, self.limits = due.schedule, due.state, now, limits
         self.policy, self.cadence = due.schedule.policy, due.schedule.cadence
         self.cursor = self._opening = opening_cursor(due.schedule, due.state.cursor)
-        # What a row says of when it was written; only rows that stay say so.
+        # The time at which new rows are written; only rows of a ledger record it.
         self._noted = now if due.schedule.policy.ledger else None
         self.from_completion = isinstance(self.cadence, Every) and self.cadence.anchor == "completion"
         self.blocked = self.unfinished = False
@@ -108,7 +108,7 @@ class Draft:
         return [run for run in self._open.values() if run.phase in phases]
 
     def busy(self) -> bool:
-        """Return whether a run of this schedule is in flight, or about to be again."""
+        """Return whether a run of this schedule is in flight, or waits for a retry that keeps its slot."""
         return self._busy > 0
 
     def _occupies(self, run: Run) -> bool:
@@ -119,7 +119,7 @@ class Draft:
         return (self.from_completion or self.policy.overlap is Overlap.BUFFER_ONE) and self.busy()
 
     def engine_is_full(self) -> bool:
-        """Return whether the engine can take no more runs in this pass, whatever the schedule says."""
+        """Return whether the engine can take no more runs in this pass."""
         return self.limits.room is not None and self._slots.taken(ENGINE) >= self.limits.room
 
     def at_capacity(self) -> bool:
@@ -133,21 +133,21 @@ class Draft:
         return 0 if group is None else self._slots.taken(group) - self.limits.stored.get(group, 0)
 
     def expires_at(self, run: Run) -> Instant | None:
-        """Return when a run in flight is given up; one of this engine ages by the time that really passes."""
+        """Return when a run in flight times out; a run of this engine ages by elapsed time, not wall time."""
         ours = run.phase is Phase.LAUNCHED and run.epoch == self.limits.epoch
-        # An orphan that found no room is not lost: it goes when there is some.
+        # A launched run of an earlier epoch that found no room has no timeout: it starts when there is room.
         if self.policy.run_timeout is None or not (ours or run.phase is Phase.ACCEPTED):
             return None
         return self._began(run, ours) + self.policy.run_timeout
 
     def _began(self, run: Run, ours: bool) -> Instant:
         if ours and self.limits.began is not None:
-            # One that is carried no more has just ended, and is settled before the next plan.
+            # A run that is missing from `began` has just ended, and is settled before the next plan.
             return self.limits.began.get((run.schedule_id, run.run_at, run.kind), self.now)
         return run.started_at or self.now
 
     def runs_left(self) -> int | None:
-        """Return how many more runs may begin, beside those that wait to; None is without limit."""
+        """Return how many more runs may begin, beside the runs already waiting; None is without limit."""
         if self.policy.max_runs is None:
             return None
         held = sum(run.attempt == 0 for run in self.runs(Phase.QUEUED, Phase.DELAYED))
@@ -171,7 +171,7 @@ class Draft:
         last = self._last(until)
         if not self.policy.jitter:
             return last
-        # A period counted from completion has no tick after this one before that one's run has ended.
+        # A period counted from completion has no further tick until the run of this tick has ended.
         only = self.from_completion and last is not None
         after = None if only else next_tick(self.cadence, last or self.cursor, self.ended_at)
         after = self._within_window(after)
@@ -183,7 +183,7 @@ class Draft:
     def last_before(self, now: Instant) -> Instant | None:
         """Return the latest tick after the cursor that lies before `now` and has fired by then.
 
-        Jitter may fire a tick before its time and hold one back: neither has passed.
+        Jitter may fire a tick early or hold it back; a tick that has not fired by `now` does not count.
         """
         last = self._last(now - 1)
         held_back = last is not None and fire_time(self.schedule, last, self.ended_at) >= now
@@ -197,7 +197,7 @@ class Draft:
         return None if tick is None or (end is not None and tick > end) else tick
 
     def newest(self, last: Instant) -> list[Instant]:
-        """Return the newest ticks up to `last`, oldest first, at most the cap of them."""
+        """Return the newest ticks up to `last`, oldest first, at most `catch_up_cap` of them."""
         ticks = [last]
         while len(ticks) < self.policy.catch_up_cap and (before := self._last(ticks[-1] - 1)) is not None:
             ticks.append(before)
@@ -225,7 +225,7 @@ class Draft:
         if not orphan and self.at_capacity():
             self.wait_for_room()
             return
-        # An orphan has kept its place in the group, and had none in this engine.
+        # An orphan still holds its slot in the group, but has none in this engine.
         self._take_room(1, in_group=not orphan)
         again = run.to(
             Phase.LAUNCHED, status=self.limits.launch_status, attempt=run.attempt + 1,
@@ -236,7 +236,7 @@ class Draft:
         self._first_attempts += again.attempt == 1
 
     def wait_for_room(self) -> None:
-        """Wait for a run of the group to end, unless its slots were only promised in this plan."""
+        """Mark the schedule as waiting for its group; look again at once if slots were only promised."""
         capacity = self.policy.capacity
         assert capacity is not None
         self.blocked = True
@@ -255,20 +255,20 @@ class Draft:
         self._insert(run)
 
     def end(self, run: Run, status: Status, reason: Reason, ended_at: Instant | None = None) -> None:
-        """End a run that is already recorded."""
+        """End a run that has a row."""
         if run.phase in IN_FLIGHT:
             self._free_room(run)
             self.ended_at = self.now if ended_at is None else ended_at
         self.change(run.ended(status, reason, self.now, run.detail))
 
     def fail(self, became: Run) -> None:
-        """Record the failure of a run in flight of this engine, ended or to be tried again."""
+        """Record the failure of a run in flight of this engine: ended, or waiting for a retry."""
         self._take_room(-1)
         self.ended_at = self.failed_at = self.now
         self.change(became)
 
     def change(self, run: Run) -> None:
-        """Write down a new phase of a run that is already recorded."""
+        """Record a new phase of a run that has a row."""
         key = run.run_at, run.kind
         self._busy += self._occupies(run) - self._occupies(self._open.pop(key))
         self._changes[key] = run
@@ -282,7 +282,7 @@ class Draft:
             self.skip_through(before, reason)
 
     def skip_through(self, last: Instant, reason: Reason) -> None:
-        """Skip every tick in (cursor, last] for one reason: new ranges around what is on record already."""
+        """Skip every tick in (cursor, last] for one reason, except ticks that already have rows."""
         for begins, ends in recorded(self.cadence, self._due.repeated, self.cursor, last):
             self._skip(begins - 1, reason)
             self.cursor, self._skipped = max(self.cursor, min(ends, last)), None
@@ -290,7 +290,7 @@ class Draft:
         self.cursor = last
 
     def _skip(self, until: Instant, reason: Reason) -> None:
-        """Skip every tick in (cursor, until]: a new range, or more of the last one."""
+        """Skip every tick in (cursor, until], as a new range or as an extension of the last one."""
         first, last = next_tick(self.cadence, self.cursor, self.ended_at), self._last(until)
         if first is None or last is None:
             return
@@ -318,7 +318,7 @@ class Draft:
             self._inserts.append(row)
 
     def _comes_again(self, tick: Instant) -> bool:
-        """Pass over a tick that has a row already, because the clock was set back meanwhile."""
+        """Return whether a tick already has a row, because the clock was set back; if so, move past it."""
         again = (tick, "schedule") in self._open or any(
             (row.run_at, row.kind) == (tick, "schedule") for row in self._due.repeated
         )
@@ -344,7 +344,7 @@ class Draft:
     # The result
 
     def move(self) -> Move:
-        """Return what was drafted, with the instant to look at the schedule again."""
+        """Return the drafted move, with the instant at which to look at the schedule again."""
         old = self.state
         state = State(
             self._decided_cursor(),
@@ -366,16 +366,16 @@ class Draft:
         return Move(self._due, state, wake_at, idle_wake_at, blocked, self._inserts, changes, self.cancels)
 
     def _decided_cursor(self) -> Instant:
-        """Return the cursor, not ahead of time where the window has not begun: it may yet be taken away."""
+        """Return the cursor; before the window begins at most `now`, as an edit may remove the window."""
         undecided = self.cursor == self._opening
         return opening_cursor(self.schedule, self.state.cursor, self.now) if undecided else self.cursor
 
     def _next_needs_end(self) -> bool:
-        """Return whether the next tick is not even known before the run in flight has ended."""
+        """Return whether the next tick is unknown until the run in flight has ended."""
         return self.from_completion and self.busy()
 
     def _has_queue(self) -> bool:
-        """Return whether runs that could go wait for the one in flight; a backfill keeps no place in line."""
+        """Return whether runs wait for a run in flight: queued runs, and backfill runs that are due."""
         return any(
             run.phase is Phase.QUEUED
             or (run.phase is Phase.DELAYED and run.backfill is not None and run.fire_at <= self.now)
@@ -394,7 +394,7 @@ class Draft:
         held = self.from_completion and self.schedule.paused
         if waits or held or self.limit_reached():
             return None
-        # A tick that waits for room is woken by a run's end; the one after it makes it overtaken.
+        # A run's end wakes a tick that waits for room. Also wake at the tick after it, which replaces it.
         passed = self.last_due(self.now) if self.blocked else None
         if passed is not None and self.from_completion:
             return None

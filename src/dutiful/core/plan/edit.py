@@ -1,6 +1,6 @@
-"""A schedule that is stored, new or in place of another: which ticks it owes, and what becomes of older ones.
+"""Edits: which ticks a new or replaced schedule owes, and what happens to older ticks.
 
-An edit owns the ticks after it. It never makes a past tick due, and never drops one that is owed.
+An edit governs the ticks after it. It never makes a past tick due, and never drops a tick that is owed.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ def arm(schedule: Schedule, now: Instant) -> Put:
 
 
 def upserted(known: Snapshot | None, schedule: Schedule, now: Instant) -> Changes:
-    """Return the changes that store a schedule, new or in place of what is there, from `now` on."""
+    """Return the changes that store a schedule, new or in place of the stored one, from `now` on."""
     return Changes([arm(schedule, now)]) if known is None else edited(known, schedule, now)
 
 
 def edited(due: Snapshot, schedule: Schedule, now: Instant) -> Changes:
-    """Return the changes that put `schedule` in place of what is stored, from `now` on."""
+    """Return the changes that replace the stored schedule by `schedule`, from `now` on."""
     state, rows = due.state, list[Run]()
     if schedule != due.schedule:
         moved = _moves_ticks(due, schedule)
         state, rows = _account(due, schedule, now, moved)
         cursor = _edited_cursor(due.schedule, schedule, state.cursor, now, moved)
         state = state._replace(cursor=cursor, skipped=None if moved else state.skipped)
-    # Editing is also how a quarantined schedule gets another chance.
+    # An edit lifts a quarantine: the new cadence may be computable.
     state = state._replace(quarantine=None)
     has_runs = due.runs or any(row.phase is not Phase.ENDED for row in rows)
     wake_at = now if has_runs else first_wake(schedule, state)
@@ -52,9 +52,10 @@ def edited(due: Snapshot, schedule: Schedule, now: Instant) -> Changes:
 
 
 def accounted(due: Snapshot, now: Instant) -> Changes | None:
-    """Return the changes that write down the passed ticks of a schedule that may not run; None for none.
+    """Return the changes that record the passed ticks of a schedule that may not run; None if there are none.
 
-    A paused schedule writes its ticks down in lots, and one that has reached its limit is not looked at.
+    A paused schedule records its skipped ticks in lots, and a schedule that has reached its limit is never
+    woken, so both may be behind.
     """
     draft = Draft(due, now, Limits(), {})
     last, reason = draft.last_due(now), _why_not_owed(draft)
@@ -73,13 +74,13 @@ def _fresh_cursor(schedule: Schedule, now: Instant) -> Instant:
 def _moves_ticks(due: Snapshot, new: Schedule) -> bool:
     """Return whether the edit gives the schedule other ticks than it has now."""
     draft = Draft(due, 0, Limits(), {})
-    # The one tick of a period counted from completion is none once the limit is reached.
+    # After the limit is reached, the one tick of a period counted from completion no longer exists.
     ended = draft.from_completion and draft.limit_reached()
     return ended or (new.cadence, new.window) != (due.schedule.cadence, due.schedule.window)
 
 
 def _account(due: Snapshot, new: Schedule, now: Instant, moved: bool) -> tuple[State, list[Run]]:
-    """Return the state after, and the rows for, the passed ticks that the edit would otherwise change."""
+    """Return the new state and the rows for passed ticks whose treatment the edit would otherwise change."""
     draft = Draft(due, now, Limits(), {})
     try:
         reason, last = _why_not_owed(draft), _last_passed(draft, now, moved)
@@ -89,13 +90,13 @@ def _account(due: Snapshot, new: Schedule, now: Instant, moved: bool) -> tuple[S
             hold_owed_ticks(draft, last)
         move = draft.move()
     except (DutifulError, ArithmeticError, LookupError, TypeError, ValueError):
-        # A schedule that cannot be computed is quarantined for it: it has no ticks to account for.
+        # A schedule that cannot be computed is quarantined, and has no ticks to account for.
         return due.state, []
     return move.state, [*move.inserts, *move.changes]
 
 
 def _catches_up_otherwise(old: Policy, new: Policy) -> bool:
-    """Return whether passed ticks would be judged otherwise than under the policy under which they passed."""
+    """Return whether the new policy treats passed ticks differently from the old policy."""
     return (old.catch_up, old.grace, old.catch_up_cap) != (new.catch_up, new.grace, new.catch_up_cap)
 
 
@@ -109,28 +110,28 @@ def _why_not_owed(draft: Draft) -> Reason | None:
 
 
 def _last_passed(draft: Draft, now: Instant, moved: bool) -> Instant | None:
-    """Return the last tick that the old schedule still has to account for."""
+    """Return the last passed tick that has to be decided under the old schedule."""
     waits = draft.waits_for_run() and (draft.from_completion or not (moved or draft.schedule.paused))
     if waits or (draft.from_completion and not moved):
-        # A tick that waits for a run in flight goes on waiting for it. A period counted from completion has
-        # one tick at a time, which stays due.
+        # A tick that waits for a run in flight keeps waiting. A period counted from completion has one tick
+        # at a time, which stays due.
         return None
     last, end = draft.last_due(now), draft.schedule.window.end
     if not moved:
         return last
-    # A tick that jitter holds back beyond this edit is not left to the new schedule either.
+    # A tick that jitter delays past this edit still belongs to the old schedule.
     nominal = last_tick(draft.cadence, draft.cursor, now if end is None else min(now, end), draft.ended_at)
     return max((tick for tick in (last, nominal) if tick is not None), default=None)
 
 
 def _edited_cursor(old: Schedule, new: Schedule, cursor: Instant, now: Instant, moved: bool) -> Instant:
-    """Return from where an edited schedule goes on; it owes no more before `now` than a new one."""
+    """Return the cursor of an edited schedule; it owes no more before `now` than a new schedule."""
     cadence = new.cadence
     if not moved:
         return cursor
     if isinstance(cadence, Every) and cadence.anchor == "completion":
         return max(cursor, _fresh_cursor(new, now))
     if isinstance(cadence, Every) and cadence == old.cadence:
-        # It keeps its beat.
+        # The unchanged period keeps its phase: continue from its last tick.
         return last_tick(cadence, cursor, now) or cursor
     return max(cursor, _fresh_cursor(new, now))

@@ -1,4 +1,4 @@
-"""What a schedule expects of itself: starts and ends in time, and a success now and then."""
+"""Expectations of a schedule: starts and ends in time, and succeeds often enough."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Missed(NamedTuple):
-    """An expectation that is not met now: which one, and the tick or success that it counts from."""
+    """An expectation that is not met now: its name, and the tick or success from which it counts."""
 
     expectation: str
     since: Instant
@@ -28,8 +28,8 @@ def expects(policy: Policy) -> bool:
 def missed_expectations(known: Snapshot, declared_at: Instant, now: Instant) -> list[Missed]:
     """Return the expectations that a schedule does not meet at `now`; a paused schedule has none.
 
-    `declared_at` is when the schedule was last written: before its first success, the time to succeed
-    counts from there.
+    `declared_at` is when the schedule was last written; the time to succeed counts from there or from the
+    last success, whichever is later.
     """
     policy, state = known.schedule.policy, known.state
     if known.schedule.paused:

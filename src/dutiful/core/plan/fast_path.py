@@ -1,7 +1,7 @@
-"""The usual move, made in one go: one cron tick is due, it may run, and nothing else is going on.
+"""The common case in one step: one cron tick is due, it may run, and no other run is open.
 
-Nearly every move of a busy scheduler is of this kind, so it is written out (`make bench`, items 3a and
-4a). The planner's steps come to the same, which a property in tests/core/plan/test_fast_path.py shows.
+Nearly every move of a busy scheduler is of this kind, so it bypasses the planner's steps (`make bench`, items
+3a and 4a). A property test in tests/core/plan/test_fast_path.py shows that the results are equal.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 # A named tuple's own constructor takes twice as long.
 _new = tuple.__new__
-# Under these a single tick is run, however late it is.
+# Under these policies a single due tick runs, however late it is.
 _RUNS_LATE = frozenset({CatchUp.LATEST, CatchUp.FIRE_IMMEDIATELY})
 
 
 def usual_move(due: Snapshot, now: Instant, limits: Limits) -> Move | None:
-    """Return the move that launches the only tick that is due; None where there is more to consider."""
+    """Return the move that launches the only due tick; None where the planner's steps are needed."""
     schedule, state, runs, *_ = due
     cadence, policy, window = schedule.cadence, schedule.policy, schedule.window
     if runs or due.repeated or schedule.paused or type(cadence) is not Cron or limits.room is not None:
@@ -46,7 +46,7 @@ def usual_move(due: Snapshot, now: Instant, limits: Limits) -> Move | None:
         return None
     noted = now if policy.ledger else None
     run = Run.launched(schedule.id, tick, tick, now, limits.epoch, limits.launch_status, noted)
-    # No skipped range grows any more, and the schedule is not quarantined.
+    # Launching ends any growing range of skipped ticks; a quarantined schedule never gets here.
     after = _new(State, (tick, state.runs_started + 1, now, *state[3:6], None, None, *state[8:]))
     wake_at, idle_wake_at = _wakes(policy, now, following)
     return _new(Move, (due, after, wake_at, idle_wake_at, False, [run], (), ()))

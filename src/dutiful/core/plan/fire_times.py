@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def fire_time(schedule: Schedule, tick: Instant, ended_at: Instant | None = None) -> Instant:
     """Return the instant at which `tick` fires.
 
-    It stays within half the way to the neighbouring ticks, so that ticks fire in their own order. The first
-    tick of a period counted from completion has no jitter: nothing has ended yet (`ended_at` is None), and
-    such a schedule is to run at once.
+    Jitter moves a tick at most half-way to its neighbours, so that ticks fire in order. The first tick of a
+    period counted from completion has no jitter: no run has ended (`ended_at` is None), and such a schedule
+    runs at once.
     """
     jitter = schedule.policy.jitter
     if not jitter or (ended_at is None and counts_from_completion(schedule.cadence)):
@@ -43,7 +43,7 @@ def _uniform(schedule_id: str, tick: Instant) -> int:
 
 
 def opening_cursor(schedule: Schedule, cursor: Instant, until: Instant | None = None) -> Instant:
-    """Return the cursor, moved up to the window's start, but not beyond `until`; a period keeps its beat."""
+    """Return the cursor, moved up to the window's start but not beyond `until`; a period keeps its phase."""
     start = schedule.window.start
     if start is not None and until is not None:
         start = min(start, until + 1)
@@ -58,7 +58,7 @@ def opening_cursor(schedule: Schedule, cursor: Instant, until: Instant | None = 
 
 
 def first_wake(schedule: Schedule, state: State) -> Instant | None:
-    """Return when a schedule without open runs wants to be looked at."""
+    """Return when to look at a schedule without open runs for the first time."""
     tick = next_tick(schedule.cadence, opening_cursor(schedule, state.cursor), state.ended_at)
     end = schedule.window.end
     return (

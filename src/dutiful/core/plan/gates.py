@@ -1,4 +1,4 @@
-"""The questions that every tick passes, in the planner's order, each with the fact that answered it."""
+"""The checks that every tick passes, in the planner's order, each with the fact that decided it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TICK, WINDOW, PAUSED, IN_TIME, OVERLAP, ROOM, TAKEN, SUCCEEDED = (
     *("Room for it", "Executor took it", "Task succeeded"),
 )
 GATES = (TICK, WINDOW, PAUSED, IN_TIME, OVERLAP, ROOM, TAKEN, SUCCEEDED)
-"""The names of the questions, in the order in which they are asked."""
+"""The names of the checks, in the order in which the planner makes them."""
 
 _STOPPED_AT: dict[str, str] = {
     **dict.fromkeys(("not_due", "excluded", "dst_gap", "dst_fold", Reason.QUARANTINED), TICK),
@@ -59,7 +59,7 @@ _REFUSALS = {
 
 
 class Step(NamedTuple):
-    """One question, whether the tick passed it, and why; `passed` is None where it is still open."""
+    """One check, whether the tick passed it, and why; `passed` is None while that is open."""
 
     name: str
     passed: bool | None
@@ -67,7 +67,7 @@ class Step(NamedTuple):
 
 
 def steps(due: Snapshot, verdict: Verdict, now: Instant) -> list[Step]:
-    """Return the questions up to the one that decided, which is the last."""
+    """Return the checks up to the deciding one, which is last."""
     stopped = _STOPPED_AT.get(verdict.code)
     passed = GATES if stopped is None else GATES[: GATES.index(stopped)]
     facts = _facts(due, verdict)
@@ -78,7 +78,7 @@ def steps(due: Snapshot, verdict: Verdict, now: Instant) -> list[Step]:
 
 
 def _passed(name: str, verdict: Verdict, now: Instant) -> bool | None:
-    """Return True for what is known to be passed, None for what only the future tells."""
+    """Return True for a check known to be passed, None where the future decides."""
     known_now = {TICK, WINDOW, PAUSED}
     if verdict.run is None:
         return None if verdict.code == "unrecorded" or (name not in known_now and verdict.at > now) else True

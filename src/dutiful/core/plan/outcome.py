@@ -1,4 +1,4 @@
-"""How an attempt went, and what the run becomes: the other half of the planner."""
+"""Outcomes of attempts, and the run's next phase after each outcome: the other half of the planner."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ class Succeeded(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The task ran and failed; `error` is what it raised, which is told and not stored."""
+    """The task ran and failed; `error` is the exception it raised, which observers get and no store keeps."""
 
     detail: str | None = None
     error: BaseException | None = None
 
 
 class NoWork(NamedTuple):
-    """There was nothing to do, so the task was not invoked."""
+    """The work source was empty, so the task was not invoked."""
 
     detail: str | None = None
 
 
 class Accepted(NamedTuple):
-    """Somebody else took the run and will report how it ended."""
+    """An executor took the run and will report how it ended."""
 
     run_id: str | None = None
 
 
 class Refused(NamedTuple):
-    """The launcher said no, for good."""
+    """The launcher refused the run; a retry would not help."""
 
     reason: Reason
     detail: str | None = None
 
 
 class Unreached(NamedTuple):
-    """The launcher could not be reached; nothing was sent."""
+    """The executor could not be reached; nothing was sent."""
 
     detail: str | None = None
     # Milliseconds that the executor asks to wait before the next attempt.
@@ -54,7 +54,7 @@ class Unreached(NamedTuple):
 
 
 class Unanswered(NamedTuple):
-    """The launch was sent and no answer came: it may or may not have happened."""
+    """The launch was sent and not answered: it may or may not have happened."""
 
     detail: str | None = None
     # Milliseconds that the executor asks to wait before the next attempt.
@@ -64,43 +64,43 @@ class Unanswered(NamedTuple):
 Outcome: TypeAlias = Succeeded | Failed | NoWork | Accepted | Refused | Unreached | Unanswered
 
 
-# Asking the class for it each time is slow, and so is taking apart what nearly every run comes to.
+# Cached: enum attribute access is slow, and nearly every run ends in SUCCESS.
 _SUCCESS = Status.SUCCESS
 _DELAY_MAX = 2**55
-# An executor cannot put a run off for longer than this by asking for a later attempt.
+# An executor's `retry_after` delays a run by at most one hour (ms).
 RETRY_AFTER_MAX = 3_600_000
-# What a row keeps of a failure: enough to tell which one it was. The log has all of it; a ledger with a
-# thousand rows of some task's megabyte would be slow to read for everybody.
+# Rows keep this many characters of a failure, enough to identify it; the log has the whole text. A ledger
+# with thousands of long details would be slow to read.
 DETAIL_MAX = 2000
 
 
 class Settlement(NamedTuple):
-    """A run as it became, and whether its row stays in the ledger once it has ended."""
+    """A run after its attempt, and whether its row stays in the ledger once it has ended."""
 
     run: Run
     keep: bool
-    # Whether its schedule may have a wake at this run's timeout, to be taken back.
+    # Whether the schedule may have a wake at this run's timeout, which must be withdrawn.
     timed: bool = True
-    # That of its schedule in the store.
+    # The store's number of the schedule.
     number: int = 0
 
 
 def settlement(run: Run, outcome: Outcome, policy: Policy, now: Instant, number: int) -> Settlement:
-    """Return what is to be recorded of a run of the schedule that has this number in the store."""
+    """Return what to record about a run of the schedule that has this number in the store."""
     became = settle(run, outcome, policy, now)
     # A named tuple's own constructor takes twice as long.
     return tuple.__new__(Settlement, (became, policy.ledger, policy.run_timeout is not None, number))
 
 
 def settle(run: Run, outcome: Outcome, policy: Policy, now: Instant) -> Run:
-    """Return what the run becomes."""
+    """Return the run after `outcome`: ended, accepted or waiting for a retry."""
     match outcome:
         case Succeeded():
             return run.ended(_SUCCESS, None, now, outcome.detail)
         case NoWork(detail):
             return run.ended(Status.SKIPPED, Reason.NO_WORK, now, detail)
         case Accepted(run_id):
-            # What kept an earlier attempt from being launched is over.
+            # Clear the failure of an earlier launch attempt.
             return run.to(
                 Phase.ACCEPTED, status=Status.ENQUEUED, run_id=run_id, reason=None, detail=None,
                 ended_at=None, updated_at=run.noted(now),
@@ -134,7 +134,7 @@ def _launch_failed(run: Run, detail: str | None, policy: Policy, now: Instant, r
 
 
 def timed_out(run: Run, policy: Policy, now: Instant) -> Run:
-    """Return what becomes of a run that outlived its timeout: a failure, tried again as any other."""
+    """Return a run that outlived its timeout as a failure, which is retried like any other."""
     became = _task_failed(run, f"timed out after {(policy.run_timeout or 0) / 1000:g} s", policy, now)
     return became._replace(reason=Reason.LOST_RUN) if became.phase is Phase.ENDED else became
 
@@ -146,11 +146,11 @@ def _may_retry(retry: Retry | None, tries: int) -> bool:
 def _retried(
     run: Run, retry: Retry | None, tries: int, reason: Reason, detail: str | None, now: Instant
 ) -> Run:
-    """Return the run waiting to be tried again after so many `tries`, or ended where no try is left."""
+    """Return the run waiting for a retry after `tries` attempts, or ended where no attempt is left."""
     detail = _kept(detail)
     if retry is None or not _may_retry(retry, tries):
         return run.ended(Status.FAILED, reason, now, detail)
-    # The delay stops growing long before an instant would leave 64 bits.
+    # Bound the exponent and the delay, so that an instant always fits in 64 bits.
     fire_at = now + min(retry.delay * retry.backoff ** min(tries - 1, 64), _DELAY_MAX)
     return run.to(
         Phase.RETRY, status=Status.ENQUEUED, reason=reason, fire_at=fire_at, ended_at=now, detail=detail,
@@ -163,13 +163,13 @@ def _kept(detail: str | None) -> str | None:
 
 
 def ended_state(state: State, run: Run) -> State:
-    """Return the state of a schedule after an attempt of its run has ended, whether it is tried again or not.
+    """Return the state of a schedule after an attempt of its run has ended, whether it is retried or not.
 
     Stores that keep a state as columns derive from this function which columns they write.
     """
     at = run.ended_at
     if run.status is _SUCCESS:
-        # By slices: `_replace` takes three times as long, and nearly every run ends like this.
+        # Slices, because `_replace` takes three times as long and nearly every run ends in success.
         return tuple.__new__(State, (*state[:3], at, state[4], at, *state[6:]))
     if run.status is Status.SKIPPED:
         return state._replace(ended_at=at)
@@ -177,8 +177,10 @@ def ended_state(state: State, run: Run) -> State:
 
 
 def wake_after(wake_at: Instant | None, idle_wake_at: Instant | None, run: Run) -> Instant | None:
-    """Return when to look at a schedule after an attempt of its run has ended: without the run's timeout, and
-    no later than its retry. A schedule that waits for the run, or for its slot in a group, is due at once.
+    """Return when to look at a schedule after an attempt of its run has ended.
+
+    The run's timeout no longer counts; a retry does. A schedule that is blocked on the run, or on its slot in
+    a group, is due at once instead, which the store sees to.
     """
     wake = wake_at if idle_wake_at is None else idle_wake_at
     if run.phase is not Phase.RETRY:
@@ -187,32 +189,33 @@ def wake_after(wake_at: Instant | None, idle_wake_at: Instant | None, run: Run) 
 
 
 def raised(error: BaseException) -> Failed:
-    """Return what an exception makes of a run; it need not even be one that can be shown."""
+    """Return the outcome for an exception; also for one whose text cannot be rendered."""
     name, trace = type(error).__name__, error.__traceback__
     try:
         detail = f"{name}: {error}"
-    except Exception:  # noqa: BLE001 - its text is up to the task too
+    except Exception:  # noqa: BLE001 - the task defines the exception's text, which may raise anything
         detail = f"{name}, which cannot be shown"
-    # Whoever caught it holds the answer: with that frame in the trace they would keep each other alive.
+    # Drop the catching frame from the traceback: it refers to this outcome, which would make a reference
+    # cycle.
     return Failed(detail, error.with_traceback(trace and trace.tb_next))
 
 
 class Report(NamedTuple):
-    """What an executor says of a run: that it STARTED, or that it ended in SUCCESS or FAILED."""
+    """A report by an executor: the run STARTED, or ended in SUCCESS or FAILED."""
 
     status: Literal[Status.STARTED, Status.SUCCESS, Status.FAILED]
-    # The attempt that it speaks of; None is the present one.
+    # The attempt that the report is about; None is the present one.
     attempt: int | None = None
     run_id: str | None = None
     error: str | None = None
 
 
 def hear(run: Run, report: Report, policy: Policy, now: Instant) -> Run | None:
-    """Return what a report makes of a run; None where it has nothing to add.
+    """Return the run after a report; None where the report adds nothing.
 
-    A report may come before the launch is answered, and after the answer was given up waiting for. The first
-    terminal report of any attempt decides how the run ended. That an attempt started, or failed and is to be
-    tried again, counts only for the present attempt.
+    A report may come before the launch is answered, and after the engine stopped waiting for the answer. The
+    first terminal report of any attempt decides how the run ended. A start, or a failure that is retried,
+    counts only for the present attempt.
     """
     if run.phase is Phase.ENDED or run.attempt == 0:
         return None

@@ -1,8 +1,8 @@
-"""The planner: (schedules, their state, now) -> a plan. No clock, no store, no surprises.
+"""The planner: (schedules, their state, now) -> a plan. A pure function, without clock and store.
 
-For each schedule of a batch, `plan` returns one Move: which runs to launch, hold, skip or end, up to
-which tick the schedule is then decided, and when to look at it again. The engine commits the moves
-as they are. Read `decide_in_steps` first; the order of its steps is the meaning of the policies.
+For each schedule of a batch, `plan` returns one Move: which runs to launch, hold, skip or end, up to which
+tick the schedule is then decided, and when to look at it again. The engine commits the moves as they are.
+Read `decide_in_steps` first; the order of its steps is the meaning of the policies.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
 
 
-# How often an edit goes on where the cap of a pass is reached, until it records the rest as capped.
+# How many times an edit continues past the cap of a pass, before it records the remaining ticks as capped.
 _HELD_ROUNDS = 10
 
 
 class Batch(NamedTuple):
-    """Everything a plan is made from: the due schedules, and the runs in flight per capacity group."""
+    """The planner's input: the due schedules, and the number of runs in flight per capacity group."""
 
     due: Sequence[Snapshot]
     used: Mapping[str, int]
 
 
 def plan(batch: Batch, now: Instant, limits: Limits) -> list[Move]:
-    """Return one move per schedule; one that cannot be computed is quarantined, alone."""
+    """Return one move per schedule; a schedule that cannot be computed is quarantined without the others."""
     used, limits = dict(batch.used), limits._replace(stored=batch.used)
     return [_decide_or_quarantine(due, now, limits, used) for due in in_turn(batch.due)]
 
 
 def in_turn(due: Sequence[Snapshot]) -> Sequence[Snapshot]:
-    """Return the schedules in the order in which they get places: who has waited longest comes first.
+    """Return the schedules in the order in which they get slots: the longest waiting first.
 
-    A store wakes all that wait for a place at once, so the wakes do not tell. What a person has asked
-    for comes before what the clock did.
+    A store wakes all schedules that wait for a slot at once, so their wake times do not show who waited
+    longest. Manual runs come before ticks.
     """
     if len(due) == 1 or not any(each.blocked or each.runs for each in due):
         return due
@@ -61,7 +61,7 @@ def _waits_since(due: Snapshot) -> float:
     try:
         tick = first_wake(due.schedule, due.state)
     except (DutifulError, ArithmeticError, LookupError, TypeError, ValueError):
-        # Its own decision will find that out, and quarantine it.
+        # `decide` will raise the same error, and quarantine the schedule.
         return 0
     return min(waiting if tick is None else [*waiting, tick], default=0)
 
@@ -76,12 +76,12 @@ def _decide_or_quarantine(due: Snapshot, now: Instant, limits: Limits, used: dic
 
 
 def decide(due: Snapshot, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
-    """Return the move of one schedule; `used` is brought up to date for the next one."""
+    """Return the move of one schedule, and update `used` for the next one."""
     return usual_move(due, now, limits) or decide_in_steps(due, now, limits, used)
 
 
 def decide_in_steps(due: Snapshot, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
-    """Return the move of one schedule, whatever is going on."""
+    """Return the move of one schedule by the full sequence of steps."""
     draft = Draft(due, now, limits, used)
     if due.runs:
         end_cancelled_runs(draft)
@@ -96,7 +96,7 @@ def decide_in_steps(due: Snapshot, now: Instant, limits: Limits, used: dict[str,
 
 
 def end_cancelled_runs(draft: Draft) -> None:
-    """End the open runs that a person asked to end, also those that only wait; none is tried again."""
+    """End the open runs that a user asked to cancel, also waiting ones; none of them is retried."""
     for run in draft.runs(*OPEN):
         if run.reason is CANCEL_ASKED:
             if run.phase in IN_FLIGHT:
@@ -106,7 +106,7 @@ def end_cancelled_runs(draft: Draft) -> None:
 
 
 def adopt_orphans(draft: Draft) -> None:
-    """Settle the runs that were in flight under an instance that is gone."""
+    """Settle the runs that were in flight under an earlier epoch."""
     for run in draft.runs(*IN_FLIGHT):
         if run.epoch < draft.limits.epoch:
             _adopt(draft, run)
@@ -119,27 +119,27 @@ def _adopt(draft: Draft, run: Run) -> None:
             draft.launch_waiting(run)
             _serve_what_was_missed(draft)
         case OnOrphan.WAIT:
-            # The schedule goes on as if the run had ended when it began.
+            # The next tick counts from the start of the interrupted run, as if it had ended then.
             draft.end(run, Status.FAILED, Reason.INTERRUPTED, ended_at=run.started_at)
         case OnOrphan.RELAUNCH if not accepted:
             draft.launch_waiting(run)
         case OnOrphan.GIVE_UP if not accepted:
             draft.end(run, Status.FAILED, Reason.OUTCOME_UNKNOWN)
         case OnOrphan.RELAUNCH | OnOrphan.GIVE_UP:
-            pass  # What accepted the run will report how it ended, or the timeout will.
+            pass  # The executor that accepted the run reports its end, or the timeout ends the run.
         case _:
             assert_never(draft.policy.on_orphan)
 
 
 def _serve_what_was_missed(draft: Draft) -> None:
-    """Let a restart stand for all that fell due while nobody was there, and until it comes."""
+    """Skip the ticks that fell due since the orphan started: its restart stands for them."""
     last = draft.last_due(draft.now)
     if draft.launched and last is not None:
         draft.skip_through(last, Reason.COALESCED)
 
 
 def expire_lost_runs(draft: Draft) -> None:
-    """End the runs in flight that outlived the timeout, or `skip` could block for ever."""
+    """End the runs in flight that outlived the timeout; otherwise `skip` could block a schedule for ever."""
     for run in draft.runs(*IN_FLIGHT):
         expires_at = draft.expires_at(run)
         if expires_at is not None and expires_at <= draft.now:
@@ -151,12 +151,12 @@ def expire_lost_runs(draft: Draft) -> None:
 
 
 def _runs_here(run: Run) -> bool:
-    """Return whether the task of a run is at work in this process, so that cancelling the run ends it."""
+    """Return whether the task of a run works in this process, so that cancelling the run stops the task."""
     return run.phase is Phase.LAUNCHED and run.status is Status.STARTED
 
 
 def resume_waiting_runs(draft: Draft) -> None:
-    """Let waiting runs go whose time or turn has come; overlap is judged now, not when they began."""
+    """Launch waiting runs whose time or turn has come; overlap is judged now, not at their tick."""
     for run in draft.runs(Phase.QUEUED):
         if not draft.busy() and not draft.schedule.paused:
             draft.launch_waiting(run)
@@ -167,7 +167,7 @@ def resume_waiting_runs(draft: Draft) -> None:
 
 
 def resume_backfill(draft: Draft) -> None:
-    """Let past ticks go that somebody asked for, also while paused; the ticks of today went first."""
+    """Launch due backfill runs, also while the schedule is paused, after the ticks of this pass."""
     for run in draft.runs(Phase.DELAYED):
         if run.fire_at <= draft.now and run.backfill is not None:
             _resume_delayed(draft, run, run.backfill)
@@ -176,7 +176,7 @@ def resume_backfill(draft: Draft) -> None:
 def _resume_delayed(draft: Draft, run: Run, overlap: Overlap) -> None:
     queue = len(draft.runs(Phase.QUEUED))
     if run.kind == "manual" and overlap is Overlap.BUFFER_ONE and draft.busy():
-        # Never two at a time: the end of the run in flight lets this one go.
+        # `buffer_one` never runs two at a time: the end of the run in flight wakes this run.
         draft.blocked = True
     elif run.kind == "manual" or overlap is Overlap.ALLOW or not (draft.busy() or queue):
         draft.launch_waiting(run)
@@ -186,7 +186,7 @@ def _resume_delayed(draft: Draft, run: Run, overlap: Overlap) -> None:
         _cancel_other_runs(draft)
         draft.launch_waiting(run)
     elif run.backfill is not None:
-        pass  # It stays where it is, so that ticks of today pass it in the queue.
+        pass  # The backfill run stays DELAYED, so that live ticks pass it in the queue.
     elif overlap is Overlap.QUEUE and queue >= draft.policy.queue_limit:
         draft.end(run, Status.SKIPPED, Reason.QUEUE_FULL)
     else:
@@ -218,7 +218,7 @@ def take_ticks(draft: Draft) -> None:
     if last is None:
         return
     if draft.schedule.paused and draft.from_completion:
-        # One tick at a time: it is late when the schedule goes on, and is run then, once.
+        # There is one tick at a time: it runs once, late, when the schedule is resumed.
         return
     if draft.schedule.paused:
         draft.skip_through(last, Reason.PAUSED)
@@ -236,9 +236,9 @@ def _decide_ticks(draft: Draft, last: Instant) -> None:
 
 
 def _take_buffered(draft: Draft) -> None:
-    """Collapse what fell due during the run that just ended into its newest tick (`buffer_one`)."""
+    """Reduce the ticks that fell due during the run that just ended to the newest one (`buffer_one`)."""
     if draft.policy.catch_up is CatchUp.LATEST and draft.policy.grace == 0:
-        # All that is due becomes one run anyway, also what fell due after the run had ended.
+        # Catch-up will reduce all due ticks to one run anyway, including ticks after the run's end.
         return
     if draft.policy.overlap is Overlap.BUFFER_ONE and draft.ended_at is not None:
         newest = draft.last_due(min(draft.ended_at, draft.now))
@@ -248,7 +248,7 @@ def _take_buffered(draft: Draft) -> None:
 
 
 def _take_kept(draft: Draft, last: Instant) -> None:
-    """Keep a tick due that waited for room, until the next one overtakes it."""
+    """Offer the newest tick that waited for room; the ticks before it are skipped."""
     waited = draft.was_blocked and draft.policy.capacity is not None
     if waited and not draft.blocked and draft.cursor < last:
         draft.skip_before(last, Reason.AT_CAPACITY)
@@ -256,8 +256,8 @@ def _take_kept(draft: Draft, last: Instant) -> None:
 
 
 def _catch_up(draft: Draft, last: Instant) -> None:
-    """Settle the ticks that are older than the grace; the ones within it are on time."""
-    # A period counted from completion has one tick at a time: late, it is run now, once.
+    """Settle the ticks that are older than the grace; later ticks are on time."""
+    # A period counted from completion has one tick at a time; a late one runs now, once.
     if draft.blocked or draft.from_completion:
         return
     missed = draft.last_due(draft.now - draft.policy.grace - 1)
@@ -299,9 +299,9 @@ def _offer_in_turn(draft: Draft, ticks: list[Instant]) -> None:
 
 
 def _take_live(draft: Draft, last: Instant) -> None:
-    """Offer the ticks on time, oldest first; beyond the cap the rest waits for the next pass."""
+    """Offer the ticks that are on time, oldest first; ticks beyond the cap wait for the next pass."""
     if draft.policy.overlap is Overlap.CANCEL_OTHER and draft.cursor < last:
-        # Each would only cancel the one before.
+        # Each of several runs would only cancel the one before it, so launch the newest alone.
         draft.skip_before(last, Reason.REPLACED)
     for _ in range(draft.policy.catch_up_cap):
         if draft.blocked or draft.unfinished or draft.cursor >= last:
@@ -313,12 +313,12 @@ def _take_live(draft: Draft, last: Instant) -> None:
 
 
 def offer(draft: Draft, tick: Instant) -> None:
-    """Let one tick meet the limit, the runs in flight and the capacity, at its fire time."""
+    """Decide one tick by the limit of runs, the overlap policy and the capacity."""
     overlap, busy = draft.policy.overlap, draft.busy()
     if draft.limit_reached():
         draft.skip_through(tick, Reason.LIMIT_REACHED)
     elif draft.holds:
-        # What is in flight when the engine takes the run up decides about overlap.
+        # Overlap is judged when the engine launches the held run, not during the edit.
         draft.hold(tick, Phase.DELAYED, fire_time(draft.schedule, tick))
     elif busy and overlap is Overlap.SKIP:
         draft.skip_through(tick, Reason.OVERLAP)
@@ -342,7 +342,7 @@ def _launch_where_room(draft: Draft, tick: Instant) -> None:
 
 
 def _wait_for_the_engine(draft: Draft, tick: Instant) -> None:
-    """Keep a tick due that the engine cannot launch now; give it a row before it counts as missed.
+    """Keep a tick due that the engine cannot launch now; record it before it would count as missed.
 
     Most waits end within the grace, and cost no write. A tick that was on time must not be dropped because
     the engine was full, so it becomes a waiting run when half of its grace has passed.
@@ -360,7 +360,7 @@ def _enqueue(draft: Draft, tick: Instant) -> None:
 
 
 def _wait_for_room(draft: Draft) -> None:
-    """Keep the newest due tick for when its group has room; the ones it overtook are skipped."""
+    """Keep the newest due tick until its group has room; skip the ticks before it."""
     newest = draft.last_due(draft.now)
     if newest is not None:
         draft.skip_before(newest, Reason.AT_CAPACITY)
@@ -375,7 +375,7 @@ def _cancel_other_runs(draft: Draft) -> None:
 
 
 def retry_failed_runs(draft: Draft) -> None:
-    """Try failed runs again; a tick that was launched in this move pre-empts a task's retry."""
+    """Retry failed runs; a tick that was launched in this move ends the wait for a task's retry."""
     for run in draft.runs(Phase.RETRY):
         if gives_way(run) and draft.launched:
             draft.end(run, Status.FAILED, Reason.TASK_FAILED)

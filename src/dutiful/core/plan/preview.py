@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.snapshot import Snapshot
 
-# 50 years. A question has a bounded cost: a search for rare ticks, such as leap days, ends here.
+# 50 years: bounds the cost of a search for rare ticks, such as leap days.
 HORIZON = 50 * 365 * 86_400_000
 
 
 def upcoming(due: Snapshot, now: Instant, at_most: int) -> list[tuple[Instant, Instant]]:
-    """Return the next ticks with their fire times, as if nothing paused or held the schedule.
+    """Return the next ticks with their fire times, ignoring pause and blocking.
 
-    They lie within the next 50 years. A period counted from completion knows one tick, and none while
-    its task runs.
+    The ticks lie within the next 50 years. A period counted from completion has one known tick, and none
+    while its task runs.
     """
     limit = due.schedule.policy.max_runs
     left = at_most if limit is None else max(0, limit - due.state.runs_started)
@@ -36,7 +36,7 @@ def _fire_times(due: Snapshot, now: Instant) -> Iterator[tuple[Instant, Instant]
         return
     if draft.from_completion:
         tick = None if draft.busy() else draft.next_tick()
-        # Late, it is run now, once.
+        # A late tick of a period counted from completion fires at once.
         yield from (
             [] if tick is None else [(tick, max(now, fire_time(due.schedule, tick, due.state.ended_at)))]
         )

@@ -1,4 +1,4 @@
-"""Declared schedules against stored ones: what is new, kept, overridden, orphaned or removed."""
+"""Declared schedules compared with stored ones: new, kept, overridden, orphaned or removed."""
 
 from __future__ import annotations
 
@@ -24,50 +24,51 @@ class Put(NamedTuple):
     schedule: Schedule
     state: State
     wake_at: Instant | None
-    # The version that this was made from, 0 for a schedule that is not there; None: whatever there is.
+    # The version that the edit was made from; 0: the schedule must not exist yet; None: any version.
     version: int | None = None
 
 
 class Note(NamedTuple):
-    """What people want to know of a schedule and no decision needs."""
+    """Facts about a schedule for people; no decision depends on them."""
 
     updated_at: Instant
     pause_note: str | None = None
 
 
 class Changes(NamedTuple):
-    """What to write and what to delete; applied all together or not at all.
+    """The rows to write and to delete; applied all together or not at all.
 
-    `rows` are ledger rows of the schedules put: written, in place of what they extend or begin.
-    `drops` are rows of skipped ticks that go before that, as they are or not at all.
+    `rows` are ledger rows of the schedules in `puts`: new rows, or new versions of open runs and of growing
+    ranges. `drops` are rows of skipped ticks to delete first; if one of them has changed meanwhile, nothing
+    is applied.
     """
 
     puts: Sequence[Put] = ()
     removes: Sequence[str] = ()
     rows: Sequence[Run] = ()
     drops: Sequence[Run] = ()
-    # By the id of a schedule; those that are not there are passed over.
+    # By schedule id; ids that are not stored are ignored.
     notes: Sequence[tuple[str, Note]] = ()
     workflows: Sequence[PutWorkflow] = ()
-    # By the id of a schedule: the names and values by which it is found from now on.
+    # By schedule id: the names and values by which the schedule can be found from now on.
     facets: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
-    # Written only while this epoch leads; None: whoever leads.
+    # Applied only while this epoch leads; None: under any leader.
     under: int | None = None
 
 
 class Survey(NamedTuple):
-    """What a store holds beside a declaration; whatever is in neither list is there as declared, at rest."""
+    """A store compared with a declaration; other schedules are stored as declared, without open runs."""
 
-    # In the order of the declaration, each with what is stored under its id: None is nothing, or nothing
-    # that can be read.
+    # In the order of the declaration, each with the stored schedule of the same id; None where none is
+    # stored, or where it cannot be read.
     differing: Sequence[tuple[Schedule, Snapshot | None]]
-    # Ids that are stored and not declared, in the order in which they were first stored.
+    # Ids that are stored but not declared, in the order in which they were first stored.
     undeclared: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What became of one schedule id, with (field, from, to) for each declared field that changed."""
+    """The change to one schedule id, with (field, from, to) for each declared field that changed."""
 
     id: str
     kind: Literal["added", "overridden", "orphaned", "removed"]
@@ -77,8 +78,8 @@ class Difference:
 def reconcile(survey: Survey, arm: Callable[[Schedule], State]) -> tuple[list[Difference], Changes]:
     """Return the differences and the changes that make the store match the declaration.
 
-    One that is there as declared is no difference, and is not written at all. One that is overridden
-    keeps its history; `arm` gives the state of a new one.
+    A schedule that is stored as declared is neither a difference nor written. An overridden schedule keeps
+    its history; `arm` gives the state of a new one.
     """
     differences, puts = list[Difference](), list[Put]()
     for schedule, known in survey.differing:
@@ -111,12 +112,13 @@ def _changed_fields(old: Schedule, new: Schedule) -> tuple[tuple[str, object, ob
 
 
 def _override(declared: Schedule, known: Snapshot) -> Put:
-    # Open runs may want attention before the next tick: look at once, and let the planner decide.
+    # Open runs may need attention before the next tick: wake the schedule at once, and let the planner
+    # decide.
     state = known.state
     if declared.cadence != known.schedule.cadence:
-        # The new cadence owes nothing that lies before the last attempt under the old one.
+        # Ticks of the new cadence before the last attempt under the old one are not owed.
         cursor = max(state.cursor, state.attempted_at or 0)
         state = state._replace(cursor=cursor, skipped=None)
-    # Pausing is the operator's; a declaration does not undo it.
+    # An operator paused the schedule; a new declaration does not resume it.
     declared = declared._replace(paused=known.schedule.paused)
     return Put(declared, state, 0 if known.runs else first_wake(declared, state), known.version)

@@ -1,7 +1,7 @@
 """Why a tick ran, did not run, or will run: one answer for any instant, past or future.
 
-The past is read off the ledger; the future is asked of the planner itself, on the schedule as it is
-now, so that what is explained is what happens.
+The past is read from the ledger. For the future the planner itself decides on the schedule as it is now, so
+that the explanation matches the later behaviour.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _DECIDED_BY = {
 
 
 class Verdict(NamedTuple):
-    """The answer. `code` is a status, a reason, or one of these words.
+    """The explanation of one tick. `code` is a status, a reason, or one of these words:
 
     not_due, excluded, dst_gap, dst_fold, undecided, unrecorded.
     """
@@ -57,14 +57,14 @@ class Verdict(NamedTuple):
     at: Instant
     due: bool
     code: str
-    # The setting that decided, as "name=value"; None where no setting had a say.
+    # The setting that decided, as "name=value"; None where no setting was involved.
     setting: str | None
     text: str
     run: Run | None = None
 
 
 def minute_of(schedule: Schedule, at: datetime) -> tuple[Instant, Instant]:
-    """Return the first and the last instant of the minute of `at`; of the second, where ticks are closer."""
+    """Return the first and last instant of the minute of `at`, or of its second for dense cadences."""
     instant, cadence = epoch_ms(at), schedule.cadence
     if isinstance(cadence, Cron):
         unit = 1000 if DIALECTS[cadence.dialect].seconds else 60_000
@@ -79,7 +79,7 @@ def explain(due: Snapshot, row: Run | None, at: datetime, now: Instant) -> Verdi
     """Return the verdict on the tick in the minute (or second) of `at`.
 
     `row` is the newest ledger row that begins before that minute is over, if there is one. Raises
-    InvalidArgumentError for an instant more than 50 years ahead: to tell would take too long.
+    InvalidArgumentError for an instant more than 50 years ahead, where the search would take too long.
     """
     schedule, state = due.schedule, due.state
     if epoch_ms(at) > now + HORIZON:
@@ -108,7 +108,7 @@ def explain(due: Snapshot, row: Run | None, at: datetime, now: Instant) -> Verdi
 
 
 def _tick_within(due: Snapshot, begin: Instant, end: Instant) -> Instant | None:
-    """Return the tick from `begin` to `end`; the beat of a period is known from its cursor."""
+    """Return the tick from `begin` to `end`; the phase of a period follows from its cursor."""
     cadence, cursor = due.schedule.cadence, opening_cursor(due.schedule, due.state.cursor)
     if isinstance(cadence, Every) and cadence.anchor == "start":
         tick: Instant | None = end - (end - cursor) % cadence.period
@@ -120,7 +120,7 @@ def _tick_within(due: Snapshot, begin: Instant, end: Instant) -> Instant | None:
 
 
 def _recorded_tick(row: Run | None, tick: Instant | None, begin: Instant, end: Instant) -> Instant | None:
-    """Return the tick that the row tells of; it may be one of a cadence that was edited since."""
+    """Return the tick of the row in this minute; it may belong to a cadence that was edited since."""
     if row is None:
         return None
     last = row.run_until or row.run_at
@@ -129,7 +129,7 @@ def _recorded_tick(row: Run | None, tick: Instant | None, begin: Instant, end: I
 
 
 def _is_imaginary(schedule: Schedule, at: datetime) -> bool:
-    """Return whether a change of offset jumped over this wall time, where the schedule lives."""
+    """Return whether a change of offset skipped this wall time in the schedule's zone."""
     cadence = schedule.cadence
     if not isinstance(cadence, Cron) or at.tzinfo != cadence.zone.tzinfo:
         return False
@@ -164,7 +164,7 @@ def _is_excluded(cron: Cron, at: datetime) -> bool:
 
 
 def _depends_on_a_run(due: Snapshot, begin: Instant) -> bool:
-    """Return whether a period counted from completion cannot know yet what happens then."""
+    """Return whether a tick of a period counted from completion depends on a run that has not ended."""
     cadence, state = due.schedule.cadence, due.state
     if not isinstance(cadence, Every) or cadence.anchor == "start" or begin <= state.cursor:
         return False
@@ -182,11 +182,11 @@ def _recorded(schedule: Schedule, tick: Instant, row: Run) -> Verdict:
 
 
 def _forecast(due: Snapshot, tick: Instant, now: Instant) -> Verdict:
-    """Ask the planner what it would do at the tick's fire time."""
+    """Return the verdict on a future tick, by planning the schedule at the tick's fire time."""
     schedule, fire_at = due.schedule, fire_time(due.schedule, tick, due.state.ended_at)
     imagined = due if fire_at <= now else _shortly_before(due, tick)
     if not schedule.paused and Draft(imagined, now, Limits(), {}).limit_reached():
-        # Nothing wakes such a schedule any more, so its ticks stay without rows.
+        # A schedule at its limit is never woken, so its later ticks get no rows.
         return _verdict(schedule, tick, True, Reason.LIMIT_REACHED, "will not run")
     move = decide(imagined, max(fire_at, now), Limits(), {})
     rows = (*move.inserts, *move.changes)
@@ -203,11 +203,11 @@ def _forecast(due: Snapshot, tick: Instant, now: Instant) -> Verdict:
 
 
 def _shortly_before(due: Snapshot, tick: Instant) -> Snapshot:
-    """Return the schedule as it will be if all goes well: every tick before has run, and ended."""
+    """Return the schedule as it will be if every tick before `tick` has run and ended."""
     cadence, cursor = due.schedule.cadence, opening_cursor(due.schedule, due.state.cursor)
     before = tick - cadence.period if isinstance(cadence, Every) else tick - 1
     waiting = sum(run.attempt == 0 for run in due.runs)
-    # Only a limit of runs makes it worth counting the ticks in between.
+    # Ticks in between need counting only where the number of runs is limited.
     between = 0 if due.schedule.policy.max_runs is None else count_ticks(cadence, cursor, tick - 1)
     started = due.state.runs_started + waiting + between
     return due._replace(state=due.state._replace(cursor=before, runs_started=started, skipped=None), runs=())
@@ -226,7 +226,7 @@ def _verdict(
 
 
 def _setting(schedule: Schedule, reason: Reason) -> str | None:
-    """Return the setting behind a reason, with its value today; a pause is over, but was one."""
+    """Return the setting behind a reason with its present value; for PAUSED always "paused=True"."""
     name = _DECIDED_BY.get(reason)
     if reason is Reason.PAUSED:
         return "paused=True"
@@ -238,7 +238,7 @@ def _setting(schedule: Schedule, reason: Reason) -> str | None:
 
 
 def _shown(value: object) -> object:
-    """Return the value of a setting in words, where it is more than a word itself."""
+    """Return the value of a setting as text, for settings that have several parts."""
     match value:
         case Retry(delay, limit, backoff):
             growing = f", {backoff} times longer each time" if backoff > 1 else ""
