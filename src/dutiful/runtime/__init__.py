@@ -1,1 +1,1 @@
-"""What runs the core: engine, registrar, clock and the interfaces they ask for."""
+"""The shell around the core: engine, host, registrar, clock, and the interfaces that they need."""

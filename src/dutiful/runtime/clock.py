@@ -1,4 +1,4 @@
-"""The clock of the host: the one place that reads the wall clock, and the zone that it is read in."""
+"""The host's clock: the only module that reads the wall clock, and the host's time zone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
 
 
-# Timers do not hear of a wall clock that is set, nor of a host that slept: look at it this often.
+# Timers do not notice that the wall clock was set or that the host slept, so check at least this often (s).
 _NAP = 1.0
 
 
@@ -29,7 +29,7 @@ _IN_DATABASE = re.compile(r".*/zoneinfo[^/]*/(?:posix/|right/)?(.+)")
 _STANDARD = r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d{1,3}(?::\d{2}){0,2}"
 _SUMMER = r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)(?:[+-]?\d{1,3}(?::\d{2}){0,2})?"
 _POSIX = re.compile(rf"{_STANDARD}(?P<summer>{_SUMMER}(?P<rules>,.+)?)?")
-# What C libraries take where the rules are left out.
+# The rules that C libraries assume where the text has none.
 _USUAL_RULES = ",M3.2.0,M11.1.0"
 
 
@@ -45,7 +45,7 @@ def local_zone(etc: str = "/etc") -> tzinfo:
     named = named.removeprefix(":")
     found = _zone_of_file(named) if named.startswith("/") else _named(named) or _zone_of_rules(named)
     if found is None and named:
-        # Here, because the command line reads this clock and has no use for logging.
+        # Imported here to keep the command line's start-up fast.
         import logging
 
         logging.getLogger("dutiful").warning("TZ=%r names no time zone; taking UTC, as C programs do", named)
@@ -76,7 +76,7 @@ def _name_of(content: bytes, hint: str) -> str:
     if hint in available_timezones() and _database_file(hint) == content:
         return hint
     same = [name for name in available_timezones() if _database_file(name) == content]
-    # Of zones with one history prefer those that people live in.
+    # Several names may share one history: prefer the names that the zone table lists, then UTC.
     table = _database_file("zone1970.tab").decode().splitlines()
     lived_in = {line.split("\t")[2].strip() for line in table if line[:1] not in ("", "#")}
     return min(same, key=lambda name: (name not in lived_in, name != "UTC", name), default="")
@@ -101,7 +101,7 @@ def _zone_of_rules(text: str) -> tzinfo | None:
         return None
     if form["summer"] and not form["rules"]:
         text += _USUAL_RULES
-    # zoneinfo reads such texts only at the end of a file: make one that has nothing else in it.
+    # zoneinfo reads such texts only as the last line of a TZif file, so build a file with nothing else in it.
     counts = (0, 0, 0, 0, 1, 4)
     block = struct.pack(">4sc15x6l", b"TZif", b"2", *counts) + struct.pack(">lBB4s", 0, 0, 0, b"UTC")
     try:
@@ -145,7 +145,7 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """Return after so many seconds."""
-        # Here, because the command line reads this clock and has no use for an event loop.
+        # Imported here to keep the command line's start-up fast.
         import asyncio
 
         await asyncio.sleep(seconds)
@@ -157,26 +157,26 @@ class SystemClock:
         await asyncio.wait([woken], timeout=min(seconds, _NAP))
 
     def hold(self) -> AbstractContextManager[None]:
-        """Real time cannot be held."""
+        """Return a context that does nothing: real time cannot be held."""
         return nullcontext()
 
 
-# Less than this is the clock being kept right.
+# Smaller differences (ms) are ordinary clock corrections.
 STEP_MIN = 1000
 
 
 class ClockWatch:
-    """Compares the wall clock with the one that nobody sets, whenever it is asked."""
+    """Detects steps of the wall clock, by comparing it with the monotonic clock at each call of `step`."""
 
     def __init__(self) -> None:
         self._last: tuple[Instant, float] | None = None
-        # Whether the wall clock was ever set: what it said of a beginning is then worth nothing.
+        # Whether the wall clock was ever stepped: start times taken from it are then unreliable.
         self.stepped = False
-        # What the clock showed before it was set back. Whatever was due by then was to be looked at at once.
+        # The latest time shown before a step back. Schedules due by then must still be looked at now.
         self.shown_before: Instant = 0
 
     def step(self, now: Instant, monotonic: float) -> int:
-        """Return by how many milliseconds the wall clock was set since the last look; mostly 0."""
+        """Return by how many milliseconds the wall clock was set since the last call; mostly 0."""
         last, self._last = self._last, (now, monotonic)
         if last is None:
             return 0

@@ -1,8 +1,8 @@
-"""The engine: lead, settle, load, plan, commit, launch, sleep. It decides nothing itself.
+"""The engine: lead, settle, load, plan, commit, launch, sleep. The planner makes all decisions.
 
-`pass_once` is the same code in production, in tests, in the simulator and in `simulate`. One
-coroutine does all the writing, in this order: what is durable is launched, never the other way
-round, and a pass that fails has launched nothing it did not record.
+`pass_once` is the same code in production, in tests, in the simulator and in `simulate`. One coroutine does
+all the writing, in this order: a run is launched only after its record is durable, so a pass that fails has
+launched no unrecorded run.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from dutiful.runtime.in_flight import Key
     from dutiful.runtime.ports import Clock, Committed, Launcher, Loaded, Observer, Store
 
-# Schedules that are loaded beyond the room for launches: some of them have nothing to launch.
+# Load this many schedules more than there is room for launches: some of them launch no run.
 _SPARE = 16
-# Beyond this a step back re-arms the schedules; nothing that has run runs again.
+# A clock step back by more than this (ms) re-arms the schedules; ticks that have run do not run again.
 _REARM_BEYOND = 86_400_000
-# With nothing planned the engine waits to be woken, and does not pass on its own.
+# Without a planned wake the engine sleeps until `wake` is called.
 _FOREVER = float("inf")
-# Asking the class for it each time is slow, and nearly all runs are.
+# Cached: enum attribute access is slow, and nearly all runs are LAUNCHED.
 _LAUNCHED = Phase.LAUNCHED
-# A named tuple's own constructor takes twice as long.
+# tuple.__new__ takes half as long as the named tuple's constructor.
 _new = tuple.__new__
 
 carried_run: ContextVar[tuple[Engine, Key] | None] = ContextVar("carried_run", default=None)
@@ -52,15 +52,15 @@ carried_run: ContextVar[tuple[Engine, Key] | None] = ContextVar("carried_run", d
 
 
 class Settings(NamedTuple):
-    """How the engine paces itself; durations in milliseconds."""
+    """The pace of the engine; durations in milliseconds."""
 
-    # Schedules looked at in one pass: small enough that the event loop keeps turning.
+    # Most schedules in one pass: small enough that the event loop keeps turning.
     batch: int = 2000
-    # After a failed pass, and while another instance leads.
+    # Wait this long after a failed pass, and while another instance leads.
     retry_after: int = 1000
     lookahead: int = 60_000
     in_flight_max: int | None = None
-    # Passes are never further apart than this, where another process may write to the store.
+    # Longest time between two passes, for stores that other processes may write to.
     tick: int | None = None
 
 
@@ -68,11 +68,11 @@ DEFAULTS = Settings()
 
 
 class Drained(NamedTuple):
-    """What a stop leaves behind: runs still in flight, and runs that ended without being recorded."""
+    """The rest after a stop: runs still in flight, and ended runs that could not be recorded."""
 
     in_flight: Sequence[Run]
     unrecorded: Sequence[Run]
-    # Why they could not be recorded.
+    # Why the ended runs could not be recorded.
     error: Exception | None
 
 
@@ -81,7 +81,7 @@ async def nothing_to_do(epoch: int) -> None:
 
 
 def no_checkpoint(label: str) -> None:
-    """Do nothing: labelled steps only matter to tests that crash there."""
+    """Do nothing: only tests that simulate a crash at a labelled step pass another function."""
 
 
 class Engine:
@@ -100,21 +100,21 @@ class Engine:
     ) -> None:
         self._store, self._launcher, self._clock, self._observer = store, launcher, clock, observer
         self._now, self._owner, self._settings = clock.epoch_ms, owner, settings
-        # Runs when leadership begins, before anything is decided: a standby declares its schedules then.
+        # Called when leadership begins, before the first decision: a standby declares its schedules then.
         self._on_lead, self._checkpoint = on_lead, checkpoint
         self._epoch: int | None = None
-        # Done when the loop has a reason to pass before the planned time; replaced at each pass.
+        # Done when the loop must pass before the planned time; replaced at each pass.
         self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Whether the event loop has turned since the last pass, which is to be so before the next one plans.
+        # Whether the event loop has turned since the last pass; it must turn once before the next pass plans.
         self._waited = False
         self._stopping = False
         self._loop: asyncio.Task[None] | None = None
         self._running = Flights()
         self._cancelling: set[asyncio.Task[None]] = set()
         self._finished: list[tuple[Launch, Outcome, Instant]] = []
-        # Moves of a commit whose answer was lost: they may be written or not.
+        # Moves of commits that were not acknowledged: each may or may not be stored.
         self._unsure: list[Move] = []
-        # Done when the lead is no longer in doubt; there is one only while launches wait for that.
+        # Done when the leadership is certain again; set only while launches wait for that.
         self._certain: asyncio.Future[None] | None = None
         self._damaged: set[str] = set()
         self._watch = ClockWatch()
@@ -122,7 +122,7 @@ class Engine:
         self._led_at = 0
         self._collector = Collector()
         self.counts: Counter[str] = Counter()
-        # When a pass last came to its end, leading or not.
+        # When the last pass was completed, leading or not.
         self.passed_at: Instant | None = None
 
     @property
@@ -133,22 +133,22 @@ class Engine:
     # Life
 
     def start(self) -> asyncio.Task[None]:
-        """Begin to pass, in a task of the running event loop; return the task."""
+        """Start the loop of passes in a task of the running event loop; return the task."""
         self._loop = asyncio.create_task(self._run(), name="dutiful-engine")
         return self._loop
 
     def wake(self) -> None:
-        """Pass again now: something was edited, or a run has ended."""
+        """Make the next pass begin now: after an edit, or when a run has ended."""
         if not self._woken.done():
             self._woken.set_result(None)
 
     async def stop(self, within: float | None = None) -> Drained:
-        """Launch nothing more, wait `within` seconds for the runs in flight; return what is left."""
+        """Launch no more runs, wait `within` seconds for the runs in flight; return the rest."""
         self._stopping = True
         self._end_doubt()
         self.wake()
         if self._loop is not None:
-            # Not awaited itself: a loop that was cancelled from outside still has runs to drain.
+            # `asyncio.wait` does not raise: also a loop task cancelled from outside leaves runs to drain.
             await asyncio.wait([self._loop])
         deadline = _FOREVER if within is None else self._clock.monotonic() + within
         while self._running and (left := deadline - self._clock.monotonic()) > 0:
@@ -162,7 +162,7 @@ class Engine:
         return key in self._running
 
     async def idle(self, seconds: float) -> None:
-        """Settle what has ended, then wait so long, or until a run ends or somebody calls `wake`."""
+        """Settle ended runs, then wait this long, or until a run ends or `wake` is called."""
         self._woken = asyncio.get_running_loop().create_future()
         await self._try_to_settle()
         await self._clock.wait(self._woken, seconds)
@@ -187,7 +187,7 @@ class Engine:
             try:
                 wake_at = await self.pass_once()
                 self.passed_at = self._now()
-            except Exception as error:  # noqa: BLE001 - whatever it was, the next pass may succeed
+            except Exception as error:  # noqa: BLE001 - a failure ends one pass only
                 self._emit(happened.PassFailed(self._now(), f"{type(error).__name__}: {error}"))
                 wake_at = self._now() + self._settings.retry_after
             await self._sleep(wake_at)
@@ -197,7 +197,7 @@ class Engine:
         if self._settings.tick is not None:
             tick_at = self._now() + self._settings.tick
             wake_at = tick_at if wake_at is None else min(wake_at, tick_at)
-        # The clock returns from a wait early and often, so that a step of the wall clock is noticed.
+        # The clock returns early from waits, so that a step of the wall clock is noticed.
         while not self._woken.done():
             now = self._now()
             left = _FOREVER if wake_at is None else wake_at - now
@@ -209,7 +209,7 @@ class Engine:
     # One pass
 
     async def pass_once(self) -> Instant | None:
-        """Settle what has ended, decide what is due, launch it; return when to pass again."""
+        """Settle ended runs, decide the due ticks, launch their runs; return when to pass again."""
         with self._clock.hold():
             return await self._pass()
 
@@ -220,7 +220,7 @@ class Engine:
         if epoch is None:
             return now + self._settings.retry_after
         await self._resolve_unsure()
-        # What the last pass has launched begins now, while a store with a thread of its own is at work.
+        # The runs of the last pass begin now, while a store with its own thread writes.
         await self._settle_finished(epoch, now)
         if not self._waited:
             await asyncio.sleep(0)
@@ -230,7 +230,7 @@ class Engine:
     async def _lead(self, now: Instant) -> int | None:
         epoch = await self._store.lead(self._owner)
         if epoch != self._epoch:
-            # Whoever leads now adopts what was in flight; two must not carry the same run.
+            # The new leader adopts the runs in flight; two processes must not carry the same run.
             self._drop_runs()
             self._epoch, self._rearm, self._led_at = epoch, True, now
             self._emit(happened.LeadershipChanged(now, epoch))
@@ -269,7 +269,7 @@ class Engine:
         return await self._when_next(made, loaded, now, most)
 
     async def _load(self, now: Instant, most: int) -> Loaded:
-        """Return what is due; after a step of the clock also what has a timeout, which has moved with it."""
+        """Return the due schedules; after a clock step also those with timeouts, which the step has moved."""
         before = self._watch.shown_before
         loaded = await self._store.load(max(now, before), most, self._running.timed() if before else ())
         due = loaded.batch.due
@@ -282,14 +282,14 @@ class Engine:
         self, made: Sequence[Move], loaded: Loaded, now: Instant, most: int
     ) -> Instant | None:
         if self._room() == 0:
-            # What is still due waits for a run to end; timeouts are looked at meanwhile.
+            # Due schedules wait for a run to end; cancel runs past their timeouts meanwhile.
             await self._cancel_outlived()
             return now + self._settings.retry_after
         ended = any(run.phase is Phase.ENDED for move in made for run in move.changes)
         due = len(loaded.batch.due)
         if ended or len(made) < due or due >= most:
-            # A run that the planner ended may have woken others; what an edit has overtaken may still be
-            # due; and there may be more that is.
+            # Pass again at once: a run ended by the planner may have woken other schedules, an edit may have
+            # overtaken a move, or the batch was full.
             return now
         wakes = [move.wake_at for move in made if move.wake_at is not None]
         return min([*wakes, *([] if loaded.next_wake is None else [loaded.next_wake])], default=None)
@@ -300,26 +300,26 @@ class Engine:
         except LostLeadershipError:
             raise
         except BaseException:
-            # It may have been written before the answer was lost: ask before doing anything else.
+            # The commit may have been stored although its answer was lost: check in the next pass.
             self._unsure += moves
             raise
 
     async def _resolve_unsure(self) -> None:
-        """After a commit that was not acknowledged, do what the store did record of it."""
+        """After a commit that was not acknowledged, launch and cancel the runs that the store did record."""
         if not self._unsure:
             return
         found = await self._store.some({move.due.schedule.id for move in self._unsure})
         known = {due.schedule.id: due for due in found}
         unsure, self._unsure = self._unsure, []
         for move in reversed(unsure):
-            # A schedule that was removed leaves its runs; nothing tells whether they ended before that.
+            # Skip removed schedules: the store no longer shows whether their runs ended before the removal.
             if (due := known.get(move.due.schedule.id)) is not None:
                 self._resolve(move, due)
 
     def _resolve(self, move: Move, due: Snapshot) -> None:
-        """Cancel and launch what a move asked for, as far as the store has recorded it."""
+        """Cancel and launch the runs of a move, as far as the store has recorded them."""
         present = {key_of(run): run for run in due.runs}
-        # Before the launches: a run that timed out may have been launched again under the same key.
+        # Cancel before launching: a run that timed out may have been launched again under the same key.
         self._running.cancel(run for run in move.cancels if is_over(run, present.get(key_of(run))))
         for run in (*move.inserts, *move.changes):
             found = present.get(key_of(run))
@@ -334,15 +334,16 @@ class Engine:
     def _loaded_at_once(self) -> int:
         """Return how many schedules to load: while there is room, hardly more than can be launched.
 
-        To load and plan what must wait took a quarter of the CPU of a burst of launches. Without room all
-        that is due is looked at, because a run that is given up makes room.
+        Loading and planning schedules that must wait took a quarter of the CPU of a burst of launches.
+        Without room a full batch is loaded, because ending a timed-out run makes room.
         """
         room, batch = self._room(), self._settings.batch
         return min(batch, room + _SPARE) if room else batch
 
     def _room(self) -> int | None:
         most = self._settings.in_flight_max
-        # What has ended and is not settled is in flight to the planner, which may end it and use its place.
+        # Ended but unsettled runs still count: the planner sees them in flight, and may end them and reuse
+        # the slot.
         return None if most is None else max(0, most - len(self._running) - len(self._finished))
 
     # Runs
@@ -351,10 +352,11 @@ class Engine:
         run = launch.run
         key = key_of(run)
         began = self._clock.monotonic()
-        # Both before the task exists: an eager task factory runs the callback inside create_task.
+        # Record the flight and emit before the task exists: an eager task factory starts it inside
+        # create_task.
         self._running[key] = _new(Flight, (None, launch, began))
         self._emit(_new(happened.RunLaunched, (now, run, late, before)))
-        # Not asyncio.create_task, which makes up a name before it takes this one.
+        # Not asyncio.create_task, which generates a default name before it sets this one.
         task = asyncio.get_running_loop().create_task(self._carry(launch, key), name=run.schedule_id)
         if key in self._running:
             self._running[key] = _new(Flight, (task, launch, began))
@@ -362,29 +364,30 @@ class Engine:
     async def _carry(self, launch: Launch, key: Key) -> None:
         carried_run.set((self, key))
         task = asyncio.current_task()
-        # A loop names a task after its task factory has made it, and an eager one has begun by then.
+        # Event loops set a task's name after the task factory returns; an eager task has already begun by
+        # then.
         if task is not None and task.get_name() != launch.run.schedule_id:
             task.set_name(launch.run.schedule_id)
         self._checkpoint("launching")
         try:
-            # The process may have been frozen since the commit; then another one may lead by now.
+            # The process may have been frozen since the commit, and another process may lead by now.
             if self._store.holds(launch.run.epoch) or await self._is_certain(launch.run):
                 answer: object = await self._launcher.launch(launch)
             else:
                 answer = Unreached("stopped while it was in doubt whether this process leads")
             outcome = answer if isinstance(answer, Outcome) else Failed(f"the answer was {answer!r:.80}")
-        except BaseException as error:  # noqa: BLE001 - whatever a task raises is that task's failure
+        except BaseException as error:  # noqa: BLE001 - any exception is the failure of its task
             outcome = raised(error)
         flight = self._running.pop(key, None)
         if flight is not None and flight.launch is not launch:
-            # Another flight of this key has begun since this one was given up.
+            # A newer flight of this key has begun since this one was cancelled: keep the newer one.
             self._running[key] = flight
         self._finished.append((launch, outcome, self._now()))
         self.wake()
 
     async def _is_certain(self, run: Run) -> bool:
         """Wait until it is certain that this process leads; return False where the engine stops first."""
-        # The run stays in flight meanwhile; under another leader's epoch it is cancelled.
+        # The run stays in flight meanwhile; if another leader's epoch begins, it is cancelled.
         while not self._store.holds(run.epoch):
             if self._stopping:
                 return False
@@ -419,7 +422,7 @@ class Engine:
                 self._emit(_new(happened.RunSettled, (now, run, error)))
 
     async def _try_to_settle(self) -> Exception | None:
-        """Record the runs that have ended; return what kept them from being recorded."""
+        """Record the runs that have ended; return the error that prevented it, if any."""
         try:
             with self._clock.hold():
                 if self._epoch is not None:
@@ -429,27 +432,27 @@ class Engine:
         return None
 
     async def _cancel_outlived(self) -> None:
-        """Cancel what outlived its timeout and no plan will give up: its schedule has been removed."""
+        """Cancel runs past their timeout that no plan will end, because their schedule was removed."""
         outlived = self._running.outlived(self._clock.monotonic())
         if outlived:
             known = await self._store.some({run.schedule_id for run in outlived})
-            # The place of a run that is still open is made free by the plan that ends it, and only once.
+            # Leave open runs to the planner: the plan that ends such a run frees its slot, exactly once.
             still_open = {key_of(run) for due in known for run in due.runs}
             self._running.cancel(run for run in outlived if key_of(run) not in still_open)
 
     def _cancel(self, move: Move) -> None:
-        """Cancel the runs that a move has ended: here, and at the system that has accepted them."""
+        """Cancel the runs that a move has ended: in this process, and at the system that accepted them."""
         self._running.cancel(move.cancels)
         if isinstance(self._launcher, CancellingLauncher):
             for run in move.cancels:
                 asked = self._launcher.cancel(Launch(move.due.schedule, run, move.due.number))
                 task = asyncio.get_running_loop().create_task(asked, name=f"cancel {run.schedule_id}")
-                # Held here until it is done: the event loop alone would not keep it alive.
+                # Keep a reference until the task is done: the event loop holds only weak references.
                 self._cancelling.add(task)
                 task.add_done_callback(self._cancelling.discard)
 
     def _drop_runs(self) -> None:
-        """Let go of every run; nothing of them is written any more."""
+        """Cancel and forget all runs; no outcome of them is recorded."""
         self._running.cancel([flight.launch.run for flight in self._running.values()])
         self._finished.clear()
         self._unsure.clear()
@@ -457,7 +460,7 @@ class Engine:
     # Telling
 
     def _tell_damage(self, damaged: Sequence[tuple[str, str]], now: Instant) -> None:
-        """Report each damaged schedule once, and again when it was mended and is damaged anew."""
+        """Report each damaged schedule once, and again if it was repaired and is damaged anew."""
         if not damaged and not self._damaged:
             return
         for schedule_id, problem in damaged:
@@ -468,13 +471,13 @@ class Engine:
     def _emit(self, event: Event) -> None:
         try:
             self._observer(event)
-        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - a broken observer must not stop the clock
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - an observer must not stop it
             self.counts["observer_errors"] += 1
 
     # Time
 
     def _note_step(self, now: Instant) -> bool:
-        """Return whether the wall clock moved otherwise than time passed since the last look."""
+        """Return whether the wall clock was stepped since the last look; emit ClockStepped if so."""
         step = self._watch.step(now, self._clock.monotonic())
         if step:
             self._emit(happened.ClockStepped(now, step))

@@ -1,19 +1,19 @@
-"""The garbage collector during a burst: it would go through every schedule again and again, for nothing."""
+"""Pauses garbage collection during bursts, where full collections scan every schedule and free nothing."""
 
 from __future__ import annotations
 
 import gc
 
 _NEVER = 1 << 30
-# A pass makes tens of thousands of objects, none of which is garbage before its end.
+# A pass makes tens of thousands of objects, which all live until its end.
 _YOUNG = 50_000
 
 
 class Collector:
-    """Holds full collections off for as long as a burst lasts, and makes those of the young rare.
+    """Suspends full collections for the length of a burst, and makes young collections rare.
 
-    A hundred thousand runs that begin together are freed as they end, and none of what stays behind
-    is garbage; yet their number alone makes the collector look through the whole process each time.
+    A hundred thousand runs that begin together are freed by reference counting as they end. Their number
+    alone would trigger full collections, each of which scans the whole process and finds no garbage.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Collector:
         self.hold(False)
 
     def hold(self, burst: bool) -> None:
-        """Say in every pass whether a burst is on; whoever changed the thresholds meanwhile keeps theirs."""
+        """Set at every pass whether a burst is on; thresholds that the program changed meanwhile are kept."""
         if burst and self._before is None:
             young, middle, old = self._before = gc.get_threshold()
             if old != _NEVER:
@@ -39,5 +39,5 @@ class Collector:
 
 
 def _rarely(young: int) -> int:
-    # Zero is how a program says that it wants no collections at all.
+    # A threshold of zero means that the program has disabled collections.
     return max(young, _YOUNG) if young else 0

@@ -81,7 +81,7 @@ class Host:
         self.make_engine().start().add_done_callback(self._note_end)
 
     def make_engine(self) -> Engine:
-        """Return the engine, made and watched over but not started: the caller makes its passes."""
+        """Return the engine, created and watched but not started: the caller runs its passes."""
         self._engine = engine = Engine(
             self._store, self._launcher, self._clock, self._hear, self._owner, self._pace, self._declare
         )
@@ -130,7 +130,7 @@ class Host:
         self._observer(event)
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
-        """Report an engine that ended unasked, as when a program cancels all its tasks."""
+        """Report an engine that ended without `stop`, as when a program cancels all its tasks."""
         if not self._stopping:
             error = "its task was cancelled" if task.cancelled() else repr(task.exception())
             with contextlib.suppress(Exception):
@@ -141,20 +141,20 @@ class Host:
         while True:
             await self._clock.sleep(_PRUNE_EVERY_S)
             if self.epoch is not None:
-                # A prune that fails leaves the ledger longer than it need be until the next one.
+                # A failed prune only leaves the ledger longer until the next prune.
                 with contextlib.suppress(DutifulError), self._clock.hold():
                     await self._store.prune(self._clock.epoch_ms(), self._retention())
 
     # End
 
     async def drain(self, within: float | None = None) -> Drained:
-        """Launch nothing more, and wait `within` seconds for the runs in flight; return what is left."""
+        """Launch no more runs, wait `within` seconds for the runs in flight; return the rest."""
         assert self._engine is not None
         self._stopping = True
         return await self._engine.stop(within)
 
     async def close(self) -> None:
-        """Drop what is still in flight, as a crash would, and let go of the store."""
+        """Drop the runs still in flight, as a crash would, and close the store."""
         self.abandon()
         await self._close_store()
         loop_end, self._loop_end = self._loop_end, None
@@ -162,7 +162,7 @@ class Host:
             await loop_end.aclose()
 
     def abandon(self) -> None:
-        """Drop everything but the store at once, as a crash would: nothing more is launched or written."""
+        """Drop everything but the store, as a crash would: no run is launched or recorded any more."""
         self._stopping = True
         if self._pruning is not None:
             self._pruning.cancel()
@@ -177,10 +177,10 @@ class Host:
             await self._store.close()
 
     async def _until_loop_ends(self) -> AsyncGenerator[None]:
-        """Let go of the store when the event loop ends without `close`.
+        """Close the store when the event loop ends without `close`.
 
-        `asyncio.run` closes suspended generators after it has cancelled all tasks; without this the lock
-        would stay with a process in which nothing runs any more.
+        `asyncio.run` closes suspended generators after it has cancelled all tasks. Without this, a process in
+        which nothing runs any more would keep the lock.
         """
         try:
             yield

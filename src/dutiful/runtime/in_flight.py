@@ -1,4 +1,4 @@
-"""The runs in flight, as the engine that carries them sees them."""
+"""The runs in flight in this process, with their tasks and start times."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class Flight(NamedTuple):
     # None while an eager task factory runs the first step of the task.
     task: asyncio.Task[None] | None
     launch: Launch
-    # On the clock that nobody sets.
+    # Monotonic seconds.
     began: float
 
     def age(self, now: float) -> int:
-        """Return for how many milliseconds it has been in the air."""
+        """Return for how many milliseconds the run has been in flight."""
         return round((now - self.began) * 1000)
 
     def outlived(self, now: float) -> bool:
-        """Return whether it has been in the air for longer than its timeout."""
+        """Return whether the run has been in flight for longer than its timeout."""
         timeout = self.launch.schedule.policy.run_timeout
         return timeout is not None and timeout + STEP_MIN < self.age(now)
 
 
 class Flights(dict[Key, Flight]):
-    """Everything that is in the air."""
+    """All runs in flight in this process, by key."""
 
     def timed(self) -> set[str]:
         """Return the schedules whose runs have a timeout."""
@@ -48,16 +48,16 @@ class Flights(dict[Key, Flight]):
         return {schedule.id for schedule in schedules if schedule.policy.run_timeout is not None}
 
     def began(self, schedules: Iterable[Snapshot], wall: Instant, now: float) -> dict[Key, Instant]:
-        """Return when the runs of these schedules that are in the air began, by a clock that shows `wall`."""
+        """Return the start times of these schedules' runs in flight, on a clock that now shows `wall`."""
         keys = [key for due in schedules for key in map(key_of, due.runs) if key in self]
         return {key: wall - self[key].age(now) for key in keys}
 
     def outlived(self, now: float) -> list[Run]:
-        """Return what has been in the air for longer than its timeout."""
+        """Return the runs that have been in flight for longer than their timeout."""
         return [flight.launch.run for flight in self.values() if flight.outlived(now)]
 
     def cancel(self, runs: Iterable[Run]) -> None:
-        """Cancel those of these runs that are in the air, and let go of them."""
+        """Cancel those of these runs that are in flight here, and forget them."""
         for run in runs:
             flight = self.pop(key_of(run), None)
             if flight is not None and flight.task is not None:
@@ -75,5 +75,5 @@ def is_over(run: Run, found: Run | None) -> bool:
 
 
 def standing(run: Run) -> tuple[Phase, int, int]:
-    """Return what is equal in a run and in the row that was written for it."""
+    """Return the fields that are equal in a launched run and in its stored row."""
     return run.phase, run.attempt, run.epoch

@@ -1,4 +1,4 @@
-"""Reads from the ledger what decisions need beside a schedule, its state and its open runs."""
+"""Ledger rows that decisions need beside a schedule, its state and its open runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from dutiful.core.snapshot import Snapshot
     from dutiful.runtime.ports import Store
 
-# Rows of a ledger that are read at a time.
+# Rows per read of a ledger.
 _PAGE = 1000
 
 
 async def rows_between(store: Store, schedule_id: str, first: Instant, last: Instant) -> list[Run]:
-    """Return the rows from the tick `last` back to the one that may reach into the tick `first`."""
+    """Return the rows of ticks in [first, last], and the row before them, which may reach into `first`."""
     rows: list[Run] = []
     until = last
     while True:
@@ -30,9 +30,9 @@ async def rows_between(store: Store, schedule_id: str, first: Instant, last: Ins
 
 
 async def recalled(store: Store, due: Snapshot, now: Instant) -> Snapshot:
-    """Return a schedule with the rows of ticks up to `now` that come again, if there may be any."""
+    """Return a schedule with the rows of ticks up to `now` that come again after a clock rollback, if any."""
     if not may_repeat(due.schedule, due.state):
         return due
-    # A tick may fire before its time.
+    # Jitter may fire a tick early.
     last = now + due.schedule.policy.jitter
     return due._replace(repeated=await rows_between(store, due.schedule.id, due.state.cursor + 1, last))

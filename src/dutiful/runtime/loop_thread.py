@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
-# Functions that were left running in threads of the loop are not waited for longer than this.
+# `stop` waits at most this long (s) for functions still running in the loop's threads.
 _JOIN_WITHIN_S = 5.0
 
 
@@ -22,7 +22,7 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Return when the loop turns."""
+        """Start the thread; return when its loop runs."""
         self._thread.start()
         self._ready.wait()
 
@@ -32,7 +32,7 @@ class LoopThread:
         return self._thread.is_alive()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the thread's loop, and return what it returns."""
+        """Run a coroutine on the thread's loop, and return its result."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def call(self, function: Callable[[], object]) -> None:
@@ -41,7 +41,7 @@ class LoopThread:
             self._loop.call_soon_threadsafe(function)
 
     async def stop(self) -> None:
-        """End the loop and its thread, cancelling what still runs there."""
+        """End the loop and its thread; tasks still running there are cancelled."""
         if not self.is_running:
             return
         self.call(self._ended.set)

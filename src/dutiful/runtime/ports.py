@@ -1,6 +1,6 @@
-"""What the engine needs from the world: a store, a launcher, a clock, an observer.
+"""The interfaces that the engine needs: a store, a launcher, a clock, an observer.
 
-The contracts are in the docstrings; `tests/stores/contract.py` holds every store to its one.
+The contracts are in the docstrings; `tests/stores/contract.py` tests every store against its contract.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from dutiful.core.workflow import Workflow, WorkflowEntry
 
 Observer: TypeAlias = "Callable[[Event], None]"
-"""Is told what happened, after it is durable. What it raises is swallowed and counted."""
+"""Gets each event, after it is durable. An exception that it raises is swallowed and counted."""
 
 
 class Loaded(NamedTuple):
-    """The due schedules, and when the earliest schedule that is not due wants to be looked at."""
+    """The due schedules, and the earliest wake among the schedules that are not due."""
 
     batch: Batch
     next_wake: Instant | None
-    # (id, problem) of every schedule that is known to be damaged, of which none is in the batch.
+    # (id, problem) of every schedule known to be damaged; none of them is in the batch.
     damaged: Sequence[tuple[str, str]] = ()
 
 
@@ -47,12 +47,12 @@ class Launch(NamedTuple):
 
     schedule: Schedule
     run: Run
-    # That of the schedule in the store.
+    # The store's number of the schedule.
     number: int = 0
 
 
 class Committed(NamedTuple):
-    """The moves that were recorded, and the runs that are now this engine's to launch, in their order."""
+    """The moves that were recorded, and the runs that this engine must launch now, in their order."""
 
     made: Sequence[Move]
     launches: Sequence[Launch]
@@ -61,7 +61,7 @@ class Committed(NamedTuple):
 class Retention(NamedTuple):
     """How long ended rows are kept: at most `age` ms and `rows` of them a schedule.
 
-    A schedule whose policy says otherwise decides for itself.
+    A retention in the policy of a schedule takes precedence.
     """
 
     age: int = 30 * 86_400_000
@@ -74,16 +74,16 @@ class Retention(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """Who leads a namespace, as others can tell."""
+    """The leader of a namespace, as other processes see it."""
 
     pid: int
     since: Instant
-    # When the leader last asked for its leadership, which it does in every pass.
+    # When the leader last called `lead`, which it does in every pass.
     seen: Instant
 
 
 class Clock(Protocol):
-    """The time, and the waiting for it."""
+    """A source of time, and a way to wait."""
 
     timezone: tzinfo
     """The zone of schedules that name none."""
@@ -95,16 +95,16 @@ class Clock(Protocol):
         """Return the present instant as epoch milliseconds; asked several times a run, so it is cheap."""
 
     def monotonic(self) -> float:
-        """Return seconds that only ever move forward with time that really passes."""
+        """Return seconds that only move forward, at the rate of real time."""
 
     async def sleep(self, seconds: float) -> None:
-        """Return after so many seconds of this clock."""
+        """Return after this many seconds of this clock."""
 
     async def wait(self, woken: asyncio.Future[None], seconds: float) -> None:
-        """Return when `woken` is done, or after so many seconds of this clock, or earlier.
+        """Return when `woken` is done, or after `seconds` of this clock, or earlier.
 
-        A clock that can be set returns early and often, so that its reader notices. It may end the wait by
-        setting `woken`, for which nobody else waits. `seconds` may be infinite.
+        A clock that can be set returns early and often, so that its reader notices a step. It may end the
+        wait by setting `woken`, on which only this call waits. `seconds` may be infinite.
         """
 
     def hold(self) -> AbstractContextManager[None]:
@@ -115,41 +115,41 @@ class Launcher(Protocol):
     """Carries a run to its task."""
 
     in_process: bool
-    """Whether a launched run has started, or is only enqueued until somebody reports."""
+    """Whether a launched run has started; if not, it is only enqueued until a report says so."""
 
     async def launch(self, launch: Launch) -> Outcome:
-        """Invoke the task and return how it went; what it raises counts as a failed task."""
+        """Invoke the task and return its outcome; an exception counts as a failed task."""
 
 
 @runtime_checkable
 class CancellingLauncher(Protocol):
-    """A launcher that can ask for the end of a run that another system has accepted."""
+    """A launcher that can cancel a run which another system has accepted."""
 
     async def cancel(self, launch: Launch) -> None:
-        """Ask once that the run be ended; raises nothing. The run is already recorded as ended."""
+        """Ask the other system once to end the run; raises nothing. The run is already recorded as ended."""
 
 
 class Found(NamedTuple):
-    """A run that was looked up by its key, and its schedule."""
+    """A run that was found by its key, and its schedule."""
 
     run: Run
     schedule: Schedule
 
 
 class RunFilter(NamedTuple):
-    """Which runs are asked for: those that match every field that is not None; ticks in [since, until)."""
+    """Selects the runs that match every field that is not None, with ticks in [since, until)."""
 
     status: str | None = None
     reason: str | None = None
     schedule_id: str | None = None
     since: Instant | None = None
     until: Instant | None = None
-    # The user whom the payload of the schedule names.
+    # The user named in the payload of the schedule.
     owner: str | None = None
 
 
 class RunPlace(NamedTuple):
-    """A place among the runs of all schedules, in the order of their ticks."""
+    """A position in the list of all runs, ordered by tick."""
 
     run_at: Instant
     number: int
@@ -157,14 +157,14 @@ class RunPlace(NamedTuple):
 
 
 class RunPage(NamedTuple):
-    """Runs, newest first, and the place after which there may be more; None: there are no more."""
+    """Runs, newest first, and the position after which there may be more; None: there are no more."""
 
     runs: list[Run]
     more_after: RunPlace | None
 
 
 class Figures(Protocol):
-    """What people are shown of all schedules at once: counted, or a few of them, never all.
+    """Overview queries over all schedules: counts and short lists, never full lists.
 
     With an `owner`, only the schedules of that user count.
     """
@@ -172,31 +172,32 @@ class Figures(Protocol):
     async def tallies(
         self, since: Instant, until: Instant, width: int, owner: str | None = None
     ) -> list[Tally]:
-        """Return how many recorded ticks in [since, until) ended how, in buckets of `width` ms.
+        """Return the number of recorded ticks in [since, until) by status and reason, in buckets of `width`
+        ms.
 
-        Buckets count from 1970; `since` and `until` are multiples of `width`. The ticks of a stretch are
-        spread over the buckets that it covers.
+        Buckets count from 1970; `since` and `until` are multiples of `width`. The ticks of a range are spread
+        over the buckets that it covers.
         """
 
     async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
-        """Return runs that have not ended, of schedules that keep a ledger, the oldest first."""
+        """Return runs that have not ended, of schedules that keep a ledger, oldest first."""
 
     async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
-        """Return ids that contain a text and come after another id, in order."""
+        """Return ids that contain `part` and come after `after`, in order."""
 
     async def troubled(self, limit: int, owner: str | None = None) -> list[Snapshot]:
         """Return schedules that are quarantined, whose last run failed, or that skip tick after tick.
 
-        Ordered by id. Skipping tick after tick means a growing stretch of at least three ticks that were
-        not skipped because of a pause.
+        Ordered by id. Skipping tick after tick means a growing range of at least three ticks, skipped for a
+        reason other than a pause.
         """
 
     async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int]]:
-        """Return each cadence and policy of schedules that are not paused, with their number."""
+        """Return each cadence and policy of schedules that are not paused, with the number of schedules."""
 
 
 class Workflows(Protocol):
-    """Durable memory of what the service runs; they are stored by `Store.apply`."""
+    """Durable storage of the service's workflows; `Store.apply` writes them."""
 
     async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
         """Return one version of a workflow, or None."""
@@ -217,19 +218,19 @@ class Workflows(Protocol):
 
 
 class Store(Workflows, Figures, Protocol):
-    """Durable memory. Every method is one transaction: all of it happened, or none."""
+    """Durable storage. Every method is one transaction: all of it happened, or none."""
 
     async def open(self) -> None:
-        """Make ready; refuse what cannot be read, and change nothing then."""
+        """Prepare the store; raise StoreError, and change nothing, where it cannot be read."""
 
     async def close(self) -> None:
-        """Let go of everything; a closed store may be opened again."""
+        """Release all resources; a closed store may be opened again."""
 
     async def claim(self, door: str) -> None:
-        """Record that this door owns the namespace. Raises NamespaceOwnedError where another one does."""
+        """Record that this door owns the namespace. Raises NamespaceOwnedError where another door does."""
 
     async def leader(self) -> Leader | None:
-        """Return who leads, None where nobody does or others cannot tell."""
+        """Return the leader; None where there is none, or where other processes cannot see it."""
 
     async def lead(self, owner: str) -> int | None:
         """Return the epoch under which `owner` leads, or None while another instance does.
@@ -239,63 +240,62 @@ class Store(Workflows, Figures, Protocol):
         """
 
     def holds(self, epoch: int) -> bool:
-        """Return, without asking anyone, whether this opening of the store still leads under `epoch`."""
+        """Return, without I/O, whether this opening of the store still leads under `epoch`."""
 
     async def apply(self, changes: Changes) -> None:
         """Write and delete schedules, all together. A put replaces declaration, state and wake.
 
-        Raises OvertakenError, and writes nothing, when a put was made from a version that has passed, a row
-        to be dropped is no longer as it was, or a stored workflow is not the one to be replaced or has
-        another owner. Raises LostLeadershipError, and writes nothing, when the changes are to be made under
-        an epoch that does not lead.
+        Raises OvertakenError, and writes nothing, when a put was made from a version that is no longer
+        present, a row to be dropped has changed, or a stored workflow is not the one to be replaced or has
+        another owner. Raises LostLeadershipError, and writes nothing, when the changes require an epoch that
+        does not lead.
         """
 
     async def request(self, run: Run) -> Run | None:
-        """Record a manual run that a user asks for, make its schedule due, and return the run.
+        """Record a manual run, make its schedule due, and return the run.
 
-        Each manual run has an instant of its own: its `run_at`, or the one after the latest that is taken. A
-        run whose key is known is returned as it stands. None: there is no such schedule.
+        Each manual run has an instant of its own: its `run_at`, or the instant after the latest that is
+        taken. A run whose key is known is returned as it stands. None: there is no such schedule.
         """
 
     async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
         """Return at most `limit` schedules whose wake is at or before `now`, the most overdue first.
 
-        Those of the same wake come in the order in which they were first stored. After them come those
-        with the ids `also`, ordered by id, whatever their wake.
+        Schedules with the same wake come in the order in which they were first stored. After them come the
+        schedules with the ids `also`, ordered by id, whatever their wake.
         """
 
     async def commit(self, moves: Sequence[Move], epoch: int) -> Committed:
-        """Record the moves; return which were made, and the runs that are now this engine's to launch.
+        """Record the moves; return which were made, and the runs that this engine must launch now.
 
-        A move whose schedule was edited or moved since it was loaded is left out whole. An insert
-        whose (schedule, run_at, kind) exists is left out alone: that tick was decided before. A
-        stretch of skipped ticks that begins at such a tick begins just after it instead.
-        A change applies only to a row still in an earlier attempt or phase. A run that its own move
-        has ended again is not launched; what waits in a group for a place that a move has freed
-        becomes due. Raises LostLeadershipError, and writes nothing, when `epoch` is no longer the
-        current one.
+        A move whose schedule was edited or moved since it was loaded is left out whole. An insert whose
+        (schedule, run_at, kind) exists is left out alone: that tick was decided before. A range of skipped
+        ticks that begins at such a tick begins just after it instead. A change applies only to a row still in
+        an earlier attempt or phase. A run that its own move also ends is not launched. When a move frees a
+        slot of a group, the schedules blocked on that group become due. Raises LostLeadershipError, and
+        writes nothing, when `epoch` is no longer the current one.
         """
 
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
-        """Record how attempts went and return for each whether it applied.
+        """Record the outcomes of attempts, and return for each whether it applied.
 
-        It applies to a row still launched in the same attempt, of the schedule with that number. The
-        schedule's timestamps follow, and its wake becomes the one that its last move named for this; a
-        schedule that waited for this run, or for room in its group, becomes due.
+        An outcome applies to a row still launched in the same attempt, of the schedule with that number. The
+        schedule's timestamps follow, and its wake becomes the idle wake of its last move. A schedule that is
+        blocked on this run, or on its group, becomes due.
         """
 
     async def report(self, found: Run, became: Settlement) -> bool:
-        """Record what somebody else says of a run that was `found`, and return whether it applied.
+        """Record an executor's report on a run that was `found`, and return whether it applied.
 
-        Needs no leadership. It applies to a row still in the same attempt, phase and status; what
-        follows for the schedule is what follows when a launcher says it.
+        Needs no leadership. It applies to a row still in the same attempt, phase and status, and changes the
+        schedule as an outcome from a launcher does.
         """
 
     async def get(self, schedule_id: str) -> Snapshot | None:
         """Return one schedule with its state and open runs."""
 
     async def some(self, ids: Iterable[str]) -> list[Snapshot]:
-        """Return those of these schedules that are there, ordered by id."""
+        """Return those of these schedules that are stored, ordered by id."""
 
     async def page(
         self, after: str, limit: int, facets: Facets = (), paused: bool | None = None
@@ -309,29 +309,29 @@ class Store(Workflows, Figures, Protocol):
         """Return how many schedules have all of these facets."""
 
     async def soonest(self, limit: int, facets: Facets = ()) -> list[Snapshot]:
-        """Return at most `limit` schedules that are not paused, by when they are looked at next."""
+        """Return at most `limit` schedules that are not paused, by their next wake."""
 
     async def revision(self) -> str:
-        """Return a text that is another one after anything was written; equal texts mean no change."""
+        """Return a text that differs after every write; equal texts mean that nothing was written."""
 
     async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
-        """Return what is noted of these schedules; nothing for those without a note."""
+        """Return the notes of these schedules; schedules without a note are left out."""
 
     async def every(self) -> list[Snapshot]:
         """Return all schedules that can be read, in the order in which they were first stored."""
 
     async def survey(self, declared: Sequence[Schedule]) -> Survey:
-        """Return how what is stored differs from a declaration, which has each id once.
+        """Return how the stored schedules differ from a declaration, which has each id once.
 
-        Differing is what is not stored, what is stored otherwise, and what has open runs; where people
-        can edit what is stored, also what has times that no engine writes. Whether a schedule is paused
-        is no part of its declaration.
+        Differing are schedules that are not stored, are stored with another declaration, or have open runs;
+        where users can edit stored schedules, also those with times that no engine writes. Whether a schedule
+        is paused is no part of its declaration.
         """
 
     async def damaged(self) -> list[tuple[str, str]]:
-        """Return (id, problem) of schedules that were found unreadable by whatever read them.
+        """Return (id, problem) of the schedules that some earlier read found damaged.
 
-        They are kept and left alone.
+        They stay stored, and the engine does not run them.
         """
 
     async def ledger(
@@ -343,14 +343,14 @@ class Store(Workflows, Figures, Protocol):
         """Return rows of all schedules that keep a ledger, newest first."""
 
     async def runs(self, wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
-        """Return at most `limit` rows that match and come after a place, newest first.
+        """Return at most `limit` rows that match and come after a position, newest first.
 
-        The cost of one call is bounded: a page may have fewer rows than there are, and then says where to go
-        on. Rows of schedules that keep no ledger are left out.
+        The cost of one call is bounded: a page may have fewer rows than match, and then `more_after` is set.
+        Rows of schedules that keep no ledger are left out.
         """
 
     async def note_start(self, key: str, now: Instant, keep: int) -> None:
-        """Record that a run outside the ledger was started under a key; forget those older than `keep` ms."""
+        """Record a run outside the ledger that was started under a key; forget those older than `keep` ms."""
 
     async def has_start(self, key: str) -> bool:
         """Return whether a start under this key is recorded."""
@@ -359,18 +359,18 @@ class Store(Workflows, Figures, Protocol):
         """Return how many runs that have not ended are in each phase."""
 
     async def find(self, key: str) -> Found | None:
-        """Return the row of a key, of a schedule that keeps a ledger and can be read."""
+        """Return the row with this key, of a schedule that keeps a ledger and can be read."""
 
     async def rearm(self, now: Instant, beyond: int) -> int:
-        """Bring back what a clock more than `beyond` ms ahead has written; return of how many schedules.
+        """Re-arm schedules that a clock more than `beyond` ms ahead has written; return how many.
 
-        What that means is said by `core.plan.clock_rollback`; they become due.
+        `core.plan.clock_rollback` defines the new state; the schedules become due.
         """
 
     async def prune(self, now: Instant, retention: Retention) -> int:
         """Delete ended rows beyond the retention; return how many.
 
-        Rows of ticks after the cursor stay, and so do the rows of runs that users asked for.
+        Rows of ticks after the cursor stay, and so do the rows of manual runs and backfills.
         """
 
 
@@ -396,12 +396,12 @@ class View(NamedTuple):
     now_ms: Instant
     # Living processes only, in the order in which they joined.
     members: tuple[Member, ...]
-    # By place, which process holds the lock of the shard; None: the lock is free.
+    # By place, the process that holds the lock of the shard; None: the lock is free.
     owners: tuple[str | None, ...]
     # By place, the process that the row of the shard names: the last leader, unless it released the shard.
     # A claim without an owner belongs to a process that died or lost its session.
     claims: tuple[str | None, ...]
-    # By place, the epoch in the row of the shard; 0: nobody has led it.
+    # By place, the epoch in the row of the shard; 0: no process has led it yet.
     epochs: tuple[int, ...]
     # The earliest wake of each shard, None where no schedule has one. Only of shards that the asking process
     # leads; a store that has not joined answers for all shards.

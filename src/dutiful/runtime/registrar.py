@@ -1,4 +1,4 @@
-"""The registrar: the only writer of schedules. An edit owns the ticks after it, never one before."""
+"""The registrar: the only writer of schedules. An edit governs the ticks after it, never earlier ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FUTURE = "lies in the future; a backfill runs ticks that have passed"
 
 
 async def no_workflows() -> Sequence[PutWorkflow]:
-    """Return nothing: only a deploy of the service stores workflows beside schedules."""
+    """Return no workflows: only a deploy of the service stores workflows together with schedules."""
     return ()
 
 
@@ -54,9 +54,10 @@ class Registrar:
         looks_within: int | None = None,
         facets: Callable[[Schedule], Facets] = lambda _: (),
     ) -> None:
-        """`wake` makes the engine look at once; what is due later than it `looks_within` (ms) can wait.
+        """Take `wake`, which makes the engine look at once; it is not called for changes due after
+        `looks_within` ms.
 
-        `facets` are the names and values by which a schedule is found in lists.
+        `facets` returns the names and values by which a schedule is found in lists.
         """
         self._store, self._clock, self._wake, self._looks_within = store, clock, wake, looks_within
         self._facets = facets
@@ -67,9 +68,9 @@ class Registrar:
         arm: Callable[[Schedule], State],
         examine: Callable[[Survey], Awaitable[None]] | None = None,
     ) -> list[Difference]:
-        """Make the store hold exactly these schedules, in one transaction; return what changed.
+        """Make the store hold exactly these schedules, in one transaction; return the differences.
 
-        `examine` sees what is stored first; what it raises keeps everything as it is.
+        `examine` gets the survey of the store first; if it raises, nothing is changed.
         """
         survey = await self._store.survey(schedules)
         if examine is not None:
@@ -90,11 +91,11 @@ class Registrar:
         note: str | None = None,
         workflows: Callable[[], Awaitable[Sequence[PutWorkflow]]] = no_workflows,
     ) -> list[Snapshot]:
-        """Store all of these schedules or none, each as `edit` makes it from what is there; return them.
+        """Store all of these schedules or none, each as `edit` makes it from the stored one; return them.
 
-        What a deploy does not say, such as whether a schedule is paused, is decided by `edit`; None leaves
-        a schedule out. The note of a paused one stays, unless there is a new one. The `workflows` are stored
-        in the same transaction; after another write overtook this one they are asked for again.
+        `edit` decides what a deploy leaves open, such as whether a schedule is paused; None leaves a schedule
+        out. A paused schedule keeps its note, unless there is a new one. The `workflows` are stored in the
+        same transaction; if another write came first, the function is called again.
         """
         while True:
             now, texts = self._now(), await workflows()
@@ -119,15 +120,15 @@ class Registrar:
                 return became
 
     async def _pause_notes(self, known: Iterable[Snapshot]) -> dict[str, str | None]:
-        """Return why schedules are paused; nothing for those that are not."""
+        """Return the pause notes of the paused schedules among these."""
         paused = [due.schedule.id for due in known if due.schedule.paused]
         noted = await self._store.notes(paused) if paused else {}
         return {schedule_id: note.pause_note for schedule_id, note in noted.items()}
 
     async def pause(self, schedule_id: str, paused: bool, note: str | None = None) -> None:
-        """Pause or resume; the ticks that pass meanwhile are written down as paused.
+        """Pause or resume; ticks that pass meanwhile are recorded as skipped for `paused`.
 
-        The note says why it is paused; resuming clears it.
+        The note says why the schedule is paused; resuming clears it.
         """
 
         def edit(known: Snapshot | None) -> Changes:
@@ -140,10 +141,10 @@ class Registrar:
         await self._change(schedule_id, edit)
 
     async def trigger(self, schedule_id: str, own_key: str, input: str | None = None) -> Run:  # noqa: A002
-        """Have a run made now, whatever the clock says and also when paused; return it as it waits.
+        """Request a manual run now, also of a paused schedule; return the run as it waits.
 
-        The run is given `input`, a JSON text, in place of the schedule's own. A key that is known is answered
-        with its run, and no other one is made.
+        The run gets `input`, a JSON text, in place of the schedule's own. For a key that is known the
+        existing run is returned, and no other run is made.
         """
         due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
         _refuse_quarantined(due)
@@ -160,9 +161,9 @@ class Registrar:
         return run
 
     async def cancel(self, schedule_id: str, key: str | None = None) -> list[Run]:
-        """Ask for the open runs of a schedule to be ended, or for the one with this key; return those runs.
+        """Request the end of all open runs of a schedule, or of the run with this key; return those runs.
 
-        The request is durable: the leader ends the runs in its next pass, and cancels what it carries. A run
+        The request is durable: the leader ends the runs in its next pass, and cancels those it carries. A run
         that ends by itself before that keeps its outcome. May be called by any process.
         """
         while True:
@@ -186,10 +187,10 @@ class Registrar:
         overlap: Overlap | None = None,
         force: bool = False,
     ) -> Backfill:
-        """Have the past ticks in [start, end) run that have not; return how many those are.
+        """Request runs of the past ticks in [start, end) that have not run; return how many there are.
 
-        They run when paused too. Raises OversizedBackfillError where there are too many at a time. With
-        `force` those run too of which it is not known any more whether they ran.
+        They run also while the schedule is paused. Raises OversizedBackfillError for too many ticks. `force`
+        includes ticks whose rows were pruned, so that it is unknown whether they ran.
         """
         while True:
             due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
@@ -214,10 +215,10 @@ class Registrar:
         may: Callable[[Schedule], bool] = lambda _: True,
         on_report: Callable[[Run], None] = lambda _: None,
     ) -> Run:
-        """Record what an executor says of a run, and return the run as it now stands.
+        """Record an executor's report on a run, and return the run as it now stands.
 
         Raises UnknownRunError, also for a run of a schedule that `may` refuses. May be called by any process,
-        leading or not. `on_report` is told of the run if the report changed it.
+        leading or not. `on_report` is called with the run if the report changed it.
         """
         while True:
             known = await self._store.find(key)
@@ -242,9 +243,9 @@ class Registrar:
         await self.apply(Changes(removes=[schedule_id]))
 
     async def preview(self, schedule_id: str, count: int) -> list[Instant]:
-        """Return the next fire times, as far as they are known: as if nothing paused or held it.
+        """Return the next known fire times, ignoring pause and blocking.
 
-        A period counted from completion knows one, and none while it runs.
+        A period counted from completion has one, and none while it runs.
         """
         due = _known(schedule_id, await self._store.get(schedule_id))
         return [fire_at for _, fire_at in upcoming(due, self._now(), count)]
@@ -257,7 +258,7 @@ class Registrar:
         return explain(due, next(iter(rows), None), at, self._now())
 
     async def _change(self, schedule_id: str, edit: Callable[[Snapshot | None], Changes]) -> None:
-        """Apply an edit to what is stored now; when a pass overtakes it, edit what the pass has left."""
+        """Apply an edit to the stored schedule; when a pass overtakes it, edit the new state."""
         while True:
             found = await self._store.get(schedule_id)
             known = found and await recalled(self._store, found, self._now())
@@ -265,7 +266,7 @@ class Registrar:
                 return await self.apply(edit(known))
 
     async def apply(self, changes: Changes) -> None:
-        """Write changes that a door has worked out, and wake the engine where they are urgent."""
+        """Write the changes of a door, and wake the engine where they are urgent."""
         with self._clock.hold():
             await self._store.apply(changes)
         if self._is_urgent(changes):

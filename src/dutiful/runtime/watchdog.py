@@ -1,7 +1,7 @@
-"""A thread that names the task which keeps the event loop from turning.
+"""A thread that names the task which blocks the event loop.
 
-A callback that blocks the loop makes ticks late, never lost: their fire times are durable. This is
-how its author finds out.
+A callback that blocks the loop makes ticks late, never lost: their fire times are durable. The LoopBlocked
+event tells its author.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Watchdog:
-    """Looks every `beat` seconds whether the loop turned; reports once per blockade."""
+    """Checks every `beat` seconds whether the loop turned; reports once per blockade."""
 
     def __init__(self, clock: Clock, observer: Observer, beat: float = 1.0) -> None:
         self._clock, self._observer, self._beat = clock, observer, beat
@@ -41,7 +41,7 @@ class Watchdog:
     def _watch(self) -> None:
         while not self._stopped.wait(self._beat):
             self._turned.clear()
-            # Looked at after clearing: a stop just before it has set what is cleared now.
+            # Check after clearing: a `stop` just before the clear has set the event that was cleared.
             if self._stopped.is_set() or not self._ask():
                 return
             if not self._turned.wait(self._beat):
@@ -49,7 +49,7 @@ class Watchdog:
                 self._turned.wait()
 
     def _ask(self) -> bool:
-        """Ask the loop to turn and return whether it still exists."""
+        """Schedule a callback on the loop, and return whether the loop still exists."""
         try:
             self._loop.call_soon_threadsafe(self._turned.set)
         except RuntimeError:
