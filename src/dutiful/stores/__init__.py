@@ -1,1 +1,1 @@
-"""Durable memories behind one interface, held to one contract suite."""
+"""Stores: implementations of `ports.Store`, tested by one contract suite."""

@@ -1,8 +1,8 @@
-"""Model <-> texts at rest: the only place that knows how a schedule is written down.
+"""Schedules <-> stored texts: the only module that knows the stored form of a schedule.
 
-A text is a JSON object with the version of its form under "v". Reading is strict: what is missing,
-mistyped or unknown to this version raises CodecError; keys that a later release added are passed
-over. Equal texts are read once and share one object.
+A text is a JSON object with its format version under "v". Reading is strict: a missing, mistyped or unknown
+value raises CodecError; keys that a later release added are ignored. Equal texts are parsed once and share
+one object.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 Value = dict[str, Any]
 Shared: TypeAlias = tuple[Cadence, Policy, int]
-"""What many schedules have in common, and its part of their checksums. Plain: it is unpacked for each."""
+"""A cadence and a policy, and their part of the checksum. A plain tuple, as it is unpacked for each row."""
 
 VERSION = 1
 _CACHE_SIZE = 16_384
 _INT64 = range(-(2**63), 2**63)
 _OFFSET = re.compile(r"[+-]\d\d:\d\d(:\d\d(\.\d{6})?)?")
-# What earlier files call the database's entry "UTC".
+# The name that earlier files use for the database's entry "UTC".
 _DATABASE_UTC = "zoneinfo:UTC"
 
 
 class Declaration(NamedTuple):
-    """A schedule as the columns of a row, all but its id."""
+    """A schedule as the columns of a row, without its id."""
 
     task: str
     payload: str
@@ -54,7 +54,7 @@ class Declaration(NamedTuple):
 
 
 def declare(schedule: Schedule) -> Declaration:
-    """Return the schedule as columns, or raise CodecError where it has no such form."""
+    """Return the schedule as columns, or raise CodecError where it cannot be stored."""
     try:
         declaration = Declaration(
             _text(schedule.task.name, "task"),
@@ -81,12 +81,12 @@ def revive(
     paused: int,
     expected: int,
 ) -> Schedule:
-    """Return the schedule that was declared, or raise CodecError; `expected` is its checksum."""
+    """Return the stored schedule, or raise CodecError; `expected` is its checksum."""
     cadence, policy, common = shared
     if row_checksum(common, schedule_id, task, payload, start, end, paused) != expected:
         raise CodecError("declaration", "the row was changed outside dutiful: its checksum does not match")
     window = ALWAYS if start is None is end else Window(start, end)
-    # A named tuple's own constructor takes twice as long.
+    # tuple.__new__ takes half as long as the named tuple's constructor.
     invoked = tuple.__new__(Task, (task, payload))
     return tuple.__new__(Schedule, (schedule_id, invoked, cadence, policy, window, paused == 1))
 
@@ -100,7 +100,7 @@ def row_checksum(
     shared: int, schedule_id: str, task: str, payload: str, start: int | None, end: int | None, paused: int
 ) -> int:
     """Return the checksum of a declaration; `shared` is that of its cadence and policy."""
-    # Nearly all have none, and to write None twice would take nearly half of the time.
+    # Most schedules have no window; formatting None twice took nearly half of the time.
     window = "None\0None" if start is None is end else f"{start}\0{end}"
     row = f"{schedule_id}\0{task}\0{payload}\0{window}\0{paused}"
     return zlib.crc32(row.encode(), shared)
@@ -113,7 +113,7 @@ def text_number(text: str) -> int:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def read_shared(cadence: str, policy: str) -> Shared:
-    """Return what two texts mean, or raise CodecError."""
+    """Return the cadence and policy of two texts with their checksum, or raise CodecError."""
     return decode_cadence(cadence), decode_policy(policy), shared_checksum(cadence, policy)
 
 
@@ -186,7 +186,7 @@ def _anchored_at_start(read: _Reader) -> bool:
 
 def _zone_name(tz: tzinfo) -> str:
     if isinstance(tz, timezone):
-        # Without the name a program may have given it; the offset is what counts.
+        # Store the offset only: a name that the program gave to the zone has no meaning here.
         return str(timezone(tz.utcoffset(None))).removeprefix("UTC") or "UTC"
     key = getattr(tz, "key", None)
     if not isinstance(key, str):
@@ -253,7 +253,7 @@ def _capacity(read: _Reader, key: str) -> Capacity | None:
 
 
 class _Reader:
-    """Takes typed values out of one JSON object."""
+    """Reads typed values from one JSON object."""
 
     def __init__(self, subject: str, value: Value) -> None:
         self.subject, self._value = subject, value
@@ -298,14 +298,14 @@ class _Reader:
         if key not in self._value:
             raise self.refuse(f"the key {key!r} is missing")
         value = self._value[key]
-        # Exactly: True is an int to isinstance, and 1.0 equals 1.
+        # Compare types exactly: `isinstance(True, int)` is true, and 1.0 equals 1.
         if type(value) is not kind and not (kind is str and isinstance(value, str)):
             shown = quoted(json.dumps(value, default=repr))
             raise self.refuse(f"{key!r} must be {kind.__name__}, not {type(value).__name__}: {shown}")
         return value
 
 
-# How a field of a policy is read, by its annotation; a new field of a known type needs nothing here.
+# Reads a policy field by its annotation; a new field of a known type needs no entry here.
 _POLICY_READERS: dict[str, Callable[[_Reader, str], Any]] = {
     "int": _Reader.integer,
     "bool": _Reader.boolean,
@@ -321,7 +321,7 @@ _POLICY_READERS: dict[str, Callable[[_Reader, str], Any]] = {
 def _object(subject: str, text: str) -> Value:
     try:
         value = json.loads(text)
-    # A TypeError where no text is stored at all.
+    # json.loads raises TypeError where the column holds no text.
     except (ValueError, TypeError, RecursionError) as error:
         raise CodecError(subject, f"is not JSON: {error}") from error
     if not isinstance(value, dict):
@@ -333,7 +333,7 @@ def _object(subject: str, text: str) -> Value:
 
 
 def _checked(subject: str, value: Value, decode: Callable[[_Reader], object]) -> str:
-    """Return the text of a value that is sure to be read again."""
+    """Return the text of a value, after checking that it can be read back."""
     decode(_Reader(subject, value))
     return json.dumps({"v": VERSION, **value}, ensure_ascii=False, separators=(",", ":"))
 

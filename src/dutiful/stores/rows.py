@@ -1,6 +1,6 @@
-"""Rows <-> values. The columns of each table follow from the fields of its type, in the same order.
+"""Rows <-> values. The columns of each table are the fields of its type, in the same order.
 
-A new field of `Run` or `State` is a column of the same name in the schema, and nothing else.
+A new field of `Run` or `State` needs a column of the same name in the schema, and nothing else.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 DECLARED = tuple(f"{name}_number" if name in ("cadence", "policy") else name for name in Declaration._fields)
-"""The columns of a declaration; those of its texts hold their numbers."""
+"""The columns of a declaration; cadence and policy are stored as the numbers of their texts."""
 
 SCHEDULE = ("number", "id", "checksum", *DECLARED)
-"""The columns from which a schedule is read."""
+"""The columns of a schedule."""
 
 _SKIPPED, _ATTEMPTED = State._fields.index("skipped"), State._fields.index("attempted_at")
 _SKIPPED_RANGE = ("skipped_at", "skipped_reason", "skipped_ticks")
 STATE = (*State._fields[:_SKIPPED], *_SKIPPED_RANGE, *State._fields[_SKIPPED + 1 :])
-"""The columns of a state; the range of skipped ticks has three."""
+"""The columns of a state; the range of skipped ticks takes three of them."""
 
 READ = (*SCHEDULE, "version", "blocked", "pruned_until", "inline_at", "inline_epoch", *STATE)
-"""The columns from which `read_due` reads."""
+"""The columns that `read_due` takes."""
 
 _BIRTH = Run._fields.index("backfill")
 RUN = Run._fields[1:_BIRTH]
-"""The columns of a run that change."""
+"""The columns of a run that may change."""
 
 RUN_BIRTH = tuple("key" if name == "own_key" else name for name in Run._fields[_BIRTH:])
-"""The columns that are written with a new row only, so that the index of the keys is left alone."""
+"""The columns that only an insert writes, so that updates leave the index of keys alone."""
 
 RUN_ALL = RUN + RUN_BIRTH
-"""The columns of a run."""
+"""All columns of a run."""
 
 _KINDS: Mapping[str, Kind] = {"schedule": "schedule", "manual": "manual"}
 _REASONS: Mapping[str | None, Reason | None] = {None: None, **{reason.value: reason for reason in Reason}}
@@ -58,37 +58,37 @@ _WORDS: Mapping[str, Mapping[Any, Any]] = {
 }
 _WORDS_AT = [(Run._fields.index(name), words) for name, words in _WORDS.items()]
 _ENUMS_AT = [RUN.index(name) for name in ("status", "phase", "reason")]
-# Values that tasks and executors choose.
+# Columns with texts that tasks and executors choose.
 _TEXTS_AT = [RUN.index(name) for name in ("run_id", "detail")]
 _KEY, _KIND = Run._fields.index("own_key"), Run._fields.index("kind")
 _STARTED = Status.STARTED
 
 
 def listed(columns: Iterable[str]) -> str:
-    """Return columns as a SELECT or an INSERT names them."""
+    """Return columns as a list for SELECT or INSERT."""
     return ", ".join(columns)
 
 
 def assigned(columns: Iterable[str]) -> str:
-    """Return columns as an UPDATE sets them."""
+    """Return columns as assignments for UPDATE."""
     return ", ".join(f"{column} = ?" for column in columns)
 
 
 def group_of(schedule: Schedule) -> str | None:
-    """Return the name of the capacity group, if there is one."""
+    """Return the name of the capacity group, or None."""
     capacity = schedule.policy.capacity
     return None if capacity is None else capacity.group
 
 
 def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Snapshot:
-    """Return what the columns READ hold, without the runs that have rows, or raise CodecError."""
+    """Return the snapshot in the columns READ, without the runs in the table `runs`, or raise CodecError."""
     (
         number, schedule_id, checksum, task, payload, cadence, policy, start, end, paused,
         version, blocked, pruned, inline_at, inline_epoch, *columns,
     ) = row  # fmt: skip
     schedule = revive(schedule_id, texts[cadence, policy], task, payload, start, end, paused, checksum)
     skipped = None if columns[_SKIPPED] is None else _skipped(*columns[_SKIPPED : _SKIPPED + 3])
-    # A named tuple's own constructor takes twice as long.
+    # tuple.__new__ takes half as long as the named tuple's constructor.
     state = tuple.__new__(State, (*columns[:_SKIPPED], skipped, *columns[_SKIPPED + 3 :]))
     runs = (
         () if inline_at is None else (inline_run(schedule_id, inline_at, inline_epoch, columns[_ATTEMPTED]),)
@@ -97,24 +97,24 @@ def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Snapshot:
 
 
 def read_schedule(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Schedule:
-    """Return what the columns SCHEDULE hold, or raise CodecError."""
+    """Return the schedule in the columns SCHEDULE, or raise CodecError."""
     _, schedule_id, checksum, task, payload, cadence, policy, start, end, paused = row
     return revive(schedule_id, texts[cadence, policy], task, payload, start, end, paused, checksum)
 
 
 def inline_run(schedule_id: str, inline_at: int, inline_epoch: int, attempted_at: int) -> Run:
-    """Return the run that a state holds the facts of: a tick that was launched at the last attempt."""
+    """Return the inline run of a state: a tick that was launched at `attempted_at`."""
     return Run.launched(schedule_id, inline_at, inline_at, attempted_at, inline_epoch, _STARTED, None)
 
 
 def launches_inline(move: Move) -> bool:
-    """Return whether a move launches a run that the state of its schedule can hold, and does nothing else."""
+    """Return whether a move only launches one run, which the state of its schedule can hold inline."""
     due, state, wake_at, idle_wake_at, blocked, inserts, changes, _ = move
     schedule, before, runs, _, _, _, _, _ = due
     if runs or changes or blocked or len(inserts) != 1 or wake_at is None or idle_wake_at is not None:
         return False
     policy, (cursor, _, attempted, *_) = schedule.policy, state
-    # A tick that was decided before may have a row, from a time when there was a ledger.
+    # A tick that was decided before may have a row, from a time when the schedule kept a ledger.
     if policy.ledger or policy.capacity or attempted is None or cursor <= state.decided_until:
         return False
     same = state[3:] == before[3:]
@@ -129,14 +129,14 @@ def _skipped(run_at: int, reason: str, ticks: int) -> SkippedRange:
 
 
 def read_run(schedule_id: str, row: Row) -> Run:
-    """Return what the columns RUN_ALL hold, or raise CodecError."""
+    """Return the run in the columns RUN_ALL, or raise CodecError."""
     values: list[Any] = [schedule_id, *row]
     try:
         for place, words in _WORDS_AT:
             values[place] = words[values[place]]
     except KeyError as error:
         raise CodecError(f"run at {row[0]}", f"the word {quoted(error.args[0])!r} is unknown") from error
-    # The key of a tick follows from the tick.
+    # The key of a tick is derived from the tick, so only manual runs carry theirs.
     key = values[_KEY]
     values[_KEY] = key.hex() if key is not None and values[_KIND] == "manual" else None
     return tuple.__new__(Run, values)
@@ -164,7 +164,7 @@ def run_columns(run: Run) -> Row:
 
 
 def birth_columns(run: Run) -> Row:
-    """Return the values of the columns RUN_BIRTH; runs that leave no ledger need no key to be found by."""
+    """Return the values of the columns RUN_BIRTH; runs without a ledger get no key."""
     backfill = None if run.backfill is None else run.backfill.value
     findable = run.own_key is not None or run.created_at is not None
     key = bytes.fromhex(run.key) if findable else None
@@ -172,7 +172,6 @@ def birth_columns(run: Run) -> Row:
 
 
 def _storable(text: str) -> str:
-    # What a task says of its failure may hold half a surrogate pair, such as from a file name, or the
-    # character NUL,
-    # which PostgreSQL cannot hold.
+    # The detail of a failure may hold half a surrogate pair, for example from a file name, or a NUL
+    # character, which PostgreSQL cannot store.
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

@@ -1,4 +1,4 @@
-"""Which store a text such as "sqlite:state.db" names."""
+"""Store URLs: the store that a text such as "sqlite:state.db" names."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _FORMS = 'write "sqlite:FILE", "postgresql://USER@HOST/DATABASE" or "memory:"'
 def store_for(url: object, namespace: object, *, shards: int = 1, lease: float = 5.0) -> Store:
     """Return the store, not yet opened, or raise InvalidArgumentError.
 
-    A PostgreSQL namespace that does not exist yet is made with so many `shards`, and its leader loses its
-    lock after `lease` seconds of silence; the other stores have one shard and need no lease.
+    A PostgreSQL namespace that does not exist yet is created with this number of `shards`, and its leader
+    loses its lock after `lease` seconds of silence; the other stores have one shard and need no lease.
     """
     namespace = checked_namespace(namespace)
     if not isinstance(url, str):

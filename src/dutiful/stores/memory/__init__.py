@@ -1,4 +1,4 @@
-"""The reference store: plain dictionaries. Read it as the specification of the others."""
+"""The reference store: plain dictionaries. Read it as the specification of the other stores."""
 
 from dutiful.stores.memory.store import MemoryStore
 

@@ -1,4 +1,4 @@
-"""Questions about the runs of all schedules, in memory."""
+"""Queries over the runs of all schedules, in memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def matching(rows: Iterable[Row], wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
-    """Return the runs that match and come after a place, newest first, and where to go on."""
+    """Return the runs that match and come after a position, newest first, and where to continue."""
     places = [
         (RunPlace(run.run_at, row.number, run.kind), run)
         for row in rows
@@ -54,12 +54,12 @@ def open_counts(rows: Iterable[Row]) -> dict[str, int]:
 
 
 def find(rows: Iterable[Row], key: str) -> Found | None:
-    """Return the run of a key, and its schedule."""
+    """Return the run with this key, and its schedule."""
     runs = [Found(run, row.schedule) for row in rows for run in row.runs()]
     found = [
         each for each in runs if each.run.key == key and (each.run.own_key or each.run.created_at is not None)
     ]
-    # The rest of a stretch may begin within the second of a tick that has run.
+    # A range of skipped ticks may begin in the same second as a tick that has run: prefer the run.
     return max(found, key=lambda each: (each.run.attempt, -each.run.run_at), default=None)
 
 
@@ -83,14 +83,14 @@ def _owner(payload: str) -> str | None:
 
 
 class MemoryFigures:
-    """The figures of a store that keeps its rows in `_rows`."""
+    """The overview queries of a store that keeps its rows in `_rows`."""
 
     _rows: dict[str, Row]
 
     async def tallies(
         self, since: Instant, until: Instant, width: int, owner: str | None = None
     ) -> list[Tally]:
-        """Return how many ticks ended how."""
+        """Return the number of ticks by status and reason."""
         return _tallies(self._rows.values(), since, until, width, owner)
 
     async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
@@ -102,7 +102,7 @@ class MemoryFigures:
         return _find_ids(self._rows.values(), part, after, limit, owner)
 
     async def troubled(self, limit: int, owner: str | None = None) -> list[Snapshot]:
-        """Return schedules that need somebody."""
+        """Return schedules that need attention."""
         return _troubled(self._rows.values(), limit, owner)
 
     async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int]]:
@@ -113,7 +113,7 @@ class MemoryFigures:
 def _tallies(
     rows: Iterable[Row], since: Instant, until: Instant, width: int, owner: str | None
 ) -> list[Tally]:
-    """Return how many recorded ticks ended how."""
+    """Return the number of recorded ticks by status and reason."""
     runs = (run for row in _owned(rows, owner) for run in row.runs() if run.created_at is not None)
     return tallied(runs, since, until, width)
 
@@ -131,7 +131,7 @@ def _find_ids(rows: Iterable[Row], part: str, after: str, limit: int, owner: str
 
 
 def _troubled(rows: Iterable[Row], limit: int, owner: str | None) -> list[Snapshot]:
-    """Return schedules that need somebody, ordered by id."""
+    """Return schedules that need attention, ordered by id."""
     found = [row.due() for row in _owned(rows, owner) if is_troubled(row.state)]
     return sorted(found, key=lambda due: due.schedule.id)[:limit]
 
@@ -151,7 +151,7 @@ class StoredWorkflows(dict[tuple[str, int], Workflow]):
     """All workflows, by id and version."""
 
     def check(self, wanted: PutWorkflow) -> None:
-        """Raise OvertakenError where the store holds something else than was expected."""
+        """Raise OvertakenError where the stored workflow or its owner is not the expected one."""
         workflow = wanted.workflow
         there = self.get((workflow.workflow_id, workflow.version))
         if (there and there.dag) != wanted.replaces or self.owner(workflow.workflow_id) not in (

@@ -1,4 +1,4 @@
-"""One schedule of the reference store, and everything about it."""
+"""One schedule of the reference store with its state and runs, and the queue of wakes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
 
 
-# Shared by all that have no runs, and never written to: an empty dictionary each is a tenth of the memory.
+# Shared by all schedules without runs, and never written to: an empty dict each took a tenth of the memory.
 _NO_RUNS: dict[tuple[Instant, Kind], Run] = {}
 _ENDED = Phase.ENDED
 
@@ -30,7 +30,7 @@ def by_tick(run: Run) -> tuple[Instant, str]:
 
 
 class Row:
-    """One schedule and everything about it."""
+    """One schedule, its state and its runs."""
 
     __slots__ = (
         *("blocked", "ended", "note", "number", "open", "pruned_until", "idle_wake_at", "schedule", "state"),
@@ -49,24 +49,24 @@ class Row:
         self.open = self.ended = _NO_RUNS
 
     def due(self) -> Snapshot:
-        """Return it as the planner sees it."""
-        # A named tuple's own constructor takes twice as long.
+        """Return the schedule as the planner sees it."""
+        # tuple.__new__ takes half as long as the named tuple's constructor.
         runs = sorted(self.open.values(), key=by_tick) if self.open else ()
         return tuple.__new__(Snapshot, (
             self.schedule, self.state, runs, self.version, self.blocked, self.pruned_until, (), self.number,
         ))  # fmt: skip
 
     def runs(self) -> list[Run]:
-        """Return all rows of its ledger, in no order."""
+        """Return all runs of the schedule, in no order."""
         return [*self.open.values(), *self.ended.values()]
 
     def group(self) -> str | None:
-        """Return its capacity group."""
+        """Return the capacity group of the schedule."""
         capacity = self.schedule.policy.capacity
         return None if capacity is None else capacity.group
 
     def put(self, run: Run, keep: bool) -> None:
-        """Write a row; one that has ended is only kept where there is a ledger."""
+        """Write a run; an ended one is kept only where `keep` is true."""
         key = run.run_at, run.kind
         if run.phase is not _ENDED:
             self.open = {**self.open, key: run}
@@ -84,17 +84,17 @@ _number = attrgetter("number")
 
 
 class Wakes:
-    """The rows by instant, since many share one. Where a row has another wake by now it is passed over."""
+    """The rows by wake. An entry is skipped if its row has another wake by now."""
 
     def __init__(self) -> None:
         self._rows: dict[Instant, list[Row]] = {}
-        # A heap of the keys above.
+        # The keys of `_rows`, as a heap.
         self._instants: list[Instant] = []
-        # Where the lowest number is at the end, from which rows are taken.
+        # The instants whose rows are sorted, lowest number last, because rows are taken from the end.
         self._sorted: set[Instant] = set()
 
     def add(self, row: Row, at: Instant) -> None:
-        """Note that a row is due at an instant, which becomes its wake."""
+        """Record that a row is due at an instant; the caller sets the row's wake to it."""
         rows = self._rows.get(at)
         if rows is None:
             self._rows[at] = [row]
@@ -118,15 +118,15 @@ class Wakes:
         return None
 
     def take(self, now: Instant, limit: int) -> tuple[list[Row], Instant | None]:
-        """Take out the rows that are due by `now`, in the order of their wakes and numbers.
+        """Remove the rows that are due by `now`, ordered by wake and number.
 
-        Returns them, and the earliest wake of those that are left.
+        Returns these rows, and the earliest wake of the remaining ones.
         """
         taken: list[Row] = []
         while (at := self.next()) is not None and at <= now and len(taken) < limit:
             rows = self._rows[at]
             if len(rows) > 1 and at not in self._sorted:
-                # A row that left this instant and came back is in there twice.
+                # A row that left this instant and came back is listed twice.
                 rows[:] = sorted({*rows}, key=_number, reverse=True)
                 self._sorted.add(at)
             wanted = limit - len(taken)

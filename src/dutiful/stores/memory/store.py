@@ -1,4 +1,4 @@
-"""The reference store: plain dictionaries. Read it as the specification of the others."""
+"""The reference store: plain dictionaries. Read it as the specification of the other stores."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
     from dutiful.core.workflow import Workflow, WorkflowEntry
     from dutiful.runtime.ports import Facets, Found, RunFilter, RunPage, RunPlace
 
-# Asking the class for it each time is slow, and nearly all runs are.
+# Cached: enum attribute access is slow, and nearly all runs are LAUNCHED.
 _LAUNCHED = Phase.LAUNCHED
-# A named tuple's own constructor takes twice as long.
+# tuple.__new__ takes half as long as the named tuple's constructor.
 _new = tuple.__new__
 
 
 class MemoryStore(MemoryFigures):
-    """Keeps everything in this process; forgets it with the process."""
+    """Keeps everything in memory, for the life of the process."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
         self._wakes = Wakes()
-        # What the last load took out, and each one's wake. Whatever was not moved since is due as it was.
+        # The rows that the last load took from `_wakes`, with their wakes. Unchanged rows are due again.
         self._taken: list[tuple[Row, Instant | None]] = []
         self._numbers = count(1)
-        # No schedule that was removed had a higher version; one of the same id begins above it.
+        # The highest version of any removed schedule: a new schedule with the same id begins above it.
         self._version_floor = 0
         self._used: dict[str, int] = {}
         self._workflows = StoredWorkflows()
-        # Counts what was written, for `revision`.
+        # Number of writes, for `revision`.
         self._writes = 0
         self._starts: dict[str, Instant] = {}
         self._epoch = 0
@@ -57,24 +57,24 @@ class MemoryStore(MemoryFigures):
         self._door: str | None = None
 
     async def open(self) -> None:
-        """Nothing to make ready."""
+        """Do nothing: memory needs no preparation."""
 
     async def close(self) -> None:
-        """Let another owner lead; what is stored stays."""
+        """Let another owner lead; the stored schedules stay."""
         self._owner = None
 
     async def claim(self, door: str) -> None:
-        """Record the door that owns what is stored here."""
+        """Record the door that owns this store."""
         self._door = self._door or door
         if self._door != door:
             raise NamespaceOwnedError("memory:", "default", self._door)
 
     async def leader(self) -> Leader | None:
-        """Return None: whoever leads is this process."""
+        """Return None: only this process can lead a store in memory."""
         return None
 
     async def lead(self, owner: str) -> int | None:
-        """Return the epoch of `owner`, or None while another one leads."""
+        """Return the epoch of `owner`, or None while another owner leads."""
         if self._owner is None:
             self._owner = owner
             self._epoch += 1
@@ -93,7 +93,7 @@ class MemoryStore(MemoryFigures):
             self._check(changes.under)
         self._check_expectations(changes)
         self._remove(changes.removes)
-        # The last put of an id counts; what it frees is known when all are there.
+        # The last put of an id counts. Wake groups after all puts, when the freed slots are known.
         puts = {put.schedule.id: put for put in changes.puts}
         for group in [self._put(put) for put in puts.values()]:
             self._wake_group(group)
@@ -101,7 +101,7 @@ class MemoryStore(MemoryFigures):
             del self._rows[run.schedule_id].ended[run.run_at, run.kind]
         for run in changes.rows:
             row = self._rows[run.schedule_id]
-            # As in a commit: new, or more of the same; never in place of anything else.
+            # As in a commit: insert a new row or extend a range of skipped ticks; never replace another row.
             if not self._change(row, run):
                 self._insert(row, run)
         self._describe(changes)
@@ -148,7 +148,7 @@ class MemoryStore(MemoryFigures):
             raise OvertakenError(run.schedule_id, version, version)
 
     def _put(self, put: Put) -> str | None:
-        """Write one schedule, and return the group that its runs have left."""
+        """Write one schedule, and return the capacity group that its runs have left, if any."""
         row = self._rows.get(put.schedule.id)
         if row is None:
             row = Row(put.schedule, put.state, next(self._numbers), self._version_floor)
@@ -164,7 +164,7 @@ class MemoryStore(MemoryFigures):
         return group if group != row.group() else None
 
     async def request(self, run: Run) -> Run | None:
-        """Record a manual run that a user asks for."""
+        """Record a manual run."""
         row, found = self._rows.get(run.schedule_id), await self.find(run.key)
         if found is not None or row is None:
             return None if found is None else found.run
@@ -176,7 +176,7 @@ class MemoryStore(MemoryFigures):
         return run
 
     async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
-        """Return what is due, and those with these ids."""
+        """Return the due schedules, and the schedules with these ids."""
         for row, wake_at in self._taken:
             if wake_at is not None and row.wake_at == wake_at:
                 self._wakes.add(row, wake_at)
@@ -216,7 +216,7 @@ class MemoryStore(MemoryFigures):
         if move.changes:
             written += [run for run in move.changes if self._change(row, run)]
         self._wake(row, move.wake_at)
-        # One that the same move has ended again is not launched at all.
+        # A run that the same move has also ended is not launched.
         return [
             _new(Launch, (row.schedule, run, row.number))
             for run in written
@@ -224,7 +224,7 @@ class MemoryStore(MemoryFigures):
         ]
 
     def _wake_for_room(self, row: Row, move: Move) -> None:
-        """Wake what waits for a place that a run ended by the planner may have held."""
+        """Wake the schedules blocked on this group, except the one that freed the slot."""
         for run in move.changes:
             if frees_slot(run) and row.group() is not None:
                 for other in list(self._rows.values()):
@@ -253,15 +253,15 @@ class MemoryStore(MemoryFigures):
         known, ended = row.open.get(key), row.ended.get(key)
         if known is not None and known.attempt > run.attempt:
             return False
-        # Only a range of skipped ticks grows; it never takes the place of anything else.
+        # Only a range of skipped ticks may change after it has ended: it grows.
         if known is None and not (ended is not None and _grows(ended, run)):
             return False
-        # A row has begun when it began, however it grows.
+        # A growing range keeps the creation time of its row.
         self._write(row, known, run if ended is None else run._replace(created_at=ended.created_at))
         return True
 
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
-        """Record how attempts went."""
+        """Record the outcomes of attempts."""
         self._check(epoch)
         self._writes += 1
         return [self._settle(*settlement) for settlement in settlements]
@@ -277,7 +277,7 @@ class MemoryStore(MemoryFigures):
         return True
 
     async def report(self, found: Run, became: Settlement) -> bool:
-        """Record what somebody else says of a run."""
+        """Record an executor's report on a run."""
         row = self._rows.get(found.schedule_id)
         known = row.open.get((found.run_at, found.kind)) if row is not None else None
         if row is None or known is None or _standing(known) != _standing(found):
@@ -301,7 +301,7 @@ class MemoryStore(MemoryFigures):
             self._wake(row, run.ended_at)
 
     def _wake_group(self, group: str | None, at: Instant | None = 0) -> None:
-        """Make due what waits for room in a group that may have some now."""
+        """Make the schedules blocked on a group due, as the group may have a free slot now."""
         if group is None:
             return
         for other in self._rows.values():
@@ -343,13 +343,13 @@ class MemoryStore(MemoryFigures):
         return sum(1 for _ in self._found(facets, paused))
 
     async def soonest(self, limit: int, facets: Facets = ()) -> list[Snapshot]:
-        """Return the schedules that are looked at next."""
+        """Return the schedules with the earliest wakes."""
         found = [(row.wake_at, row.number, row) for row in self._found(facets, paused=False)]
         waking = [(wake_at, number, row) for wake_at, number, row in found if wake_at is not None]
         return [row.due() for _, _, row in heapq.nsmallest(limit, waking, key=lambda each: each[:2])]
 
     async def revision(self) -> str:
-        """Return how many writes there were."""
+        """Return the number of writes as a text."""
         return str(self._writes)
 
     def _found(self, facets: Facets, paused: bool | None) -> Iterator[Row]:
@@ -367,18 +367,18 @@ class MemoryStore(MemoryFigures):
         differing = [
             (schedule, None if row is None else row.due())
             for schedule, row in zip(declared, rows.values(), strict=True)
-            # All fields but the last, `paused`.
+            # Compare all fields but the last one, `paused`.
             if row is None or row.open or row.schedule[:-1] != schedule[:-1]
         ]
         return Survey(differing, [schedule_id for schedule_id in self._rows if schedule_id not in rows])
 
     async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
-        """Return what is noted of these schedules."""
+        """Return the notes of these schedules."""
         known = {schedule_id: self._rows[schedule_id].note for schedule_id in {*ids} & self._rows.keys()}
         return {schedule_id: note for schedule_id, note in known.items() if note is not None}
 
     async def damaged(self) -> list[tuple[str, str]]:
-        """Objects cannot be unreadable."""
+        """Return nothing: objects in memory cannot be damaged."""
         return []
 
     async def ledger(
@@ -416,7 +416,7 @@ class MemoryStore(MemoryFigures):
         return queries.open_counts(self._rows.values())
 
     async def find(self, key: str) -> Found | None:
-        """Return the row of a key, and its schedule."""
+        """Return the row with this key, and its schedule."""
         return queries.find(self._rows.values(), key)
 
     async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
@@ -438,7 +438,7 @@ class MemoryStore(MemoryFigures):
         return self._workflows.pop((workflow_id, version), None) is not None
 
     async def rearm(self, now: Instant, beyond: int) -> int:
-        """Bring back the cursors that are far ahead of `now`."""
+        """Re-arm the schedules that are far ahead of `now`."""
         ahead = [(row, rearmed(row.due(), now, beyond)) for row in self._rows.values()]
         changed = [(row, back) for row, back in ahead if back is not None]
         for row, back in changed:

@@ -1,4 +1,4 @@
-"""The numbered SQL of each dialect, read in order and never edited once it is released."""
+"""The numbered SQL files of each dialect, applied in order and never edited once released."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Migration(NamedTuple):
-    """One file such as `0001_init.sql`: its number, its name, its SQL and the checksum of that."""
+    """One file such as `0001_init.sql`: its number, name, SQL and checksum."""
 
     number: int
     name: str

@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite file, one writer thread, one transaction for all that is waiting."""
+"""The embedded store: one SQLite file, one writer thread, one transaction for all waiting work."""
 
 from dutiful.stores.sqlite.store import SqliteStore
 

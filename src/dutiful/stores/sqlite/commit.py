@@ -1,4 +1,4 @@
-"""The moves of a pass, written down: states by version, runs by their unique key."""
+"""Commits the moves of a pass: states by version, runs by their unique key."""
 
 # ruff: noqa: S608 - the statements are made of column names and conditions written down here, never of values
 
@@ -38,14 +38,15 @@ if TYPE_CHECKING:
 
 
 Write: TypeAlias = "tuple[str, Row]"
-"""A statement that changes at most one row, with its values. Plain: there are thousands."""
+"""A statement that changes at most one row, with its values. A plain tuple, as there are thousands."""
 
 
 def hits(connection: sqlite3.Connection, writes: Sequence[Write]) -> list[bool]:
-    """Do all writes and return for each whether its row was there to be hit.
+    """Execute all writes, and return for each whether it changed its row.
 
-    They are done like with like, a statement at a time. SQLite then tells how many rows were hit and
-    not which; nearly always it is all of them. Otherwise they are done again one by one, in order.
+    Writes with the same statement run as one executemany, after which SQLite reports only the total of
+    changed rows. That total is nearly always complete; otherwise the writes are rolled back and executed one
+    by one, in order.
     """
     if not writes:
         return []
@@ -68,10 +69,10 @@ def _all_hit(connection: sqlite3.Connection, writes: Sequence[Write]) -> bool:
 
 
 def hits_alike(connection: sqlite3.Connection, statement: str, writes: Sequence[Own]) -> list[bool]:
-    """Do one statement for all writes, and return for each whether its row was there to be hit.
+    """Execute one statement for all writes, and return for each whether it changed its row.
 
-    Its last value is a JSON object of the rows: their own values by their numbers. Schedules that fall due
-    together are written much the same, and one execution for all of them is less work than as many.
+    The last value of the statement is a JSON object that maps row numbers to their own values. Schedules that
+    fall due together share all other values, so one execution covers many rows.
     """
     if not writes:
         return []
@@ -104,12 +105,12 @@ _GROUPS = (
 
 
 def wake_blocked(connection: sqlite3.Connection, namespace: str, ended: Mapping[int, Instant]) -> None:
-    """Make due what waited for a run of these schedules, or for room in one of their groups, to end."""
+    """Make due the schedules that are blocked on a run of these schedules, or on one of their groups."""
     if not ended or connection.execute(_ANY_BLOCKED, (namespace,)).fetchone() is None:
         return
     connection.executemany(_WAKE, [(ended_at, number) for number, ended_at in ended.items()])
     groups = dict(connection.execute(_GROUPS, (json.dumps(list(ended)),)).fetchall())
-    # In the order of the endings, so that the last one of a group counts.
+    # Dict order is the order in which runs ended, so the last end of a group wins.
     latest = {groups[number]: ended_at for number, ended_at in ended.items() if number in groups}
     nobody = 0
     connection.executemany(
@@ -120,7 +121,7 @@ def wake_blocked(connection: sqlite3.Connection, namespace: str, ended: Mapping[
 def wake_groups(
     connection: sqlite3.Connection, namespace: str, freed: Iterable[tuple[str, Instant, int]]
 ) -> None:
-    """Make due what waits for room in a group, all but the schedule whose own move made it."""
+    """Wake the schedules blocked on these groups, except the one that freed the slot."""
     connection.executemany(
         _WAKE_GROUP, [(ended_at, namespace, group, number) for group, ended_at, number in freed]
     )
@@ -140,7 +141,7 @@ _NOT_GROWING = (
 
 
 def insert_rest(connection: sqlite3.Connection, number: int, group: str | None, run: Run) -> None:
-    """Write the part of a stretch that is not decided yet; it is what grows from now on."""
+    """Insert the undecided rest of a range of skipped ticks, which is the range that grows from now on."""
     row = connection.execute(_DECIDED, (number, run.run_at, run.kind)).fetchone()
     rest = run.beyond(read_run(run.schedule_id, row))
     if rest is None:
@@ -155,7 +156,7 @@ def insert_rest(connection: sqlite3.Connection, number: int, group: str | None, 
 _STATE = assigned(STATE)
 _MOVED = "version = version + 1 WHERE number = ? AND version = ?"
 _MOVE = f"UPDATE states SET {_STATE}, wake_at = ?, idle_wake_at = ?, blocked = ?, {_MOVED}"
-# Binding None costs three times as much as binding a number, and most moves change no more than this.
+# Binding None takes three times as long as binding a number, and most moves change no other columns.
 _MOVE_ON = (
     "UPDATE states SET cursor = ?, runs_started = ?, attempted_at = ?, wake_at = ?, idle_wake_at = NULL,"
     f" blocked = 0, {_MOVED}"
@@ -173,7 +174,7 @@ _INSERT_LAUNCHED_KEPT = (
 _RUN = assigned(RUN)
 _KEY = "WHERE schedule = ? AND run_at = ? AND kind = ?"
 _CHANGE = f"UPDATE runs SET {_RUN} {_KEY} AND attempt <= ? AND phase <> 'ended'"
-# A range of skipped ticks has ended, and still grows; it never takes the place of anything else.
+# A range of skipped ticks has ended and still grows; no other ended row may change.
 _GROW = (
     f"UPDATE runs SET {_RUN} {_KEY} AND attempt <= ?"
     " AND (phase <> 'ended' OR (status = 'SKIPPED' AND reason = ? AND ticks <= ?))"
@@ -183,17 +184,17 @@ _DROP = f"DELETE FROM runs {_KEY} AND attempt <= ? AND phase <> 'ended'"
 _ENDED, _LAUNCHED = Phase.ENDED, Phase.LAUNCHED
 
 
-# Plain strings: binding an enum costs four times as much, and asking it for its value is slow too.
+# Plain strings: binding an enum takes four times as long, and reading its `value` is slow too.
 _STATUS = {status: status.value for status in Status}
 
 
 _Written: TypeAlias = "tuple[int, Schedule, int, Run]"
-"""A run to be written: the place of its move, its schedule, the number of that, and the run."""
+"""A run to write: the index of its move, its schedule, the schedule's number, and the run."""
 
 
 def commit(connection: sqlite3.Connection, namespace: str, moves: Sequence[Move]) -> Committed:
-    """Record the moves made on the present version; return them, and the runs to launch, in order."""
-    # Where a schedule has runs, something may become of one that has no row yet.
+    """Record the moves made from the present version; return them, and the runs to launch, in order."""
+    # A move may change the inline run of its schedule, so give these runs rows first.
     inline_runs.give_rows(connection, [move.due.number for move in moves if move.due.runs])
     alone = [*map(inline_runs.launch, moves)]
     hit = iter(hits_alike(connection, inline_runs.LAUNCH, [write for write in alone if write is not None]))
@@ -226,7 +227,7 @@ def _state_write(move: Move) -> Write:
 def _write_runs(
     connection: sqlite3.Connection, namespace: str, made: Sequence[tuple[int, Move]]
 ) -> list[tuple[int, Launch]]:
-    """Write the runs of moves that were made, each with its place; return what is to be launched."""
+    """Write the runs of committed moves, given with their index; return the launches with their index."""
     inserts, changes = list[_Written](), list[_Written]()
     for place, ((schedule, _, _, _, _, _, _, number), _, _, _, _, new, altered, _) in made:
         for run in new:
@@ -257,7 +258,7 @@ def _insert_write(written: _Written) -> Write:
 
 
 def _is_first_attempt(run: Run) -> bool:
-    """Return whether the run is a tick that was just launched, with nothing else to record."""
+    """Return whether the run is the first attempt of a tick, with no other values to store."""
     if run.attempt != 1 or run.phase is not _LAUNCHED or run.kind != "schedule" or run.started_at is None:
         return False
     more = run.reason or run.ended_at or run.run_id or run.detail or run.backfill or run.input
@@ -285,13 +286,13 @@ def _launches(writes: Sequence[_Written], hit: Sequence[bool]) -> list[tuple[int
 def _still_launched(
     launches: Sequence[tuple[int, Launch]], changes: Sequence[_Written]
 ) -> list[tuple[int, Launch]]:
-    """Leave out what its own move has ended again."""
+    """Return the launches without the runs that their own move has also ended."""
     ended = {(place, run.run_at, run.kind) for place, _, _, run in changes if run.phase is _ENDED}
     return [each for each in launches if (each[0], each[1].run.run_at, each[1].run.kind) not in ended]
 
 
 def _freed(changes: Sequence[_Written]) -> list[tuple[str, int, int]]:
-    """Return (group, ended_at, number) of the runs that the planner ended or made wait for a retry."""
+    """Return (group, ended_at, number) for the runs that the planner ended or set to retry."""
     return [
         (schedule.policy.capacity.group, run.ended_at or 0, number)
         for _, schedule, number, run in changes

@@ -1,4 +1,4 @@
-"""Writes that people cause: declarations, edits and removals; and the marking of damaged rows."""
+"""Writes caused by users: declarations, edits, removals, requests; and the marking of damaged rows."""
 
 # ruff: noqa: S608 - the statements are made of column names written down here, never of values
 
@@ -57,7 +57,7 @@ def _insert(table: str, columns: Sequence[str]) -> str:
 
 
 def _update(table: str, columns: Sequence[str]) -> str:
-    # By name, so that columns a later release added keep what they hold.
+    # Name the columns, so that columns added by a later release keep their values.
     return f"UPDATE {table} SET {assigned(columns)}"
 
 
@@ -65,7 +65,7 @@ _INSERT_SCHEDULE = _insert("declarations", (*_DECLARED, "number", "namespace", "
 _UPDATE_SCHEDULE = _update("declarations", _DECLARED) + ", damage = NULL WHERE number = ?"
 _INSERT_STATE = _insert("states", (*_STATE, "number", "namespace", "version"))
 _UPDATE_STATE = _update("states", _STATE) + ", idle_wake_at = NULL, version = version + 1 WHERE number = ?"
-# Left: what has lost its text is known all the same.
+# LEFT JOIN keeps declarations whose text row is missing.
 _KNOWN = (
     "SELECT id, declarations.number, cadences.text, policies.text, capacity_group, version,"
     " damage IS NOT NULL FROM declarations JOIN states ON states.number = declarations.number"
@@ -78,12 +78,12 @@ _WRITE_RUN = (
     _insert("runs", (*RUN_ALL, "schedule", "capacity_group"))
     + " ON CONFLICT (schedule, run_at, kind) DO UPDATE SET "
     + ", ".join(f"{column} = excluded.{column}" for column in RUN if column not in ("run_at", "kind"))
-    # As in a commit: new, or more of the same; never in place of anything else.
+    # As in a commit: insert a new row or extend a range of skipped ticks; never replace another row.
     + " WHERE attempt <= excluded.attempt AND (phase <> 'ended'"
     " OR (status = 'SKIPPED' AND excluded.status = 'SKIPPED' AND reason = excluded.reason"
     " AND ticks <= excluded.ticks))"
 )
-# As it was found: a stretch may have grown, or been pruned.
+# Match the range as it was read; it may have grown or been pruned since.
 _DROP_SKIPPED = (
     "DELETE FROM runs WHERE schedule = ? AND run_at = ? AND kind = ? AND phase = 'ended'"
     " AND status = 'SKIPPED' AND attempt = ? AND ticks = ?"
@@ -126,7 +126,7 @@ class _Known(NamedTuple):
 def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> None:
     """Write and delete schedules, and write the ledger rows that belong to the edits."""
     removed = _remove(connection, namespace, changes.removes)
-    # The last put of an id counts, as it would one after the other.
+    # The last put of an id counts, as if the puts were applied one after the other.
     puts = {put.schedule.id: put for put in changes.puts}
     known = _find(connection, namespace, puts)
     _check_versions(changes.puts, {**known, **removed})
@@ -160,7 +160,7 @@ def _write_facets(
 
 
 def request(connection: sqlite3.Connection, namespace: str, run: Run) -> Run | None:
-    """Record a manual run at an instant of its own and make its schedule due; None without a schedule."""
+    """Record a manual run at an instant of its own and make its schedule due; None: no such schedule."""
     known = find_run(connection, namespace, bytes.fromhex(run.key))
     number = connection.execute(_NUMBER, (namespace, run.schedule_id)).fetchone()
     if known is not None or number is None:
@@ -188,7 +188,7 @@ def _find(connection: sqlite3.Connection, namespace: str, ids: Collection[str]) 
 def _check_versions(puts: Iterable[Put], known: Mapping[str, _Known]) -> None:
     for put in puts:
         there = known.get(put.schedule.id)
-        # Who asks for a schedule that cannot be read is told that it is not there.
+        # Reads leave out damaged schedules, so for callers a damaged schedule has version 0.
         present = 0 if there is None or there.damaged else there.version
         if put.version is not None and put.version != present:
             raise OvertakenError(put.schedule.id, put.version, present)
@@ -198,21 +198,22 @@ def _remove(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) 
     known = _find(connection, namespace, ids)
     if not known:
         return {}
-    # A schedule that is declared anew begins above, so that no move made on the old one fits it.
+    # A schedule that is declared anew starts above this version, so that no move made on the old one applies.
     raise_number(connection, namespace, "version floor", max(each.version for each in known.values()))
     wake_groups(
         connection, namespace, [(each.group, 0, each.number) for each in known.values() if each.group]
     )
-    # The schema's trigger deletes what belongs to them.
+    # A trigger of the schema deletes the dependent rows.
     numbers = [(each.number,) for each in known.values()]
     connection.executemany("DELETE FROM declarations WHERE number = ?", numbers)
     return known
 
 
 class _Columns:
-    """Tells the values of _DECLARED, and stores the texts that they refer to.
+    """Computes the values of _DECLARED, and stores the texts that they refer to.
 
-    One schedule at a time: those of a million at once would be the most that this process ever holds.
+    One schedule at a time: the values of a million schedules at once would be this process's largest use of
+    memory.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -221,7 +222,8 @@ class _Columns:
 
     def of(self, schedule: Schedule, known: _Known | None = None) -> Row:
         declaration = declare(schedule)
-        # The texts of a damaged row may be what is wrong; the right ones are written, for all who share them.
+        # For a damaged row write the texts anew: the stored texts may be the damage, for all rows that share
+        # them.
         if known is not None and not known.damaged:
             declaration = _keep_texts(known, schedule, declaration)
         task, payload, cadence, policy, start, end, paused = declaration
@@ -261,7 +263,7 @@ def _overwrite(
 
 
 def _keep_texts(known: _Known, schedule: Schedule, declaration: Declaration) -> Declaration:
-    """Leave a text alone that means the same: a later release may have written more into it."""
+    """Keep a stored text with the same meaning: a later release may have added keys to it."""
     cadence = _kept(known.cadence, decode_cadence, schedule.cadence, declaration.cadence)
     policy = _kept(known.policy, decode_policy, schedule.policy, declaration.policy)
     return declaration._replace(cadence=cadence, policy=policy)
@@ -289,7 +291,7 @@ def _write_run(connection: sqlite3.Connection, number: int, run: Run, put: Put) 
 
 
 def mark(connection: sqlite3.Connection, damage: Sequence[Damage]) -> None:
-    """Write down why these schedules cannot be read, and look at them no more."""
+    """Record why these schedules cannot be read, and never wake them until they are repaired."""
     marks: list[tuple[Any, ...]] = [(each.problem, each.number) for each in damage]
     connection.executemany("UPDATE declarations SET damage = ? WHERE number = ? AND damage IS NULL", marks)
     numbers = [(each.number,) for each in damage]
@@ -299,7 +301,7 @@ def mark(connection: sqlite3.Connection, damage: Sequence[Damage]) -> None:
 
 
 def unmark(connection: sqlite3.Connection, repaired: Sequence[int]) -> None:
-    """Look at schedules again that somebody repaired."""
+    """Clear the marks of schedules that were repaired, and make them due."""
     numbers = [(number,) for number in repaired]
     connection.executemany("UPDATE declarations SET damage = NULL WHERE number = ?", numbers)
     connection.executemany("UPDATE states SET wake_at = 0, version = version + 1 WHERE number = ?", numbers)

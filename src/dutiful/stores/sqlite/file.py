@@ -1,4 +1,4 @@
-"""The database file: made, recognised, migrated and checked before anything is read from it."""
+"""The database file: created, recognised, migrated and checked before the first read."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _MEANINGS = {
 
 
 def is_garbled(error: Exception | None) -> bool:
-    """Return whether this was explained for a text that is no UTF-8: Python's words, SQLite does not mind."""
+    """Return whether the error means text that is not UTF-8: Python refuses such text, SQLite does not."""
     return error is not None and str(error.__cause__).startswith("Could not decode to UTF-8")
 
 
 def explained(error: Exception, path: str) -> Exception:
-    """Return the error to raise for one that came out of SQLite, with that one as its cause."""
-    # The other two come from values that a column cannot hold.
+    """Return the StoreError for an error of SQLite, with that error as its cause."""
+    # OverflowError and UnicodeError come from values that a column cannot hold.
     if not isinstance(error, (sqlite3.Error, OverflowError, UnicodeError)):
         return error
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -72,7 +72,7 @@ _ORPHANS_ARE_DUE = (
 
 
 def stored_number(connection: sqlite3.Connection, namespace: str, name: str, default: int) -> int:
-    """Return a number kept under `name`; raise StoreError where something else is."""
+    """Return the number stored under `name`; raise StoreError where another type is stored."""
     query = "SELECT value FROM meta WHERE namespace = ? AND name = ?"
     found = connection.execute(query, (namespace, name)).fetchone()
     if found is None:
@@ -84,32 +84,32 @@ def stored_number(connection: sqlite3.Connection, namespace: str, name: str, def
 
 
 def store_number(connection: sqlite3.Connection, namespace: str, name: str, value: int) -> None:
-    """Keep a number under `name`."""
+    """Store a number under `name`."""
     statement = "INSERT INTO meta VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
     connection.execute(statement, (namespace, name, value))
 
 
 def raise_number(connection: sqlite3.Connection, namespace: str, name: str, value: int) -> None:
-    """Keep a number under `name`, unless a higher one is kept there."""
+    """Store a number under `name`, unless a higher one is stored there."""
     store_number(connection, namespace, name, max(value, stored_number(connection, namespace, name, value)))
 
 
 def owning_door(connection: sqlite3.Connection, namespace: str) -> str | None:
-    """Return which door owns the namespace, None where none has claimed it."""
+    """Return the door that owns the namespace, or None."""
     query = "SELECT value FROM meta WHERE namespace = ? AND name = 'door'"
     found = connection.execute(query, (namespace,)).fetchone()
     return None if found is None else str(found[0])
 
 
 def claim_namespace(connection: sqlite3.Connection, namespace: str, claimant: str) -> str:
-    """Give the namespace to the claimant unless another door has it; return which door has it."""
+    """Give the namespace to the claimant unless another door owns it; return the owning door."""
     statement = "INSERT INTO meta VALUES (?, 'door', ?) ON CONFLICT DO NOTHING"
     connection.execute(statement, (namespace, claimant))
     return owning_door(connection, namespace) or claimant
 
 
 def begin_leadership(connection: sqlite3.Connection, namespace: str) -> int:
-    """Return the epoch that begins; what was in flight under the last one is due, to be adopted."""
+    """Begin and return a new epoch; make schedules with runs in flight due, so that the runs are adopted."""
     epoch = stored_number(connection, namespace, "epoch", 0) + 1
     store_number(connection, namespace, "epoch", epoch)
     store_number(connection, namespace, "clean", 0)
@@ -118,25 +118,25 @@ def begin_leadership(connection: sqlite3.Connection, namespace: str) -> int:
     return epoch
 
 
-# "duti" in ASCII: how the file says whose it is.
+# "duti" in ASCII: SQLite's application id, which marks the file as dutiful's.
 APPLICATION_ID = 0x64757469
-# Strict tables, and JSON in every build.
+# The first version with strict tables, and with JSON in every build.
 _VERSION_MIN = (3, 38, 0)
-# SQLite would take a smaller file for an empty one, and overwrite it.
+# SQLite takes a smaller file for an empty database, and would overwrite it.
 _PAGE_MIN = 512
-# Bytes of a file. Comparing the indexes with their tables, or else looking at the pages, takes a second.
+# File sizes in bytes up to which a check takes about a second: of indexes against tables, and of pages.
 _INDEXES_CHECKED_MAX = 32 * 1024 * 1024
 _PAGES_CHECKED_MAX = 512 * 1024 * 1024
-# Each waits until the file is free; another process may then come first again.
+# Each try waits until the file is free, but another process may take it first again.
 _TRIES_MAX = 100
 _NOT_OURS = "name another file; this one was not changed"
 _UPGRADE = "upgrade dutiful to the release that wrote it, or a later one; nothing was changed"
 _SETTINGS = (
     "PRAGMA synchronous = FULL",
     "PRAGMA cache_size = -65536",
-    # What a savepoint keeps aside is written again with every batch.
+    # Savepoints spill to temporary storage with every batch, so keep that in memory.
     "PRAGMA temp_store = MEMORY",
-    # Rare checkpoints write a page once that was changed many times; the log stays below 64 MiB.
+    # With rare checkpoints, a page that changed many times is written once; the log stays below 64 MiB.
     "PRAGMA wal_autocheckpoint = 10000",
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA trusted_schema = OFF",
@@ -145,14 +145,14 @@ _SETTINGS = (
 
 
 class DatabaseFile:
-    """One path, and what was found there when it was opened."""
+    """One database path, and the identity of the files found there on opening."""
 
     def __init__(self, path: str, lock_path: str, busy_timeout: float) -> None:
         self.path, self._lock_path, self._busy_timeout = path, lock_path, busy_timeout
         self._identity: list[tuple[str, int, int]] = []
 
     def connect(self) -> sqlite3.Connection:
-        """Return a connection to a database of the newest schema; refuse all others unchanged."""
+        """Return a connection to a database of the newest schema; refuse any other file unchanged."""
         require(sqlite3.sqlite_version_info)
         self._make()
         self._verify_log()
@@ -177,10 +177,10 @@ class DatabaseFile:
                 raise StoreError(problem, "put it back, then restart dutiful", path=path)
 
     def _verify_log(self) -> None:
-        # Now: SQLite forgets the frames after the damage as it opens the file, and then overwrites them.
-        # Nobody holds a lock on the log itself that closing it again could drop.
+        # Check before SQLite opens the file: on opening, SQLite drops all frames after the damage, and later
+        # overwrites them. The log carries no lock that closing it here could drop.
         frame = None
-        # SQLite meets the same problem in a moment, and its errors are explained.
+        # SQLite will meet the same OSError, and `explained` turns it into a StoreError.
         with contextlib.suppress(OSError):
             frame = lost_at(f"{self.path}-wal")
         if frame is not None:
@@ -188,7 +188,7 @@ class DatabaseFile:
             raise self._error(problem, RESTORE_LOG)
 
     def verify(self, connection: sqlite3.Connection, *, clean: bool) -> None:
-        """Raise StoreError when the database does not fit together; if `clean`, a huge one is trusted."""
+        """Raise StoreError when the database is inconsistent; after a clean close skip a huge one."""
         size = os.path.getsize(self.path)
         if clean and size > _PAGES_CHECKED_MAX:
             return
@@ -203,7 +203,7 @@ class DatabaseFile:
             raise self._error("has no directory", f"create {directory}, or name another path")
         if os.path.isdir(self.path):
             raise self._error("is a directory", "name a file in it")
-        # Not opened when it exists: closing it again would drop this process's locks on it.
+        # Do not open an existing file: closing it again would drop this process's locks on it.
         with contextlib.suppress(FileExistsError), self._permitted():
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             return
@@ -228,7 +228,7 @@ class DatabaseFile:
             raise self._error("cannot be created", str(error), cause=str(error)) from error
 
     def _recognise(self, connection: sqlite3.Connection) -> None:
-        # In this order: another process may make the file ready between the two questions.
+        # Ask in this order: another process may prepare the file between the two queries.
         empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         owner = connection.execute("PRAGMA application_id").fetchone()[0]
         if owner != APPLICATION_ID and not empty:
@@ -241,7 +241,8 @@ class DatabaseFile:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or tries == 0:
                 raise
-            # Other processes make the file ready too. SQLite did not wait for them; here it does.
+            # Another process is preparing the file. This pragma does not wait for its lock; BEGIN EXCLUSIVE
+            # does.
             connection.execute("BEGIN EXCLUSIVE")
             connection.execute("ROLLBACK")
             self._write_ahead(connection, tries - 1)
@@ -250,7 +251,7 @@ class DatabaseFile:
         known = migrations("sqlite")
         if self._applied(connection, known) < len(known):
             connection.execute("BEGIN IMMEDIATE")
-            # Asked again: another process may have been faster.
+            # Check again inside the transaction: another process may have migrated first.
             pending = known[self._applied(connection, known) :]
             if pending:
                 # Check before migrating: a table that is rewritten no longer shows what it has lost.
@@ -260,7 +261,7 @@ class DatabaseFile:
             connection.execute("COMMIT")
 
     def _applied(self, connection: sqlite3.Connection, known: list[Migration]) -> int:
-        """Return how many migrations the file has seen, all of them known and unchanged."""
+        """Return how many migrations the file has; raise StoreError where one is unknown or differs."""
         if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]:
             return 0
         query = "SELECT value FROM meta WHERE namespace = '' AND name LIKE 'schema %' ORDER BY name"

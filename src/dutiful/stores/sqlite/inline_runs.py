@@ -1,8 +1,9 @@
-"""Inline runs: a run that is the only one of its schedule, has no ledger to stay in, and just went off.
+"""Inline runs: runs stored in the state row of their schedule instead of the table `runs`.
 
-Nearly every run of the declarative scheduler is of this kind from its launch to its end. The row of its
-state is rewritten at both anyway and can say all there is to say of it, so it is written there: half the
-work (`make bench`, item 4a). It gets a row of its own in `runs` before anything else becomes of it.
+A run is inline if it is the only open run of its schedule, no ledger will keep it, and it was just launched.
+Nearly every run of the declarative scheduler is of this kind. Launch and end rewrite the state row anyway, so
+keeping the run there halves the work (`make bench`, item 4a). Before any other change the run gets a row of
+its own in `runs`.
 """
 
 # ruff: noqa: S608 - the statements are made of column names written down here, never of values
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from dutiful.stores.rows import Row
 
 Own: TypeAlias = "tuple[Row, int, int | None]"
-"""The values shared by many rows, the number of one of these rows, and the value that only this row gets."""
+"""The values shared by many rows, the number of one row, and the value of that row alone."""
 
 _FROM_STATE = {
     "run_at": "inline_at",
@@ -42,7 +43,7 @@ AS_ROW = listed(
     _FROM_STATE.get(column) or _as_sql(value)
     for column, value in zip(RUN_ALL, inline_run("", 0, 0, 0)[1:], strict=True)
 )
-"""The columns of the run whose facts a state holds, as expressions over the columns of the state."""
+"""The columns of an inline run, as expressions over the columns of its state."""
 
 LAUNCH = (
     "UPDATE states SET cursor = ?1, inline_at = ?1, runs_started = ?2, attempted_at = ?3,"
@@ -62,7 +63,7 @@ _ENDED, _SUCCESS = Phase.ENDED, Status.SUCCESS
 
 
 def launch(move: Move) -> Own | None:
-    """Return what LAUNCH takes for a move that launches a inline run, and does nothing else."""
+    """Return the values of LAUNCH for a move that only launches an inline run; None for other moves."""
     if not launches_inline(move):
         return None
     (_, _, _, version, _, _, _, number), (cursor, started, attempted, *_), wake_at, *_ = move
@@ -70,7 +71,7 @@ def launch(move: Move) -> Own | None:
 
 
 def end(settlement: Settlement) -> Own | None:
-    """Return what END takes for an end that, of a inline run, leaves nothing behind but the state."""
+    """Return the values of END for the success of a possibly inline run; None for other settlements."""
     run, keep, _, number = settlement
     if keep or run.phase is not _ENDED or run.status is not _SUCCESS or run.attempt != 1:
         return None
@@ -78,14 +79,14 @@ def end(settlement: Settlement) -> Own | None:
 
 
 def give_rows(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
-    """Give the inline runs of these schedules rows of their own: something else becomes of them."""
+    """Move the inline runs of these schedules to rows of their own, before another change to them."""
     listed = (json.dumps([*numbers]),)
     if listed != ("[]",):
         _move(connection, _OF_THESE, listed)
 
 
 def give_rows_to_all(connection: sqlite3.Connection, namespace: str) -> None:
-    """Give every inline run a row of its own."""
+    """Move every inline run of the namespace to a row of its own."""
     _move(connection, _OF_ALL, (namespace,))
 
 

@@ -1,4 +1,4 @@
-"""The right to lead a namespace: a lock that dies with its process, or with its event loop."""
+"""The leader lock of a namespace, which ends with its process or its event loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class LeaderLock:
     """An advisory lock on a file beside the database. Only one holder, in any process, at a time.
 
-    The file says which process holds it and since when; its modification time is the holder's heartbeat.
+    The file names the process that holds it and since when; its modification time is the holder's heartbeat.
     """
 
     def __init__(self, path: str) -> None:
@@ -28,25 +28,28 @@ class LeaderLock:
         _locks.add(self)
 
     def acquire(self, loop: asyncio.AbstractEventLoop | None = None) -> bool:
-        """Return whether the lock is held now; never waits. It is lost when `loop` is closed."""
+        """Try to take the lock without waiting; return whether it is held.
+
+        The lock ends when `loop` is closed.
+        """
         if self._file is None:
             self._release_abandoned()
             self._file, self.loop = self._locked(), loop
         return self._file is not None
 
     def release(self) -> None:
-        """Let another holder have it."""
+        """Release the lock for other holders."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
 
     def beat(self) -> None:
-        """Show that the holder is at work."""
+        """Update the heartbeat of the holder."""
         if self._file is not None:
             os.utime(self._file)
 
     def holder(self) -> Leader | None:
-        """Return who holds the lock, None where nobody does or the file cannot be read."""
+        """Return the holder of the lock; None where it is free or the file cannot be read."""
         try:
             with open(self.path, "rb") as file:
                 if not _is_locked(file.fileno()):
@@ -57,7 +60,7 @@ class LeaderLock:
             return None
 
     def _release_abandoned(self) -> None:
-        """Release this lock where an event loop of this process was closed while it held it."""
+        """Release locks on this path whose event loop was closed without releasing them."""
         for lock in list(_locks):
             if lock.path == self.path and lock.loop is not None and lock.loop.is_closed():
                 lock.release()
@@ -70,7 +73,7 @@ class LeaderLock:
             raise StoreError(problem, "run as its owner, or delete it", path=self.path) from error
         with contextlib.suppress(BlockingIOError, FileNotFoundError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The file may have been deleted, and a new one of the same name locked by another process.
+            # The file may have been deleted, and another process may hold a new file of the same name.
             if os.path.samestat(os.fstat(file), os.stat(self.path)):
                 _sign(file)
                 return file
@@ -79,7 +82,7 @@ class LeaderLock:
 
 
 def _sign(file: int) -> None:
-    """Write who holds the lock; the time is the file system's, since only a clock may read the time."""
+    """Write this process and the time to the lock file; the time comes from the file system."""
     os.utime(file)
     since = os.fstat(file).st_mtime_ns // 1_000_000
     os.ftruncate(file, 0)
@@ -98,7 +101,7 @@ _locks: WeakSet[LeaderLock] = WeakSet()
 
 
 def _let_go_in_child() -> None:
-    # A child's copy would keep the lock alive after its parent; closing the copy does not release it.
+    # The child's copy of the descriptor would keep the lock after the parent's end. Closing the copy is safe.
     for lock in _locks:
         lock.release()
 

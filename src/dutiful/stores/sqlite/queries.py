@@ -1,4 +1,4 @@
-"""Runs of all schedules by filter, at a bounded cost; open runs by phase; starts outside the ledger."""
+"""Queries over all schedules: runs by filter at a bounded cost, figures, starts, workflows."""
 
 # ruff: noqa: S608 - the statements are made of column names and conditions written down here, never of values
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from dutiful.core.workflow import PutWorkflow
 
 
-# Rows that one question looks at. A page that ends here says where to go on.
+# Most rows that one query scans. A page that ends here has a position to continue from.
 SCAN_MAX = 5000
 _END_OF_TIME = 2**63 - 1
-# Along the primary key, the newest first. Schedules without a ledger leave rows without `created_at`.
+# Scan along the primary key, newest first. Rows of schedules without a ledger have no `created_at`.
 _SCANNED = (
     "FROM runs CROSS JOIN declarations ON declarations.number = runs.schedule"
     " WHERE namespace = :namespace AND created_at IS NOT NULL"
@@ -68,7 +68,7 @@ _HAS_START = "SELECT 1 FROM starts WHERE namespace = ? AND key = ?"
 
 
 def note_start(connection: sqlite3.Connection, namespace: str, key: str, now: Instant, keep: int) -> None:
-    """Record a start outside the ledger, and forget old ones."""
+    """Record a start outside the ledger, and delete old starts."""
     connection.execute(_FORGET_STARTS, (namespace, now - keep))
     connection.execute(_NOTE_START, (namespace, key, now))
 
@@ -86,7 +86,7 @@ def open_counts(connection: sqlite3.Connection, namespace: str) -> dict[str, int
 def matching(
     connection: sqlite3.Connection, namespace: str, wanted: RunFilter, after: RunPlace | None, limit: int
 ) -> RunPage:
-    """Return the runs that match and come after a place, and where to go on."""
+    """Return the runs that match and come after a position, and where to continue."""
     until = _END_OF_TIME if wanted.until is None else wanted.until
     place = RunPlace(until, 0, "") if after is None or after.run_at >= until else after
     values = {
@@ -115,7 +115,7 @@ _TALLIES = (
     f" {_OF_ITS_SCHEDULE} AND run_at >= ?3 AND run_at < ?4 AND run_until IS NULL"
     " AND created_at IS NOT NULL GROUP BY 1, 2, 3"
 )
-# A stretch may have begun long before the time in question.
+# A range of skipped ticks may have begun long before the period asked for.
 _STRETCHES = (
     "SELECT status, reason, run_at, run_until, ticks FROM runs INDEXED BY runs_stretches"
     f" {_OF_ITS_SCHEDULE} AND run_until >= ?3 AND run_at < ?4 AND created_at IS NOT NULL"
@@ -124,7 +124,7 @@ _OPEN = (
     f"SELECT {ID_AND_RUN} INDEXED BY runs_open {_OF_ITS_SCHEDULE} AND runs.phase <> 'ended'"
     " AND created_at IS NOT NULL ORDER BY runs.run_at, id, runs.kind LIMIT ?3"
 )
-# The condition is that of the index states_troubled.
+# The condition must equal that of the index states_troubled.
 _TROUBLED = (
     "declarations.number IN (SELECT number FROM states INDEXED BY states_troubled WHERE namespace = ?1 AND"
     " (quarantine IS NOT NULL OR failed_at > coalesce(succeeded_at, 0)"
@@ -151,7 +151,7 @@ def tallies(
     until: Instant,
     width: int,
 ) -> list[Tally]:
-    """Return how many recorded ticks ended how, in buckets of time."""
+    """Return the number of recorded ticks by status and reason, in buckets of time."""
     counts: dict[tuple[Instant, str, str | None], int] = {}
     for at, status, reason, ticks in connection.execute(_TALLIES, (namespace, owner, since, until, width)):
         counts[at, status, reason] = ticks
@@ -168,7 +168,7 @@ def tallies(
 
 
 def open_runs(connection: sqlite3.Connection, namespace: str, owner: str | None, limit: int) -> list[Run]:
-    """Return runs that have not ended, the oldest first."""
+    """Return runs that have not ended, oldest first."""
     rows = connection.execute(_OPEN, (namespace, owner, limit))
     return [readable_run(schedule_id, row) for schedule_id, *row in rows]
 
@@ -183,7 +183,7 @@ def find_ids(
 def troubled(
     connection: sqlite3.Connection, texts: Texts, namespace: str, owner: str | None, limit: int
 ) -> tuple[list[Snapshot], list[Damage]]:
-    """Return schedules that need somebody, and those found damaged."""
+    """Return schedules that need attention, and schedules found damaged."""
     return some(connection, texts, namespace, _TROUBLED, (owner, limit))
 
 
@@ -221,7 +221,7 @@ _DELETE_WORKFLOW = "DELETE FROM workflows WHERE namespace = ? AND workflow_id = 
 
 
 def put_workflow(connection: sqlite3.Connection, namespace: str, wanted: PutWorkflow) -> None:
-    """Store one version; raise OvertakenError where the store holds something else than was expected."""
+    """Store one version; raise OvertakenError where the stored workflow or owner is not as expected."""
     workflow = wanted.workflow
     there = load_workflow(connection, namespace, workflow.workflow_id, workflow.version)
     owned_by = workflow_owner(connection, namespace, workflow.workflow_id)

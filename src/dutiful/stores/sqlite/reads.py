@@ -1,4 +1,4 @@
-"""Questions to the database. None of them writes: what is found damaged is named, and marked later."""
+"""Read-only queries. Rows found damaged are returned as such, and marked by a later write."""
 
 # ruff: noqa: S608 - the statements are made of column names written down here, never of values
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dutiful.stores.rows import Row
     from dutiful.stores.sqlite.texts import Texts
 
-# Read along the index, so that the cost follows the rows returned and not those stored.
+# Read along the index, so that the cost depends on the rows returned and not on the rows stored.
 _DUE = (
     f"SELECT {listed(READ)} FROM states INDEXED BY states_due CROSS JOIN declarations USING (number)"
     " WHERE states.namespace = ? AND wake_at <= ? ORDER BY wake_at, number LIMIT ?"
@@ -50,7 +50,7 @@ _UNDECLARED = (
 _STORED = (
     f"SELECT {listed(READ)} FROM declarations JOIN states USING (number) WHERE declarations.namespace = ?"
 )
-# Along the primary keys of both tables: any other order would jump about in a file of many.
+# Read along the primary keys of both tables: any other order would read a large file at random.
 _ALL = (
     f"SELECT {listed(READ)} FROM declarations NOT INDEXED CROSS JOIN states USING (number)"
     " WHERE declarations.namespace = ? AND damage IS NULL ORDER BY number"
@@ -84,12 +84,12 @@ _LEDGER = (
 ID_AND_RUN = f"id, {listed(f'runs.{column}' for column in RUN_ALL)} FROM runs"
 _SCHEDULE = listed(f"declarations.{column}" for column in SCHEDULE)
 _ITS_SCHEDULE = "CROSS JOIN declarations ON declarations.number = runs.schedule WHERE namespace = ?"
-# Along the primary key. What leaves no ledger does not say when it began.
+# Along the primary key. Rows of schedules without a ledger have no `created_at`.
 _RECENT = (
     f"SELECT {ID_AND_RUN} {_ITS_SCHEDULE} AND created_at IS NOT NULL"
     " ORDER BY runs.run_at DESC, runs.schedule DESC, runs.kind DESC LIMIT ?"
 )
-# The rest of a stretch may begin within the second of a tick that has run.
+# A range of skipped ticks may begin in the same second as a tick that has run: prefer the run.
 _OF_KEY = (
     f"SELECT {_SCHEDULE}, {ID_AND_RUN} INDEXED BY runs_key {_ITS_SCHEDULE} AND runs.key = ?"
     " ORDER BY runs.attempt DESC, runs.run_at LIMIT 1"
@@ -126,7 +126,7 @@ def load(
     limit: int,
     also: Collection[str],
 ) -> tuple[Loaded, list[Damage]]:
-    """Return what is due and those with these ids, and what could not be read."""
+    """Return the due schedules and the schedules with these ids, and the schedules that cannot be read."""
     rows = connection.execute(_DUE, (namespace, now, max(limit, 0))).fetchall()
     stored, damage = _read(texts, rows)
     due = _with_open_runs(connection, stored, damage)
@@ -143,7 +143,7 @@ def load(
 
 
 def _undeclared(connection: sqlite3.Connection, namespace: str, now: Instant) -> list[Damage]:
-    """Return the states that are due and belong to no schedule: they would be due for ever."""
+    """Return the due states without a declaration: no commit would ever change their wake."""
     rows = connection.execute(_UNDECLARED, (namespace, now))
     return [Damage(number, "", "has no declaration") for (number,) in rows]
 
@@ -160,7 +160,7 @@ def _used(connection: sqlite3.Connection, namespace: str, due: Iterable[Snapshot
 def some(
     connection: sqlite3.Connection, texts: Texts, namespace: str, condition: str, values: Sequence[object]
 ) -> tuple[list[Snapshot], list[Damage]]:
-    """Return the schedules that meet a condition and can be read, and those that were found damaged."""
+    """Return the readable schedules that meet a condition, and the schedules found damaged."""
     query = f"{_STORED} AND damage IS NULL AND {condition}"
     stored, damage = _read(texts, connection.execute(query, (namespace, *values)))
     return _with_open_runs(connection, stored, damage), damage
@@ -169,7 +169,7 @@ def some(
 def with_ids(
     connection: sqlite3.Connection, texts: Texts, namespace: str, ids: Iterable[str]
 ) -> tuple[list[Snapshot], list[Damage]]:
-    """Return those of these schedules that can be read, ordered by id, and those found damaged."""
+    """Return the readable schedules with these ids, ordered by id, and the schedules found damaged."""
     listed = "id IN (SELECT value FROM json_each(?)) ORDER BY id"
     return some(connection, texts, namespace, listed, [json.dumps([*ids])])
 
@@ -182,7 +182,7 @@ def having(facets: Facets, paused: bool | None, after: str) -> tuple[str, list[o
     conditions, values = ["namespace = ?", "id > ?"], list[object]([after])
     source = "declarations"
     if facets:
-        # One facet gives the range of its table that is read, the others are looked up for each row of it.
+        # The first facet selects the range of the table to read; the other facets are looked up per row.
         source, conditions = "facets", [*conditions, "name = ?", "value = ?"]
         values += facets[0]
     for facet in facets[1:]:
@@ -209,9 +209,9 @@ def count_all(connection: sqlite3.Connection, namespace: str) -> int:
 def page(
     connection: sqlite3.Connection, texts: Texts, query: str, values: Sequence[object]
 ) -> tuple[list[Snapshot], list[Damage]]:
-    """Return the schedules whose numbers a query finds, by id, and those that were found damaged.
+    """Return the schedules whose numbers a query finds, by id, and the schedules found damaged.
 
-    The numbers are found first: in one statement SQLite would walk all ids in their order instead.
+    The numbers are found first: in a single statement SQLite would scan all ids in order instead.
     """
     numbers = [number for (number,) in connection.execute(query, values)]
     found, damage = numbered(connection, texts, numbers)
@@ -221,7 +221,7 @@ def page(
 def soonest(
     connection: sqlite3.Connection, texts: Texts, namespace: str, limit: int, facets: Facets
 ) -> tuple[list[Snapshot], list[Damage]]:
-    """Return the schedules that are looked at next, and those that were found damaged."""
+    """Return the schedules with the earliest wakes, and the schedules found damaged."""
     found = "".join(f" AND {_HAS_FACET.format('declarations')}" for _ in facets)
     values = [value for facet in facets for value in facet]
     query = f"{_WAKING}{found} ORDER BY wake_at, number LIMIT ?"
@@ -232,7 +232,7 @@ def soonest(
 def every(
     connection: sqlite3.Connection, texts: Texts, namespace: str
 ) -> tuple[list[Snapshot], list[Damage]]:
-    """Return all schedules that can be read, and those that were found damaged."""
+    """Return all readable schedules, and the schedules found damaged."""
     stored, damage = _read(texts, connection.execute(_ALL, (namespace,)))
     return _with_runs(stored, connection.execute(f"{_OPEN} {_OPEN_ORDER}"), damage), damage
 
@@ -240,7 +240,7 @@ def every(
 def numbered(
     connection: sqlite3.Connection, texts: Texts, numbers: Sequence[int]
 ) -> tuple[list[Snapshot], list[Damage]]:
-    """Return the schedules with these numbers that can be read, and those that were found damaged."""
+    """Return the readable schedules with these numbers, and the schedules found damaged."""
     stored, damage = _read(texts, connection.execute(_NUMBERED, (json.dumps(numbers),)))
     return _with_open_runs(connection, stored, damage), damage
 
@@ -269,7 +269,7 @@ def ledger(
     limit: int,
     kind: Kind | None,
 ) -> list[Run]:
-    """Return rows of the ledger, newest first; raise StoreError for one that cannot be read."""
+    """Return rows of the ledger, newest first; raise StoreError for a row that cannot be read."""
     latest = _END_OF_TIME if until is None else min(until, _END_OF_TIME)
     rows = connection.execute(_LEDGER, (latest, namespace, schedule_id, limit, kind))
     return [readable_run(schedule_id, row) for row in rows]
@@ -282,13 +282,13 @@ def recent(connection: sqlite3.Connection, namespace: str, limit: int) -> list[R
 
 
 def find_run(connection: sqlite3.Connection, namespace: str, key: bytes) -> Run | None:
-    """Return the row of a key, whether its schedule can be read or not."""
+    """Return the row with this key, whether its schedule can be read or not."""
     found = connection.execute(_OF_KEY, (namespace, key)).fetchone()
     return None if found is None else readable_run(found[len(SCHEDULE)], found[len(SCHEDULE) + 1 :])
 
 
 def find(connection: sqlite3.Connection, texts: Texts, namespace: str, key: bytes) -> Found | None:
-    """Return the row of a key, and its schedule; None where the schedule cannot be read."""
+    """Return the row with this key, and its schedule; None where the schedule cannot be read."""
     found = connection.execute(_OF_KEY, (namespace, key)).fetchone()
     if found is None:
         return None
@@ -300,7 +300,7 @@ def find(connection: sqlite3.Connection, texts: Texts, namespace: str, key: byte
 
 
 def notes(connection: sqlite3.Connection, namespace: str, ids: Iterable[str]) -> dict[str, Note]:
-    """Return what is noted of these schedules."""
+    """Return the notes of these schedules."""
     rows = connection.execute(_NOTES, (namespace, json.dumps([*ids])))
     return {schedule_id: Note._make(note) for schedule_id, *note in rows}
 
@@ -315,7 +315,7 @@ def readable_run(schedule_id: str, row: Row) -> Run:
 
 
 def _read(texts: Texts, rows: Iterable[Row]) -> tuple[dict[int, Snapshot], list[Damage]]:
-    """Return the schedules by their numbers, without open runs, and those that cannot be read."""
+    """Return the readable schedules by number, without open runs, and the schedules found damaged."""
     stored, damage = dict[int, Snapshot](), list[Damage]()
     for row in rows:
         try:
@@ -335,7 +335,7 @@ def _with_open_runs(
 
 
 def _with_runs(stored: Mapping[int, Snapshot], rows: Iterable[Row], damage: list[Damage]) -> list[Snapshot]:
-    """Return the schedules with their open runs; one that cannot be read makes its schedule damaged."""
+    """Return the schedules with their open runs; an unreadable run makes its schedule damaged."""
     runs: defaultdict[int, list[Row]] = defaultdict(list)
     for number, *row in rows:
         runs[number].append(tuple(row))

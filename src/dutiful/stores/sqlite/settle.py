@@ -1,4 +1,4 @@
-"""How attempts went, written down: only where the row is still in flight in the same attempt."""
+"""Records the outcomes of attempts, for rows that are still launched in the same attempt."""
 
 # ruff: noqa: S608 - the statements are made of column names written down here, never of values
 
@@ -30,7 +30,7 @@ _AS_FOUND = (
 _ALL = assigned(RUN)
 _SETTLE = f"UPDATE runs SET {_ALL} {_SAME_ATTEMPT}"
 _REPORT = f"UPDATE runs SET {_ALL} {_AS_FOUND}"
-# Most runs end well and have nothing to add; binding None is slow.
+# Most runs succeed and set no other columns; binding None is slow.
 _SETTLE_WELL = (
     "UPDATE runs SET status = 'SUCCESS', phase = 'ended', fire_at = ?, reason = NULL, epoch = ?,"
     " started_at = ?, ended_at = ?, run_until = NULL, ticks = 1, run_id = NULL, detail = NULL,"
@@ -62,7 +62,7 @@ _WAKE_FOR_RETRY = (
 
 
 def settle(connection: sqlite3.Connection, namespace: str, settlements: Sequence[Settlement]) -> list[bool]:
-    """Record how attempts went and return for each whether it applied."""
+    """Record the outcomes of attempts, and return for each whether it applied."""
     ends = _inline_ends(settlements)
     hit = iter(hits_alike(connection, inline_runs.END, [end for end in ends if end is not None]))
     applied = [end is not None and next(hit) for end in ends]
@@ -77,7 +77,7 @@ def settle(connection: sqlite3.Connection, namespace: str, settlements: Sequence
 
 
 def _inline_ends(settlements: Sequence[Settlement]) -> list[Own | None]:
-    """Return how those end that may be inline runs; of several ends of one schedule the first is to count."""
+    """Return the values of END for possibly inline runs; None where a schedule has several settlements."""
     ends = [*map(inline_runs.end, settlements)]
     times = Counter(settlement.number for settlement in settlements)
     if len(times) == len(ends):
@@ -86,8 +86,8 @@ def _inline_ends(settlements: Sequence[Settlement]) -> list[Own | None]:
 
 
 def report(connection: sqlite3.Connection, namespace: str, found: Run, became: Settlement) -> bool:
-    """Record what somebody else says of a run, where it is still as it was found."""
-    # Asked each time: whoever reports does not follow what the leader does to schedules.
+    """Record an executor's report on a run, if its row is unchanged since it was found."""
+    # Look up the number each time: the reporting process does not know it, and an edit may have changed it.
     row = connection.execute(_NUMBER, (namespace, found.schedule_id)).fetchone()
     number = 0 if row is None else row[0]
     inline_runs.give_rows(connection, [number])
@@ -130,7 +130,7 @@ def _has_nothing_to_add(run: Run) -> bool:
 
 
 def _follow(connection: sqlite3.Connection, namespace: str, ended: Sequence[tuple[int, Run]]) -> None:
-    """Bring the timestamps of the schedules up to date, and make due what waited for these runs."""
+    """Update the timestamps of the schedules, and wake the schedules blocked on these runs."""
     latest: dict[int, int] = {}
     for number, run in ended:
         # Reinsert, so that dict order is the order in which runs ended.

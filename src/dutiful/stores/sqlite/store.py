@@ -1,4 +1,4 @@
-"""`SqliteStore`: the contract of `ports.Store`, kept by one file."""
+"""`SqliteStore`: the contract of `ports.Store` on one SQLite file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 class SqliteStore:
     """Keeps everything in one SQLite file; schedules of different namespaces do not see each other.
 
-    A program that holds the file locked is waited for, up to `busy_timeout` seconds.
+    Waits up to `busy_timeout` seconds for another program that has locked the file.
     """
 
     def __init__(
@@ -75,13 +75,14 @@ class SqliteStore:
         self._process = os.getpid()
         self._leading: tuple[str, int] | None = None
         self._texts_max = upkeep.TEXTS_MAX
-        # Another one each time that the file is opened, so that counts of changes are not mixed up.
+        # A new random text at each opening of the file: change counts of different openings never compare
+        # equal.
         self._opening = ""
 
     # Life
 
     async def open(self) -> None:
-        """Make the file ready, or raise StoreError and leave it as it is."""
+        """Prepare the file, or raise StoreError and leave it as it is."""
         if self._writer is not None:
             return
         self._process = os.getpid()
@@ -102,7 +103,7 @@ class SqliteStore:
         return connection
 
     def _verify(self, connection: sqlite3.Connection) -> None:
-        # Where another process leads, it has looked, and the absence of a goodbye means nothing.
+        # A leader in another process has already verified the file, and "clean" is never set while it leads.
         if not self._lock.acquire():
             return
         try:
@@ -112,13 +113,13 @@ class SqliteStore:
             self._lock.release()
 
     async def close(self) -> None:
-        """Let go of the file and of the leadership."""
+        """Close the file and release the leadership."""
         if self._writer is None:
             return
         writer = self._open_writer()
         try:
             if self._leading is not None:
-                # Without the goodbye the next start looks the file over, and that is all.
+                # Without the "clean" mark the next start only verifies the file once more.
                 with contextlib.suppress(StoreError):
                     await writer.write(
                         lambda connection: store_number(connection, self._namespace, "clean", 1)
@@ -159,11 +160,11 @@ class SqliteStore:
             raise NamespaceOwnedError(self._path, self._namespace, owner)
 
     async def leader(self) -> Leader | None:
-        """Return who holds the lock of the namespace."""
+        """Return the holder of the namespace's lock."""
         return self._lock.holder()
 
     async def lead(self, owner: str) -> int | None:
-        """Return the epoch of `owner`, or None while another one leads."""
+        """Return the epoch of `owner`, or None while another owner leads."""
         self._open_writer()
         if self._leading is not None:
             leader, epoch = self._leading
@@ -200,7 +201,7 @@ class SqliteStore:
         try:
             return await self._write(checked)
         except LostLeadershipError:
-            # Somebody took over in spite of the lock: ask for it anew.
+            # Another process took over in spite of the lock: release the lock, and compete for it again.
             if leading is not None and leading[1] == epoch:
                 self._stand_down()
             raise
@@ -219,7 +220,7 @@ class SqliteStore:
             await self._write_leading(changes.under, work)
 
     async def request(self, run: Run) -> Run | None:
-        """Record a manual run that a user asks for."""
+        """Record a manual run."""
         return await self._write(lambda connection: edits.request(connection, self._namespace, run))
 
     async def get(self, schedule_id: str) -> Snapshot | None:
@@ -227,7 +228,7 @@ class SqliteStore:
         return next(iter(await self._some("id = ?", schedule_id)), None)
 
     async def some(self, ids: Iterable[str]) -> list[Snapshot]:
-        """Return those of these schedules that are there and not damaged."""
+        """Return those of these schedules that are stored and not damaged."""
         return await self._marking(
             lambda connection: reads.with_ids(connection, self._texts, self._namespace, ids)
         )
@@ -254,13 +255,13 @@ class SqliteStore:
         return int(found[0])
 
     async def soonest(self, limit: int, facets: Facets = ()) -> list[Snapshot]:
-        """Return the schedules that are looked at next."""
+        """Return the schedules with the earliest wakes."""
         return await self._marking(
             lambda connection: reads.soonest(connection, self._texts, self._namespace, limit, facets)
         )
 
     async def revision(self) -> str:
-        """Return how many changes this connection and the others have made."""
+        """Return the counts of changes by this connection and by others, as a text."""
 
         def read(connection: sqlite3.Connection) -> str:
             (others,) = connection.execute("PRAGMA data_version").fetchone()
@@ -269,7 +270,7 @@ class SqliteStore:
         return await self._read(read)
 
     async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
-        """Return what is noted of these schedules."""
+        """Return the notes of these schedules."""
         return await self._read(lambda connection: reads.notes(connection, self._namespace, ids))
 
     async def every(self) -> list[Snapshot]:
@@ -277,7 +278,7 @@ class SqliteStore:
         return await self._marking(lambda connection: reads.every(connection, self._texts, self._namespace))
 
     async def survey(self, declared: Sequence[Schedule]) -> Survey:
-        """Return how the schedules differ from a declaration; one that is damaged differs from any."""
+        """Return how the schedules differ from a declaration; a damaged schedule always differs."""
         return await self._marking(
             lambda connection: survey(connection, self._texts, self._namespace, declared)
         )
@@ -288,14 +289,14 @@ class SqliteStore:
         )
 
     async def _marking(self, work: Callable[[sqlite3.Connection], tuple[T, list[Damage]]]) -> T:
-        """Return what was read, after marking what was found damaged on the way."""
+        """Return the result of a read, after marking the schedules that it found damaged."""
         found, damage = await self._read(work)
         if damage:
             await self._mark(damage)
         return found
 
     async def damaged(self) -> list[tuple[str, str]]:
-        """Return (id, problem) of the schedules that were found unreadable."""
+        """Return (id, problem) of the schedules that were found damaged."""
         marked = await self._read(lambda connection: reads.marked(connection, self._namespace))
         return [(damage.id, damage.problem) for damage in marked]
 
@@ -305,7 +306,7 @@ class SqliteStore:
     # Passes
 
     async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
-        """Return what is due, and those with these ids; what is found damaged is marked and left alone."""
+        """Return the due schedules and those with these ids; damaged schedules are marked and left out."""
         while True:
             loaded, damage = await self._read(
                 lambda connection: reads.load(connection, self._texts, self._namespace, now, limit, also)
@@ -319,13 +320,13 @@ class SqliteStore:
         return await self._write_leading(epoch, lambda connection: commit(connection, self._namespace, moves))
 
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
-        """Record how attempts went."""
+        """Record the outcomes of attempts."""
         return await self._write_leading(
             epoch, lambda connection: settle(connection, self._namespace, settlements)
         )
 
     async def report(self, found: Run, became: Settlement) -> bool:
-        """Record what somebody else says of a run."""
+        """Record an executor's report on a run."""
 
         return await self._write(lambda connection: report(connection, self._namespace, found, became))
 
@@ -362,7 +363,7 @@ class SqliteStore:
         return await self._read(lambda connection: queries.open_counts(connection, self._namespace))
 
     async def find(self, key: str) -> Found | None:
-        """Return the row of a key, and its schedule."""
+        """Return the row with this key, and its schedule."""
         if not _KEY.fullmatch(key):
             return None
         digest = bytes.fromhex(key)
@@ -375,7 +376,7 @@ class SqliteStore:
     async def tallies(
         self, since: Instant, until: Instant, width: int, owner: str | None = None
     ) -> list[Tally]:
-        """Return how many recorded ticks ended how."""
+        """Return the number of recorded ticks by status and reason."""
         return await self._read(
             lambda connection: queries.tallies(connection, self._namespace, owner, since, until, width)
         )
@@ -393,7 +394,7 @@ class SqliteStore:
         )
 
     async def troubled(self, limit: int, owner: str | None = None) -> list[Snapshot]:
-        """Return schedules that need somebody."""
+        """Return schedules that need attention."""
         return await self._marking(
             lambda connection: queries.troubled(connection, self._texts, self._namespace, owner, limit)
         )
@@ -471,13 +472,13 @@ class SqliteStore:
     # Upkeep
 
     async def rearm(self, now: Instant, beyond: int) -> int:
-        """Bring back the cursors that are far ahead of `now`."""
+        """Re-arm the schedules that are far ahead of `now`."""
         return await self._write(
             lambda connection: upkeep.rearm(connection, self._texts, self._namespace, now, beyond)
         )
 
     async def prune(self, now: Instant, retention: Retention) -> int:
-        """Delete ended rows beyond the retention, some schedules at a time so that passes go on."""
+        """Delete ended rows beyond the retention, in slices, so that passes can run in between."""
         deleted = 0
         for numbers in await self._read(lambda connection: upkeep.slices(connection, self._namespace)):
             deleted += await self._write(

@@ -1,4 +1,4 @@
-"""The stored schedules beside declared ones. A row with the columns of its declaration is not revived."""
+"""Compares the stored schedules with a declaration; rows with equal columns are not decoded."""
 
 # ruff: noqa: S608 - the statements are made of words written down here, never of values
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from dutiful.stores.sqlite.reads import Damage
     from dutiful.stores.sqlite.texts import Texts
 
-# From 1970 to 9999; what an engine has written is nowhere else.
+# From 1970 to 9999: engines write no other times.
 _POSSIBLE = "BETWEEN 0 AND 253402300799999"
 _TIMES = ("attempted_at", "succeeded_at", "failed_at")
 _REASONS = ", ".join(f"'{reason.value}'" for reason in Reason)
 _USUAL = (
     f"inline_at IS NULL AND (skipped_at IS NULL OR ifnull(skipped_reason, '') IN ({_REASONS}))"
-    # Nothing has ended that was not attempted.
+    # A schedule without an attempt has no end.
     f" AND coalesce({', '.join(_TIMES)}) IS attempted_at"
     f" AND {' AND '.join(f'ifnull({time}, 0) {_POSSIBLE}' for time in _TIMES)}"
 )
@@ -39,7 +39,7 @@ _RESTLESS = (
     f"SELECT number FROM states NOT INDEXED WHERE NOT ({_USUAL})"
     " UNION ALL SELECT schedule FROM runs INDEXED BY runs_open WHERE phase <> 'ended'"
 )
-# Along the primary keys of both tables, like all that looks at every row. What has no state is none.
+# Read along the primary keys of both tables, as for every full scan. A declaration needs a state to count.
 _ROWS = (
     f"SELECT {listed(SCHEDULE)} FROM declarations NOT INDEXED CROSS JOIN states USING (number)"
     " WHERE declarations.namespace = ? AND damage IS NULL"
@@ -49,8 +49,8 @@ _ROWS = (
 def survey(
     connection: sqlite3.Connection, texts: Texts, namespace: str, declared: Sequence[Schedule]
 ) -> tuple[Survey, list[Damage]]:
-    """Return how the rows differ from the declaration, and those that were found damaged."""
-    # What is found as declared is taken out.
+    """Return how the stored schedules differ from the declaration, and the schedules found damaged."""
+    # Schedules that are stored as declared are removed from this dict.
     differing = {schedule.id: schedule for schedule in declared}
     restless = {number for (number,) in connection.execute(_RESTLESS)}
     numbers, columns = list[int](), _Columns(connection)
@@ -68,15 +68,15 @@ def survey(
 
 
 class _Columns:
-    """Tells whether columns are those of a schedule; what many schedules share is found once."""
+    """Compares rows with schedules; the values shared by many schedules are computed once."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._numbers = FoundTexts(connection)
-        # By identity: to hash a cadence or a policy takes longer than all the rest.
+        # Keyed by identity: hashing a cadence or a policy would take longer than all the rest.
         self._shared: dict[tuple[int, int], tuple[int | None, int | None, int]] = {}
 
     def are_of(self, schedule: Schedule, row: Row) -> bool:
-        """Return whether a row is whole and holds the declared values, paused or not."""
+        """Return whether a row is undamaged and holds the declared values, paused or not."""
         _, id_, expected, task, payload, cadence, policy, start, end, paused = row
         _, declared, of_cadence, of_policy, window, _ = schedule
         shared = self._shared.get((id(of_cadence), id(of_policy))) or self._find(of_cadence, of_policy)
@@ -94,7 +94,7 @@ class _Columns:
         try:
             texts = encode_cadence(cadence), encode_policy(policy)
         except CodecError:
-            # No row holds it. Who writes it is told why not.
+            # A schedule that cannot be encoded is not stored; writing it raises the error.
             texts = "", ""
         shared = self._numbers[texts[0]], self._numbers[texts[1]], shared_checksum(*texts)
         self._shared[id(cadence), id(policy)] = shared

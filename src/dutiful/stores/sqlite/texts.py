@@ -1,7 +1,7 @@
-"""The texts of cadences and policies: each is stored once, and declarations refer to it by its number.
+"""The texts of cadences and policies: each is stored once, and declarations refer to it by number.
 
-The number is made of the text. So it means the same always, whichever process stored it and whatever was
-undone or deleted since, and who has read it once need not look again.
+The number is a hash of the text. It means the same text in every process, whatever was rolled back or deleted
+since, so a text that was read once never needs to be read again.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     import sqlite3
 
 _TEXT = "SELECT text FROM texts WHERE number = ?"
-# A text that somebody changed is put right, and with it all that refer to it.
+# Repair a text that was changed outside dutiful, and so all declarations that refer to it.
 _STORE = (
     "INSERT INTO texts (number, text) VALUES (?, ?)"
     " ON CONFLICT DO UPDATE SET text = excluded.text WHERE text <> excluded.text"
 )
-# As many as the codec keeps; beyond it they are looked up again.
+# As many as the codec caches; beyond that the cache is cleared.
 _KNOWN_MAX = 16_384
 
 
 class Texts(dict[tuple[int, int], Shared]):
-    """What the numbers of a cadence and a policy mean; to ask for what cannot be read raises CodecError."""
+    """Cadence and policy by the numbers of their texts; looking up unreadable texts raises CodecError."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Texts(dict[tuple[int, int], Shared]):
         shared = read_shared(cadence, policy)
         if len(self) >= _KNOWN_MAX:
             self.clear()
-        # One that was changed may be put right again.
+        # Do not cache a text that was changed outside dutiful: it may be repaired.
         if numbers == (text_number(cadence), text_number(policy)):
             self[numbers] = shared
         return shared
@@ -49,7 +49,7 @@ class Texts(dict[tuple[int, int], Shared]):
 
 
 class FoundTexts(dict[str, int | None]):
-    """The numbers of texts; None for one that is not stored."""
+    """The numbers of texts; None for a text that is not stored."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class FoundTexts(dict[str, int | None]):
 
 
 class StoredTexts(dict[str, int]):
-    """The numbers of texts; to ask for one stores it."""
+    """The numbers of texts; looking up a text stores it."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__()

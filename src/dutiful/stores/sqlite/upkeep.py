@@ -1,4 +1,4 @@
-"""Housekeeping: cursors that a wrong clock carried too far, and rows that nobody needs any more."""
+"""Housekeeping: re-arms schedules after a wrong clock, and deletes expired rows and unused texts."""
 
 # ruff: noqa: S608 - the statements are made of column names written down here, never of values
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from dutiful.runtime.ports import Retention
     from dutiful.stores.sqlite.texts import Texts
 
-# Small enough that the moves of a pass do not wait long behind a slice.
+# Schedules per slice: small enough that the commits of a pass do not wait long.
 _SLICE = 100
-# Those that may be ahead, from what the tables can tell.
+# Candidates only; `rearmed` decides which schedules are ahead.
 _AHEAD = """number IN (
   SELECT number FROM states WHERE max(cursor, coalesce(ended_at, 0)) > ?2
   UNION ALL SELECT schedule FROM runs INDEXED BY runs_open
@@ -54,8 +54,8 @@ WHERE states.namespace = ?3 AND last <= cursor AND run_at IS NOT skipped_at
 """
 _MARK = "UPDATE states SET pruned_until = max(pruned_until, ?) WHERE number = ?"
 _DELETE = "DELETE FROM runs WHERE run_at = ? AND schedule = ? AND kind = ?"
-# A few MiB. Below it those that nobody refers to are not worth a look at every declaration, and an index
-# to find them by would make each of these more expensive to write.
+# A few MiB. Below this, unused texts are not worth a scan of all declarations; an index to find them would
+# make every declaration more expensive to write.
 TEXTS_MAX = 10_000
 _DELETE_TEXTS = (
     "DELETE FROM texts WHERE number NOT IN"
@@ -64,7 +64,7 @@ _DELETE_TEXTS = (
 
 
 def rearm(connection: sqlite3.Connection, texts: Texts, namespace: str, now: Instant, beyond: int) -> int:
-    """Bring back to `now` what a clock more than `beyond` ahead has written; return how many there were."""
+    """Re-arm the schedules that a clock more than `beyond` ms ahead has written; return how many."""
     inline_runs.give_rows_to_all(connection, namespace)
     maybe, damage = some(connection, texts, namespace, _AHEAD, [now + beyond])
     mark(connection, damage)
@@ -94,7 +94,7 @@ def prune(
     now: Instant,
     retention: Retention,
 ) -> int:
-    """Delete the rows of these schedules that are beyond the retention; return how many there were."""
+    """Delete the rows of these schedules that are beyond the retention; return how many."""
     values = (*numbers, namespace, retention.rows, now, retention.age)
     expendable = connection.execute(_EXPENDABLE, values).fetchall()
     connection.executemany(_DELETE, [row[:3] for row in expendable])
@@ -103,10 +103,10 @@ def prune(
 
 
 def prune_texts(connection: sqlite3.Connection, most: int) -> int:
-    """Delete the texts that no schedule refers to, if there are more than `most`; return the next `most`."""
+    """Delete texts that no schedule refers to, if there are more than `most`; return the next `most`."""
     count: int = connection.execute("SELECT count(*) FROM texts").fetchone()[0]
     if count <= most:
         return most
     used = count - connection.execute(_DELETE_TEXTS).rowcount
-    # Passes wait for the look. Where all are in use it is not taken again until there are twice as many.
+    # Passes wait during this scan. If most texts are in use, scan again only at twice their number.
     return max(TEXTS_MAX, 2 * used)

@@ -1,7 +1,7 @@
-"""A log that lost its middle: SQLite reads it up to the damage and forgets what follows, without a word.
+"""Detects a damaged write-ahead log: SQLite silently drops all frames after the first bad one.
 
-Every commit is synced before the next one begins. So all frames up to the last commit but one were safe on
-the disk, and one of them that is not whole was damaged there. After them, a crash may leave anything.
+Every commit is synced before the next one begins. So all frames up to the last commit but one were safely on
+disk, and a bad frame among them was damaged there. Later frames may be incomplete after any crash.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _HEADER, _FRAME_HEADER = 32, 24
-# The lowest bit says in which order the checksum takes the bytes of a word.
+# The lowest bit gives the byte order in which the checksum reads words.
 _MAGIC = 0x377F0682
 _PAGE_SIZE = 4096
-# Frames that are summed up side by side: more no longer fit in the cache of a processor.
+# Frames that are summed side by side: more would not fit in a processor's cache.
 _CHUNK = 512
-# After so many steps the sums of two words may need 56 bits of the 64 that each has.
+# After this many steps a sum of 32-bit words may need 56 of its 64 bits, so carry bits are cut off then.
 _STEPS = 16
 
 
@@ -33,11 +33,11 @@ class _Log(NamedTuple):
 
 
 def lost_at(path: str) -> int | None:
-    """Return the number of the first damaged frame that SQLite would stop at, though commits follow it.
+    """Return the number of the first damaged frame at which SQLite would stop although commits follow it.
 
-    None where there is none, and where there is no log; raises OSError where it cannot be read. Others may
-    write meanwhile: the frames that are looked at were whole before, unless the log is begun anew, and then
-    its header is another one.
+    None where there is no such frame, or no log; raises OSError where the log cannot be read. Other processes
+    may write meanwhile: the frames checked here were complete before, unless the log is restarted, and then
+    its header changes.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -55,7 +55,7 @@ def _find(file: int, header: bytes) -> int | None:
     log = _read_header(file, header)
     if log is not None:
         return _first_bad(log, _synced(log))
-    # The frames of one generation have the same salts.
+    # All frames written since the log was last restarted have the same salts.
     salts = os.pread(file, 8, _HEADER + 8)
     unknown = _Log(file, _FRAME_HEADER + _PAGE_SIZE, salts, b"", big_endian=False)
     return 0 if _synced(unknown) else None
@@ -75,12 +75,12 @@ def _read_header(file: int, header: bytes) -> _Log | None:
 
 
 def _synced(log: _Log) -> int:
-    """Return how many frames there are up to the last commit but one."""
+    """Return the number of frames up to the last commit but one."""
     count = (os.fstat(log.file).st_size - _HEADER) // log.frame_size
     earlier = latest = 0
     for number in range(count):
         header = os.pread(log.file, 16, _HEADER + number * log.frame_size)
-        # Only a commit says how many pages the database has.
+        # Only the frame of a commit holds the size of the database.
         if header[8:] == log.salts and any(header[4:8]):
             earlier, latest = latest, number + 1
     return earlier
@@ -92,7 +92,7 @@ def _first_bad(log: _Log, count: int) -> int | None:
         size = min(_CHUNK, count - first) * log.frame_size
         frames = os.pread(log.file, size, _HEADER + first * log.frame_size)
         if len(frames) < size:
-            # Cut off by somebody who begins it anew.
+            # The log was truncated by a process that restarts it.
             return None
         words = array("Q", frames)
         bad = _bad_frame(log, words, sums)
@@ -103,7 +103,7 @@ def _first_bad(log: _Log, count: int) -> int | None:
 
 
 def _bad_frame(log: _Log, words: array[int], before: bytes) -> int | None:
-    """Return the first frame whose salts or sums are wrong; the sums of each go on from those before it."""
+    """Return the first frame whose salts or sums are wrong; each frame's sums continue those before it."""
     stride = log.frame_size // 8
     stored = words[2::stride]
     ones = _ones(len(stored))
@@ -116,8 +116,8 @@ def _bad_frame(log: _Log, words: array[int], before: bytes) -> int | None:
     return None if wrong == 0 else ((wrong & -wrong).bit_length() - 1) // 64
 
 
-# Numbers that hold one word of each frame, 64 bits apart: a log of 64 MiB has eight million pairs of
-# words, and one at a time would take a second and a half.
+# Big integers that hold one word of each frame, 64 bits apart. A log of 64 MiB has eight million pairs of
+# words; summing them one at a time would take 1.5 s.
 
 _Lanes = tuple[int, int]
 
@@ -127,7 +127,7 @@ def _ones(count: int) -> int:
 
 
 def _lanes(pairs: array[int], ones: int, *, swap: bool) -> _Lanes:
-    """Return the first words of all pairs, and the second ones."""
+    """Return the first words of all pairs, and the second words."""
     words = array("I", pairs.tobytes())
     if swap:
         words.byteswap()
@@ -136,7 +136,7 @@ def _lanes(pairs: array[int], ones: int, *, swap: bool) -> _Lanes:
 
 
 def _add_up(data: Iterable[_Lanes], sums: _Lanes, ones: int) -> _Lanes:
-    """Return SQLite's checksums: of each pair, one word and the other sum are added to each sum."""
+    """Return SQLite's checksums: each sum adds one word of every pair, and the other sum."""
     one, other = sums
     for step, (first, second) in enumerate(data, 1):
         one += first + other

@@ -1,7 +1,7 @@
-"""One thread that owns the connection and does all the work on a database, in its order.
+"""One thread that owns the connection and does all work on a database, in order.
 
-Whatever waits when the thread is free shares one transaction, and so one sync of the disk: the
-busier it gets, the less each piece of work costs.
+All work that waits when the thread is free shares one transaction, and so one sync of the disk: the cost of
+each piece of work falls as load rises.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Answer(NamedTuple):
 
 
 class Writer:
-    """Runs closures over the connection and answers each one's future when it is durable."""
+    """Runs functions on the connection, and resolves each one's future when its transaction is durable."""
 
     def __init__(
         self, path: str, connect: Callable[[], sqlite3.Connection], check: Callable[[], None]
@@ -44,27 +44,27 @@ class Writer:
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
 
     async def start(self) -> None:
-        """Connect, or raise what keeps the database from being used."""
+        """Connect, or raise the error that prevents it."""
         started = _job(_end, writes=False)
         name = f"dutiful {self._path}"
         threading.Thread(target=self._run, args=(started,), name=name, daemon=True).start()
         try:
             await started.future
         except asyncio.CancelledError:
-            # Nobody will use the connection that is being made.
+            # The caller was cancelled and will not use the connection.
             self.stop()
             raise
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
-        """Have `work` done in a transaction that may write."""
+        """Run `work` in a transaction that may write."""
         return self._submit(_job(work, writes=True))
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
-        """Have `work` done on one unchanging view of the database; it cannot write."""
+        """Run `work` on one consistent view of the database; it cannot write."""
         return self._submit(_job(work, writes=False))
 
     def stop(self) -> asyncio.Future[None]:
-        """Do what is waiting, then disconnect."""
+        """Finish the waiting work, then disconnect."""
         return self._submit(_job(_end, writes=False))
 
     def _submit(self, job: _Job) -> asyncio.Future[Any]:
@@ -76,7 +76,7 @@ class Writer:
     def _run(self, started: _Job) -> None:
         try:
             connection = self._connect()
-        except Exception as error:  # noqa: BLE001 - whatever it is, who waits for the start must hear it
+        except Exception as error:  # noqa: BLE001 - any error must reach the caller of `start`
             _deliver([started], [_Answer(error=explained(error, self._path))])
             return
         _deliver([started], [_Answer()])
@@ -87,10 +87,10 @@ class Writer:
         _deliver([last], [_Answer()])
 
     def _serve(self, connection: sqlite3.Connection) -> _Job | None:
-        """Wait for jobs and do them; return the last of all, if it was among them.
+        """Wait for jobs and do them; return the job that ends the thread, if it was among them.
 
-        A call of its own, so that nothing of a job is held on to while waiting for the next: a million
-        schedules that were declared would be.
+        A separate function, so that no job stays referenced while the thread waits: a job may hold a million
+        declared schedules.
         """
         jobs = self._take()
         waiting = [job for job in jobs if job.work is not _end and not job.future.cancelled()]
@@ -106,11 +106,11 @@ class Writer:
         return jobs
 
     def _answers(self, connection: sqlite3.Connection, jobs: Sequence[_Job]) -> list[_Answer]:
-        """Return the answers to all jobs; those that met bytes that are no text are done once more."""
+        """Return the answers to all jobs; jobs that met invalid UTF-8 are done again with escapes."""
         answers = self._transact(connection, jobs)
         garbled = [place for place, answer in enumerate(answers) if is_garbled(answer.error)]
         if garbled:
-            # Not always: a function of Python for each text would make the passes a tenth slower.
+            # Only after a failure: a text factory in Python would make every pass a tenth slower.
             connection.text_factory = _escaped
             again = self._transact(connection, [jobs[place] for place in garbled])
             connection.text_factory = str
@@ -119,7 +119,7 @@ class Writer:
         return answers
 
     def _transact(self, connection: sqlite3.Connection, jobs: Sequence[_Job]) -> list[_Answer]:
-        """Return the answers to all jobs, none of which is good unless the transaction was committed."""
+        """Return the answers to all jobs; if the transaction is not committed, every answer is the error."""
         try:
             self._check()
             _begin(connection, writes=any(job.writes for job in jobs))
@@ -128,18 +128,18 @@ class Writer:
             else:
                 answers = [self._attempt(connection, job) for job in jobs]
             connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001 - it is raised where the work was asked for
+        except Exception as error:  # noqa: BLE001 - the caller of `read` or `write` gets it
             _roll_back(connection)
             return [_Answer(error=explained(error, self._path)) for _ in jobs]
         return answers
 
     def _attempt(self, connection: sqlite3.Connection, job: _Job) -> _Answer:
-        """Do one of several jobs, so that its failure undoes nothing of the others."""
+        """Do one of several jobs in a savepoint, so that its failure does not undo the other jobs."""
         connection.execute("SAVEPOINT job")
         try:
             answer = _Answer(job.work(connection))
         except Exception as error:
-            # Some failures, such as a full disk, make SQLite give up the whole transaction.
+            # After some failures, such as a full disk, SQLite rolls back the whole transaction.
             if not connection.in_transaction:
                 raise
             connection.execute("ROLLBACK TO job")
@@ -149,11 +149,11 @@ class Writer:
 
 
 def _end(_: sqlite3.Connection) -> None:
-    """Mark the last job."""
+    """Do nothing: marks the job that ends the thread."""
 
 
 def _escaped(text: bytes) -> str:
-    # Legible wherever it is shown, and no longer what the checksum of its row was made of.
+    # Readable wherever it is shown; the checksum of the row no longer matches, which marks it damaged.
     return text.decode("utf-8", "backslashreplace")
 
 
@@ -163,7 +163,8 @@ def _job(work: Callable[[sqlite3.Connection], Any], *, writes: bool) -> _Job:
 
 
 def _begin(connection: sqlite3.Connection, *, writes: bool) -> None:
-    # A read that turned into a write half-way could fail where no busy timeout helps: it cannot.
+    # A transaction that began as a read may fail to start writing at once, whatever the busy timeout: refuse
+    # that.
     connection.execute(f"PRAGMA query_only = {int(not writes)}")
     connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -179,7 +180,7 @@ def _deliver(jobs: Sequence[_Job], answers: Sequence[_Answer]) -> None:
     for job, answer in zip(jobs, answers, strict=True):
         by_loop[job.loop].append((job, answer))
     for loop, pairs in by_loop.items():
-        # A loop that is closed has nobody waiting in it.
+        # A closed loop has no waiting callers.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, pairs)
 
