@@ -35,7 +35,7 @@ def test_schedule_runner_the_example(tmp_path):
     )
     assert result == ScheduleRunResult(True, "looked")
     (request,) = executor.requests
-    assert request[:5] == (agent, "check-issues", schedule, "Check for ready issues.", None)
+    assert request == (agent, "check-issues", schedule, "Check for ready issues.", None, None, None)
     assert sources.told == []
 
 

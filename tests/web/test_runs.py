@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
 
+import httpx2
 import pytest
+
+from dutiful.core.plan.outcome import Accepted
+from dutiful.service import Service, settings_from
+from dutiful.testing import VirtualClock
+from dutiful.web.app import create_app
 
 COLUMNS = {
     *(
@@ -349,3 +356,32 @@ def test_a_key_is_started_once_also_where_the_ledger_holds_it(service):
     service.upsert()
     service.advance(1801)
     assert start(KEY) == duplicate
+
+
+def test_two_requests_of_one_key_at_the_same_moment_start_one_run(tmp_path):
+    started = []
+
+    class Slow:
+        async def run(self, _dag, meta):
+            started.append(meta.idempotency_key)
+            # The other request is let in as far as it comes.
+            for _ in range(100):
+                await asyncio.sleep(0)
+            return Accepted("r")
+
+    async def ask():
+        settings = settings_from({"DUTIFUL_STORE": f"sqlite:{tmp_path}/service.db"})
+        service = await Service(settings, VirtualClock(TICK), worker=False, executor=Slow()).start()
+        await service.workflows.save_dag("report", 1, {"nodes": []})
+        body = {"workflow_id": "report", "version": 1, "user_id": "ada", "scheduled_for": TICK}
+        body["idempotency_key"] = "k"
+        transport = httpx2.ASGITransport(create_app(service))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            asked = [client.post("/run-launcher/start", json=body) for _ in range(8)]
+            answers = [answer.json() for answer in await asyncio.gather(*asked)]
+        await service.stop()
+        return answers
+
+    answers = asyncio.run(ask())
+    assert started == ["k"]
+    assert sorted(map(len, answers)) == [1, *[2] * 7]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from contextlib import nullcontext, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, get_args
+from weakref import WeakValueDictionary
 
 from dutiful.core.errors import CodecError, InvalidArgumentError, StoreError, quoted
 from dutiful.core.plan.outcome import Accepted, Failed, Outcome, Refused, Succeeded, Unreached, raised
@@ -14,6 +16,8 @@ from dutiful.service.declaration import NAMES_EXECUTOR, workflow_of
 from dutiful.service.views import moment, trigger_of
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from contextlib import AbstractContextManager
     from datetime import datetime
     from typing import Any
 
@@ -21,10 +25,6 @@ if TYPE_CHECKING:
     from dutiful.launchers.url import Executors
     from dutiful.runtime.ports import Launch, Store
     from dutiful.service.workflows import WorkflowStore
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
 
 _LOOKED_AT = 1000
 _SOURCES: dict[str, Source] = {"schedule": "schedule", "manual": "manual", "backfill": "backfill"}
@@ -57,6 +57,8 @@ class RunLauncher:
 
     def __init__(self, workflows: WorkflowStore, executors: Executors) -> None:
         self._workflows, self._executors = workflows, executors
+        # A lock lives while a request holds it or waits for it.
+        self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # Whether a launched run has started, or waits in a queue until its executor reports.
         self.in_process: bool = getattr(executors.default, "in_process", False)
 
@@ -68,6 +70,13 @@ class RunLauncher:
     async def close(self) -> None:
         """Close the executors."""
         await self._executors.close()
+
+    @asynccontextmanager
+    async def one_at_a_time(self, key: str) -> AsyncGenerator[None]:
+        """Let one request of a key pass at a time, so that the next one finds what this one has recorded."""
+        lock = self._starting.setdefault(key, asyncio.Lock())
+        async with lock:
+            yield
 
     async def start(
         self, workflow_id: str, version: int, user_id: str, scheduled_for: datetime, idempotency_key: str

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Path, Query
 
 from dutiful.httpd.strict_route import StrictRoute
 from dutiful.web import requests, responses
-from dutiful.web.authorized_service import Reader, Reporter, Starter
+from dutiful.web.authorized_service import AuthorizedService, Reader, Reporter, Starter
 from dutiful.web.requests import ScheduleId
 
 router = APIRouter(tags=["runs"], route_class=StrictRoute)
@@ -130,6 +130,11 @@ async def start_run(authorized: Starter, start: requests.StartRequest) -> respon
     A key under which a run was started, here or in the ledger, starts nothing: that is a duplicate.
     """
     authorized.demand_user(start.user_id)
+    async with authorized.service.launcher.one_at_a_time(start.idempotency_key):
+        return await _start_once(authorized, start)
+
+
+async def _start_once(authorized: AuthorizedService, start: requests.StartRequest) -> responses.StartedAnswer:
     registrar = authorized.service.registrar
     if await registrar.is_started(start.idempotency_key):
         return responses.StartedAnswer(started=True, duplicate=True)
