@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cron, declarative, engine, fleet, postgres, queues, service, startup
+from benchmarks import cron, dashboard, declarative, engine, fleet, postgres, queues, service, startup
 from benchmarks.report import Section, as_json, as_text, summary
 from benchmarks.timing import calibrate
 
@@ -21,6 +21,7 @@ SECTIONS = {
     "declarative": declarative.run,
     "fleet": fleet.run,
     "service": service.run,
+    "dashboard": dashboard.run,
     "queues": queues.run,
     "postgres": postgres.run,
 }

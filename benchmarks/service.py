@@ -37,11 +37,11 @@ LARGE = bool(os.environ.get("DUTIFUL_BENCH_LARGE"))
 
 def run() -> Section:
     """Measure a real server on loopback, and the store below it."""
-    with tempfile.TemporaryDirectory() as folder, _Server(folder) as server:
+    with tempfile.TemporaryDirectory() as folder, Server(folder) as server:
         server.ask("PUT", "/workflows/w/1", {"nodes": []})
         upserts, bulk, drift = _upserts(server, "one"), _bulk(server), _drift(server)
         beside = _upserts(server, "two")
-    with tempfile.TemporaryDirectory() as folder, _Server(folder) as server:
+    with tempfile.TemporaryDirectory() as folder, Server(folder) as server:
         idle, asked = _drift_beside_questions(server)
     sizes = (1_000, 100_000, *((1_000_000,) if LARGE else ()))
     queries = {n: _due_query(n) for n in sizes}
@@ -66,7 +66,7 @@ def run() -> Section:
     return Section("service", tuple(rows), notes)
 
 
-class _Server:
+class Server:
     """`dutiful serve` in a process of its own."""
 
     def __init__(self, folder: str) -> None:
@@ -81,7 +81,7 @@ class _Server:
             "DUTIFUL_EXECUTOR": f"http://127.0.0.1:{_start_executor(self.arrivals)}/",
         }
 
-    def __enter__(self) -> _Server:
+    def __enter__(self) -> Server:
         command, quiet = [sys.executable, "-m", "dutiful", "serve"], subprocess.DEVNULL
         self._process = subprocess.Popen(command, env=self._environ, stdout=quiet, stderr=quiet)
         while True:
@@ -97,6 +97,7 @@ class _Server:
         self._process.wait(30)
 
     def ask(self, method: str, path: str, body: Any = None) -> None:
+        """Send a request that must be answered with 200."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request(method, path, json.dumps(body), {"Content-Type": "application/json"})
         answer = connection.getresponse()
@@ -140,18 +141,19 @@ def _start_executor(arrivals: list[float]) -> int:
     return int(listener.getsockname()[1])
 
 
-def _given(schedule_id: str, **more: Any) -> dict[str, Any]:
+def given(schedule_id: str, **more: Any) -> dict[str, Any]:
+    """Return the input of an upsert."""
     common = {"workflow_id": "w", "version": 1, "user_id": "u", "cron_expr": "0 4 * * *", "timezone": "UTC"}
     return {"schedule_id": schedule_id, **common, **more}
 
 
-def _upserts(server: _Server, prefix: str) -> float:
+def _upserts(server: Server, prefix: str) -> float:
     """Return how many a second are stored, each asked for on one of the connections when it is free.
 
     What is sent is made before, and of what comes back only the status and the length are read: the
     sender shares the machine with the server, and what it costs would be measured too.
     """
-    requests = [_request("/schedules/upsert", _given(f"{prefix}-{n}")) for n in range(UPSERTS)]
+    requests = [_request("/schedules/upsert", given(f"{prefix}-{n}")) for n in range(UPSERTS)]
 
     async def send(first: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -176,17 +178,17 @@ def _request(path: str, given: Any) -> bytes:
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def _bulk(server: _Server) -> float:
+def _bulk(server: Server) -> float:
     begin = time.perf_counter()
     for first in range(0, BULK, BULK_SIZE):
-        many = [_given(f"bulk-{n}") for n in range(first, first + BULK_SIZE)]
+        many = [given(f"bulk-{n}") for n in range(first, first + BULK_SIZE)]
         server.ask("POST", "/schedules/bulk", many)
     return time.perf_counter() - begin
 
 
-def _drift(server: _Server) -> tuple[float, float]:
+def _drift(server: Server) -> tuple[float, float]:
     every_second = {"cron_expr": "* * * * * *", "overlap_policy": "allow"}
-    server.ask("POST", "/schedules/bulk", [_given(f"busy-{n}", **every_second) for n in range(200)])
+    server.ask("POST", "/schedules/bulk", [given(f"busy-{n}", **every_second) for n in range(200)])
     time.sleep(3)
     server.arrivals.clear()
     time.sleep(10)
@@ -194,25 +196,26 @@ def _drift(server: _Server) -> tuple[float, float]:
     return cuts[49] * 1000, cuts[98] * 1000
 
 
-def _drift_beside_questions(server: _Server) -> tuple[float, float]:
+def _drift_beside_questions(server: Server) -> tuple[float, float]:
     """Return the p99 of the drift in ms, with nobody asking and with the askers at work."""
     server.ask("PUT", "/workflows/w/1", {"nodes": []})
     server.ask(
-        "POST", "/schedules/upsert", _given("leap", cron_expr="0 0 29 2 *", timezone="Australia/Lord_Howe")
+        "POST", "/schedules/upsert", given("leap", cron_expr="0 0 29 2 *", timezone="Australia/Lord_Howe")
     )
-    server.ask("POST", "/schedules/upsert", _given("daily", cron_expr="30 1 * * *", timezone="Europe/Berlin"))
+    server.ask("POST", "/schedules/upsert", given("daily", cron_expr="30 1 * * *", timezone="Europe/Berlin"))
     every_second = {"cron_expr": "* * * * * *", "overlap_policy": "allow"}
-    server.ask("POST", "/schedules/bulk", [_given(f"busy-{n}", **every_second) for n in range(20)])
-    idle = _drift_p99(server)
+    server.ask("POST", "/schedules/bulk", [given(f"busy-{n}", **every_second) for n in range(20)])
+    idle = drift_p99(server)
     command = [sys.executable, "-m", "benchmarks.service", "ask", str(server.port)]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as askers:
-        asked = _drift_p99(server)
+        asked = drift_p99(server)
         assert askers.stdin is not None
         askers.stdin.close()
     return idle, asked
 
 
-def _drift_p99(server: _Server) -> float:
+def drift_p99(server: Server) -> float:
+    """Return the p99 of the drift of twenty seconds, in ms."""
     time.sleep(3)
     server.arrivals.clear()
     time.sleep(20)

@@ -130,6 +130,8 @@ class Board:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
+        # By the end of the time and the owner: when they were read, and the tallies.
+        self._settled: dict[tuple[Instant, str | None], tuple[Instant, list[Tally]]] = {}
         self._forecasts: dict[
             tuple[Instant, Instant, int, str | None], tuple[Instant, dict[Instant, int]]
         ] = {}
@@ -154,10 +156,20 @@ class Board:
         """Return what became of the ticks of the last 24 hours, and how many come in the next 12."""
         now = self._now()
         until = now - now % TEN_MINUTES + TEN_MINUTES
-        tallies = await self._store.tallies(until - _DAY, until, TEN_MINUTES, owner)
+        tallies = await self._tallies(until, owner)
         forecast = await self.forecast(until - TEN_MINUTES, until + _DAY // 2, TEN_MINUTES, owner)
         account = _account(tallies, await self._unaccounted(now, owner))
         return Day(tallies, forecast, account, await self._drift())
+
+    async def _tallies(self, until: Instant, owner: str | None) -> list[Tally]:
+        """Return the tallies of a day; those before the last hour hardly change and are kept for a minute."""
+        now, settled = self._now(), until - _HOUR
+        made_at, known = self._settled.get((settled, owner), (0, None))
+        if known is None or not made_at <= now < made_at + _FORECAST_KEPT:
+            known = await self._store.tallies(until - _DAY, settled, TEN_MINUTES, owner)
+            kept = {key: value for key, value in self._settled.items() if key[0] == settled}
+            self._settled = {**kept, (settled, owner): (now, known)}
+        return known + await self._store.tallies(settled, until, TEN_MINUTES, owner)
 
     async def _unaccounted(self, now: Instant, owner: str | None) -> int:
         """Return how many ticks are due and have no entry: the cursor never passes a tick without one."""

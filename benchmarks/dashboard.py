@@ -1,0 +1,140 @@
+"""The pages at 100,000 schedules and a million entries, beside a worker that fires 200 times a second."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from http.client import HTTPConnection
+from statistics import quantiles
+
+from benchmarks.report import Row, Section, at_most
+from benchmarks.service import Server, drift_p99, given
+
+SCHEDULES = int(os.environ.get("DUTIFUL_BENCH_SCHEDULES", "100000"))
+ENTRIES = 10 * SCHEDULES
+BUSY, VIEWERS, ASKED = 200, 20, 40
+_BULK = 10_000
+# A page, and the milliseconds within which 95 of 100 answers come.
+BUDGET = {
+    "overview": ("/", 25),
+    "list": ("/ui/schedules", 40),
+    "find": ("/ui/schedules?q=job-9999", 40),
+    "a label": ("/ui/schedules?q=team%3Dteam-7", 40),
+    "one schedule": ("/ui/schedules/team-7.job-7", 15),
+    "editor": ("/ui/schedules/busy-1/edit", 20),
+    "calendar": ("/ui/calendar", 30),
+}
+
+
+def run() -> Section:
+    """Measure a real server on loopback."""
+    with tempfile.TemporaryDirectory() as folder, Server(folder) as server:
+        _fill(server, f"{folder}/service.db")
+        unchanged = _p95(server, "/", revision=True)
+        every_second = {"cron_expr": "* * * * * *", "overlap_policy": "allow"}
+        server.ask("POST", "/schedules/bulk", [given(f"busy-{n}", **every_second) for n in range(BUSY)])
+        alone = drift_p99(server)
+        pages = {name: _p95(server, path) for name, (path, _) in BUDGET.items()}
+        watched = _drift_with_viewers(server)
+    rows = [
+        *(
+            Row(f"{name}, p95", pages[name], "ms", {}, (at_most(pages[name], limit, "ms"),))
+            for name, (_, limit) in BUDGET.items()
+        ),
+        Row("refresh without change, p95", unchanged, "ms", {}, (at_most(unchanged, 2, "ms"),)),
+        Row(f"drift p99, {BUSY} launches a second", alone, "ms", {}, ()),
+        Row(f"drift p99, {VIEWERS} viewers beside", watched, "ms", {"alone": alone}, ()),
+        Row("the same over alone", watched / alone, "x", {}, (at_most(watched / alone, 1.1, "x alone"),)),
+    ]
+    notes = (
+        f"{SCHEDULES:,} schedules, {ENTRIES:,} entries of ten days; one server process; SQLite, FULL",
+        "a viewer asks for a page every five seconds, as the script of the pages does",
+    )
+    return Section("dashboard", tuple(rows), notes)
+
+
+def _fill(server: Server, path: str) -> None:
+    server.ask("PUT", "/workflows/w/1", {"nodes": []})
+    for first in range(0, SCHEDULES, _BULK):
+        many = range(first, min(first + _BULK, SCHEDULES))
+        server.ask("POST", "/schedules/bulk", [_schedule(number) for number in many])
+    _write_entries(path)
+
+
+def _schedule(number: int) -> dict[str, object]:
+    team = f"team-{number % 50}"
+    cron = f"{number % 60} {number // 60 % 24} * * *"
+    return given(f"{team}.job-{number}", cron_expr=cron, labels={"team": team})
+
+
+def _write_entries(path: str) -> None:
+    """Write ten entries for each schedule, one a day, of which one in a hundred has failed."""
+    now = int(time.time()) // 60 * 60_000
+    with sqlite3.connect(path, timeout=60) as connection:
+        connection.execute(
+            "WITH days(day) AS (VALUES (1),(2),(3),(4),(5),(6),(7),(8),(9),(10))"
+            " INSERT INTO runs (schedule, run_at, kind, status, phase, fire_at, reason, attempt, epoch,"
+            " started_at, ended_at, ticks, detail, updated_at, key, created_at)"
+            " SELECT number, at, 'schedule', iif(bad, 'FAILED', 'SUCCESS'), 'ended', at,"
+            " iif(bad, 'task_failed', NULL), 1, 1, at + 5, at + 905, 1, iif(bad, 'disk full', NULL),"
+            " at + 905, randomblob(32), at"
+            " FROM (SELECT number, ? - day * 86400000 + (number % 1440) * 60000 AS at,"
+            " (number + day) % 100 = 0 AS bad FROM declarations, days)",
+            (now,),
+        )
+    connection.close()
+
+
+def _p95(server: Server, path: str, *, revision: bool = False) -> float:
+    """Return the milliseconds within which 95 of 100 answers came, after one that fills the caches."""
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
+    known, times = {}, []
+    for turn in range(ASKED + 1):
+        begin = time.perf_counter()
+        connection.request("GET", path, headers=known)
+        answer = connection.getresponse()
+        body = answer.read().decode()
+        if turn:
+            times.append(time.perf_counter() - begin)
+            assert answer.status == (204 if revision else 200), (path, answer.status)
+        elif revision:
+            known = {"Dutiful-Revision": body.partition('data-revision="')[2].partition('"')[0]}
+        time.sleep(0.05)
+    connection.close()
+    return quantiles(times, n=20)[18] * 1000
+
+
+def _drift_with_viewers(server: Server) -> float:
+    command = [sys.executable, "-m", "benchmarks.dashboard", str(server.port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as viewers:
+        watched = drift_p99(server)
+        assert viewers.stdin is not None
+        viewers.stdin.close()
+    return watched
+
+
+async def _view_until_told(port: int) -> None:
+    """Ask for pages as open tabs do, until the input ends."""
+    ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    paths = [path for path, _ in BUDGET.values()]
+
+    async def view(number: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(number * 5 / VIEWERS)
+        while not ended.done():
+            writer.write(f"GET {paths[number % len(paths)]} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r")[0]))
+            await asyncio.wait([ended], timeout=5)
+        writer.close()
+
+    await asyncio.gather(*map(view, range(VIEWERS)))
+
+
+if __name__ == "__main__":
+    asyncio.run(_view_until_told(int(sys.argv[1])))
