@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 RUN_STAMP := $(VENV)/.ready-run
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate
 
-.PHONY: run tour test quick versions check fmt bench soak docs openapi pictures lock clean
+.PHONY: pictures run tour test quick versions check fmt bench soak docs openapi pictures lock clean
 
 run: $(RUN_STAMP)  ## the service at http://127.0.0.1:8787, with schedules that fire within seconds
 	@$(BIN)/python examples/service.py
@@ -41,6 +41,9 @@ bench: $(STAMP)  ## ratios against peers measured in the same run
 
 soak: $(STAMP)  ## the long campaigns: every zone, every transition
 	$(BIN)/python -m pytest -n auto -m soak --timeout 7200
+
+pictures: $(STAMP)  ## writes the pictures of the README and the docs anew, with a browser
+	$(BIN)/python scripts/pictures.py
 
 openapi: $(STAMP)  ## writes docs/reference/openapi.json and the help in docs/reference/cli.md anew
 	$(BIN)/python scripts/openapi.py

@@ -124,18 +124,24 @@ def validate(path: Path, as_json: bool, offline: bool) -> None:
               help="How long to wait for running jobs when stopped.")  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing but warnings.")
 @click.option("--listen", metavar="HOST:PORT", help="Also answer HTTP requests here, such as 127.0.0.1:8788.")
-def start(path: Path, timeout: float, quiet: bool, listen: str | None) -> None:
+@click.option(
+    "--page",
+    metavar="HOST:PORT",
+    help="Also show the fleet to browsers of this machine, e.g. 127.0.0.1:8789.",
+)
+def start(path: Path, timeout: float, quiet: bool, listen: str | None, page: str | None) -> None:
     """Run the fleet in the foreground, until SIGINT or SIGTERM.
 
     The first signal lets running jobs end, for --timeout seconds: exit code 0. After that, or at a second
     signal, they are killed: exit code 1. Jobs run in the directory of the file.
 
     With --listen, schedules can be triggered over HTTP by the token in DUTIFUL_FLEET_TOKEN, or by webhooks
-    that are signed with DUTIFUL_FLEET_WEBHOOK_SECRET.
+    that are signed with DUTIFUL_FLEET_WEBHOOK_SECRET. With --page, a browser of this machine sees the
+    agents, why a schedule does not run now, and the output of jobs; the page has no login.
 
     Example: dutiful fleet start --timeout 60
     """
-    run_in_foreground(path, timeout, quiet=quiet, address=listen)
+    run_in_foreground(path, timeout, quiet=quiet, address=listen, page=page)
 
 
 @fleet.command()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dutiful.fleet.control.http import Listener
+    from dutiful.httpd.server import HttpServer
 
 
 def asked(path: Path, request: dict[str, Any]) -> Any:
@@ -148,14 +149,16 @@ def _lives(pid: int) -> bool:
     return state.split()[0] != "Z"
 
 
-def run_in_foreground(path: Path, timeout: float, *, quiet: bool, address: str | None) -> None:
+def run_in_foreground(
+    path: Path, timeout: float, *, quiet: bool, address: str | None, page: str | None = None
+) -> None:
     """Run the fleet of a file until it is asked to stop and its jobs have ended, or the process with them."""
     logger = _logger(quiet=quiet)
     daemon = Daemon(path, logger)
     # Directories and modules in the file are relative to the file.
     os.chdir(daemon.watched.path.parent)
     sys.path.insert(0, os.getcwd())
-    asyncio.run(_serve(daemon, timeout, logger, address))
+    asyncio.run(_serve(daemon, timeout, logger, address, page))
 
 
 def _logger(*, quiet: bool) -> logging.Logger:
@@ -179,13 +182,30 @@ def _listener(daemon: Daemon, address: str | None, logger: logging.Logger) -> Li
     return Listener(daemon, bound(address), secrets, logger)
 
 
+def _page_server(daemon: Daemon, address: str | None, logger: logging.Logger) -> HttpServer | None:
+    if address is None:
+        return None
+    from dutiful.fleet.control.http import bound
+    from dutiful.httpd.server import HttpServer
+    from dutiful.service.settings import is_loopback
+    from dutiful.web.fleet_page import create_fleet_app
+
+    host = address.rpartition(":")[0].strip("[]")
+    if not is_loopback(host):
+        advice = "write a port of the loopback, such as 127.0.0.1:8789, and reach it through an SSH tunnel"
+        raise InvalidArgumentError("--page", address, f"the page has no login; {advice}")
+    app = create_fleet_app(daemon, SystemClock(), host)
+    return HttpServer(app, bound(address), None, lambda url: logger.info("the page is at %s", url))
+
+
 async def _serve(
     daemon: Daemon,
     timeout: float,  # noqa: ASYNC109 - the scheduler applies it
     logger: logging.Logger,
     address: str | None,
+    page: str | None,
 ) -> None:
-    listener = _listener(daemon, address, logger)
+    listener, pages = _listener(daemon, address, logger), _page_server(daemon, page, logger)
     asked = daemon.asked_to_stop
     with hear_signals(asked, lambda: _last_words(daemon)):
         try:
@@ -197,7 +217,11 @@ async def _serve(
         logger.info("started: %d agents with %d schedules, state in %s", len(agents), count, daemon.state_dir)
         if listener is not None:
             listener.start()
+        serving = None if pages is None else asyncio.create_task(pages.answer(), name="dutiful-fleet-page")
         await asked.wait()
+        if pages is not None and serving is not None:
+            pages.stop()
+            await serving
         if listener is not None:
             await listener.stop()
         logger.info("stopping: waiting for %d job(s), at most %g s", len(daemon.running()), timeout)

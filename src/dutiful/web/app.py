@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
-from starlette.staticfiles import StaticFiles
 
 from dutiful.httpd.audit import AuditLog
 from dutiful.httpd.middleware import RequestMiddleware
@@ -15,12 +14,10 @@ from dutiful.httpd.problems import install_problems
 from dutiful.service.http_settings import login_rates, middleware_settings
 from dutiful.web import responses
 from dutiful.web.pages import PAGE_ROUTERS
-from dutiful.web.pages.rendering import install_problem_pages
+from dutiful.web.pages.rendering import HashedFiles, install_problem_pages
 from dutiful.web.routes import ROUTERS
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
-
     from dutiful.service.wiring import Service
 
 _HERE = Path(__file__).parent
@@ -46,24 +43,14 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-class _HashedFiles(StaticFiles):
-    """Files whose addresses change with their bytes, so that a browser asks for each of them once."""
-
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        """Return a file that may be kept for a year."""
-        response = super().file_response(*args, **kwargs)
-        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
-        return response
-
-
 def create_app(service: Service) -> FastAPI:
     """Return the application over a service; whoever calls this starts and stops the service."""
     app = _routes()
-    app.state.service = service
+    app.state.service, app.state.clock = service, service.clock
     app.state.audit = AuditLog(service.clock, service.settings.audit_log)
     install_problems(app)
     install_problem_pages(app)
-    app.mount("/static", _HashedFiles(directory=_HERE / "static"), name="static")
+    app.mount("/static", HashedFiles(directory=_HERE / "static"), name="static")
     settings = middleware_settings(service.settings, service.clock)
     app.state.auth = settings.auth
     app.state.logins = login_rates(service.clock)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Error, sync_playwright
+from playwright.sync_api import Browser, Error, Playwright, sync_playwright
 from tests.web.browser.seed import seeded
 
 FLAGS = [
@@ -24,6 +25,12 @@ def chromium() -> str:
     return found
 
 
+def launched(playwright: Playwright, executable: str) -> Browser:
+    """Return a running browser that draws the text of the interface in one font on every machine."""
+    fonts = {**os.environ, "FONTCONFIG_FILE": str(Path(__file__).with_name("fonts.conf"))}
+    return playwright.chromium.launch(executable_path=executable, args=FLAGS, env=fonts)
+
+
 @pytest.fixture(scope="session")
 def service():
     with seeded() as it:
@@ -36,7 +43,7 @@ def browser():
     executable = chromium()
     with sync_playwright() as playwright:
         try:
-            running = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+            running = launched(playwright, executable)
         except Error as error:
             if os.environ.get("CI"):
                 raise

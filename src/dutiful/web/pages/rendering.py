@@ -17,6 +17,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
 
 from dutiful.core.errors import DutifulError
 from dutiful.httpd.auth import NOBODY, is_page
@@ -46,6 +47,16 @@ def static_url(name: str) -> str:
     return f"/static/{name}?v={digest}"
 
 
+class HashedFiles(StaticFiles):
+    """Files whose addresses change with their bytes, so that a browser asks for each of them once."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """Return a file that may be kept for a year."""
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return response
+
+
 class UnchangedError(Exception):
     """A page is asked for again, and nothing was written since the browser got it."""
 
@@ -68,7 +79,7 @@ def page(
     template: str, request: Request, status: int = 200, *, every: int | None = None, **facts: Any
 ) -> HTMLResponse:
     """Return a whole page; a page with the dependency `LIVE` is asked for again `every` few seconds."""
-    now = request.app.state.service.clock.now().astimezone(UTC)
+    now = request.app.state.clock.now().astimezone(UTC)
     theme = request.cookies.get(THEME_COOKIE)
     frame = {
         "now": now,
@@ -76,6 +87,7 @@ def page(
         "theme": theme if theme in THEMES else None,
         "keys": request.cookies.get(KEYS_COOKIE) != "off",
         "live": every,
+        "site": getattr(request.app.state, "site", "service"),
         "revision": getattr(request.state, "revision", ""),
         "path": request.url.path,
         "query": request.url.query,

@@ -1,0 +1,233 @@
+"""The page of a fleet: its agents, their running jobs, and why a schedule does not run now.
+
+`dutiful fleet start --page HOST:PORT` serves it on the loopback: the page has no login.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import Path as InPath
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from dutiful.core.errors import DutifulError
+from dutiful.httpd.middleware import MiddlewareSettings, RequestMiddleware
+from dutiful.httpd.problems import install_problems
+from dutiful.web.pages import words
+from dutiful.web.pages.forms import read_form
+from dutiful.web.pages.rendering import HashedFiles, install_problem_pages, page
+from dutiful.web.requests import ID_PATTERN
+
+if TYPE_CHECKING:
+    from dutiful.runtime.ports import Clock
+
+Document: TypeAlias = dict[str, Any]
+Action: TypeAlias = Literal["enable", "disable", "run", "cancel"]
+Name: TypeAlias = Annotated[str, InPath(pattern=ID_PATTERN)]
+
+router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
+
+RUNS_SHOWN = 20
+OUTPUT_SHOWN = 20_000
+_EVERY_S = 5
+WHY = {
+    "unsupported_type": "The clock never fires this type; run it by hand or over HTTP.",
+    "disabled": "It is out of service until it is enabled.",
+    "already_running": "Its own run is still going.",
+    "at_capacity": "Its agent runs as many jobs as it may.",
+    "not_due": "It waits for its next time.",
+    "quarantined": "It is set aside, because it cannot be read.",
+}
+"""One sentence for each reason for which a pass does not trigger a schedule."""
+_DONE = {
+    "enable": "{} is in service again.",
+    "disable": "{} is out of service.",
+    "run": "{} runs with the next pass.",
+    "cancel": "The running jobs of {} were cancelled.",
+}
+
+
+class FleetAnswers(Protocol):
+    """A running fleet that answers questions and takes commands; all methods raise errors of the fleet."""
+
+    async def status(self) -> Document:
+        """Return the state of the fleet, its agents and its running jobs."""
+
+    async def schedules(self, agent: str | None) -> list[Document]:
+        """Return every schedule, or those of one agent."""
+
+    async def switch(self, agent: str, schedule: str | None, *, enabled: bool) -> list[Document]:
+        """Enable or disable a schedule."""
+
+    async def run(self, agent: str, schedule: str, prompt: str | None) -> Document:
+        """Have a schedule run with the next pass."""
+
+    async def cancel(self, agent: str, schedule: str) -> Document:
+        """Cancel the running jobs of a schedule."""
+
+    async def history(
+        self, agent: str | None, schedule: str | None, limit: int, *, failed: bool
+    ) -> list[Document]:
+        """Return the last entries of the history, newest first."""
+
+    async def explain(self, agent: str, schedule: str, at: datetime) -> Document:
+        """Return why a schedule ran at an instant, did not run, or will run."""
+
+    async def output(self, agent: str, schedule: str, number: int | None) -> Document | None:
+        """Return the stored output of a run, by default of the latest, or None."""
+
+
+def create_fleet_app(fleet: FleetAnswers, clock: Clock, host: str) -> FastAPI:
+    """Return the application of a fleet's page; `host` is the address that it is served at."""
+    app = FastAPI(title="dutiful fleet", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.fleet, app.state.clock, app.state.site = fleet, clock, "fleet"
+    app.include_router(router)
+    install_problems(app)
+    install_problem_pages(app)
+    app.mount("/static", HashedFiles(directory=Path(__file__).parent / "static"), name="static")
+    app.add_middleware(RequestMiddleware, settings=MiddlewareSettings(host))
+    return app
+
+
+@router.get("/")
+async def overview(request: Request) -> HTMLResponse:
+    """Show the agents of the fleet, their schedules and their running jobs."""
+    fleet: FleetAnswers = request.app.state.fleet
+    status, schedules = await fleet.status(), await fleet.schedules(None)
+    jobs = {(job["agent"], job["schedule"]): job for job in status["jobs"]}
+    return page(
+        "fleet.html",
+        request,
+        every=_EVERY_S,
+        fleet={
+            **status,
+            "started_at": at(status["started_at"]),
+            "stalled_since": at(status["stalled_since"]),
+        },
+        heading=heading(status, schedules),
+        whys=WHY,
+        agents=[
+            (agent, [_line(each, jobs) for each in schedules if each["agent"] == agent["name"]])
+            for agent in status["agents"]
+        ],
+    )
+
+
+def heading(status: Document, schedules: list[Document]) -> str:
+    """Return the state of the fleet in one line."""
+    if status["stall"] is not None:
+        return "Not working: its passes fail"
+    failing = sum(1 for each in schedules if each["last_error"] is not None or each["problem"] is not None)
+    if failing:
+        need = "schedule needs" if failing == 1 else "schedules need"
+        return f"Working. {words.in_words(failing)} {need} you."
+    return "Working. Nothing needs you."
+
+
+def _line(each: Document, jobs: dict[tuple[str, str], Document]) -> Document:
+    """Return a schedule as the list shows it: shape, words, times and the latest line of its output."""
+    job = jobs.get((each["agent"], each["schedule"]))
+    shape, css, said = _standing(each, running=job is not None)
+    return {
+        **each,
+        "shape": shape,
+        "css": css,
+        "said": said,
+        "last_run_at": at(each["last_run_at"]),
+        "next_run_at": at(each["next_run_at"]),
+        "skipped_since": at(each["skipped_since"]),
+        "job": None if job is None else {**job, "started_at": at(job["started_at"])},
+    }
+
+
+def _standing(each: Document, *, running: bool) -> tuple[str, str, str]:
+    if each["problem"] is not None:
+        return "aside", "skip", "set aside"
+    if running:
+        return "running", "run", "running"
+    if each["status"] == "disabled":
+        return "paused", "", "disabled"
+    if each["last_error"] is not None:
+        return "failed", "fail", "failed"
+    return ("to_come", "", "has not run") if each["last_run_at"] is None else ("ran", "ok", "ran")
+
+
+def at(text: str | None) -> datetime | None:
+    """Return the instant that an answer of the fleet names."""
+    return None if text is None else datetime.fromisoformat(text)
+
+
+class OneQuery(BaseModel):
+    """Which run's output to show, and what was done before."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: Annotated[int, Field(ge=1)] | None = None
+    done: Annotated[str, Field(max_length=300)] | None = None
+
+
+@router.get("/ui/fleet/{agent}/{schedule}")
+async def one(
+    request: Request, agent: Name, schedule: Name, query: Annotated[OneQuery, Query()]
+) -> HTMLResponse:
+    """Show one schedule: why it does not run now, its history, and the output of a run."""
+    fleet: FleetAnswers = request.app.state.fleet
+    why = await fleet.explain(agent, schedule, request.app.state.clock.now())
+    jobs = {(job["agent"], job["schedule"]): job for job in (await fleet.status())["jobs"]}
+    history = await fleet.history(agent, schedule, RUNS_SHOWN, failed=False)
+    output = await fleet.output(agent, schedule, query.run)
+    return page(
+        "fleet_schedule.html",
+        request,
+        every=2 if (agent, schedule) in jobs else _EVERY_S,
+        line=_line(why["now"], jobs),
+        why=WHY.get(why["now"]["skip_reason"] or "", "It starts with the next pass."),
+        history=[_entry(run) for run in history],
+        number=None if output is None else output["run"],
+        output=None if output is None else tail(output["output"]),
+        done=query.done,
+    )
+
+
+def tail(output: str) -> str:
+    """Return the end of an output, as much of it as a page shows."""
+    return output if len(output) <= OUTPUT_SHOWN else f"… (the beginning is cut)\n{output[-OUTPUT_SHOWN:]}"
+
+
+def _entry(run: Document) -> Document:
+    shapes = {"SUCCESS": ("ran", "ok"), "FAILED": ("failed", "fail"), "SKIPPED": ("skipped", "skip")}
+    shape, css = shapes.get(run["status"], ("running", "run"))
+    began, ended = at(run["started_at"]), at(run["ended_at"])
+    return {
+        **run,
+        "shape": shape,
+        "css": css,
+        "at": at(run["run_at"]),
+        "took": None if began is None or ended is None else (ended - began).total_seconds(),
+        "line": words.first_line(run["detail"]),
+    }
+
+
+@router.post("/ui/fleet/{agent}/{schedule}/{action}")
+async def act(request: Request, agent: Name, schedule: Name, action: Action) -> Response:
+    """Enable, disable, run or cancel a schedule, and say what was done."""
+    await read_form(request)
+    fleet: FleetAnswers = request.app.state.fleet
+    try:
+        if action == "run":
+            await fleet.run(agent, schedule, None)
+        elif action == "cancel":
+            await fleet.cancel(agent, schedule)
+        else:
+            await fleet.switch(agent, schedule, enabled=action == "enable")
+        done = _DONE[action].format(f"{agent}/{schedule}")
+    except DutifulError as error:
+        if type(error).__name__.endswith("NotFoundError"):
+            raise
+        done = f"Refused: {error}"
+    return RedirectResponse(f"/ui/fleet/{agent}/{schedule}?{urlencode({'done': done[:300]})}", 303)

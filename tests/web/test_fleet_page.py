@@ -1,0 +1,156 @@
+"""The page of a fleet: its agents, why a schedule does not run now, its output, and commands by form."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import threading
+
+import httpx2
+import pytest
+from tests.web.pages.html import page
+
+from dutiful.fleet.control.daemon import Daemon
+from dutiful.httpd.server import HttpServer, listen
+from dutiful.testing import VirtualClock
+from dutiful.web.fleet_page import OUTPUT_SHOWN, WHY, create_fleet_app, tail
+
+FILE = f"""
+version: 1
+agents:
+  - name: writer
+    instances: {{max_concurrent: 2}}
+    schedules:
+      digest:
+        type: interval
+        interval: 1h
+        job: {{type: command, command: ["{sys.executable}", "-c", "print('<b>three</b> lines')"]}}
+      broken:
+        type: interval
+        interval: 1h
+        job: {{type: command, command: ["{sys.executable}", "-c", "raise SystemExit('no disk')"]}}
+      hook:
+        type: webhook
+        job: {{type: command, command: ["true"]}}
+"""
+
+
+class Fleet:
+    """A fleet and its page on a loop of their own, on a clock that the test moves."""
+
+    def __init__(self, path):
+        self.path, self.ready = path, threading.Event()
+        self.thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+
+    async def _serve(self):
+        self.loop, self.clock = asyncio.get_running_loop(), VirtualClock("2026-03-02T09:00:00+00:00")
+        daemon = self.daemon = Daemon(self.path, clock=self.clock)
+        with listen("127.0.0.1", 0) as listener:
+            app = create_fleet_app(daemon, self.clock, "127.0.0.1")
+            self.server = HttpServer(app, listener, None, self._listening)
+            await daemon.start()
+            try:
+                await self.server.answer()
+            finally:
+                await daemon.stop(5)
+
+    def _listening(self, url):
+        self.url, self.client = url, httpx2.Client(base_url=url, trust_env=False, timeout=60)
+        self.ready.set()
+
+    def advance(self, seconds):
+        asyncio.run_coroutine_threadsafe(self.clock.advance(seconds), self.loop).result(60)
+
+    def finish(self, runs):
+        """Wait until so many jobs, which are real programs, have ended."""
+        for _ in range(600):
+            self.advance(1)
+            status = asyncio.run_coroutine_threadsafe(self.daemon.status(), self.loop).result(60)
+            if sum(agent["done"] + agent["failed"] for agent in status["agents"]) == runs:
+                return
+            threading.Event().wait(0.05)
+        raise AssertionError("the jobs do not end")
+
+    def send(self, path):
+        field = re.search(
+            r'name="csrf" value="([0-9a-f]+)"', self.client.get("/ui/fleet/writer/digest").text
+        )[1]
+        return self.client.post(path, data={"csrf": field}, headers={"Origin": self.url})
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    (tmp_path / "fleet.yaml").write_text(FILE)
+    running = Fleet(tmp_path / "fleet.yaml")
+    running.thread.start()
+    assert running.ready.wait(15)
+    running.finish(2)
+    yield running
+    running.server.stop()
+    running.thread.join(60)
+    running.client.close()
+
+
+def test_the_page_names_every_schedule_and_why_it_does_not_run_now(fleet):
+    text = page(fleet).text
+    assert "Working. One schedule needs you." in text
+    assert "writer 0 of 2 jobs, 1 done, 1 failed since the start" in text
+    assert "digest interval It waits for its next time." in text
+    assert (
+        "hook webhook The clock never fires this type; run it by hand or over HTTP. unsupported_type" in text
+    )
+
+
+def test_a_schedule_has_its_runs_and_the_end_of_its_output_as_text(fleet):
+    shown = page(fleet, "/ui/fleet/writer/digest")
+    assert "<b>three</b> lines" in "".join(shown.words)
+    assert "success" in shown.text
+    assert "Why does it not run now? It waits for its next time. not_due" in shown.text
+
+
+def test_a_failure_is_shown_with_its_error(fleet):
+    shown = page(fleet, "/ui/fleet/writer/broken").text
+    assert "Its last run failed:" in shown
+    assert "no disk" in shown
+
+
+def test_a_schedule_is_disabled_and_enabled_by_form(fleet):
+    assert fleet.send("/ui/fleet/writer/digest/disable").status_code == 303
+    assert "It is out of service until it is enabled. disabled" in page(fleet, "/ui/fleet/writer/digest").text
+    done = fleet.send("/ui/fleet/writer/digest/enable")
+    assert "writer/digest is in service again." in page(fleet, done.headers["location"]).text
+
+
+def test_a_schedule_runs_by_hand_with_the_next_pass(fleet):
+    fleet.send("/ui/fleet/writer/digest/run")
+    fleet.finish(3)
+    assert "by hand" in page(fleet, "/ui/fleet/writer/digest").text
+
+
+def test_a_form_without_its_proof_changes_nothing(fleet):
+    refused = fleet.client.post("/ui/fleet/writer/digest/disable", headers={"Origin": fleet.url})
+    assert refused.status_code == 403
+    assert "disabled" not in page(fleet, "/ui/fleet/writer/digest").text
+
+
+@pytest.mark.parametrize(
+    "path", ["/ui/fleet/writer/none", "/ui/fleet/none/digest", "/ui/fleet/..%2f..%2fetc/x"]
+)
+def test_what_the_fleet_does_not_have_is_not_found(fleet, path):
+    assert fleet.client.get(path).status_code in {404, 422}
+
+
+def test_another_host_is_not_answered(fleet):
+    assert fleet.client.get("/", headers={"Host": "evil.example"}).status_code == 421
+
+
+def test_long_outputs_are_cut_at_their_beginning():
+    assert tail("x" * OUTPUT_SHOWN) == "x" * OUTPUT_SHOWN
+    assert tail("a" + "x" * OUTPUT_SHOWN) == "… (the beginning is cut)\n" + "x" * OUTPUT_SHOWN
+
+
+def test_every_reason_not_to_run_has_its_sentence():
+    from dutiful.fleet.types import ScheduleSkipReason
+
+    assert WHY.keys() == {reason.value for reason in ScheduleSkipReason}
