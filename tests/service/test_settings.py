@@ -48,6 +48,7 @@ def test_without_variables_the_defaults_are_in_force():
         "executor_secret": None,
         "executor_allow": Allowed(setting="DUTIFUL_EXECUTOR_ALLOW"),
         "executor_timeout_s": None,
+        "output_dir": None,
         "launches_max": None,
         "launch_retries": 3,
         "jwt_keys": None,

@@ -9,6 +9,7 @@ import json
 
 import httpx2
 import pytest
+from tests.web.running import running
 
 from dutiful.core.plan.outcome import Accepted
 from dutiful.service import Service, settings_from
@@ -31,6 +32,31 @@ COLUMNS = {
 }
 TICK = "2026-03-02T09:30:00Z"
 KEY = hashlib.sha256(b"nightly:1772443800").hexdigest()
+
+
+def test_the_output_of_a_command_is_shown_where_it_is_kept(tmp_path):
+    command = "command:sh -c 'cat; printf \"\\\\033[2J<b>\"; echo oops >&2'"
+    settings = {"DUTIFUL_EXECUTOR": command, "DUTIFUL_OUTPUT_DIR": f"{tmp_path}/output"}
+    with running(tmp_path, **settings) as service:
+        service.put("/workflows/report/1", {"n": 1})
+        key = service.upsert() and service.post("/schedules/nightly/trigger")["idempotency_key"]
+        while service.get(f"/runs/{key}")["status"] != "SUCCESS":
+            service.advance(1)
+        shown = service.get(f"/runs/{key}/output")
+        unknown = service.client.get("/runs/none/output")
+    assert (shown["idempotency_key"], shown["truncated"]) == (key, False)
+    # Both streams are kept, in the order in which they are read.
+    assert shown["output"].replace("oops\n", "") == '{"n": 1}\ufffd[2J<b>'
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "unknown_run")
+
+
+def test_where_no_output_is_kept_it_is_said_what_to_set(service):
+    service.upsert()
+    key = service.post("/schedules/nightly/trigger")["idempotency_key"]
+    service.advance(1)
+    answer = service.client.get(f"/runs/{key}/output")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no_output")
+    assert "DUTIFUL_OUTPUT_DIR" in answer.json()["error"]["message"]
 
 
 def counted(accepted, already_recorded=0, unknown=0, overlapping=0):

@@ -67,6 +67,7 @@ NEEDS = [
     ("GET", "/schedules/nightly/explain?at=2026-03-02T09:00:00Z", None, "read"),
     ("GET", "/runs", None, "read"),
     ("GET", "/runs/unknown", None, "read"),
+    ("GET", "/runs/unknown/output", None, "read"),
     ("POST", "/schedules/preview", SCHEDULE, "read"),
     ("GET", "/workflows/report/1", None, "read"),
     ("GET", "/metrics", None, "read"),

@@ -17,7 +17,8 @@ from dutiful.cli.fleet_client import asked, state_dir_of_fleet
 from dutiful.cli.output import print_json
 from dutiful.core.cron.zone import from_epoch_ms
 from dutiful.core.errors import quoted
-from dutiful.fleet.run.output_log import logs_of, older_half, printable
+from dutiful.fleet.run.output_log import logs_of
+from dutiful.process.output_log import older_half, printable
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:

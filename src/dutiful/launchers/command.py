@@ -88,7 +88,7 @@ class CommandExecutor:
     in_process = True
 
     def __init__(self, argv: list[str], settings: ExecutorSettings) -> None:
-        self._command = Command(argv, settings.timeout or _TIMEOUT)
+        self._command, self._outputs = Command(argv, settings.timeout or _TIMEOUT), settings.outputs
 
     @classmethod
     def parse(cls, rest: str, settings: ExecutorSettings) -> CommandExecutor:
@@ -108,10 +108,15 @@ class CommandExecutor:
 
         A command that could not be started was not run: that is Unreached, and may be tried again.
         """
+        log = None if self._outputs is None else self._outputs.open(meta.idempotency_key)
+        on_chunk = None if log is None else log.write
         try:
-            ended = await self._command.run(_told(meta), json.dumps(dag).encode())
+            ended = await self._command.run(_told(meta), json.dumps(dag).encode(), on_chunk=on_chunk)
         except NotStartedError as error:
             return Unreached(str(error))
+        finally:
+            if log is not None:
+                log.close()
         return Succeeded(ended.summary) if ended.problem is None else Failed(ended.problem)
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.plan.outcome import Outcome
     from dutiful.outbound.secret import Secret
+    from dutiful.process.output_log import OutputFolder
     from dutiful.runtime.ports import Clock
 
 # Concurrent launches of one worker, unless a setting or the limit of open files says otherwise.
@@ -103,6 +104,8 @@ class ExecutorSettings(NamedTuple):
     mode: Mode = Mode.REPORT
     # Whether a URL that names the loopback opens it: that of the operator does, that of a schedule may not.
     opens_loopback: bool = True
+    # Where the output of commands is kept; None keeps none.
+    outputs: OutputFolder | None = None
 
 
 def launches_that_fit(executor: object, descriptors: int) -> int:

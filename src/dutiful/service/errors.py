@@ -3,6 +3,7 @@
 RequestRefusedError
 ├── OtherUserError            403  the caller may not act for that user
 ├── UnknownWorkflowError      404  there is no such version of a workflow
+├── NoOutputError             404  no output of that run is kept
 ├── WorkflowExistsError       409  that version is stored with another DAG
 ├── WorkflowInUseError        409  schedules start that version
 └── DamagedScheduleError      409  the row of a schedule cannot be read
@@ -34,6 +35,17 @@ class UnknownWorkflowError(RequestRefusedError):
     def __init__(self, workflow_id: str, version: int) -> None:
         message = f"There is no version {version} of the workflow {quoted(workflow_id)!r}"
         super().__init__(message, workflow_id=workflow_id, version=version)
+
+
+class NoOutputError(RequestRefusedError):
+    """No output of a run is kept in this process's folder."""
+
+    status = 404
+    code = "no_output"
+
+    def __init__(self, idempotency_key: str) -> None:
+        message = "No output of this run is kept here; DUTIFUL_OUTPUT_DIR keeps that of commands"
+        super().__init__(message, idempotency_key=idempotency_key)
 
 
 class WorkflowExistsError(RequestRefusedError):

@@ -70,6 +70,7 @@ class Settings:
     executor_secret: Secret | None
     executor_allow: Allowed
     executor_timeout_s: float | None
+    output_dir: str | None
     launches_max: int | None
     launch_retries: int
     jwt_keys: str | None

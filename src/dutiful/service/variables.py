@@ -216,6 +216,7 @@ VARIABLES = (
     ),
     Variable("DUTIFUL_EXECUTOR_ALLOW", allowed, "", "hosts and networks that are open although not public"),
     Variable("DUTIFUL_EXECUTOR_TIMEOUT_S", seconds(0.1, 86_400), None, "for one call of the executor"),
+    Variable("DUTIFUL_OUTPUT_DIR", text, None, "folder in which the output of commands is kept"),
     Variable(
         "DUTIFUL_LAUNCHES_MAX",
         number(1, 100_000),

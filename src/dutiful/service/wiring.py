@@ -6,11 +6,13 @@ import asyncio
 import logging
 import math
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dutiful.core.errors import InvalidArgumentError, StoreError
 from dutiful.launchers.executor import ExecutorSettings, Probing
 from dutiful.launchers.url import Executors, executor_for
+from dutiful.process.output_log import OutputFolder
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.loop_thread import LoopThread
 from dutiful.service import journal
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from dutiful.launchers.executor import Executor
+    from dutiful.process.output_log import Shown
     from dutiful.runtime.ports import Clock
     from dutiful.service.settings import Settings
 
@@ -156,6 +159,11 @@ class Service:
         probed = await asyncio.gather(*(each.probe() for each in executors if isinstance(each, Probing)))
         return "; ".join(problem for problem in probed if problem is not None) or None
 
+    def output(self, idempotency_key: str) -> Shown | None:
+        """Return the output of a command's run as it may be shown, or None if none is kept here."""
+        outputs = _outputs(self.settings)
+        return None if outputs is None else outputs.read(idempotency_key)
+
     def metrics(self) -> str:
         """Return the metrics in the text format that Prometheus reads."""
         return self._metrics.text()
@@ -190,12 +198,17 @@ def _executors(settings: Settings, clock: Clock, given: Executor | None) -> Exec
         settings.executor_allow,
         settings.executor_timeout_s,
         settings.executor_mode,
+        outputs=_outputs(settings),
     )
     if given is None:
         given = NoExecutor() if settings.executor is None else executor_for(settings.executor, shared)
     # On the loopback without auth every caller is the operator.
     trusted = settings.is_loopback and not settings.has_auth
     return Executors(given, shared._replace(opens_loopback=trusted))
+
+
+def _outputs(settings: Settings) -> OutputFolder | None:
+    return None if settings.output_dir is None else OutputFolder(Path(settings.output_dir))
 
 
 def _defaults(settings: Settings) -> Defaults:

@@ -174,6 +174,14 @@ class RunAnswer(Answer):
     input: Any
 
 
+class OutputAnswer(Answer):
+    """The output of a run, of a long one the end, without characters that command a terminal."""
+
+    idempotency_key: str
+    output: str
+    truncated: bool
+
+
 class RunsAnswer(Answer):
     """One page of runs, the newest first."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dutiful.fleet.run.output_log import LEFT_OUT, LogLimits, Output, OutputLogs, logs_of, output_of
+from dutiful.fleet.run.output_log import LogLimits, Output, OutputLogs, logs_of, output_of
+from dutiful.process.output_log import LEFT_OUT
 
 
 def write(logs, run_at, *chunks, kind="schedule"):

@@ -1,16 +1,16 @@
 """The output of jobs, kept in one file per run under `logs/AGENT/SCHEDULE/` of the state directory.
 
 A file is named NUMBER.RUN_AT.KIND.log: the number counts the runs of the schedule, and the rest is the key of
-the run in the history. Each file is bounded: when it is half full it becomes `….log.old`, in place of an
-earlier half, so that the end of the output is always there. The oldest files go when there are too many.
+the run in the history. Each file is bounded, and the oldest files go when there are too many.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from dutiful.process.output_log import SHOWN_BYTES, OutputLog, kept_in, older_half, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 FOLDER = "logs"
 _FILE = re.compile(r"([0-9]+)\.([0-9]+)\.(schedule|manual)\.log")
-LEFT_OUT = b"[earlier output was left out]\n"
-# Bytes of an output that are shown at a time, unless the caller asks for less or more.
-SHOWN_BYTES = 65_536
 
 
 class LogLimits(NamedTuple):
@@ -42,11 +39,7 @@ class RunLog(NamedTuple):
 
     def read(self) -> bytes:
         """Return the output as far as it was kept."""
-        parts = []
-        for path in (older_half(self.path), self.path):
-            with suppress(OSError):
-                parts.append(path.read_bytes())
-        return b"".join(parts)
+        return kept_in(self.path)
 
 
 class Output(NamedTuple):
@@ -71,19 +64,7 @@ def output_of(
     log = next(found, None)
     if log is None:
         return None
-    kept = log.read()
-    text = printable(kept[-limit:].decode("utf-8", "replace"))
-    return Output(log.number, log.run_at, log.kind, text, len(kept) > limit or kept.startswith(LEFT_OUT))
-
-
-def printable(text: str) -> str:
-    """Return a text without the characters that command a terminal; lines and tabs stay."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
-
-
-def older_half(path: Path) -> Path:
-    """Return the path of the earlier half of a log."""
-    return path.with_name(path.name + ".old")
+    return Output(log.number, log.run_at, log.kind, *shown(log.read(), limit))
 
 
 def logs_of(state_dir: Path, agent: str, schedule: str) -> list[RunLog]:
@@ -122,42 +103,3 @@ class OutputLogs:
             return OutputLog(own.path, self.limits.bytes // 2)
         except OSError:
             return None
-
-
-class OutputLog:
-    """The open log of one run."""
-
-    def __init__(self, path: Path, half: int) -> None:
-        self._path, self._half = path, half
-        self._file = self._opened()
-
-    def _opened(self) -> IO[bytes]:
-        return open(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab")
-
-    def write(self, chunk: bytes) -> None:
-        """Append output, and make room for it first."""
-        with suppress(OSError, ValueError):
-            chunk = chunk[-self._half :]
-            if self._file.tell() + len(chunk) > self._half:
-                self._make_room()
-            self._file.write(chunk)
-            self._file.flush()
-
-    def _make_room(self) -> None:
-        older, again = older_half(self._path), older_half(self._path).exists()
-        self._file.close()
-        self._path.replace(older)
-        if again:
-            _mark(older)
-        self._file = self._opened()
-
-    def close(self) -> None:
-        """Write no more."""
-        with suppress(OSError):
-            self._file.close()
-
-
-def _mark(older: Path) -> None:
-    """Put a line in front that says that the beginning of the output is gone."""
-    kept = older.read_bytes()
-    older.write_bytes(LEFT_OUT + kept.partition(b"\n")[2])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from logging import Logger
     from pathlib import Path
 
-    from dutiful.fleet.run.output_log import OutputLog, OutputLogs
+    from dutiful.fleet.run.output_log import OutputLogs
     from dutiful.fleet.state.file import Change
     from dutiful.fleet.types import (
         Agent,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         WorkItem,
         WorkSourceManager,
     )
+    from dutiful.process.output_log import OutputLog
     from dutiful.runtime.ports import Clock
 
 

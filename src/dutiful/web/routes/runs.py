@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query
 
 from dutiful.httpd.strict_route import StrictRoute
+from dutiful.service.errors import NoOutputError
 from dutiful.web import requests, responses
 from dutiful.web.authorized_service import AuthorizedService, Reader, Reporter, Starter
 from dutiful.web.requests import ScheduleId
@@ -49,6 +50,20 @@ async def get_run(authorized: Reader, idempotency_key: RunKey) -> responses.RunA
     """Return one run by its key."""
     run = await authorized.service.registrar.get_run(idempotency_key, authorized.caller.acts_for)
     return responses.RunAnswer.model_validate(run)
+
+
+@router.get("/runs/{idempotency_key}/output")
+async def get_output(authorized: Reader, idempotency_key: RunKey) -> responses.OutputAnswer:
+    """Return the end of what the command of a run has printed, at most 64 KiB.
+
+    404 where no output is kept: DUTIFUL_OUTPUT_DIR is not set, the executor is no command, or the run is old
+    or was launched by another process.
+    """
+    run = await authorized.service.registrar.get_run(idempotency_key, authorized.caller.acts_for)
+    found = authorized.service.output(run.idempotency_key)
+    if found is None:
+        raise NoOutputError(run.idempotency_key)
+    return responses.OutputAnswer(idempotency_key=run.idempotency_key, **found._asdict())
 
 
 @router.get("/schedules/{schedule_id}/explain")

@@ -1,0 +1,125 @@
+"""The output of commands in bounded files, and `OutputFolder`, which keeps one for each run of a service.
+
+When a file is half full it becomes `….log.old`, in place of an earlier half, so that the end of the output is
+always there. A disk that is full or read-only costs the output, never the command.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LEFT_OUT = b"[earlier output was left out]\n"
+# Bytes of an output that are shown at a time, unless the caller asks for less or more.
+SHOWN_BYTES = 65_536
+# Outputs of a folder, bytes of each, and how many outputs are begun between two looks for old ones.
+_OUTPUTS_MAX, _BYTES_MAX, _LOOK_EVERY = 1000, 1024 * 1024, 50
+
+
+class Shown(NamedTuple):
+    """An output as it may be shown: without control characters, of a long one the end."""
+
+    output: str
+    truncated: bool
+
+
+def shown(kept: bytes, limit: int = SHOWN_BYTES) -> Shown:
+    """Return the last `limit` bytes of an output as text; a page must escape it for HTML as any other."""
+    text = printable(kept[-limit:].decode("utf-8", "replace"))
+    return Shown(text, len(kept) > limit or kept.startswith(LEFT_OUT))
+
+
+def printable(text: str) -> str:
+    """Return a text without the characters that command a terminal; lines and tabs stay."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+
+
+def kept_in(path: Path) -> bytes:
+    """Return what a log holds: its earlier half and its later one."""
+    parts = []
+    for half in (older_half(path), path):
+        with suppress(OSError):
+            parts.append(half.read_bytes())
+    return b"".join(parts)
+
+
+def older_half(path: Path) -> Path:
+    """Return the path of the earlier half of a log."""
+    return path.with_name(path.name + ".old")
+
+
+class OutputFolder:
+    """The outputs of the latest runs, each in a file that is named by a hash of the run's key."""
+
+    def __init__(self, folder: Path, outputs: int = _OUTPUTS_MAX) -> None:
+        self._folder, self._outputs, self._begun = folder, outputs, 0
+
+    def open(self, key: str) -> OutputLog | None:
+        """Return the log of a run, which its attempts share, or None if it cannot be written."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if self._begun % _LOOK_EVERY == 0:
+                self._drop_oldest()
+            self._begun += 1
+            return OutputLog(self._path(key), _BYTES_MAX // 2)
+        except OSError:
+            return None
+
+    def read(self, key: str) -> Shown | None:
+        """Return the output of a run, or None if none is kept here."""
+        path = self._path(key)
+        return shown(kept_in(path)) if path.exists() else None
+
+    def _path(self, key: str) -> Path:
+        # A key may be any text of a caller; its hash is a safe name.
+        return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.log"
+
+    def _drop_oldest(self) -> None:
+        logs = sorted(self._folder.glob("*.log"), key=lambda path: path.stat().st_mtime)
+        for path in logs[: max(0, len(logs) - self._outputs)]:
+            older_half(path).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+
+
+class OutputLog:
+    """The open log of one run."""
+
+    def __init__(self, path: Path, half: int) -> None:
+        self._path, self._half = path, half
+        self._file = self._opened()
+
+    def _opened(self) -> IO[bytes]:
+        return open(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab")
+
+    def write(self, chunk: bytes) -> None:
+        """Append output, and make room for it first."""
+        with suppress(OSError, ValueError):
+            chunk = chunk[-self._half :]
+            if self._file.tell() + len(chunk) > self._half:
+                self._make_room()
+            self._file.write(chunk)
+            self._file.flush()
+
+    def _make_room(self) -> None:
+        older, again = older_half(self._path), older_half(self._path).exists()
+        self._file.close()
+        self._path.replace(older)
+        if again:
+            _mark(older)
+        self._file = self._opened()
+
+    def close(self) -> None:
+        """Write no more."""
+        with suppress(OSError):
+            self._file.close()
+
+
+def _mark(older: Path) -> None:
+    """Put a line in front that says that the beginning of the output is gone."""
+    kept = older.read_bytes()
+    older.write_bytes(LEFT_OUT + kept.partition(b"\n")[2])
