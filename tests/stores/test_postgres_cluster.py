@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 
 import asyncpg
@@ -27,7 +28,10 @@ from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity
 from dutiful.runtime.ports import Member, Sharded
 from dutiful.stores.postgres import PostgresStore
+from dutiful.stores.postgres import session as session_module
+from dutiful.stores.postgres.commit import commit
 from dutiful.stores.postgres.connections import PASSES, Deadlines
+from dutiful.stores.postgres.session import LockSession
 
 pytestmark = pytest.mark.parametrize("postgres_port", ["18"], indirect=True)
 
@@ -448,3 +452,95 @@ def test_the_number_of_shards_is_that_with_which_the_namespace_was_made(postgres
             await other.close()
 
     assert over(postgres_url, story, 1, shards=3) == 3
+
+
+# Safety without locks
+
+
+async def compete(stores, moments):
+    """Let every store lead, plan and commit at each moment; return the keys of all that was launched."""
+    launched = []
+
+    async def pass_of(store, now):
+        with contextlib.suppress(LostLeadershipError):
+            epoch = await store.lead(f"owner of {id(store)}")
+            moves = await make_moves(store, now, epoch)
+            # All have planned before one commits.
+            await asyncio.sleep(0)
+            launches = (await store.commit(moves, epoch)).launches
+            launched.extend((each.run.key, each.run.attempt) for each in launches)
+            await store.settle([ending(each, now) for each in launches], epoch)
+
+    for now in moments:
+        await asyncio.gather(*(pass_of(store, now) for store in stores))
+    return launched
+
+
+def test_without_locks_processes_depose_each_other_and_no_tick_is_launched_twice(postgres_url, monkeypatch):
+    """Locks only save work: versions, keys and the fence keep every tick to one launch of each attempt."""
+
+    async def always(*_):
+        return True
+
+    monkeypatch.setattr(LockSession, "try_lock", always)
+
+    async def story(*stores):
+        await declare(stores[0], *(schedule(f"s{n}") for n in range(5)))
+        launched = await compete(stores, [T0 + minute * MINUTE for minute in range(4)])
+        ledger = [run for n in range(5) for run in await stores[0].ledger(f"s{n}", None, 99)]
+        return launched, ledger, (await stores[0].look()).epochs
+
+    launched, ledger, (epoch,) = over(postgres_url, story, 3)
+    assert epoch > 3, "they have not deposed each other"
+    assert len({*launched}) == len(launched) >= 5
+    assert len({(run.schedule_id, run.run_at, run.kind) for run in ledger}) == len(ledger)
+
+
+def test_without_fence_a_schedule_is_moved_once(postgres_url):
+    """Two engines under one epoch: the version of the state lets one of them pass."""
+
+    async def story(first, second):
+        await first.lead("me")
+        await declare(first, *(schedule(f"s{n}") for n in range(9)))
+        moves = await make_moves(first, T0)
+        fence = first.shard(0)._leading.fence
+        answers = await asyncio.gather(
+            *(
+                store._opening.passes.work(lambda session: commit(session, fence, moves))
+                for store in (first, second)
+            )
+        )
+        return sorted(len(answer.launches) for answer in answers)
+
+    assert over(postgres_url, story) == [0, 9]
+
+
+class Pooler:
+    """A connection whose statements alternate between two sessions, as those of a transaction pooler may."""
+
+    def __init__(self, *sessions):
+        self._sessions, self._turns = sessions, itertools.count()
+
+    def __getattr__(self, name):
+        if name in ("fetch", "fetchrow", "fetchval", "execute"):
+            return getattr(self._sessions[next(self._turns) % 2], name)
+        return getattr(self._sessions[0], name)
+
+
+def test_a_pooler_that_changes_sessions_is_refused_with_advice(postgres_url, monkeypatch):
+    real, sessions = session_module.connect, []
+
+    async def pooled(address, settings):
+        sessions.extend([await real(address, settings), await real(address, settings)])
+        return Pooler(*sessions)
+
+    monkeypatch.setattr(session_module, "connect", pooled)
+
+    async def story(store):
+        with pytest.raises(StoreError, match="a pooler gives one connection several sessions") as caught:
+            await store.lead("me")
+        for session in sessions:
+            session.terminate()
+        assert str(caught.value).endswith("name the address of the server itself")
+
+    over(postgres_url, story, 1)
