@@ -1,0 +1,60 @@
+"""Several openings of one PostgreSQL database, and the waiting for what other processes do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+
+import asyncpg
+
+from dutiful.core.errors import StoreError
+from dutiful.runtime.ports import Member
+from dutiful.stores.postgres import PostgresStore
+
+
+def over(url, scenario, count=2, **settings):
+    """Run a scenario over so many openings of one database."""
+
+    async def run():
+        stores = [PostgresStore(url, **settings) for _ in range(count)]
+        for store in stores:
+            await store.open()
+        try:
+            return await scenario(*stores)
+        finally:
+            for store in stores:
+                with contextlib.suppress(StoreError):
+                    await store.close()
+
+    return asyncio.run(run())
+
+
+async def until(condition):
+    """Return once a condition holds; the shared server may be busy."""
+    async with asyncio.timeout(30):
+        while not await condition():  # noqa: ASYNC110 - what it waits for is in another process
+            await asyncio.sleep(0.01)
+
+
+async def execute(url, statement, *values):
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetch(statement, *values)
+    finally:
+        await connection.close()
+
+
+def ignore(_places):
+    """Take a hint without doing anything."""
+
+
+def me(owner):
+    return Member(owner, f"host-{owner}", "1.0", os.getpid())
+
+
+BACKENDS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid IN"
+    " (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = $1::bigint::oid)"
+)
+"""Ends the sessions that hold locks of a class."""
