@@ -1,4 +1,4 @@
-"""The cron service: schedules of workflows, a worker that fires them, and what each tick came to."""
+"""The cron service: schedules of workflows, a worker that fires them, and the ledger of every tick."""
 
 from dutiful.launchers.executor import Executor, Meta
 from dutiful.service.launcher import RunLauncher

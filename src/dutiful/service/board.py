@@ -1,4 +1,4 @@
-"""What is shown of all schedules: the account of a day, what is in trouble, what runs, what is next."""
+"""The overview of all schedules: the account of a day, schedules in trouble, runs in flight, next ticks."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 TEN_MINUTES = 600_000
 _HOUR, _DAY = 3_600_000, 86_400_000
-# The usual time of a schedule is the median of so many runs.
+# The usual duration of a schedule is the median of this many runs.
 _USUAL_OF = 20
-# Ticks that are due and not decided after this time are shown as unaccounted.
+# Ticks that are due and still undecided after this time (ms) are shown as unaccounted.
 _LATE = 5_000
 _LATE_READ = 1000
-# A forecast is kept this long: it costs a look at every distinct cadence.
+# Keep a forecast this long (ms): making one examines every distinct cadence.
 _FORECAST_KEPT = 60_000
-# What can be wrong with a schedule, the worst first.
+# The kinds of trouble, worst first.
 _KINDS = ["quarantined", "failed", "skipping"]
 
 
@@ -48,7 +48,7 @@ class Census(NamedTuple):
 
 
 class Account(NamedTuple):
-    """The ticks of a stretch of time: due = ran + failed + skipped + open + unaccounted."""
+    """The ticks of a period: due = ran + failed + skipped + open + unaccounted."""
 
     ran: int
     failed: int
@@ -68,12 +68,12 @@ class Day(NamedTuple):
     tallies: list[Tally]
     forecast: dict[Instant, int]
     account: Account
-    # Seconds from the tick to its launch: of half of the ticks at most the first, of 99 % the second.
+    # Delay from tick to launch in seconds: the median and the 99th percentile.
     drift: tuple[float, float] | None
 
 
 class Trouble(NamedTuple):
-    """One schedule that needs somebody: why, since when, and its latest entries, oldest first."""
+    """One schedule that needs attention: why, since when, and its latest runs, oldest first."""
 
     due: Snapshot
     kind: str  # quarantined, failed or skipping
@@ -90,7 +90,7 @@ class Running(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One schedule of a list, with its latest entries, newest first."""
+    """One schedule of a list, with its latest runs, newest first."""
 
     due: Snapshot
     runs: list[RunView]
@@ -104,7 +104,7 @@ class Soon(NamedTuple):
 
 
 class Outage(NamedTuple):
-    """The ticks of an outage, and what each schedule's own catch-up makes of them afterwards."""
+    """The ticks of an outage, and the effect of each schedule's own catch-up policy on them."""
 
     schedules: int
     ticks: int
@@ -115,7 +115,7 @@ class Outage(NamedTuple):
 
 
 class Matching(NamedTuple):
-    """How many schedules match a filter, how many are paused, and how many others fire within an hour.
+    """The number of schedules that match a filter, of paused ones, and of those that fire within an hour.
 
     `soon` is counted up to 1,000.
     """
@@ -126,7 +126,7 @@ class Matching(NamedTuple):
 
 
 class Board:
-    """Answers for the overview, each at a bounded cost whatever the number of schedules."""
+    """Answers the queries of the overview, each at a bounded cost whatever the number of schedules."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
@@ -137,7 +137,7 @@ class Board:
         ] = {}
 
     async def revision(self) -> str:
-        """Return a text that is another one after anything was written."""
+        """Return a text that differs after every write to the store."""
         return await self._store.revision()
 
     async def census(self, owner: str | None = None) -> Census:
@@ -153,7 +153,7 @@ class Board:
         return Matching(await self._store.count(facets), await self._store.count(facets, paused=True), soon)
 
     async def day(self, owner: str | None = None) -> Day:
-        """Return what became of the ticks of the last 24 hours, and how many come in the next 12."""
+        """Return the account of the ticks of the last 24 hours, and the forecast of the next 12."""
         now = self._now()
         until = now - now % TEN_MINUTES + TEN_MINUTES
         tallies = await self._tallies(until, owner)
@@ -172,7 +172,7 @@ class Board:
         return known + await self._store.tallies(settled, until, TEN_MINUTES, owner)
 
     async def _unaccounted(self, now: Instant, owner: str | None) -> int:
-        """Return how many ticks are due and have no entry: the cursor never passes a tick without one."""
+        """Return how many ticks are overdue without a row; every decided tick has one."""
         del owner
         late = (await self._store.load(now - _LATE, _LATE_READ)).batch.due
         return sum(_undecided(due, now - _LATE) for due in late)
@@ -185,9 +185,9 @@ class Board:
     async def forecast(
         self, since: Instant, until: Instant, width: int, owner: str | None = None
     ) -> dict[Instant, int]:
-        """Return how many ticks fall in each bucket from `since` on, by the distinct cadences.
+        """Return how many ticks fall in each bucket from `since` on, summed over the distinct cadences.
 
-        Counted in a thread, and kept for a minute.
+        Computed in a thread, and cached for a minute.
         """
         key, now = (since, until, width, owner), self._now()
         made_at, forecast = self._forecasts.get(key, (0, None))
@@ -199,7 +199,7 @@ class Board:
         return forecast
 
     async def troubles(self, limit: int, owner: str | None = None) -> list[Trouble]:
-        """Return the schedules that need somebody, set aside ones first, then failed, then skipping."""
+        """Return the schedules that need attention: quarantined first, then failed, then skipping."""
         found = [await self._trouble(due) for due in await self._store.troubled(limit, owner)]
         return sorted(found, key=lambda trouble: (_KINDS.index(trouble.kind), trouble.due.schedule.id))
 
@@ -210,7 +210,7 @@ class Board:
         return Trouble(due, kind_of(due), views, view_run(in_flight[0]) if in_flight else None, usual(runs))
 
     async def running(self, limit: int, owner: str | None = None) -> list[Running]:
-        """Return the runs in flight, the oldest first, each with its schedule's usual time."""
+        """Return the runs in flight, oldest first, each with its schedule's usual duration."""
         runs = [run for run in await self._store.open_runs(limit, owner) if run.phase in IN_FLIGHT]
         usuals = {
             schedule_id: usual(await self._store.ledger(schedule_id, None, _USUAL_OF))
@@ -219,7 +219,7 @@ class Board:
         return [Running(view_run(run), usuals[run.schedule_id]) for run in runs]
 
     async def lines(self, view: str, find: str, limit: int, owner: str | None = None) -> list[Line]:
-        """Return at most `limit` schedules of a view whose id contains a text, each with its last 20 entries.
+        """Return at most `limit` schedules of a view whose id contains a text, each with its last 20 runs.
 
         The views are `needs` (in trouble), `running`, `next` (soonest first) and `all` (by id).
         """
@@ -230,7 +230,7 @@ class Board:
         ]
 
     async def _in_view(self, view: str, find: str, limit: int, owner: str | None) -> Sequence[Snapshot]:
-        # A text narrows the list afterwards, so look at more schedules than are shown.
+        # The text filter applies afterwards, so fetch more schedules than are shown.
         looked_at = _LATE_READ if find else limit
         if view == "needs":
             found = await self._store.troubled(looked_at, owner)
@@ -264,7 +264,7 @@ class Board:
         until: datetime | None = None,
         owner: str | None = None,
     ) -> list[RunView]:
-        """Return entries of the ledger of all schedules that fit, newest first."""
+        """Return the ledger rows of all schedules that match, newest first."""
         wanted = RunFilter(
             status,
             reason,
@@ -276,7 +276,7 @@ class Board:
         return [view_run(run) for run in (await self._store.runs(wanted, None, limit)).runs]
 
     async def outage(self, start: Instant, length: int, owner: str | None = None) -> Outage:
-        """Return what would become of the ticks in [start, start + length] if nothing ran then."""
+        """Return the effect of an outage in [start, start + length] on the ticks of that period."""
         cadences = await self._store.cadences(owner)
         with self._clock.hold():
             return await asyncio.to_thread(_outage, cadences, start, start + length)
@@ -290,7 +290,7 @@ def _facets(owner: str | None) -> list[tuple[str, str]]:
 
 
 def kind_of(due: Snapshot) -> str:
-    """Return what is wrong with a schedule in trouble: quarantined, failed or skipping."""
+    """Return the kind of trouble of a schedule: quarantined, failed or skipping."""
     if due.state.quarantine is not None:
         return "quarantined"
     return "failed" if due.state.skipped is None else "skipping"
@@ -314,7 +314,7 @@ def lateness(run: Run) -> float:
 
 
 def usual(runs: Sequence[Run]) -> float | None:
-    """Return the median of how long the runs that succeeded took, in seconds; None where none did."""
+    """Return the median duration of the successful runs, in seconds; None where there are none."""
     took = [
         (run.ended_at - run.started_at) / 1000
         for run in runs
@@ -352,7 +352,7 @@ def _forecast(
 
 
 def _buckets(cron: Cron, since: Instant, until: Instant, width: int) -> Iterator[tuple[Instant, int]]:
-    """Yield (bucket, ticks) of one cron: tick by tick where they are few, else by counting each bucket."""
+    """Yield (bucket, ticks) of one cron: tick by tick where ticks are few, else by counting each bucket."""
     try:
         total = count_ticks(cron, since - 1000, until - 1000)
         if total > (until - since) // width:
@@ -374,7 +374,7 @@ def _outage(cadences: Sequence[tuple[object, Policy, int]], start: Instant, end:
     for cadence, policy, number in cadences:
         if not isinstance(cadence, Cron) or not (found := count_ticks(cadence, start - 1000, end)):
             continue
-        # Ticks within the grace are on time when the service is back.
+        # Ticks within the grace still count as on time when the service is back.
         on_time = count_ticks(cadence, max(start - 1000, end - policy.grace), end)
         late = found - on_time
         owed = min(late, {CatchUp.NONE: 0, CatchUp.LATEST: 1}.get(policy.catch_up, policy.catch_up_cap))

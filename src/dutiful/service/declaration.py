@@ -1,7 +1,7 @@
-"""What a deploy declares, read strictly into a schedule of the core; and what it said, read back.
+"""Reads a deploy's declaration strictly into a schedule of the core, and reads the declaration back.
 
-The workflow, its version, its user and the labels are the payload of the task, as JSON: no decision
-needs them, and `schedules` in the database shows them to people.
+The workflow, its version, its user and the labels are stored as JSON in the payload of the task: no decision
+needs them, and people can read them in the database.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class Delivery(StrEnum):
-    """What happens to a launch whose answer is lost."""
+    """What to do with a launch that was not answered."""
 
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"
@@ -59,7 +59,7 @@ _ORPHANS = {Delivery.AT_LEAST_ONCE: OnOrphan.RELAUNCH, Delivery.AT_MOST_ONCE: On
 
 
 class Defaults(NamedTuple):
-    """What a schedule has that names nothing else."""
+    """The values of a schedule that declares no others."""
 
     overlap: Overlap = Overlap.SKIP
     catch_up: CatchUp = CatchUp.NONE
@@ -69,7 +69,7 @@ class Defaults(NamedTuple):
 
 
 class Workflow(NamedTuple):
-    """What a schedule starts, for whom and with what."""
+    """The workflow that a schedule starts, its user, its labels and its input."""
 
     workflow_id: str
     version: int
@@ -82,7 +82,7 @@ class Workflow(NamedTuple):
 
 
 def declared(given: ScheduleInput, schedule_id: str, paused: bool, defaults: Defaults) -> Schedule:
-    """Return the schedule; raises InvalidArgumentError or InvalidCronExpressionError for what is wrong."""
+    """Return the schedule, or raise InvalidArgumentError or InvalidCronExpressionError."""
     return Schedule(
         identify("schedule_id", schedule_id),
         Task(TASK, _payload(given)),
@@ -94,11 +94,12 @@ def declared(given: ScheduleInput, schedule_id: str, paused: bool, defaults: Def
 
 
 def workflow_of(schedule: Schedule) -> Workflow:
-    """Return what was declared beside the cadence and the policy."""
+    """Return the declared workflow of a schedule."""
     return _workflow(schedule.task.payload)
 
 
-# The facet of the schedules that name an executor of their own; the URL may hold a password.
+# The facet of schedules that name an executor of their own. Its value is not the URL, which may hold a
+# password.
 NAMES_EXECUTOR = ("executor", "named")
 
 
@@ -113,7 +114,7 @@ def facets_of(schedule: Schedule) -> list[tuple[str, str]]:
 
 
 def delivery_of(policy: Policy) -> Delivery:
-    """Return the delivery that a policy stands for."""
+    """Return the delivery guarantee of a policy."""
     return Delivery.AT_MOST_ONCE if policy.on_orphan is OnOrphan.GIVE_UP else Delivery.AT_LEAST_ONCE
 
 
@@ -168,7 +169,7 @@ def _payload(given: ScheduleInput) -> str:
         json_value("input", given.input),
         _executor(given.executor),
     )
-    # Most schedules have none of the optional facts, and a store may hold a million of them.
+    # Leave out the optional values that are not set: a store may hold a million payloads.
     kept = {name: value for name, value in workflow._asdict().items() if value is not None}
     return _ENCODER.encode(kept)
 
@@ -213,7 +214,7 @@ def _cron(given: ScheduleInput) -> Cron:
         dialect = "seconds" if len(str(text).split()) == 6 else "standard"
     if given.dst is not None:
         return Cron.parse(text, dialect, timezone, given.gap, given.fold, given.dst, days)  # type: ignore[arg-type]
-    # Where only one of the two is chosen, the other one stays what a daily job wants.
+    # Where only one of gap and fold is given, the other one follows the rule for daily jobs.
     usual = Cron.parse(text, dialect, timezone, dst="vixie")
     gap, fold = given.gap or usual.gap, given.fold or usual.fold
     return Cron.parse(text, dialect, timezone, gap, fold, calendar=days)  # type: ignore[arg-type]
@@ -229,7 +230,7 @@ def _calendar(days: object) -> Sequence[str]:
 
 def _timezone(name: str) -> str:
     if name not in _zones():
-        # It says what may have been meant; and what it knows beyond the names is not for callers.
+        # `zone` raises the better error, with a suggestion; it accepts more texts than callers may use.
         zone(name)
         raise InvalidArgumentError("timezone", name, "write a name of the tz database, such as Europe/Berlin")
     return name
@@ -274,7 +275,7 @@ def _policy(given: ScheduleInput, defaults: Defaults) -> Policy:
 
 
 def _retry(given: ScheduleInput) -> Retry | None:
-    """Return how often a failed task is tried again; not at all where no limit is named."""
+    """Return how a failed task is retried; None where no limit is named."""
     if given.retry_limit is None:
         for name in ("retry_delay_s", "retry_backoff"):
             if getattr(given, name) is not None:
@@ -300,7 +301,7 @@ def _rows(field: str, rows: int | None) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _shared_policy(**choices: Any) -> Policy:
-    """Return one object for equal choices: thousands of schedules make the same ones."""
+    """Return one object for equal choices: thousands of schedules share them."""
     return Policy(**choices)
 
 

@@ -16,7 +16,7 @@ from dutiful.httpd.errors import RequestRefusedError
 
 
 class OtherUserError(RequestRefusedError):
-    """A caller asks for something in the name of a user for whom it may not act."""
+    """A caller requests something in the name of a user for whom it may not act."""
 
     status = 403
     code = "other_user"
@@ -49,7 +49,7 @@ class NoOutputError(RequestRefusedError):
 
 
 class WorkflowExistsError(RequestRefusedError):
-    """A version of a workflow is stored already, with another DAG."""
+    """This version of a workflow is already stored with another DAG."""
 
     status = 409
     code = "workflow_exists"
@@ -61,7 +61,7 @@ class WorkflowExistsError(RequestRefusedError):
 
 
 class WorkflowInUseError(RequestRefusedError):
-    """A version of a workflow would be deleted that schedules start."""
+    """A version of a workflow cannot be deleted because schedules start it."""
 
     status = 409
     code = "workflow_in_use"

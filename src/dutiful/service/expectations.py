@@ -1,6 +1,6 @@
-"""Looks now and then whether schedules start, end and succeed in the time that they were given.
+"""Checks periodically that schedules start, end and succeed in the time that they expect.
 
-Every process of the service looks, not only the one that fires: a worker that hangs is found by the others.
+Every process of the service checks, not only the leader: so the others find a worker that hangs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PAGE = 500
 
 
 class Expectations:
-    """Tells an observer once of each expectation that is missed, and `missed` how many are, by their name."""
+    """Reports each missed expectation to an observer once, and counts those missed now."""
 
     def __init__(self, store: Store, clock: Clock, observer: Callable[[Event], None]) -> None:
         self._store, self._clock, self._observer = store, clock, observer
@@ -36,21 +36,21 @@ class Expectations:
         self._watching: asyncio.Task[None] | None = None
 
     def missed(self) -> dict[str, int]:
-        """Return how many schedules miss an expectation, by its name, as of the last look."""
+        """Return how many schedules miss an expectation, by its name, as of the last check."""
         names = [expectation for _, expectation, _ in self._told]
         return {name: names.count(name) for name in ("start_within", "finish_within", "succeed_every")}
 
     def start(self) -> None:
-        """Begin to look now and then."""
+        """Start the periodic check."""
         self._watching = asyncio.create_task(self._watch(), name="dutiful-expectations")
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the periodic check."""
         if self._watching is not None:
             self._watching.cancel()
 
     async def look(self) -> None:
-        """Look once, and tell of what was not missed at the look before."""
+        """Check once, and report the expectations that were met at the check before."""
         now = self._clock.epoch_ms()
         found = {
             (known.schedule.id, *missed)

@@ -1,4 +1,4 @@
-"""From the settings to the parts of httpd: authentication, rate limits and TLS."""
+"""Builds the parts of httpd from the settings: authentication, rate limits and TLS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOGINS_PER_MINUTE = 5
 
 
 def middleware_settings(settings: Settings, clock: Clock) -> MiddlewareSettings:
-    """Return the checks of every request; reads the files of keys and clients.
+    """Return the settings of the request middleware; reads the files of keys and clients.
 
     Raises KeyFileError, RevokedFileError or ClientsFileError.
     """
@@ -31,7 +31,7 @@ def middleware_settings(settings: Settings, clock: Clock) -> MiddlewareSettings:
 
 
 def login_rates(clock: Clock) -> Rates:
-    """Return how often one address may try to log in."""
+    """Return the rate limit of logins per address."""
     return Rates(_LOGINS_PER_MINUTE / 60, _LOGINS_PER_MINUTE, clock)
 
 
@@ -41,7 +41,7 @@ def connection_limits(settings: Settings) -> Limits:
 
 
 def tls_files(settings: Settings) -> TlsFiles | None:
-    """Return the files of TLS, None without TLS; with tokens a client may come without certificate."""
+    """Return the TLS files, None without TLS; where tokens are accepted, client certificates are optional."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     required = settings.jwt_keys is None

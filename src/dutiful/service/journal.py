@@ -1,4 +1,4 @@
-"""What the worker decides, in the log: one structured record per decision, with its reason."""
+"""The log of the worker: one structured record per decision, with its reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("dutiful.service")
 
 
 def write(event: Event) -> None:
-    """Log an event: decisions and runs as they come, trouble as warnings."""
+    """Log an event: decisions and runs at INFO, trouble at WARNING or ERROR."""
     match event:
         case happened.RunLaunched(run=run):
             _log(logging.INFO, "launched", event, **_of(run), lateMs=event.late)

@@ -31,9 +31,9 @@ _SOURCES: dict[str, Source] = {"schedule": "schedule", "manual": "manual", "back
 
 
 async def named_executors(store: Store) -> dict[str, str]:
-    """Return the URLs of the executors that schedules name, each with the id of such a schedule.
+    """Return the URLs of the executors that schedules name, each with the id of one such schedule.
 
-    Paused schedules hand nothing over and are left out. At most `_LOOKED_AT` schedules are read.
+    Paused schedules launch nothing and are left out. At most `_LOOKED_AT` schedules are read.
     """
     found: dict[str, str] = {}
     for due in await store.page("", _LOOKED_AT, (NAMES_EXECUTOR,), paused=False):
@@ -47,7 +47,7 @@ class NoExecutor:
     """The executor of a service without DUTIFUL_EXECUTOR: refuses every run, and says what to set."""
 
     async def run(self, dag: Any, meta: Meta) -> Outcome:
-        """Refuse."""
+        """Return a refusal."""
         del dag, meta
         return Refused(Reason.LAUNCH_REFUSED, "there is no executor: set DUTIFUL_EXECUTOR")
 
@@ -59,7 +59,7 @@ class RunLauncher:
         self._workflows, self._executors = workflows, executors
         # A lock lives while a request holds it or waits for it.
         self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        # Whether a launched run has started, or waits in a queue until its executor reports.
+        # Whether a launched run has started; otherwise it is enqueued until its executor reports.
         self.in_process: bool = getattr(executors.default, "in_process", False)
 
     @property
@@ -81,19 +81,19 @@ class RunLauncher:
     async def start(
         self, workflow_id: str, version: int, user_id: str, scheduled_for: datetime, idempotency_key: str
     ) -> bool:
-        """Start one run, and return whether the executor took it; there is no record of it in the ledger."""
+        """Start one run, and return whether the executor accepted it; the ledger does not record it."""
         meta = Meta("schedule", "", workflow_id, version, user_id, scheduled_for, idempotency_key, 1, 0)
         return isinstance(await self._carry(meta), Accepted | Succeeded)
 
     async def launch(self, launch: Launch) -> Outcome:
-        """Carry a run of the ledger to its executor, and return how that went; raises nothing."""
+        """Hand a run of the ledger to its executor, and return the outcome; raises nothing."""
         try:
             return await self._carry(_meta(launch), _executor_of(launch))
         except CodecError as error:
             return Refused(Reason.LAUNCH_REFUSED, str(error))
 
     async def cancel(self, launch: Launch) -> None:
-        """Ask the executor of a run to end it, where the executor can be asked; raises nothing."""
+        """Ask the executor of a run to end it, if the executor can cancel; raises nothing."""
         with suppress(CodecError, InvalidArgumentError):
             executor = self._executors.get(_executor_of(launch))
             if isinstance(executor, Cancelling):
@@ -107,7 +107,7 @@ class RunLauncher:
         try:
             dag = await self._workflows.load_dag(meta.workflow_id, meta.version)
         except (StoreError, ValueError) as error:
-            # Nothing was sent; the store may answer the next time.
+            # Nothing was sent, and the store may answer at the next attempt.
             return Unreached(str(error))
         if dag is None:
             problem = f"workflow {quoted(meta.workflow_id)!r} has no version {meta.version}; store it first"
@@ -116,7 +116,7 @@ class RunLauncher:
             outcome: object = await self._executors.get(executor).run(dag, meta)
         except InvalidArgumentError as error:
             return Refused(Reason.LAUNCH_REFUSED, str(error))
-        except Exception as error:  # noqa: BLE001 - whatever an executor raises is a run that failed
+        except Exception as error:  # noqa: BLE001 - any exception of an executor is a failed run
             return raised(error)
         return outcome if isinstance(outcome, get_args(Outcome)) else Failed(f"it answered {outcome!r:.80}")
 
@@ -140,12 +140,12 @@ def _meta(launch: Launch) -> Meta:
 
 
 def _executor_of(launch: Launch) -> str | None:
-    """Return the URL of the executor that the schedule names, None for that of the service."""
+    """Return the URL of the executor that the schedule names; None for the executor of the service."""
     return workflow_of(launch.schedule).executor
 
 
 def span_of(meta: Meta) -> AbstractContextManager[object]:
-    """Return the span of a launch; what an executor does while it is open belongs to it."""
+    """Return the tracing span of a launch; spans of the executor become its children."""
     try:
         from opentelemetry import trace
     except ImportError:

@@ -1,4 +1,4 @@
-"""The metrics of the service, counted from what the engine tells."""
+"""The metrics of the service, counted from the events of the engine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DRIFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 6
 
 
 class Metrics:
-    """An observer that counts.
+    """An observer that counts events.
 
     `due` returns how many schedules the engine has found due so far, `in_flight` how many launches there are.
     """
@@ -94,7 +94,7 @@ class Metrics:
             ["certificate"],
             registry=registry,
         )
-        # A stretch grows in its row: what was counted of it, by schedule.
+        # A range of skipped ticks grows in its row: the number of its ticks counted so far, by schedule.
         self._counted: dict[str, tuple[Instant, int]] = {}
 
     def __call__(self, event: Event) -> None:
@@ -115,35 +115,35 @@ class Metrics:
                 self._leading.set(event.epoch is not None)
 
     def ended(self, run: Run) -> None:
-        """Count a run if it has ended; runs that executors report on end outside the engine."""
+        """Count a run if it has ended; runs on which executors report end outside the engine."""
         if run.phase is Phase.ENDED:
             self._ended.labels(run.status.value).inc()
 
     def open_runs(self, counts: Mapping[str, int]) -> None:
-        """Note how many runs are in each phase."""
+        """Set the number of runs in each phase."""
         for phase in Phase:
             if phase is not Phase.ENDED:
                 self._open.labels(phase.value).set(counts.get(phase.value, 0))
 
     def missed_expectations(self, counts: Mapping[str, int]) -> None:
-        """Note how many schedules miss an expectation, by its name."""
+        """Set the number of schedules that miss each expectation."""
         for expectation, count in counts.items():
             self._missed.labels(expectation).set(count)
 
     def certificate(self, name: str, expires_at: datetime) -> None:
-        """Note when a certificate expires."""
+        """Set when a certificate expires."""
         self._expires.labels(name).set(expires_at.timestamp())
 
     def launches_max(self, most: int) -> None:
-        """Set how many launches there may be at a time."""
+        """Set the highest number of launches at a time."""
         self._launches_max.set(most)
 
     def damaged(self, count: int) -> None:
-        """Note how many schedules cannot be read."""
+        """Set the number of schedules that cannot be read."""
         self._damaged.set(count)
 
     def text(self) -> str:
-        """Return everything in the text format that Prometheus reads."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry).decode()
 
     def _skip(self, run: Run) -> None:
@@ -160,7 +160,7 @@ def _failed_to_launch(run: Run) -> bool:
 
 
 class _Due(Collector):
-    """Reads what the engine has counted."""
+    """Exports the engine's own count of due schedules."""
 
     def __init__(self, due: Callable[[], int]) -> None:
         self._due = due
@@ -179,14 +179,14 @@ _NAMES = {"server": "the certificate of the server", "client_ca": "the authority
 
 
 async def watch_certificates(files: TlsFiles, clock: Clock, metrics: Metrics) -> None:
-    """Look at the certificates now and then, for ever."""
+    """Check the certificates periodically, without end."""
     while True:
         look_at_certificates(files, clock, metrics)
         await clock.sleep(_LOOK_EVERY_S)
 
 
 def look_at_certificates(files: TlsFiles, clock: Clock, metrics: Metrics) -> None:
-    """Note when the certificates expire, and warn of those that do soon."""
+    """Record when the certificates expire, and warn about those that expire soon."""
     try:
         found = expiries(files)
     except TlsError as error:

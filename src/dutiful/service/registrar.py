@@ -1,4 +1,4 @@
-"""The registrar of the service: schedules of workflows, declared, paused, asked about, run by hand."""
+"""The registrar of the service: declares, pauses, explains, triggers and backfills schedules."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 BULK_MAX = 10_000
 _AT_A_TIME = 1000
-# Entries in each list of the summary.
+# Length of each list in the summary.
 _SHOWN = 20
 _DAY_MS = 86_400_000
 # Keys of runs that the launcher started are remembered for 30 days.
@@ -75,7 +75,7 @@ _REPORTS = {status.value: status for status in (Status.STARTED, Status.SUCCESS, 
 
 
 class SchedulerRegistrar:
-    """What deployers, operators and executors ask of the service; usable from any process on the store."""
+    """The operations for deployers, operators and executors; usable from any process on the store."""
 
     def __init__(
         self,
@@ -86,9 +86,10 @@ class SchedulerRegistrar:
         looks_within: int | None = None,
         on_report: Callable[[Run], None] = lambda _: None,
     ) -> None:
-        """`wake` makes the worker look at once; what is due later than it `looks_within` (ms) can wait.
+        """Take `wake`, which makes the worker look at once; it is not called for changes due after
+        `looks_within` ms.
 
-        `on_report` is told of each run that a report changed.
+        `on_report` is called with each run that a report changed.
         """
         self._store, self._clock, self._defaults, self._on_report = store, clock, defaults, on_report
         self._registrar = Registrar(store, clock, wake, looks_within, facets_of)
@@ -98,8 +99,8 @@ class SchedulerRegistrar:
     async def upsert_schedule(self, given: ScheduleInput) -> Upserted:
         """Store a schedule, new or edited, and return when it runs next; without an id it is a new one.
 
-        Raises InvalidArgumentError or InvalidCronExpressionError. What it does not name, `paused` and the
-        note about it, stays as it is; no tick of the past becomes due.
+        Raises InvalidArgumentError or InvalidCronExpressionError. If `paused` is not given, it stays as it
+        is, with its note. No past tick becomes due.
         """
         [upserted] = await self.upsert_many([given])
         return upserted
@@ -110,14 +111,14 @@ class SchedulerRegistrar:
         may_edit: Callable[[str], bool] = lambda _: True,
         workflows: Callable[[], Awaitable[Sequence[PutWorkflow]]] = no_workflows,
     ) -> list[Upserted]:
-        """Store all or none; an error has the `index` of what is wrong in its details.
+        """Store all schedules or none; the details of an error hold the `index` of the wrong one.
 
         Raises UnknownScheduleError for a stored schedule whose owner `may_edit` refuses. The `workflows` are
         stored in the same transaction.
         """
         if len(given) > BULK_MAX:
             raise InvalidArgumentError("schedules", len(given), f"send at most {BULK_MAX} at a time")
-        # Each with whether it is to be paused; None leaves that to the operator.
+        # Each schedule with its `paused`; None leaves the stored value unchanged.
         wanted: dict[str, tuple[Schedule, bool | None]] = {}
         replaced: dict[str, Schedule] = {}
         for index, each in enumerate(given):
@@ -147,7 +148,7 @@ class SchedulerRegistrar:
     async def preview_upsert(
         self, given: ScheduleInput, may_edit: Callable[[str], bool] = lambda _: True
     ) -> Preview:
-        """Return what `upsert_schedule` would change, and change nothing; raises what it would raise."""
+        """Return the effect of `upsert_schedule` without changing anything; raises the same errors."""
         schedule_id = given.schedule_id or "new"
         schedule = self._declared(0, schedule_id, given, twice=False)
         known = None if given.schedule_id is None else await self._store.get(schedule_id)
@@ -193,7 +194,7 @@ class SchedulerRegistrar:
         return len(ids)
 
     async def delete_schedule(self, schedule_id: str) -> None:
-        """Delete a schedule and its history; what it has started already goes on."""
+        """Delete a schedule and its history; runs that have started go on."""
         await self._registrar.remove(schedule_id)
 
     async def owner_of(self, schedule_id: str) -> str:
@@ -234,7 +235,7 @@ class SchedulerRegistrar:
         ]
 
     async def summary(self, user_id: str | None = None) -> Summary:
-        """Return what an overview shows of all schedules, or of one user's: counts, and what is next."""
+        """Return the overview of all schedules, or of one user's: counts, next ticks and recent runs."""
         facets, now = _facets(None, user_id, None), self._now()
         day_ago = moment(now - _DAY_MS)
         failed = await self.list_runs(status="FAILED", since=day_ago, user_id=user_id, limit=_SHOWN)
@@ -250,13 +251,13 @@ class SchedulerRegistrar:
         )
 
     async def some_schedules(self, ids: Sequence[str]) -> list[ScheduleView]:
-        """Return those of these schedules that are there, in the order of the ids."""
+        """Return those of these schedules that are stored, in the order of the ids."""
         found = {due.schedule.id: due for due in await self._store.some(ids)}
         notes, now = await self._store.notes([*found]), self._now()
         return [view_schedule(found[one], notes.get(one), now) for one in ids if one in found]
 
     async def damaged(self) -> list[Damaged]:
-        """Return the schedules that were found unreadable; no list has them, and only `delete` takes them."""
+        """Return the damaged schedules; no list contains them, and only `delete` accepts them."""
         return [Damaged(*found) for found in await self._store.damaged()]
 
     async def _all(
@@ -278,7 +279,7 @@ class SchedulerRegistrar:
         size = page_size(limit)
         await self._due(schedule_id)
         until, kind = (None, "") if cursor is None else decode_cursor(cursor, int, str)
-        # At most two rows share an instant: one of them may have been on the page before.
+        # Up to two rows share an instant, and one of them may have been on the previous page.
         rows = await self._store.ledger(schedule_id, until if isinstance(until, int) else None, size + 3)
         rest = [row for row in rows if cursor is None or (row.run_at, row.kind) < (until, kind)]
         shown = rest[:size]
@@ -299,8 +300,8 @@ class SchedulerRegistrar:
     ) -> Page[RunView]:
         """Return a page of the runs of all schedules that match every filter, newest first.
 
-        Ticks are in [since, until). A page may be short, or empty, while `next_cursor` says where to go on:
-        one page looks at a bounded number of rows.
+        Ticks are in [since, until). A page may be short or empty and still have a `next_cursor`: one page
+        scans a bounded number of rows.
         """
         wanted = RunFilter(
             None if status is None else choose("status", status, Status),
@@ -316,7 +317,7 @@ class SchedulerRegistrar:
         return Page([view_run(run) for run in page.runs], more)
 
     async def recent(self, limit: int, user_id: str | None = None) -> list[RunView]:
-        """Return the newest entries of all ledgers; with a user only those of its schedules among them."""
+        """Return the newest rows of all ledgers; with a user, only the rows of its schedules among them."""
         runs = await self._store.recent(page_size(limit))
         if user_id is not None:
             found = await self._store.some({run.schedule_id for run in runs})
@@ -340,9 +341,9 @@ class SchedulerRegistrar:
         input: Any = None,  # noqa: A002
         idempotency_key: str | None = None,
     ) -> Triggered:
-        """Run a schedule now, beside its ticks, paused or not; `input` takes the place of the schedule's own.
+        """Request a run now, also of a paused schedule; `input` replaces the schedule's own.
 
-        A second call with the same `idempotency_key` is answered with the run of the first.
+        A second call with the same `idempotency_key` returns the run of the first.
         """
         nonce = secrets.token_hex(16) if idempotency_key is None else f"key:{idempotency_key}"
         own_key = hashlib.sha256(f"{schedule_id}:manual:{nonce}".encode()).hexdigest()
@@ -353,9 +354,9 @@ class SchedulerRegistrar:
     async def cancel_run(
         self, idempotency_key: str, may_cancel: Callable[[str], bool] = lambda _: True
     ) -> RunView:
-        """Ask for a run to be ended, and return it as it stands; a run that has ended stays as it is.
+        """Request the end of a run, and return it as it stands; a run that has ended stays as it is.
 
-        The worker that leads ends it in its next pass, and tells its executor. Raises UnknownRunError.
+        The leading worker ends it in its next pass, and cancels it at its executor. Raises UnknownRunError.
         """
         run = await self.get_run(idempotency_key, may_cancel)
         await self._registrar.cancel(run.schedule_id, idempotency_key)
@@ -371,8 +372,9 @@ class SchedulerRegistrar:
     ) -> Backfilled:
         """Run the past ticks in [start, end) that did not run, each under its own key, paused or not.
 
-        Without an overlap policy all of them run: together if the schedule allows it, else in turn. With
-        `force` those run too whose rows were pruned. Raises OversizedBackfillError for too many at a time.
+        Without an overlap policy all of them run: together if the schedule allows it, else one after the
+        other. `force` includes ticks whose rows were pruned. Raises OversizedBackfillError for too many
+        ticks.
         """
         begin, stop = instant("start", start), instant("end", end)
         if stop <= begin:
@@ -391,7 +393,7 @@ class SchedulerRegistrar:
             await self._store.note_start(key, self._now(), _STARTS_KEPT_MS)
 
     async def get_run(self, idempotency_key: str, may_see: Callable[[str], bool] = lambda _: True) -> RunView:
-        """Return one entry of the ledger; raises UnknownRunError, also for a user whom `may_see` refuses."""
+        """Return one run of the ledger; raises UnknownRunError, also where `may_see` refuses its user."""
         found = await self._store.find(idempotency_key)
         if found is None or not may_see(owner_of(found.schedule)):
             raise UnknownRunError(idempotency_key)
@@ -406,7 +408,7 @@ class SchedulerRegistrar:
         error: str | None = None,
         may_report: Callable[[str], bool] = lambda _: True,
     ) -> RunView:
-        """Record what an executor says of a run, and return the run as it now stands; the first end wins.
+        """Record an executor's report on a run, and return the run as it now stands; the first end wins.
 
         Raises UnknownRunError, also for a run of a user whom `may_report` refuses.
         """
@@ -431,7 +433,7 @@ class SchedulerRegistrar:
 
 
 async def _let_others_in(index: int) -> None:
-    """Let the worker and other callers have their turn now and then: thousands take a while."""
+    """Yield to the event loop every thousand items, so that a large request does not delay the worker."""
     if index % _AT_A_TIME == _AT_A_TIME - 1:
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""The settings of the service, read from the environment and a file, whole or not at all."""
+"""The settings of the service, read from the environment and a file; any error refuses all of them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from dutiful.service.variables import LogLevel
 
 _OWN_PREFIX = "DUTIFUL_"
-# How alike two names are when one is the other with a slip in it.
+# The similarity of two names from which one counts as a misspelling of the other.
 _SLIP = 0.8
 
 
 class SettingProblem(NamedTuple):
-    """What is wrong with one setting, and what to write; a secret value reads `***`."""
+    """One wrong setting, and what to write instead; a secret value is shown as `***`."""
 
-    # The name of a variable; with the file in front of it where that is where the value stands.
+    # The name of the variable, after the path of the file if the value comes from a file.
     variable: str
     value: str | None
     fix: str
@@ -38,7 +38,7 @@ class SettingProblem(NamedTuple):
 
 
 class SettingsError(DutifulError):
-    """The settings cannot be used; `problems` has everything that is wrong with them."""
+    """The settings cannot be used; `problems` lists every wrong one."""
 
     def __init__(self, problems: list[SettingProblem]) -> None:
         listed = "".join(f"\n  {problem}" for problem in problems)
@@ -51,7 +51,7 @@ class SettingsError(DutifulError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How the service is set up. Every field is a variable: see `VARIABLES` for what they mean."""
+    """The settings of the service. Every field is a variable; `VARIABLES` has their meanings."""
 
     tick_ms: int
     lookahead_ms: int
@@ -92,7 +92,7 @@ class Settings:
 
     @property
     def has_auth(self) -> bool:
-        """Return whether callers must show who they are, by a token or by a certificate."""
+        """Return whether callers must authenticate, by a token or by a certificate."""
         return self.jwt_keys is not None or self.tls_client_ca is not None
 
     @property
@@ -102,7 +102,7 @@ class Settings:
 
 
 class Effective(NamedTuple):
-    """One setting as it is in force, fit to be shown, and where it came from."""
+    """One setting in force, with secrets hidden, and its source."""
 
     variable: str
     value: str | None
@@ -112,8 +112,8 @@ class Effective(NamedTuple):
 def settings_from(environ: Mapping[str, str]) -> Settings:
     """Return the settings of this environment and of the file that its DUTIFUL_CONFIG names.
 
-    A variable overrides the file; an empty variable counts as one that is not set. Raises SettingsError
-    with everything that is wrong.
+    A variable overrides the file; an empty variable counts as not set. Raises SettingsError with every
+    problem.
     """
     return _read(environ)[0]
 
@@ -121,7 +121,7 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
 def effective(environ: Mapping[str, str]) -> list[Effective]:
     """Return all settings in their order, secrets hidden.
 
-    Raises SettingsError as `settings_from` does, and for files that the settings name and that are not there.
+    Raises SettingsError as `settings_from` does, and for files that the settings name and that do not exist.
     """
     settings, given = _read(environ)
     values = [(variable, getattr(settings, variable.field)) for variable in VARIABLES]
@@ -138,7 +138,7 @@ def effective(environ: Mapping[str, str]) -> list[Effective]:
 
 
 class _Given(NamedTuple):
-    """The text of one setting; `place` says where a person finds it."""
+    """The text of one setting; `place` tells a person where to find it."""
 
     text: str | None
     source: str
@@ -171,7 +171,7 @@ def _from_environment(variable: Variable, environ: Mapping[str, str]) -> _Given:
 
 
 def _add_file(path: str, given: dict[str, _Given]) -> Iterator[SettingProblem]:
-    """Put the values of the file where the environment has none, and yield what is wrong with the file."""
+    """Fill in the values of the file where the environment has none, and yield the problems of the file."""
     file, shown = read_config(path), quoted(path, 4096)
     for key, fix in file.problems:
         yield SettingProblem(
@@ -184,7 +184,7 @@ def _add_file(path: str, given: dict[str, _Given]) -> Iterator[SettingProblem]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host to listen at is reached from this machine alone."""
+    """Return whether an address to listen at can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -203,7 +203,7 @@ def _shown(value: Any) -> str | None:
 
 
 def without_secrets(url: str) -> str:
-    """Return a text without the user and the query that it has if it is a URL."""
+    """Return a URL without its user and its query; other texts unchanged."""
     scheme, slashes, rest = url.partition("://")
     if not slashes:
         return url
@@ -213,7 +213,7 @@ def without_secrets(url: str) -> str:
 
 
 def _misspelt(environ: Mapping[str, str]) -> Iterator[SettingProblem]:
-    # Others may use the prefix too: only what looks like a slip is a problem.
+    # Other programs may use the prefix too, so report only names that look like a misspelling.
     known = {variable.name.removeprefix(_OWN_PREFIX): variable.name for variable in VARIABLES}
     for name in sorted(name for name in environ if name.startswith(_OWN_PREFIX)):
         near = get_close_matches(name.removeprefix(_OWN_PREFIX), known, n=1, cutoff=_SLIP)
@@ -223,7 +223,7 @@ def _misspelt(environ: Mapping[str, str]) -> Iterator[SettingProblem]:
 
 
 def _contradictions(values: Mapping[str, Any]) -> Iterator[SettingProblem]:
-    """Yield what is wrong with settings together; what could not be read is not looked at."""
+    """Yield the problems of settings in combination; settings that could not be read are ignored."""
     yield from _missing(values, "jwt_keys", ("jwt_issuer", "jwt_audience"))
     yield from _missing(values, "jwt_revoked", ("jwt_keys",))
     yield from _missing(values, "tls_cert", ("tls_key",))

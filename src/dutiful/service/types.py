@@ -1,4 +1,4 @@
-"""What the service takes and answers: plain values with the names of its public interface.
+"""The inputs and results of the service: plain values with the names of its public interface.
 
 Instants are aware datetimes, in UTC unless a field says otherwise.
 """
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class ScheduleInput(NamedTuple):
-    """What a deploy declares of a schedule.
+    """The declaration of a schedule in a deploy.
 
     None takes the default of the settings; for `paused` it leaves an existing schedule as it is.
     """
@@ -48,14 +48,15 @@ class ScheduleInput(NamedTuple):
     labels: Mapping[str, str] | None = None
     # Any JSON value of at most 16 KiB, handed to the executor.
     input: Any = None
-    # A failed task is tried again so often, after so many seconds, each time `retry_backoff` times longer.
+    # A failed task is retried this often, after this delay, each time `retry_backoff` times longer.
     retry_limit: int | None = None
     retry_delay_s: float | None = None
     retry_backoff: int | None = None
     retention_days: int | None = None
     retention_rows: int | None = None
     executor: str | None = None
-    # A tick is expected to start, and to end, so many seconds after its fire time; a run to succeed so often.
+    # Seconds after its fire time by which a tick should start and its run end; and how often a run should
+    # succeed.
     start_within_s: float | None = None
     finish_within_s: float | None = None
     succeed_every_s: float | None = None
@@ -64,7 +65,7 @@ class ScheduleInput(NamedTuple):
 
 
 class Upserted(NamedTuple):
-    """The id of a stored schedule, when it fires next, and which of its facts are other than before."""
+    """The id of a stored schedule, its next fire time, and the names of its changed fields."""
 
     schedule_id: str
     next_run_at: datetime | None
@@ -110,7 +111,7 @@ class ScheduleView:
     finish_within_s: float | None
     succeed_every_s: float | None
     calendar: Sequence[str]
-    # Why the schedule was set aside, or None.
+    # Why the schedule is quarantined, or None.
     quarantine: str | None
     preview: list[datetime]
 
@@ -122,7 +123,7 @@ class ScheduleView:
 
 
 class Damaged(NamedTuple):
-    """A schedule whose row cannot be read, and why: it is kept and left alone until it is stored again."""
+    """A schedule whose row cannot be read, and why: it does not run until it is stored again."""
 
     schedule_id: str
     problem: str
@@ -130,7 +131,7 @@ class Damaged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One entry of the ledger: a run, or a stretch of skipped ticks (`run_until`, `ticks`)."""
+    """One row of the ledger: a run, or a range of skipped ticks (`run_until`, `ticks`)."""
 
     idempotency_key: str
     schedule_id: str
@@ -149,7 +150,7 @@ class RunView:
     started_at: datetime | None
     ended_at: datetime | None
     detail: str | None
-    # The input that a manual run was given, in place of that of its schedule.
+    # The input given to a manual run, in place of the input of its schedule.
     input: Any
 
 
@@ -164,7 +165,7 @@ class WorkflowView(NamedTuple):
 
 
 class Page(NamedTuple, Generic[T]):
-    """Some of a list, and where the next page begins."""
+    """One page of a list, and the cursor of the next page."""
 
     items: list[T]
     next_cursor: str | None
@@ -178,7 +179,7 @@ class Explanation(NamedTuple):
     due: bool
     run: RunView | None
     text: str
-    # A status, a reason, or what only a verdict says, such as not_due.
+    # A status, a reason, or a code that only a verdict has, such as not_due.
     code: str = ""
     # The setting that decided, as name=value.
     setting: str | None = None
@@ -186,20 +187,20 @@ class Explanation(NamedTuple):
 
 
 class Triggered(NamedTuple):
-    """The run that was asked for."""
+    """The manual run that was requested."""
 
     idempotency_key: str
     run_at: datetime
 
 
 class Backfilled(NamedTuple):
-    """How many past ticks will run, and how many will not, by why."""
+    """How many past ticks will run, and how many will not, by cause."""
 
     accepted: int
     already_recorded: int
-    # Whether they ran is not known any more, because their rows were pruned; `force` runs them.
+    # Ticks whose rows were pruned, so that it is unknown whether they ran; `force` runs them.
     unknown: int = 0
-    # Another tick of the same request would keep them from running, or cancel them.
+    # Ticks that another tick of the same request would skip or cancel.
     overlapping: int = 0
 
 
@@ -211,7 +212,7 @@ class NextTick(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What an overview shows: how many schedules there are, what is next, what failed within a day."""
+    """An overview: the number of schedules, the next ticks, and the runs that failed within a day."""
 
     now: datetime
     schedules: int
@@ -222,11 +223,11 @@ class Summary(NamedTuple):
 
 
 class Health(NamedTuple):
-    """Whether the worker does its work; `reason` says why not."""
+    """Whether the worker is healthy; `reason` says why not."""
 
     ok: bool
     leading: bool
     last_pass_at: datetime | None
     reason: str | None
-    # What the store or the engine said; for operators, not for probes.
+    # The error of the store or the engine; for operators, not for probes.
     error: str | None = None

@@ -1,6 +1,6 @@
 """The variables that set up the service: one table of names, readers, defaults and meanings.
 
-A reader takes the text of a variable and returns its value, or raises ValueError with what to write.
+A reader takes the text of a variable and returns its value, or raises ValueError with the correct form.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SECRET_MIN = 16
 
 
 class LogLevel(StrEnum):
-    """The least of what is logged."""
+    """The lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -84,12 +84,12 @@ def text(value: str) -> str:
 
 
 def file(value: str) -> str:
-    """Read the path of a file that must be there when the service starts; `missing` tells whether it is."""
+    """Read the path of a file that must exist when the service starts; `Variable.missing` checks that."""
     return text(value)
 
 
 def log_file(value: str) -> str:
-    """Read the path of a file that is made when it is missing; its folder must be there."""
+    """Read the path of a file that is created if it is missing; its folder must exist."""
     return text(value)
 
 
@@ -109,9 +109,9 @@ def host(value: str) -> str:
 
 
 def port(value: str) -> int:
-    """Read a port; 0 is a free one."""
+    """Read a port; 0 means any free port."""
     if value.startswith("tcp://"):
-        # What a cluster tells every pod about a service of this name.
+        # Kubernetes sets a variable of this form in every pod for a service named "dutiful".
         raise ValueError(
             "the cluster has set this; write enableServiceLinks: false in the pod, and a number here"
         )
@@ -120,7 +120,7 @@ def port(value: str) -> int:
 
 
 def store(value: str) -> str:
-    """Read the URL of a store, which is not opened."""
+    """Read the URL of a store, without opening the store."""
     try:
         store_for(text(value), "default")
     except InvalidArgumentError as error:
@@ -129,7 +129,7 @@ def store(value: str) -> str:
 
 
 def executor(value: str) -> str:
-    """Read the URL of an executor; whether it works is found out when the service starts."""
+    """Read the URL of an executor; whether it works is checked when the service starts."""
     try:
         scheme_of(text(value))
     except InvalidArgumentError as error:
@@ -138,11 +138,11 @@ def executor(value: str) -> str:
 
 
 def origin(value: str) -> str:
-    """Read the address at which browsers reach the pages: a scheme and a host, with a port if need be."""
+    """Read the address at which browsers reach the pages: a scheme and a host, with an optional port."""
     found = _ORIGIN.fullmatch(value.lower().removesuffix("/"))
     if found is None:
         raise ValueError("write a scheme and a host, such as https://cron.example.com, without a path")
-    # Browsers leave the port of the scheme out.
+    # Browsers leave out the default port of the scheme.
     usual = ":443" if found["scheme"] == "https" else ":80"
     return found[0].removesuffix(usual)
 
@@ -155,7 +155,7 @@ def secret(value: str) -> Secret:
 
 
 def allowed(value: str) -> Allowed:
-    """Read host names, addresses and networks with commas between them."""
+    """Read host names, addresses and networks, separated by commas."""
     entries = [entry.strip() for entry in value.split(",") if entry.strip()]
     try:
         return Allowed.parse(entries)._replace(setting="DUTIFUL_EXECUTOR_ALLOW")
@@ -164,7 +164,7 @@ def allowed(value: str) -> Allowed:
 
 
 class Variable(NamedTuple):
-    """One variable; `default` is a text like any other, or None for a value that is not set."""
+    """One variable; `default` is a text for `read`, or None for no value."""
 
     name: str
     read: Reader
@@ -173,11 +173,11 @@ class Variable(NamedTuple):
 
     @property
     def field(self) -> str:
-        """Return the name of the value in Settings."""
+        """Return the name of the field in Settings."""
         return self.name.removeprefix("DUTIFUL_").lower()
 
     def missing(self, value: object) -> str | None:
-        """Return why the file that this variable names cannot be used, None where it names none or it can."""
+        """Return why the file named by this variable cannot be used; None where it can, or names no file."""
         if value is None or self.read not in {file, log_file}:
             return None
         path = str(value)
@@ -190,7 +190,7 @@ class Variable(NamedTuple):
 
     @property
     def is_secret(self) -> bool:
-        """Return whether the value must never be shown, not even when it is refused."""
+        """Return whether the value must never be shown, not even in an error."""
         return self.read is secret
 
 
@@ -248,13 +248,13 @@ VARIABLES = (
 
 
 _FILE_MAX = 1_048_576
-# The file cannot name another file.
+# A settings file cannot name another settings file.
 _KEYS = {variable.field: variable.name for variable in VARIABLES if variable.name != "DUTIFUL_CONFIG"}
 _FORM = "write a text, a number, true or false, or a list of texts"
 
 
 class ConfigFile(NamedTuple):
-    """The settings that a file has, by variable, and (key, what to write) for everything wrong with it."""
+    """The settings of a file by variable, and (key, correct form) for every problem."""
 
     values: Mapping[str, str]
     problems: list[tuple[str, str]]

@@ -1,4 +1,4 @@
-"""Schedules and runs as the service shows them: the words and the times of its public interface."""
+"""Schedules and runs as the service shows them, with the names and times of its public interface."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def moment(instant: Instant, zone: tzinfo = UTC) -> datetime:
 
 
 def next_run_at(due: Snapshot, now: Instant) -> datetime | None:
-    """Return the next tick, as if nothing paused it; jitter moves when it fires, not what it is."""
+    """Return the next tick, ignoring a pause; jitter changes its fire time, not the tick."""
     return next((moment(tick) for tick, _ in upcoming(due, now, 1)), None)
 
 
@@ -58,7 +58,7 @@ def fire_times(due: Snapshot, now: Instant, count: int) -> list[datetime]:
 
 
 def facts_of(schedule: Schedule) -> dict[str, Any]:
-    """Return what a schedule declares, under the names that an upsert has for it."""
+    """Return the declared values of a schedule, under their names in an upsert."""
     policy, cron = schedule.policy, _cron(schedule)
     workflow, retry = workflow_of(schedule), policy.retry or _NO_RETRY
     return {
@@ -100,13 +100,13 @@ def _seconds(duration: int | None) -> float | None:
 
 
 def changed_fields(old: Schedule, new: Schedule) -> list[str]:
-    """Return the names of the facts in which two schedules differ."""
+    """Return the names of the declared values in which two schedules differ."""
     before, after = facts_of(old), facts_of(new)
     return [name for name, value in after.items() if value != before[name]]
 
 
 def view_schedule(due: Snapshot, note: Note | None, now: Instant) -> ScheduleView:
-    """Return a schedule as it stands."""
+    """Return a schedule as the service shows it."""
     facts = facts_of(due.schedule)
     if facts["executor"] is not None:
         facts["executor"] = without_secrets(facts["executor"])
@@ -122,7 +122,7 @@ def view_schedule(due: Snapshot, note: Note | None, now: Instant) -> ScheduleVie
 
 
 def view_run(run: Run) -> RunView:
-    """Return one entry of the ledger."""
+    """Return one row of the ledger as the service shows it."""
     created_at = run.fire_at if run.created_at is None else run.created_at
     return RunView(
         idempotency_key=run.key,
@@ -146,7 +146,7 @@ def view_run(run: Run) -> RunView:
 
 
 def trigger_of(run: Run) -> str:
-    """Return what made a run: the schedule, somebody by hand, or a backfill."""
+    """Return the origin of a run: schedule, manual or backfill."""
     if run.kind == "manual":
         return "manual"
     return "schedule" if run.backfill is None else "backfill"
@@ -166,19 +166,19 @@ def _cron(schedule: Schedule) -> Cron:
     return schedule.cadence
 
 
-# Fire times of either schedule that are compared; the answer says up to when that is.
+# How many fire times of either schedule are compared; `compared_until` tells how far that reaches.
 COMPARED = 500
 
 
 class MovedTime(NamedTuple):
-    """A fire time that takes the place of another one on the same day."""
+    """A fire time that is replaced by another one on the same day."""
 
     before: datetime
     after: datetime
 
 
 class Preview(NamedTuple):
-    """The schedule as it would be, and how its fire times until `compared_until` would differ."""
+    """The schedule after an upsert, and how its fire times until `compared_until` would differ."""
 
     schedule_id: str | None
     created: bool
@@ -193,7 +193,7 @@ class Preview(NamedTuple):
 
 
 def preview(known: Snapshot | None, schedule: Schedule, schedule_id: str | None, now: Instant) -> Preview:
-    """Return what storing `schedule` in place of `known` would change from `now` on."""
+    """Return the effect of storing `schedule` in place of `known`, from `now` on."""
     wanted = Snapshot(schedule, State(cursor=now))
     after = fire_times(wanted, now, COMPARED)
     before = [] if known is None else fire_times(known, now, COMPARED)
@@ -221,7 +221,7 @@ def _up_to(times: Sequence[datetime], until: datetime | None) -> list[datetime]:
 def _differences(
     before: Sequence[datetime], after: Sequence[datetime]
 ) -> tuple[list[datetime], list[datetime], list[MovedTime]]:
-    """Return what is added, removed and moved; a time moves to another one of the same day, in order."""
+    """Return added, removed and moved times; times of the same day are paired in order as moves."""
     gone, new = _by_day({*before} - {*after}), _by_day({*after} - {*before})
     added, removed, moved = list[datetime](), list[datetime](), list[MovedTime]()
     for day in sorted({*gone, *new}):
@@ -246,19 +246,19 @@ LIMIT_MAX = 1000
 
 
 def page_size(limit: object) -> int:
-    """Return how many to list, or raise InvalidArgumentError."""
+    """Return a valid page size, or raise InvalidArgumentError."""
     if type(limit) is not int or not 1 <= limit <= LIMIT_MAX:
         raise InvalidArgumentError("limit", limit, f"write a whole number from 1 to {LIMIT_MAX}")
     return limit
 
 
 def encode_cursor(*place: str | int) -> str:
-    """Return a place in a list as a text."""
+    """Return a position in a list as a text."""
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
 
 
 def decode_cursor(cursor: str, *kinds: type) -> list[str | int]:
-    """Return the place that was encoded, or raise InvalidArgumentError."""
+    """Return the position in a cursor, or raise InvalidArgumentError."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         place = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -270,5 +270,5 @@ def decode_cursor(cursor: str, *kinds: type) -> list[str | int]:
 
 
 def _storable(part: str | int) -> bool:
-    """Return whether a store can look for this: it knows no numbers of more than 64 bits."""
+    """Return whether a store can search for this value: integers must fit in 64 bits."""
     return not isinstance(part, int) or -(2**63) <= part < 2**63

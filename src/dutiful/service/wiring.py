@@ -1,4 +1,4 @@
-"""The service put together: registrar, workflows, launcher and worker, with one life."""
+"""Assembles the service: registrar, workflows, launcher and worker, started and stopped together."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ _PROBE_EVERY_S = 5.0
 
 
 class Service:
-    """`await Service(settings).start()`; with `worker=False` it only answers, and other processes fire.
+    """`await Service(settings).start()`; with `worker=False` it only serves requests, and other processes
+    fire.
 
-    On the host's clock the worker has an event loop, a thread and a store of its own, so that no question can
-    delay a tick. On a virtual clock, or with a store in memory, it shares those of the caller.
+    On the host's clock the worker has its own event loop, thread and store, so that no request can delay a
+    tick. On a virtual clock, or with a store in memory, it shares those of the caller.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Service:
         self._worker = self._make_worker() if worker else None
         self.board = Board(self._store, self.clock)
         self.expectations = Expectations(self._store, self.clock, journal.write)
-        # The worker passes once a tick by itself, so edits of ticks beyond its patience need not wake it.
+        # The worker passes every tick by itself, so edits due later than its patience need not wake it.
         self.registrar = SchedulerRegistrar(
             self._store,
             self.clock,
@@ -86,12 +87,12 @@ class Service:
         if isinstance(self.clock, SystemClock) and not isinstance(store, MemoryStore):
             self._thread = LoopThread("dutiful-worker")
             store = store_for(settings.store, settings.namespace)
-            # An executor keeps connections, which belong to one event loop.
+            # Executors keep connections, which belong to one event loop.
             executors = _executors(settings, self.clock, self._given)
         return Worker(settings, store, executors, self.clock, self._metrics)
 
     async def start(self) -> Service:
-        """Open the store and begin to work; raises StoreError where the store cannot be used."""
+        """Open the store and start the worker; raises StoreError where the store cannot be used."""
         with self.clock.hold():
             await self._store.open()
             await self._store.claim("service")
@@ -100,7 +101,8 @@ class Service:
         if self._worker is not None:
             await self._beside(self._worker.start())
         if isinstance(self.clock, SystemClock):
-            # On a virtual clock a test looks itself; a look every few seconds would slow its years down.
+            # On a virtual clock tests call `look` themselves; a periodic check would slow down simulated
+            # years.
             self.expectations.start()
         if (files := tls_files(self.settings)) is not None:
             watching = watch_certificates(files, self.clock, self._metrics)
@@ -108,7 +110,7 @@ class Service:
         return self
 
     async def stop(self) -> list[str]:
-        """Launch nothing more, drain, close the store; return the schedules whose runs were cut short."""
+        """Launch no more runs, drain, close the store; return the schedules whose runs were cut short."""
         cut: list[str] = []
         try:
             self.expectations.stop()
@@ -125,7 +127,7 @@ class Service:
         return cut
 
     async def health(self) -> Health:
-        """Return whether this process does its work: a worker has passed lately and reaches its executor."""
+        """Return whether this process is healthy: its worker has passed lately and reaches its executor."""
         if self._worker is None:
             return Health(True, False, None, None)
         health = await self._worker.health()
@@ -135,7 +137,7 @@ class Service:
         return health
 
     async def _executor_problem(self) -> str | None:
-        """Return what keeps runs from being handed over, asked at most every few seconds."""
+        """Return why runs cannot be handed over; probes at most every few seconds."""
         now = self.clock.monotonic()
         if now >= self._probe_at:
             self._probe_at = now + _PROBE_EVERY_S
@@ -146,14 +148,14 @@ class Service:
         return self._problem
 
     async def _probed(self) -> str | None:
-        """Ask the executor of the service and those that schedules name; return what is wrong with them."""
+        """Probe the executor of the service and those that schedules name; return their problems."""
         executors = [self._executors.default]
         try:
             named = await named_executors(self._store)
         except StoreError as error:
             return str(error)
         for url in named:
-            # An executor that cannot be made refuses each of its runs with the reason.
+            # An executor with a wrong URL refuses each of its runs with the reason, so skip it here.
             with suppress(InvalidArgumentError):
                 executors.append(self._executors.get(url))
         probed = await asyncio.gather(*(each.probe() for each in executors if isinstance(each, Probing)))
@@ -165,7 +167,7 @@ class Service:
         return None if outputs is None else outputs.read(idempotency_key)
 
     def metrics(self) -> str:
-        """Return the metrics in the text format that Prometheus reads."""
+        """Return the metrics in the text format of Prometheus."""
         return self._metrics.text()
 
     async def count_damaged(self) -> None:
@@ -176,7 +178,7 @@ class Service:
             self._metrics.open_runs(await self._store.open_counts())
 
     async def _beside(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine of the worker on the loop that the worker lives on."""
+        """Run a coroutine of the worker on the worker's event loop."""
         return await (work if self._thread is None else self._thread.run(work))
 
     def _wake(self) -> None:
@@ -191,7 +193,7 @@ class Service:
 
 
 def _executors(settings: Settings, clock: Clock, given: Executor | None) -> Executors:
-    """Return the executors: that of the service is the `given` one, or that of the settings."""
+    """Return the executors; the default is the `given` one, or the one of the settings."""
     shared = ExecutorSettings(
         clock,
         settings.executor_secret,
@@ -202,7 +204,7 @@ def _executors(settings: Settings, clock: Clock, given: Executor | None) -> Exec
     )
     if given is None:
         given = NoExecutor() if settings.executor is None else executor_for(settings.executor, shared)
-    # On the loopback without auth every caller is the operator.
+    # On the loopback without authentication every caller is the operator.
     trusted = settings.is_loopback and not settings.has_auth
     return Executors(given, shared._replace(opens_loopback=trusted))
 

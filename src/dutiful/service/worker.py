@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from dutiful.service.settings import Settings
 
 logger = logging.getLogger("dutiful.service")
-# A stop names so many of the runs that it waits for, or cuts short.
+# How many runs a log line of the stop lists by name.
 _NAMED_MAX = 10
 
 
 class Worker:
     """Fires schedules while it leads, and stands by while another process does.
 
-    `start` and `stop` belong to the loop that the engine runs on; the rest may be called from any thread.
+    `start` and `stop` must run on the engine's event loop; the other methods may be called from any thread.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class Worker:
         self._host = Host("service", store, self._launcher, clock, self._hear, pace=pace, retention=Retention)
 
     async def start(self) -> None:
-        """Open the store and begin to fire. Raises StoreError where the store cannot be used."""
+        """Open the store and start to fire. Raises StoreError where the store cannot be used."""
         self._loop = asyncio.get_running_loop()
         await self._host.open()
         self._host.start()
 
     async def stop(self) -> list[str]:
-        """Launch nothing more and wait for what runs; return the schedules whose runs were cut short."""
+        """Launch no more runs and drain; return the schedules whose runs were cut short."""
         cut = await self._drain() if self._host.is_started else []
         self._loop = None
         await self._host.close()
@@ -75,7 +75,7 @@ class Worker:
             patience = self._settings.drain_s
             logger.info("waiting up to %g s for runs in flight: %s", patience, _named(drained.in_flight))
             try:
-                # By real time: a clock that a test has stopped must not keep the service alive.
+                # In real time: a stopped virtual clock must not keep the service alive.
                 drained = await asyncio.wait_for(self._host.drain(), patience)
             except TimeoutError:
                 drained = await self._host.drain(within=0)
@@ -85,7 +85,7 @@ class Worker:
         return [run.schedule_id for run in drained.in_flight]
 
     def wake(self) -> None:
-        """Have the engine look at once."""
+        """Make the engine pass at once."""
         if (loop := self._loop) is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._host.wake)
 
@@ -98,7 +98,7 @@ class Worker:
         return self._host.in_flight
 
     async def health(self) -> Health:
-        """Return whether the worker does its work, and where it stands by, whether the leader does."""
+        """Return whether the worker is healthy; on a standby, also whether the leader is."""
         leading, passed_at = self._host.epoch is not None, self._host.passed_at
         if not self._host.is_started:
             return Health(False, False, None, "the worker is not running")
@@ -114,7 +114,7 @@ class Worker:
         return Health(reason is None, leading, moment(passed_at), reason, self._trouble)
 
     def _failing(self) -> str | None:
-        """Return that passes fail, without the error: probes are answered to anybody, and it has paths."""
+        """Return that passes fail, without the error text: probes are public, and it contains paths."""
         return None if self._trouble is None else "passes fail; the log of the service says why"
 
     async def _silent_leader(self) -> str | None:
@@ -136,7 +136,7 @@ class Worker:
 
 
 def patience_ms(settings: Settings) -> int:
-    """Return after how many milliseconds without a pass something is wrong."""
+    """Return after how many milliseconds without a pass a worker counts as unhealthy."""
     return max(10 * settings.tick_ms, round(2000 * settings.lease_s))
 
 

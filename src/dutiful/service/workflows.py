@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from dutiful.runtime.ports import Clock, Store
 
-# The owner where nobody is known by name: the operator of a service on the loopback.
+# The owner where callers have no names: the operator of a service on the loopback.
 OPERATOR = "local"
 
 
 class WorkflowInput(NamedTuple):
-    """A workflow to be stored. `replace` allows another DAG in place of a version that is there."""
+    """A workflow to store. `replace` allows another DAG for a version that is already stored."""
 
     workflow_id: str
     version: int
@@ -36,15 +36,15 @@ class WorkflowInput(NamedTuple):
 
 
 def _anybody(owner: str) -> None:
-    """Let every caller change the workflows of this owner."""
+    """Accept any owner: no caller to check."""
 
 
 class WorkflowStore:
-    """Keeps DAGs as JSON; only executors look inside them."""
+    """Stores DAGs as JSON; only executors interpret them."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
-        # Runs that begin together ask for the same DAG together: it is read once for all of them.
+        # Runs that begin together need the same DAG at the same time: share one read among them.
         self._readings: dict[tuple[str, int], asyncio.Future[Workflow | None]] = {}
 
     async def save_dag(
@@ -69,9 +69,9 @@ class WorkflowStore:
     async def puts(
         self, wanted: WorkflowInput, demand_owner: Callable[[str], None] = _anybody
     ) -> list[PutWorkflow]:
-        """Return what to write so that the workflow is stored, nothing where it is stored already.
+        """Return the changes that store the workflow; none where it is already stored.
 
-        The first version of a workflow decides whose it is; `demand_owner` raises where the caller may not
+        The first version of a workflow decides its owner; `demand_owner` raises where the caller may not
         change the workflows of that user.
         """
         text = _text(wanted)
@@ -87,13 +87,13 @@ class WorkflowStore:
         return [PutWorkflow(workflow, None if there is None else there.dag)]
 
     async def load_dag(self, workflow_id: str, version: int) -> dict[str, Any] | None:
-        """Return a DAG, or None where there is none."""
+        """Return a DAG, or None where it is not stored."""
         place = workflow_id, version
         reading = self._readings.get(place)
         if reading is None:
             reading = self._readings[place] = asyncio.ensure_future(self._read(workflow_id, version))
             reading.add_done_callback(lambda _: self._readings.pop(place))
-        # A reader that is cancelled leaves the reading to the others.
+        # Shielded: a cancelled reader must not cancel the read that others share.
         found = await asyncio.shield(reading)
         return None if found is None else dict(json.loads(found.dag))
 
@@ -115,7 +115,7 @@ class WorkflowStore:
     async def delete_dag(
         self, workflow_id: str, version: int, demand_owner: Callable[[str], None] = _anybody
     ) -> None:
-        """Delete one version; raises UnknownWorkflowError. Runs that were launched with it go on."""
+        """Delete one version; raises UnknownWorkflowError. Runs already launched with it go on."""
         owner = await self._store.workflow_owner(workflow_id)
         if owner is not None:
             demand_owner(owner)
