@@ -29,7 +29,7 @@ def callback_flaw(callback: object) -> str | None:
     A lambda, an object with `__call__` and a function with `__wrapped__` may return an awaitable.
     """
     code = getattr(callback, "__code__", None)
-    # The usual callback, decided by one flag: a list may have a million of them.
+    # Decide the common case by one flag: a list may have a million callbacks.
     if code is not None and code.co_flags & inspect.CO_COROUTINE:
         return None
     function = _innermost(callback)
@@ -56,8 +56,8 @@ def _is_marked_async(function: Any) -> bool:
 def in_thread(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
     """Return an async function that runs a blocking one in a thread of its own and waits for it.
 
-    A thread cannot be interrupted: after a timeout or a cancellation the run has ended, and the function
-    itself goes on to its end. Raises InvalidArgumentError for what is async already.
+    A thread cannot be interrupted: after a timeout or a cancellation the run has ended, but the function
+    itself runs to its end. Raises InvalidArgumentError for a function that is already async.
     """
     if not callable(function):
         raise InvalidArgumentError("function", function, "must be a function")
@@ -76,7 +76,7 @@ def in_thread(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         finally:
             pool.shutdown(wait=False)
 
-    # A partial and an object with `__call__` lack the names that `wraps` copies, which it leaves out then.
+    # `wraps` leaves out names that a partial or an object with `__call__` lacks.
     return functools.wraps(function)(call)
 
 
@@ -84,7 +84,7 @@ def _finish(function: Callable[[], T]) -> T:
     try:
         answer = function()
     except StopIteration as error:
-        # A future cannot carry a StopIteration: whoever awaits it would wait for ever.
+        # A future cannot carry a StopIteration: its awaiting caller would wait for ever.
         raise RuntimeError("the function raised StopIteration") from error
     if inspect.iscoroutine(answer):
         answer.close()

@@ -1,4 +1,4 @@
-"""Tasks as their store knows them: read and steered from any process, beside the one that runs them."""
+"""The stored tasks of a scheduler, read and controlled from any process."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Tasks:
 
     def __init__(self, store: Store) -> None:
         self._store, self._clock = store, SystemClock()
-        # Another process runs the tasks, and looks into the store about once a second.
+        # The process that runs the tasks looks into the store about once a second, so no wake is needed.
         self._registrar = Registrar(store, self._clock, lambda: None)
 
     async def all(self) -> list[dict[str, Any]]:
-        """Return every task, ordered by name; one that cannot be read says why under `damage`."""
+        """Return every task, ordered by name; a damaged task has its problem under `damage`."""
         now = self._clock.epoch_ms()
         views = [task_view(due, now) for due in await self._store.every()]
         views += [{"name": name, "damage": problem} for name, problem in await self._store.damaged()]
@@ -59,17 +59,17 @@ class Tasks:
         return [run_view(due, run) for run in await self._store.ledger(name, None, limit)]
 
     async def run_now(self, name: str) -> str:
-        """Ask for a run, and return its key; it is made when the leader looks, or when one starts."""
+        """Request a run, and return its key; the leader makes it at its next look, or when one starts."""
         await self._known(name)
         return (await self._registrar.trigger(name, secrets.token_hex(32))).key
 
     async def cancel(self, name: str) -> int:
-        """Ask for the open runs of a task to end, and return how many those are."""
+        """Request the end of the open runs of a task, and return their number."""
         await self._known(name)
         return len(await self._registrar.cancel(name))
 
     async def leader(self) -> Leader | None:
-        """Return which process runs the tasks, None where none does."""
+        """Return the process that runs the tasks, or None."""
         return await self._store.leader()
 
     async def _known(self, name: str) -> Snapshot:
@@ -84,7 +84,7 @@ class Tasks:
 
 @asynccontextmanager
 async def open_tasks(url: str, namespace: str) -> AsyncIterator[Tasks]:
-    """Open the store of tasks that another process may be running; it is not created, and not led.
+    """Open the store of tasks that another process may be running; it is neither created nor led.
 
     Raises InvalidArgumentError where there is nothing to open, and NamespaceOwnedError where the namespace
     belongs to another door.
@@ -94,7 +94,7 @@ async def open_tasks(url: str, namespace: str) -> AsyncIterator[Tasks]:
     await store.open()
     try:
         if await store.every():
-            # Not before: asking for a namespace that is not there must not make it.
+            # Claim only a namespace with tasks: reading one that does not exist must not create it.
             await store.claim("library")
         yield Tasks(store)
     except NamespaceOwnedError as error:
@@ -118,7 +118,7 @@ _ADVICE = {
 
 
 def task_view(due: Snapshot, now: Instant) -> dict[str, Any]:
-    """Return what is known of a task, as plain values; instants in the zone of the task."""
+    """Return a task as plain values; instants in the zone of the task."""
     schedule, state = due.schedule, due.state
     cron, policy, retry = schedule.cadence, schedule.policy, schedule.policy.retry
     assert isinstance(cron, Cron)
@@ -143,7 +143,7 @@ def task_view(due: Snapshot, now: Instant) -> dict[str, Any]:
 
 
 def _activity(due: Snapshot) -> dict[str, Any]:
-    """Return what a task does now, under the names that its documentation has for it."""
+    """Return the activity of a task, under its documented names."""
     running = next((run for run in due.runs if run.phase in IN_FLIGHT), None)
     retry = next((run for run in due.runs if run.phase is Phase.RETRY), None)
     state = "Running" if running else "AwaitingRetry" if retry else "AwaitingRun"

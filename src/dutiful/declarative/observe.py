@@ -38,7 +38,7 @@ _ERRORS = {"EngineStopped": logging.ERROR, "ScheduleDamaged": logging.ERROR}
 
 @dataclass(frozen=True, slots=True)
 class SchedulerEvent:
-    """Something that happened, under the name the documentation gives it."""
+    """An event of the scheduler, under its documented name."""
 
     name: str
     at: datetime
@@ -70,7 +70,7 @@ class EventCounts:
             self.late_seconds_max = max(self.late_seconds_max, late)
 
     def text(self) -> str:
-        """Return everything in the text format that Prometheus reads."""
+        """Return all counts in the text format of Prometheus."""
         with self._lock:
             events = [
                 f'dutiful_events_total{{event="{name}"}} {n}' for name, n in sorted(self.counts.items())
@@ -129,7 +129,7 @@ def translate(event: Event) -> SchedulerEvent | None:
 def _planned(at: Instant, run: Run) -> SchedulerEvent | None:
     """Return the event of a run that the planner ended, or that it made wait."""
     if run.phase is Phase.RETRY or run.reason is Reason.LOST_RUN:
-        # The planner fails a run, to be tried again or for good, only when it has outlived its timeout.
+        # The planner fails a run, with or without a retry, only after its timeout.
         return _of("TaskRunFailed", at, run.schedule_id, error=run.detail or "timed out")
     if run.phase is Phase.ENDED and run.reason is Reason.INTERRUPTED:
         return _of("TaskRunCancelled", at, run.schedule_id)
@@ -138,7 +138,7 @@ def _planned(at: Instant, run: Run) -> SchedulerEvent | None:
 
 
 def changes_in_words(changed: Iterable[tuple[str, object, object]]) -> dict[str, str]:
-    """Return which parts of a registration changed, under their documented names, and from what to what."""
+    """Return the changed parts of a registration, under their documented names, as "old -> new"."""
     told: dict[str, str] = {}
     for part, old, new in changed:
         if isinstance(old, Policy) and isinstance(new, Policy):
@@ -154,7 +154,7 @@ def changes_in_words(changed: Iterable[tuple[str, object, object]]) -> dict[str,
 
 
 def _options(policy: Policy) -> dict[str, object]:
-    """Return what a registration says beside its name, its cron text and its callback."""
+    """Return the options of a registration beside its name, cron text and callback."""
     retry = policy.retry
     return {
         "retryDelayMs": retry and retry.delay,
@@ -175,7 +175,7 @@ def _cron_texts(old: Cron, new: Cron) -> tuple[str, str]:
 
 
 def checked_observer(observer: Observer | None) -> Observer | None:
-    """Return the observer, or raise InvalidArgumentError for what cannot be called with an event."""
+    """Return the observer, or raise InvalidArgumentError where it cannot be called with an event."""
     if observer is None:
         return None
     if not callable(observer):

@@ -36,7 +36,7 @@ _DELAY_PART = "the retry delay must be a timedelta or a number of seconds"
 
 
 class Options(NamedTuple):
-    """What a task may have beside its four parts; durations in milliseconds."""
+    """The options of a task beside its four parts; durations in milliseconds."""
 
     timeout: int | None = None
     retry_limit: int | None = None
@@ -71,9 +71,9 @@ def task(
 ) -> TaskRegistration:
     """Return a registration with options, for the list that `Scheduler.initialize` takes.
 
-    A run that takes longer than `timeout` is cancelled and has failed. A failed run is tried again at most
-    `retry_limit` times, without end by default, and waits `retry_backoff` times longer each time. Raises
-    InvalidRegistrationError for an option that cannot be; the four parts are checked by `initialize`.
+    A run that takes longer than `timeout` is cancelled and has failed. A failed run is retried at most
+    `retry_limit` times, without limit by default, and waits `retry_backoff` times longer each time. Raises
+    InvalidRegistrationError for an invalid option; `initialize` checks the four parts.
     """
     registration = TaskRegistration((name, cron, callback, delay))
     registration.options = Options(
@@ -98,7 +98,7 @@ def check(
         name, text, callback, delay = _shape(index, registration)
         name, text = exact(name), exact(text)
         _check_name(name, registered)
-        # A million tasks have a few hundred texts.
+        # Parse each text once: a million tasks have a few hundred distinct texts.
         cron = crons.get(text) or crons.setdefault(text, _cron(text, dialect, timezone))
         if (flaw := callback_flaw(callback)) is not None:
             raise _blaming(name, InvalidRegistrationError("callback", callback, flaw))
@@ -115,7 +115,7 @@ def _shape(index: int, registration: Any) -> Any:
         if isinstance(name, str) and isinstance(text, str) and callable(callback) and _is_duration(delay):
             return registration
     error = RegistrationShapeError(index, registration)
-    # The text of the message is fixed, so the part to blame is told in a note.
+    # The message text is fixed, so a note names the wrong part.
     error.add_note(f"registrations[{index}]: {_misshapen(registration)}")
     raise error
 
@@ -173,7 +173,7 @@ def _timeout_ms(timeout: timedelta | float) -> int:
 
 
 def _milliseconds(length: timedelta) -> int:
-    """Return whole milliseconds, never fewer than asked for."""
+    """Return whole milliseconds, rounded up."""
     whole, rest = divmod(length, _MS)
     return whole + bool(rest)
 
@@ -200,7 +200,7 @@ def _policy_for(delay: timedelta | float, ledger: bool, options: Options) -> Pol
 
 @lru_cache(maxsize=1024)
 def policy(delay_ms: int, ledger: bool = False, options: Options = PLAIN) -> Policy:
-    """Return what every declared task does: one run at a time, one obligation, a fixed retry delay."""
+    """Return the policy of a declared task: one run at a time, one run for all missed ticks, a retry."""
     return Policy(
         overlap=Overlap.BUFFER_ONE,
         catch_up=CatchUp.LATEST,

@@ -1,4 +1,4 @@
-"""A scheduler that cannot be left running: around a block of async code, or beside a synchronous program."""
+"""Schedulers with a bounded life: around a block of async code, or beside a synchronous program."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 async def running(scheduler: Scheduler, registrations: Sequence[Registration]) -> AsyncIterator[Scheduler]:
     """Initialize the scheduler for the length of an `async with` block, and always stop it at the end.
 
-    Raises what `initialize` raises; a scheduler that was active before is left as it is.
+    Raises the errors of `initialize`; a scheduler that was active before is left as it is.
     """
-    # Outside the block below: what is raised by the call itself has begun nothing that could be stopped.
+    # Outside the `try`: if the call itself raises, nothing has begun that could be stopped.
     initialized = scheduler.initialize(registrations)
     try:
         await initialized
@@ -35,9 +35,9 @@ async def running(scheduler: Scheduler, registrations: Sequence[Registration]) -
 def in_background(
     registrations: Sequence[Registration], store: str = "sqlite:dutiful.db", **settings: Any
 ) -> BackgroundScheduler:
-    """Run the tasks on a thread with an event loop of its own, and return when they are durable.
+    """Run the tasks on a thread with its own event loop, and return when they are durable.
 
-    Takes the settings of `Scheduler` and raises what it and `initialize` raise.
+    Takes the settings of `Scheduler`, and raises its errors and those of `initialize`.
     """
     return BackgroundScheduler(Scheduler(store, **settings), registrations)
 
@@ -51,7 +51,7 @@ class BackgroundScheduler:
         self._ended: Future[None] = Future()
         self._asked = asyncio.Event()
         self._loop = asyncio.new_event_loop()
-        # A daemon, so that a program that ends without `stop` is not kept alive; it is stopped at exit.
+        # A daemon thread does not keep alive a program that ends without `stop`; `atexit` stops it then.
         self._thread = threading.Thread(
             target=self._live, args=(registrations,), name="dutiful-scheduler", daemon=True
         )
@@ -70,10 +70,10 @@ class BackgroundScheduler:
         self.stop()
 
     def stop(self) -> None:
-        """Start nothing more, and return when what runs has ended; again, do nothing.
+        """Start no more runs, and return when the runs in flight have ended; a second call does nothing.
 
-        May be called from any thread. A task that stops its own scheduler is not waited for: for it the
-        call returns at once, and the stop ends after the task. Raises what `Scheduler.stop` raises.
+        May be called from any thread. A task that stops its own scheduler is not waited for: its call returns
+        at once, and the stop completes after the task. Raises the errors of `Scheduler.stop`.
         """
         atexit.unregister(self.stop)
         if not self._ended.done():
@@ -91,7 +91,7 @@ class BackgroundScheduler:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._run(registrations))
             self._ended.set_result(None)
-        except BaseException as error:  # noqa: BLE001 - it is raised where the caller waits
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting caller
             (self._ended if self._begun.done() else self._begun).set_exception(error)
 
     async def _run(self, registrations: Sequence[Registration]) -> None:

@@ -91,9 +91,9 @@ class Scheduler:
     # The two public methods
 
     def initialize(self, registrations: Sequence[Registration]) -> Awaitable[None]:
-        """Declare all tasks and begin to run them; await it to know that they are durable.
+        """Declare all tasks and begin to run them; await the result to know that they are durable.
 
-        What is wrong with the registrations is raised by the call itself, before anything is written.
+        Errors in the registrations are raised by the call itself, before anything is written.
         """
         if self._state not in ("uninitialized", "stopped"):
             raise SchedulerAlreadyActiveError(self._state)
@@ -112,14 +112,14 @@ class Scheduler:
         return self._initializing
 
     async def stop(self) -> None:
-        """Start nothing more, and return when what runs has ended.
+        """Start no more runs, and return when the runs in flight have ended.
 
-        A poll that is under way is completed; what it has recorded still starts. May be called at any
-        time and by many; all return together. A task that stops its own scheduler is not waited for:
-        for it the call returns at once, and the stop ends after the task.
+        A poll under way is completed; the runs that it has recorded still start. May be called at any time
+        and by several callers; all return together. A task that stops its own scheduler is not waited for:
+        its call returns at once, and the stop completes after the task.
 
-        Raises StopSchedulerError where runs that have ended could not be recorded, naming them, and where it
-        is called from another event loop than `initialize`.
+        Raises StopSchedulerError where ended runs could not be recorded, naming them, and where it is called
+        from another event loop than `initialize`.
         """
         if self._state in ("uninitialized", "stopped"):
             return
@@ -203,7 +203,7 @@ class Scheduler:
             self._tell("SchedulerStandby", **await self._leader_in_words())
 
     def _pace(self) -> Settings:
-        """Return how often to look into the store, where `dutiful tasks` may leave requests."""
+        """Return the pace of the engine; it reads a store that `dutiful tasks` may write to every second."""
         is_shared = isinstance(self._clock, SystemClock) and not isinstance(self._store, MemoryStore)
         return Settings(tick=_LOOK_EVERY_MS if is_shared else None)
 
@@ -216,7 +216,7 @@ class Scheduler:
         return {"leaderPid": leader.pid, "leadsSince": since.isoformat(timespec="seconds")}
 
     async def _declare(self, epoch: int) -> None:
-        """Make the store hold exactly the registered tasks; at once, or when a standby takes over."""
+        """Make the store hold exactly the registered tasks, now or when a standby takes over."""
         if self._declared_under == epoch:
             return
         registrar = Registrar(self._store, self._clock, lambda: None)
@@ -246,9 +246,9 @@ class Scheduler:
             self._tell("PollingStarted")
 
     def _opening_state(self) -> State:
-        """Return the state of a new task: it owes nothing before this minute, and this minute in full.
+        """Return the state of a new task: no tick before this minute is owed, and this minute in full.
 
-        With seconds in its cron texts, the same holds of this second.
+        With seconds in its cron texts, the same holds for this second.
         """
         now = epoch_ms(self._clock.now())
         wall = now + self._zone.offset(now // 1000) * 1000
@@ -329,7 +329,7 @@ class Scheduler:
                 self._note_failed_observer(event)
 
     def _note_failed_observer(self, event: SchedulerEvent) -> None:
-        # Once for each kind of event: an observer that always fails must not fill the log.
+        # Log once per kind of event: an observer that always fails must not fill the log.
         if event.name not in self._broken:
             self._broken.add(event.name)
             with suppress(Exception, asyncio.CancelledError):
@@ -337,8 +337,8 @@ class Scheduler:
 
 
 def is_run_of(scheduler: Scheduler) -> bool:
-    """Return whether the caller belongs to a run of this scheduler, which no stop can wait for."""
-    host = scheduler._host  # noqa: SLF001 - a function of this class that is not for its users
+    """Return whether the caller belongs to a run of this scheduler, for which no stop can wait."""
+    host = scheduler._host  # noqa: SLF001 - part of the class, but not of its public interface
     return host is not None and host.is_carrying_caller()
 
 
