@@ -1,4 +1,4 @@
-"""The audit log: who asked for which change, and what came of it; one JSON object a line, only appended."""
+"""The audit log: the caller, request and result of every change; one JSON object per line, append-only."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class AuditLog:
     """Changes as log records of `dutiful.audit`, and as lines of a file if one is named.
 
     The file has a line of phase `asked` before a change, and one of phase `done` after it. Both have the same
-    `request`. A change that was asked for and has no line `done` was refused, or a crash came between.
+    `request`. A change without a line `done` was refused, or a crash came between.
     """
 
     def __init__(self, clock: Clock, path: str | Path | None = None) -> None:
-        """Open the file; raises InvalidArgumentError where that is not possible."""
+        """Open the file; raises InvalidArgumentError where it cannot be opened."""
         self._clock = clock
         self._file = None if path is None else ChainedFile(path)
 
     def intend(self, request: str, who: str, action: str, what: Sequence[Mapping[str, Any]]) -> None:
-        """Write down a change before it is made, a line for each thing that changes.
+        """Record a change before it is made, one line for each thing that changes.
 
         Raises AuditUnavailableError where the file cannot be written: the change must not be made then.
         """
@@ -54,7 +54,7 @@ class AuditLog:
                 raise AuditUnavailableError from None
 
     def record(self, request: str, who: str, action: str, **what: Any) -> None:
-        """Write down a change that was made. Where that fails the log says so: the intent is in the file."""
+        """Record a change that was made. A failure is only logged: the file already has the line `asked`."""
         [entry] = self._entries(request, who, action, "done", [what])
         ids = what.get("schedule_ids")
         subject = f"{len(ids)} schedules" if ids else what.get("schedule_id") or what.get("workflow_id") or ""
@@ -79,7 +79,7 @@ class AuditLog:
             self._file = None
 
 
-# The hash that the first line of a log names.
+# The previous hash of a log's first line.
 BEGINNING = "0" * 64
 _PREVIOUS = "prev"
 _TORN, _AFTER = "torn", "after"
@@ -88,7 +88,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class AuditFileError(DutifulError):
-    """A line is not as it was written, or a line is missing before it."""
+    """A line was changed, or a line before it is missing."""
 
     def __init__(self, path: str | Path, line: int, reason: str) -> None:
         message = f"{quoted(path, 4096)}, line {line}: {reason}"
@@ -96,7 +96,7 @@ class AuditFileError(DutifulError):
 
 
 class TornRecordError(AuditFileError):
-    """The last record of a file was cut off while it was written; all before it is as written."""
+    """The last record of a file was cut off while it was written; all lines before it are intact."""
 
     def __init__(self, path: str | Path, line: int, size: int) -> None:
         reason = (
@@ -115,9 +115,10 @@ class TornRecord(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The number of lines that follow each other, the hash of the last, and where the log has seams.
+    """The number of chained lines, the hash of the last one, and the places where the chain starts or was
+    torn.
 
-    `beginnings` are the files that go on from no other file.
+    `beginnings` are the files that do not continue another file.
     """
 
     lines: int
@@ -127,10 +128,10 @@ class Verified(NamedTuple):
 
 
 class ChainedFile:
-    """A log that any number of processes append to; after the file is moved away they begin a new one."""
+    """A log to which any number of processes append; after the file is moved away they begin a new one."""
 
     def __init__(self, path: str | Path) -> None:
-        """Open the file, or make it; raises InvalidArgumentError where that is not possible."""
+        """Open or create the file; raises InvalidArgumentError where that is not possible."""
         self._path = path
         try:
             self._file = _opened(path)
@@ -138,7 +139,7 @@ class ChainedFile:
             raise InvalidArgumentError(
                 "audit log", str(path), f"cannot be opened: {error.strerror}"
             ) from None
-        # The size at which this process left the file, and the hash of the line that ended there.
+        # The size at which this process last left the file, and the hash of its last line then.
         self._end, self._last = 0, BEGINNING
 
     def append(self, entries: Iterable[Mapping[str, Any]]) -> None:
@@ -166,7 +167,8 @@ class ChainedFile:
     def _locked(self) -> Iterator[None]:
         fcntl.flock(self._file, fcntl.LOCK_EX)
         while not _is_at(self._file, self._path):
-            # Moved away. Every process that had it open goes on from its last line, which is written by now.
+            # The file was moved away. Every process continues the chain from its last line, which is complete
+            # by now.
             self._last, moved = self._last_hash(), self._file
             self._file, self._end = _opened(self._path), 0
             os.close(moved)
@@ -200,7 +202,7 @@ class ChainedFile:
             while content:
                 content = content[os.write(self._file, content) :]
         except BaseException:
-            # A disk that is full takes a part of it, which must not stay.
+            # A full disk may have taken a part of the content, which must not stay.
             with suppress(OSError):
                 os.ftruncate(self._file, size)
             raise
@@ -208,7 +210,7 @@ class ChainedFile:
 
 
 def verify(paths: Iterable[str | Path]) -> Verified:
-    """Return what these files, the oldest first, add up to.
+    """Return the verified chain of these files, oldest first.
 
     Raises AuditFileError at the first break, TornRecordError where only the last record of a file was cut
     off, InvalidArgumentError for a file that cannot be read.
@@ -220,7 +222,7 @@ def verify(paths: Iterable[str | Path]) -> Verified:
 
 
 class _Chain:
-    """The state of a verification: what was read so far, and what the next line must go on from."""
+    """The state of a verification: the lines read so far, and the hash that the next line must name."""
 
     def __init__(self) -> None:
         self.count, self.last = 0, BEGINNING
@@ -228,7 +230,7 @@ class _Chain:
         self.torn: list[TornRecord] = []
 
     def read(self, path: str | Path) -> None:
-        # A line that is no record may be a torn one; only the mark after it tells.
+        # A line that is not a record may be a torn one; the line after it shows whether it is marked as such.
         cut: bytes | None = None
         number = 0
         for number, line in enumerate(_lines(path), 1):
@@ -263,7 +265,7 @@ class _Chain:
 
 
 def _is_whole(line: bytes) -> bool:
-    """Return whether a line is a record; the beginning of a record is not."""
+    """Return whether a line is a complete record."""
     try:
         return isinstance(json.loads(line)[_PREVIOUS], str)
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -291,7 +293,7 @@ def _is_at(file: int, path: str | Path) -> bool:
 
 
 def _tail(file: int, size: int) -> tuple[bytes | None, bytes]:
-    """Return the last line that has its end, None where there is none, and the bytes after it."""
+    """Return the last complete line, None where there is none, and the bytes after it."""
     read = b""
     while len(read) < size and read.count(b"\n") < 2:
         begin = max(0, size - len(read) - _BLOCK)

@@ -250,7 +250,7 @@ def _cookie(scope: Mapping[str, Any], name: str) -> str | None:
 
 
 def _cipher(key: bytes) -> Any:
-    # Heavy, and of no use without tokens.
+    # Imported late: it is slow to import, and only needed with tokens.
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     return AESGCM(key)

@@ -42,7 +42,7 @@ class KeyFileError(DutifulError):
 
 
 class Key(NamedTuple):
-    """One key; `material` is what the algorithm checks with, and is never shown."""
+    """One key; `material` verifies signatures, and is never shown."""
 
     alg: str
     material: Any
@@ -102,14 +102,14 @@ def _key(path: str, kid: str, entry: Any) -> Key:
 
 
 def _shared(text: str) -> Secret:
-    """Return the base64url text of a shared key, after a look at its length."""
+    """Return the base64url text of a shared key, after checking its length."""
     if hmac_bytes(text) is None:
         raise ValueError(f"an HS256 key is base64url of at least {HMAC_BYTES_MIN} bytes")
     return Secret(text)
 
 
 def hmac_bytes(text: str) -> bytes | None:
-    """Return the bytes of a shared key, None if it is none or too short."""
+    """Return the bytes of a shared key; None if the text is not one, or too short."""
     try:
         key = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

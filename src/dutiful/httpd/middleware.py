@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("dutiful.web")
 _NOT_LET_IN = frozenset({401, 403, 421})
-# Answered to anybody, so that probes need no credentials.
+# Open to every caller, so that probes need no credentials.
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-# Answered to anybody too: the login page and the files that it needs. They count against the rates.
+# Open to every caller too, but rate-limited: the login page and the files that it needs.
 LOGIN_PATH, _STATIC = "/ui/login", "/static/"
 _CSP = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
 SECURITY_HEADERS = (

@@ -95,8 +95,8 @@ def problem_of(item: Any, prefix: tuple[int | str, ...]) -> dict[str, str]:
 
 async def _of_dutiful(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, DutifulError)
-    # Where a request has many things, the message names the one that is meant. (In errors of JSON `at` is
-    # the number of a character.)
+    # For requests with several items, prefix the path of the wrong one. (In errors of JSON, `at` is a number:
+    # the position of a character.)
     place = error.details.get("at")
     message = f"{place}: {error}" if isinstance(place, str) else str(error)
     if isinstance(error, RequestRefusedError):

@@ -184,7 +184,7 @@ class TlsProtocol(asyncio.Protocol):
                 ssl_handshake_timeout=self._http.limits.head_seconds,
             )
         except OSError:
-            # Not TLS, no certificate, too slow, or gone: there is no one to answer.
+            # Not TLS, no certificate, too slow, or gone: an answer would reach no client.
             secure = None
         except BaseException:
             self._http.release()
@@ -202,7 +202,7 @@ class TlsProtocol(asyncio.Protocol):
 
 
 class _EarlyData(asyncio.Protocol):
-    """Keeps what a client sends in the moment between the handshake and the HTTP protocol."""
+    """Buffers the data that a client sends between the handshake and the HTTP protocol."""
 
     def __init__(self) -> None:
         self.data = bytearray()

@@ -41,7 +41,7 @@ class StrictRoute(APIRoute):
             # A client may send any content type with an empty body, where the body can be left out.
             if takes_body and (needs_body or await strict.body()):
                 strict.scope = _as_json(request.scope)
-                # Parsed before the framework does, whose error would not say what is wrong.
+                # Parse before the framework does: its error would not say what is wrong.
                 await strict.json()
             return await handle(strict)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dutiful.httpd.reloading_file import ReloadingFile
     from dutiful.runtime.ports import Clock
 
-# Bytes of a whole token, seconds between two clocks, seconds from iat to exp.
+# Most bytes of a token; tolerated clock difference (s); longest time from iat to exp (s).
 SIZE_MAX = 8192
 LEEWAY = 30
 LIFETIME_MAX = 3600
