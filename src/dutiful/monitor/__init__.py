@@ -1,14 +1,14 @@
-"""The formal model as a monitor: reads a trace of events and says which axiom broke, and where.
+"""The formal model as a monitor: reads a trace of events and reports each broken axiom.
 
 A trace is a sequence of mappings with `name` (InitStart, InitSuccess, InitFailure, StopStart, StopEnd,
 RunRequest, RunStart, RunSuccess, RunFailure, RunCancelled, Crash; Frozen and Unfrozen around time that was
 not granted), `at` (epoch seconds, an ISO text or an aware datetime), and where it applies `task`, `call` and
-`list`. When a task is due is computed from the registered cron texts; pulses in the trace are passed over.
+`list`. The monitor computes from the registered cron texts when a task is due; pulses are ignored.
 
 Per task name the model keeps five facts: `mark`, the last start; `retry`, an instant or none; `orphan`,
-whether a crash cut its run short; `requested`, whether a person asked for a run; and whether it runs. A task
+whether a crash cut its run short; `requested`, whether a user requested a run; and whether it runs. A task
 is owed a start while it does not run and is an orphan, or was requested, or its retry has come, or a minute
-that its cron matches lies after the mark. RunCancelled ends a run, or a retry that waits, and owes no retry.
+that its cron matches lies after the mark. RunCancelled ends a run, or a waiting retry, and owes no retry.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def check(
     end: Any = None,
     dialect: str = "posix",
 ) -> list[Violation]:
-    """Return the violations in a trace; `end` is until when nothing more happened, if that is known."""
+    """Return the violations in a trace; after the last event nothing happened until `end`, if given."""
     monitor = Monitor(registrations, timezone, lag, dialect)
     for event in events:
         monitor.see(event)

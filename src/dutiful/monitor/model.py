@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import tzinfo
 
-    # List name -> (name, cron text, delay) of each task, and where it has some a mapping of retry options.
+    # List name -> (name, cron text, delay) of each task, with an optional mapping of retry options.
     Registrations = Mapping[str, Sequence[tuple[Any, ...]]]
 
-# Beyond this many tasks the bound on a start grows by 6 ms for each.
+# Beyond this many tasks the bound on a start grows by 6 ms (in microseconds) per task.
 _TASKS_IN_LAG, _LAG_PER_TASK = 10_000, 6000
 
 
@@ -29,7 +29,7 @@ _LONG_AGO = instant_of(datetime.min.replace(tzinfo=UTC))
 
 
 class Violation(NamedTuple):
-    """An axiom that broke; `position` is the event's place in the trace, None where one never came."""
+    """A broken axiom; `position` is the index of the event in the trace, None where an event never came."""
 
     axiom: str
     position: int | None
@@ -37,7 +37,7 @@ class Violation(NamedTuple):
 
 
 class _Registered(NamedTuple):
-    """What a list says of one task."""
+    """The registration of one task."""
 
     cron: Cron
     delay: int
@@ -70,7 +70,7 @@ class Monitor:
     _deadlines: list[tuple[float, str, int]] = field(default_factory=list)
 
     def see(self, event: Mapping[str, Any]) -> None:
-        """Take the next event."""
+        """Process the next event."""
         self._position += 1
         at = instant_of(event["at"])
         if at < self._now:

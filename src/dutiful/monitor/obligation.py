@@ -1,4 +1,4 @@
-"""What a task is owed: its facts, and the minutes that its cron matches.
+"""The obligations of a task: its facts, and the minutes that its cron matches.
 
 All instants and lengths are whole microseconds, so that "exactly at failure plus delay" is exact.
 """
@@ -23,20 +23,20 @@ NEVER = float("inf")
 
 @dataclass(slots=True)
 class Task:
-    """What the model knows of one registered name."""
+    """The model's state of one registered name."""
 
     cron: Cron
     delay: int
     mark: int
     retry: int | None = None
     orphan: bool = False
-    # When a person asked for a run that has not begun.
+    # When a user requested a run that has not begun.
     requested: int | None = None
     started: int | None = None
     ended: float = -NEVER
     # Start of the last run that succeeded: the next such start needs a due minute in between.
     succeeded: int | None = None
-    # Counts changes, so that an old deadline is known to be stale.
+    # Counts changes, so that deadlines of earlier versions can be recognised as stale.
     version: int = 0
     retry_limit: int | None = None
     retry_backoff: int = 1
@@ -44,20 +44,20 @@ class Task:
     failures: int = 0
 
     def begin(self, now: int) -> None:
-        """Note a start; one that is owed only as a retry goes on with the run that failed."""
+        """Record a start; a start that is owed only as a retry continues the failed run."""
         is_due = next_due(self.cron, self.mark) <= now or self.requested is not None
         if is_due and not self.orphan:
             self.failures = 0
         self.mark, self.retry, self.orphan, self.started, self.requested = now, None, False, now, None
 
     def fail(self, now: int) -> None:
-        """Note a failure, after which a retry is owed unless the limit is reached."""
+        """Record a failure, after which a retry is owed unless the limit is reached."""
         self.failures += 1
         if self.retry_limit is None or self.failures <= self.retry_limit:
             self.retry = now + self.delay * self.retry_backoff ** min(self.failures - 1, 64)
 
     def pending_since(self) -> float | None:
-        """Return since when, or from when, a start is owed; None while it runs or is never due."""
+        """Return since when, or from when, a start is owed; None while the task runs."""
         if self.started is not None:
             return None
         if self.orphan:
@@ -67,7 +67,7 @@ class Task:
 
 
 def next_due(cron: Cron, after: int) -> float:
-    """Return the first instant after this one that the cron matches."""
+    """Return the first instant after `after` that the cron matches."""
     try:
         return cron.next_epoch(after // SECOND) * SECOND
     except CronCalculationError:
@@ -87,17 +87,17 @@ def just_before(now: int, cron: Cron) -> int:
 
 
 def instant_of(at: Any) -> int:
-    """Return an instant of a trace: epoch seconds, an ISO text, or an aware datetime."""
+    """Return an instant of a trace in microseconds: epoch seconds, an ISO text, or an aware datetime."""
     if isinstance(at, str):
         at = datetime.fromisoformat(at)
     return (at - EPOCH) // _MICROSECOND if isinstance(at, datetime) else round(at * SECOND)
 
 
 def length_of(time: timedelta | float) -> int:
-    """Return a length: a timedelta, or a number of seconds."""
+    """Return a length in microseconds: a timedelta, or a number of seconds."""
     return time // _MICROSECOND if isinstance(time, timedelta) else round(time * SECOND)
 
 
 def iso(instant: float) -> str:
-    """Return an instant as people read it."""
+    """Return an instant as ISO 8601."""
     return (EPOCH + timedelta(microseconds=instant)).isoformat()

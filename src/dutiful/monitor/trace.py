@@ -1,4 +1,4 @@
-"""Convert the events of a scheduler to the alphabet of the model."""
+"""Traces for the monitor: converts scheduler events to the model's events, and writes trace files."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _NAMES = {
 
 
 def from_events(events: Iterable[Mapping[str, Any]], lists: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the trace of a scheduler's events (as dicts); its nth initialize is given the nth list.
+    """Return the trace of a scheduler's events (as dicts); its nth initialize gets the nth list.
 
-    An event that names its "list" is given that one. Events of several schedulers are told apart by
-    "call". A standby enters the trace when it takes over. A crash leaves no event: put
-    {"name": "Crash", "at": …} where it happened.
+    An event that names its "list" gets that one. The key "call" separates the events of several schedulers. A
+    standby enters the trace when it takes over. A crash leaves no event: insert {"name": "Crash", "at": …}
+    where it happened.
     """
     converter = _Converter(lists)
     for event in events:
@@ -50,7 +50,7 @@ def from_events(events: Iterable[Mapping[str, Any]], lists: Sequence[str]) -> li
 
 
 class _Converter:
-    """Turns events of schedulers into steps of the model."""
+    """Converts events of schedulers to steps of the model."""
 
     def __init__(self, lists: Sequence[str]) -> None:
         self.trace: list[dict[str, Any]] = []
@@ -95,7 +95,7 @@ class _Converter:
         self.trace.append({**event, **step})
 
 
-# The first bytes of every trace, and how many bytes at the end hold the last line for sure.
+# The first bytes of every trace, and a number of bytes that surely includes the last line.
 _OPENING, _TAIL = b'{"registrations": ', 65_536
 
 
@@ -109,7 +109,7 @@ class Told(Protocol):
 class TraceFile:
     """An observer of one scheduler: `Scheduler(…, observer=TraceFile(path, registrations))`.
 
-    Lines are added to a file that is there. If what is there was cut short, a Crash is put between.
+    Lines are appended to an existing file. If its last scheduler did not stop, a Crash is added first.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ def _opened(path: str) -> FileIO:
 
 
 def plain(registration: Sequence[Any]) -> tuple[Any, ...]:
-    """Return a registration as `check` takes it: without its callback, with its retry options if any."""
+    """Return a registration in the form that `check` takes: without callback, with any retry options."""
     name, cron, *_, delay = registration
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     options = getattr(registration, "options", None)
@@ -160,7 +160,7 @@ def plain(registration: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _mend(file: FileIO, path: str) -> list[dict[str, Any]]:
-    """Cut off half a line at the end, and return the crash that explains why the trace ends as it does."""
+    """Cut off an incomplete last line, and return a Crash event if the last scheduler did not stop."""
     number, size = file.fileno(), os.fstat(file.fileno()).st_size
     if not size:
         return []
