@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _CADENCE_KEYS = ("cron", "every", "every_from_start", "at")
 _CRON_KEYS = ("timezone", "dialect", "gap", "fold", "dst")
-# A setting -> what it belongs to, and without which it would be ignored in silence.
+# A setting -> the setting that it needs; without that it would silently have no effect.
 _COMPANIONS = {
     **dict.fromkeys(_CRON_KEYS, "cron"),
     "retry_limit": "retry_delay",
@@ -33,7 +33,7 @@ _COMPANIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """How a simulated task behaves: how long it takes, and which runs fail (every nth)."""
+    """The behaviour of a simulated task: its duration, and which runs fail (every nth)."""
 
     takes: timedelta = timedelta(0)
     fails_every: int | None = None
@@ -50,7 +50,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFile:
-    """What a schedule file says."""
+    """The content of a schedule file."""
 
     schedules: tuple[Schedule, ...]
     behaviours: dict[str, Behaviour]
@@ -62,7 +62,7 @@ def read_schedule_file(path: Path) -> ScheduleFile:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        # Not only TOMLDecodeError: a number of five thousand digits is a plain ValueError.
+        # Catch more than TOMLDecodeError: a number of five thousand digits raises a plain ValueError.
         raise ScheduleFileError(str(path), [str(error)]) from error
     reader = _Reader(document)
     content = reader.read()
@@ -72,7 +72,7 @@ def read_schedule_file(path: Path) -> ScheduleFile:
 
 
 class _Reader:
-    """Reads one document and collects what is wrong with it."""
+    """Reads one document and collects its problems."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.problems: list[str] = []
@@ -139,7 +139,7 @@ class _Reader:
 
     def _cron(self, table: dict[str, Any]) -> Cadence:
         def accepts(key: str) -> bool:
-            # One by one, so that each is blamed for itself.
+            # Check the settings one by one, so that an error names the right one.
             return self._take(table, key, lambda value: Cron.parse("* * * * *", **{key: value})) is not None
 
         settings = {key: table[key] for key in _CRON_KEYS if key in table and accepts(key)}

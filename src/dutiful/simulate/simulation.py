@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from dutiful.simulate.schedule_file import Behaviour, Outage, ScheduleFile
 
 
-# A tuple: the engine tells of every run, and a union would be made anew each time.
+# A tuple, because the engine emits an event for every run, and a union type would be built anew each time.
 _NOTABLE = (ClockStepped, LeadershipChanged, ScheduleQuarantined)
 
 
-# A simulation tells how far it is this many times.
+# A simulation reports its progress this many times.
 _STEPS = 100
 
 
 class Simulation(NamedTuple):
-    """What happened: every ledger row by (run_at, schedule), and the notable events in order."""
+    """The result: every ledger row by (run_at, schedule), and the notable events in order."""
 
     rows: list[Run]
     events: list[Event]
@@ -49,15 +49,15 @@ def simulate(
 ) -> Simulation:
     """Run the schedules from `start` to `end`; equal inputs give equal outputs.
 
-    What is due at `end` is included; an outage that does not begin in between is left out. `progress` is
-    called now and then with the part of the time that has passed, from 0 to 1.
+    Ticks due at `end` are included; an outage that does not begin in between is left out. `progress` is
+    called from time to time with the fraction of the time that has passed, from 0 to 1.
     """
-    # A year of runs is many small objects that all stay alive: collecting in between finds nothing.
+    # A simulated year creates many small objects that all stay alive, so collections would find nothing.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         run = _Run(file, start, end, progress)
-        # Not returned from there: the event loop would make a text of a result that fills megabytes.
+        # Do not return the result from the coroutine: the event loop would format megabytes of it as text.
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(_NoInput())) as runner:
             runner.run(run.run())
         return run.result
@@ -67,14 +67,14 @@ def simulate(
 
 
 class _NoInput(DefaultSelector):
-    """Asks the host for input only when nothing else is left to do: a year has many turns, and no input."""
+    """Polls the host for input only when the loop is idle: a simulated year has many turns and no input."""
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         return super().select(timeout) if timeout != 0 else []
 
 
 class SimulatedLauncher:
-    """Takes as long as each task is said to take, and fails every nth run."""
+    """Takes each task's configured time, and fails every nth run."""
 
     in_process = True
 
@@ -83,7 +83,7 @@ class SimulatedLauncher:
         self._runs: Counter[str] = Counter()
 
     async def launch(self, launch: Launch) -> Outcome:
-        """Pass the time a run takes."""
+        """Wait the duration of the run, and return its outcome."""
         id_ = launch.schedule.id
         behaviour = self._behaviours[id_]
         self._runs[id_] += 1
@@ -143,7 +143,7 @@ class _Run:
         await self._clock.advance(max(timedelta(0), instant - self._clock.now()))
 
     async def _advance_in_steps(self, instant: datetime, progress: Callable[[float], None]) -> None:
-        """Advance in hundredths of the whole, and tell after each of them."""
+        """Advance in hundredths of the whole period, and report the progress after each."""
         whole = self._end - self._start
         while (step := max(whole / _STEPS, timedelta(seconds=1))) < instant - self._clock.now():
             await self._clock.advance(step)
