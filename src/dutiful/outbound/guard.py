@@ -40,7 +40,7 @@ _NOWHERE_4 = _networks(
 # Of IPv6 only global unicast is public, without documentation, Teredo, 6to4 and other ways to wrap IPv4.
 _GLOBAL_6 = ipaddress.ip_network("2000::/3")
 _NOWHERE_6 = _networks("2001::/23 2001:db8::/32 2002::/16 3fff::/20 fd00:ec2::254/128")
-# An interface identifier of this form wraps an IPv4 address too (ISATAP).
+# An interface identifier of this form also wraps an IPv4 address (ISATAP).
 _ISATAP = re.compile(r"0[02]00:?5efe")
 
 
