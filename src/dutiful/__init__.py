@@ -34,7 +34,7 @@ __all__ = [
     "task",
 ]
 
-# Imported when first used: the scheduler needs asyncio and logging, which a cron text does not.
+# Imported on first use: the scheduler needs asyncio and logging, and parsing a cron does not.
 _MODULES = {
     "BackgroundScheduler": "running",
     "Scheduler": "scheduler",

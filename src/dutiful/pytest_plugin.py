@@ -1,4 +1,4 @@
-"""A pytest plugin: the fixture `virtual_clock`, and the mark that sets where its time starts."""
+"""A pytest plugin: the fixture `virtual_clock`, and the mark that sets its start time."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def virtual_clock(request: pytest.FixtureRequest) -> VirtualClock:
-    """Return a clock that only moves when told; at 2026-01-01 00:00 UTC unless marked otherwise."""
+    """Return a clock that moves only by `advance` and `jump`; by default from 2026-01-01 00:00 UTC."""
     mark = request.node.get_closest_marker("virtual_clock")
     return VirtualClock(*mark.args, **mark.kwargs) if mark is not None else VirtualClock(_START)

@@ -1,8 +1,8 @@
-"""For your tests and ours: a clock that only moves when told, and a launcher that remembers.
+"""For your tests and ours: a clock that moves only on request, and a launcher that records its launches.
 
-`VirtualClock` works under plain asyncio. Time stands still until `advance`, which lets it flow
-through every wake on the way, each at its own instant, or `jump`, which is a suspend or a clock that
-was set. Both return when everything that could run has run and is durable.
+`VirtualClock` works under plain asyncio. Time stands still until `advance`, which passes through every wake
+on the way, each at its own instant, or `jump`, which acts like a suspend or a clock that was set. Both return
+when everything that could run has run and is durable.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from dutiful.runtime.ports import Launch
 
-# On an event loop that hides its queue of callbacks, such as uvloop, this many turns in which every task
-# waits for something are enough: callbacks that belong to no task have had their turn by then.
+# Some event loops, such as uvloop, hide their queue of callbacks. There, wait this many turns in which every
+# task is blocked: callbacks that belong to no task have run by then.
 _QUIET_TURNS = 20
 # Ten thousand years: longer than the range of a datetime.
 _SECONDS_MAX = 3.2e11
@@ -55,11 +55,11 @@ class VirtualClock:
         return self._wall // 1000
 
     def monotonic(self) -> float:
-        """Return the virtual seconds that have flowed; a jump is not among them."""
+        """Return the virtual seconds that have passed; jumps do not count."""
         return self._flowed / 1_000_000
 
     async def sleep(self, seconds: float) -> None:
-        """Return when so many virtual seconds have flowed."""
+        """Return when this many virtual seconds have passed."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -68,7 +68,7 @@ class VirtualClock:
         await timer
 
     async def wait(self, woken: asyncio.Future[None], seconds: float) -> None:
-        """Return when `woken` is done; it is set when so many virtual seconds have flowed, or at a jump."""
+        """Return when `woken` is done; the clock sets it after this many virtual seconds, or at a jump."""
         self._push(woken, seconds)
         self._waiting.add(woken)
         try:
@@ -77,11 +77,11 @@ class VirtualClock:
             self._waiting.discard(woken)
 
     def hold(self) -> AbstractContextManager[None]:
-        """Keep `advance` from going on while work is under way outside the event loop."""
+        """Pause `advance` while work is under way outside the event loop."""
         return self._hold
 
     async def advance(self, seconds: float | timedelta) -> None:
-        """Let time flow; every wake on the way happens at its own instant, in order."""
+        """Move time forward; every wake on the way happens at its own instant, in order."""
         length = _length(seconds)
         if length < 0:
             raise InvalidArgumentError(
@@ -103,7 +103,7 @@ class VirtualClock:
         await self._settle()
 
     async def jump(self, seconds: float | timedelta) -> None:
-        """Set the wall clock, by a suspend or by hand, also backwards; sleeps go on as they were."""
+        """Set the wall clock forward or back, as a suspend or an operator would; sleeps are not affected."""
         await self._settle()
         self._set(self._wall + _length(seconds))
         for timer in list(self._waiting):
@@ -125,7 +125,7 @@ class VirtualClock:
         heapq.heappush(self._sleepers, (self._flowed + length, next(self._order), timer))
 
     async def _settle(self) -> None:
-        """Return when nothing can run at this instant and nothing is under way elsewhere."""
+        """Return when no task can run at this instant and no holder is at work elsewhere."""
         ready, quiet = getattr(asyncio.get_running_loop(), "_ready", None), 0
         while True:
             await asyncio.sleep(0)
@@ -144,7 +144,7 @@ class _Hold:
 
     def __init__(self) -> None:
         self.count = 0
-        # A future of the loop that waits now; a test may use one clock in several loops, one by one.
+        # A future of the loop that waits now; tests may use one clock in several loops, one after the other.
         self._released: asyncio.Future[None] | None = None
 
     def __enter__(self) -> None:
@@ -156,7 +156,7 @@ class _Hold:
             _finish(self._released)
 
     async def until_released(self) -> None:
-        """Return when the last holder has let go."""
+        """Return when the last holder has released time."""
         self._released = asyncio.get_running_loop().create_future()
         await self._released
 
@@ -176,7 +176,7 @@ def _finish(timer: asyncio.Future[None]) -> None:
 
 
 def _all_others_wait() -> bool:
-    """Return whether every other task of the running loop waits for something that has not happened."""
+    """Return whether every other task of the running loop waits for a future that is not done."""
     current = asyncio.current_task()
     waiters = [getattr(task, "_fut_waiter", None) for task in asyncio.all_tasks() if task is not current]
     return all(waiter is not None and not waiter.done() for waiter in waiters)
@@ -187,7 +187,7 @@ _LAST = _microseconds(datetime.max.replace(tzinfo=UTC) - EPOCH)
 
 
 class RecordingLauncher:
-    """Remembers every launch; `behave` says how each one goes, by default well and at once."""
+    """Records every launch; `behave` returns each outcome, by default an immediate success."""
 
     in_process = True
 
@@ -196,6 +196,6 @@ class RecordingLauncher:
         self._behave = behave
 
     async def launch(self, launch: Launch) -> Outcome:
-        """Remember the launch and return what `behave` says."""
+        """Record the launch, and return the outcome of `behave`."""
         self.launches.append(launch)
         return self._behave(launch)
