@@ -212,6 +212,13 @@ def test_internal_links_lead_somewhere(page):
     assert [link for link in inside if not leads_somewhere(page, link)] == []
 
 
+@page_by_page
+def test_the_pictures_of_html_are_there(page):
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r'(?:src|srcset)="([^"]+)"', FENCE.sub("", text))
+    assert [name for name in named if not (page.parent / name).exists()] == []
+
+
 def leads_somewhere(page: Path, link: str) -> bool:
     name, _, anchor = link.partition("#")
     target = (page.parent / name) if name else page
