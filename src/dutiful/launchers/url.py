@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.launchers.command import CommandExecutor
@@ -12,17 +13,59 @@ from dutiful.launchers.http import HttpExecutor
 from dutiful.launchers.python import PythonExecutor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dutiful.launchers.executor import Executor, ExecutorSettings
 
-_CELERY = ("celery+redis", "celery+rediss", "celery+amqp", "celery+amqps")
-_NATS, _REDIS = ("nats", "tls"), ("redis", "rediss", "valkey", "valkeys")
-SCHEMES = ("command", "http", "https", "python", *_CELERY, *_NATS, *_REDIS)
 # Executors that a service keeps for the URLs of its schedules.
 _EXECUTORS_MAX = 256
-_FORMS = (
-    "command:PROGRAM ARGS, http(s)://HOST/PATH, python:MODULE:FUNCTION, celery+BROKER_URL?task=NAME,"
-    " nats://HOST:PORT or redis://HOST:PORT/DB"
+
+
+class Kind(NamedTuple):
+    """One kind of executor: its schemes, what to write, how it is made, and the extra that it needs."""
+
+    schemes: tuple[str, ...]
+    form: str
+    make: Callable[[str, ExecutorSettings], Executor]
+    extra: str | None = None
+
+
+def _of_module(name: str) -> Callable[[str, ExecutorSettings], Executor]:
+    """Return the maker of an executor whose client is an extra, and slow to import: only when it is used."""
+    module, _, executor = name.partition(":")
+
+    def make(url: str, settings: ExecutorSettings) -> Executor:
+        made: Executor = getattr(import_module(f"dutiful.launchers.{module}"), executor)(url, settings)
+        return made
+
+    return make
+
+
+def _rest(url: str) -> str:
+    return url.partition(":")[2].strip()
+
+
+# A new executor is a file of its own and a line here.
+KINDS = (
+    Kind(("command",), "command:PROGRAM ARGS", lambda url, how: CommandExecutor.parse(_rest(url), how)),
+    Kind(("http", "https"), "http(s)://HOST/PATH", HttpExecutor),
+    Kind(("python",), "python:MODULE:FUNCTION", lambda url, how: PythonExecutor(_rest(url), how)),
+    Kind(
+        ("celery+redis", "celery+rediss", "celery+amqp", "celery+amqps"),
+        "celery+BROKER_URL?task=NAME",
+        _of_module("celery:CeleryExecutor"),
+        "celery",
+    ),
+    Kind(("nats", "tls"), "nats://HOST:PORT", _of_module("nats:NatsExecutor"), "nats"),
+    Kind(
+        ("redis", "rediss", "valkey", "valkeys"),
+        "redis://HOST:PORT/DB",
+        _of_module("redis:RedisExecutor"),
+        "redis",
+    ),
 )
+_KIND_OF = {scheme: kind for kind in KINDS for scheme in kind.schemes}
+SCHEMES = tuple(_KIND_OF)
 
 
 class Executors:
@@ -59,35 +102,15 @@ class Executors:
 def executor_for(url: str, settings: ExecutorSettings) -> Executor:
     """Return the executor; raises InvalidArgumentError that says what to write or to install instead."""
     scheme = scheme_of(url)
+    kind = _KIND_OF[scheme]
     try:
-        return _made(scheme, url.strip(), settings)
+        return kind.make(url.strip(), settings)
     except ModuleNotFoundError as error:
-        extra = scheme.partition("+")[0] if scheme in _CELERY else "nats" if scheme in _NATS else "redis"
-        advice = f"the package {(error.name or '').partition('.')[0]!r} is missing; install dutiful[{extra}]"
+        if kind.extra is None:
+            raise
+        package = (error.name or "").partition(".")[0]
+        advice = f"the package {package!r} is missing; install dutiful[{kind.extra}]"
         raise InvalidArgumentError("executor", f"{scheme}:…", advice) from None
-
-
-def _made(scheme: str, url: str, settings: ExecutorSettings) -> Executor:
-    # The clients of queues are extras, and slow to import: only the one that is used is imported.
-    if scheme in _CELERY:
-        from dutiful.launchers.celery import CeleryExecutor
-
-        return CeleryExecutor(url, settings)
-    if scheme in _NATS:
-        from dutiful.launchers.nats import NatsExecutor
-
-        return NatsExecutor(url, settings)
-    if scheme in _REDIS:
-        from dutiful.launchers.redis import RedisExecutor
-
-        return RedisExecutor(url, settings)
-    match scheme:
-        case "command":
-            return CommandExecutor.parse(url.partition(":")[2], settings)
-        case "python":
-            return PythonExecutor(url.partition(":")[2].strip(), settings)
-        case _:
-            return HttpExecutor(url, settings)
 
 
 def scheme_of(url: str) -> str:
@@ -101,8 +124,9 @@ def scheme_of(url: str) -> str:
 def _unknown(scheme: str) -> InvalidArgumentError:
     # The rest of the text is not shown: a password may be part of it.
     if scheme.partition("+")[0] == "celery":
-        advice = f"name the broker too: one of {', '.join(_CELERY)}"
-        return InvalidArgumentError("executor", scheme[:32], advice)
+        brokers = ", ".join(known for known in SCHEMES if known.startswith("celery+"))
+        return InvalidArgumentError("executor", scheme[:32], f"name the broker too: one of {brokers}")
     near = get_close_matches(scheme[:32], SCHEMES, n=1)
-    advice = f"did you mean {near[0]}:…?" if near else f"write {_FORMS}"
+    *forms, last = (kind.form for kind in KINDS)
+    advice = f"did you mean {near[0]}:…?" if near else f"write {', '.join(forms)} or {last}"
     return InvalidArgumentError("executor", scheme[:32], advice)
