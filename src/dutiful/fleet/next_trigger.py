@@ -43,8 +43,8 @@ def calculate_next_trigger(
 ) -> datetime:
     """Return when an interval schedule is due next: now at the earliest, and now the first time.
 
-    Up to `jitter_percent` of the interval is added, by a hash of `last_completed_at` and `key`: whoever
-    asks again gets the same answer, and schedules with different keys spread out. Raises
+    Up to `jitter_percent` of the interval is added, by a hash of `last_completed_at` and `key`: the
+    same question has the same answer, and schedules with different keys spread out. Raises
     IntervalParseError, and InvalidArgumentError for a naive time or a jitter that is not from 0 to 10.
     """
     duration = parse_interval(interval) if isinstance(interval, str) else interval

@@ -36,7 +36,7 @@ class Meta(NamedTuple):
     attempt: int
     epoch: int
     labels: Mapping[str, str] = MappingProxyType({})
-    # What the schedule declares, or what a run by hand was given in its place.
+    # The input of the schedule, or the input that a manual run was given in its place.
     input: Any = None
     # How many attempts the task itself has failed in; without any, an attempt only repeats the launch.
     task_failures: int = 0
@@ -49,7 +49,7 @@ class Meta(NamedTuple):
 
 
 class Mode(StrEnum):
-    """What a 2xx of a web service means: the run is accepted and reported later, or it has succeeded."""
+    """The meaning of a 2xx from a web service: the run is accepted and reports later, or it has succeeded."""
 
     REPORT = "report"
     WEBHOOK = "webhook"

@@ -77,9 +77,10 @@ async def run(
     """Run `argv`, never through a shell, with exactly this environment, and return how it ended.
 
     After `time_limit` seconds, or when the caller is cancelled, the command is asked to end, and killed if it
-    has not after `grace` seconds. What it leaves running is killed whenever it ends, and all of it if this
-    process is killed. A program that cannot be run ends with 127 and says why on stderr. `on_output` gets the
-    latest line of either stream, `on_chunk` all bytes. Raises OSError if `directory` cannot be entered.
+    has not after `grace` seconds. Processes that it leaves running are killed when it ends, and all of them
+    if this process is killed. A program that cannot be run ends with 127 and says why on stderr. `on_output`
+    gets the latest line of either stream, `on_chunk` all bytes. Raises OSError if `directory` cannot be
+    entered.
     """
     out, err = Tail(output_limit), Tail(output_limit)
     lifeline = _Lifeline()
@@ -104,7 +105,7 @@ async def run(
 
 
 class _Lifeline:
-    """The socket to the warden; what happens to this end happens to the command."""
+    """The socket to the warden: a byte asks the command to end, the end of the stream kills it."""
 
     def __init__(self) -> None:
         self._near, self.far = socket.socketpair()
@@ -225,9 +226,9 @@ async def _pump(
 
 
 def environment_of(told: Mapping[str, str | None], inherited: Iterable[str] = ()) -> dict[str, str]:
-    """Return a fixed PATH and LANG, HOME, the `inherited` ones of this process, and what a command is `told`.
+    """Return the environment of a command: PATH, LANG, HOME, the `inherited` and the `told` variables.
 
-    What is None, or too long for a variable, is left out.
+    PATH and LANG are fixed. A value that is None or too long for a variable is left out.
     """
     fixed = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": os.environ.get("HOME", "/")}
     passed_on = {name: os.environ[name] for name in inherited if name in os.environ}
@@ -237,7 +238,7 @@ def environment_of(told: Mapping[str, str | None], inherited: Iterable[str] = ()
 def _fitting(told: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
     for name, value in told.items():
         if value is not None and len(value.encode("utf-8", "replace")) <= _VARIABLE_MAX:
-            # A value may quote anybody; no variable can hold a NUL or half a character.
+            # A value may come from a user; no variable can hold a NUL or half a character.
             yield name, value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""The warden: a process between this one and a command, so that nothing of the command outlives them.
+"""The warden: a process between this one and a command, so that no process of the command outlives them.
 
 Run as a script: `python -I -S warden.py LIFELINE PARENT LC_CTYPE PROGRAM ARGS…`. LIFELINE is one end of a
 socket whose other end only PARENT has. The warden writes the process number of the command there. A byte from
@@ -100,7 +100,7 @@ def become(command: list[str], warden: int) -> None:
 
 
 def forget_handlers() -> None:
-    """Give all signals their usual effect; what is ignored would stay so in the command."""
+    """Give all signals their usual effect; the command would inherit that a signal is ignored."""
     signal.set_wakeup_fd(-1)
     usual = (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGXFSZ)
     for number in usual:
@@ -134,7 +134,7 @@ def signal_all(child: int, number: int) -> None:
 
 
 def signal_orphans(number: int) -> None:
-    """Signal what the kernel has handed to the warden; who has become another user is waited for instead."""
+    """Signal the orphans that the kernel has handed to the warden; those of another user are waited for."""
     for orphan in orphans():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(orphan, number)
@@ -163,7 +163,7 @@ def sweep(child: int) -> int:
             status = ended
         elif not found:
             select.select([], [], [], _PATIENCE)
-        # Whoever lost its parent just now has come here, and is not in the group if it left that.
+        # A process that has just lost its parent becomes a child of the warden, and may have left the group.
         signal_orphans(signal.SIGKILL)
 
 

@@ -55,7 +55,7 @@ class NatsQueue:
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What the client raises when the server is away."""
+        """The exceptions of the client while the server is away."""
         from nats.errors import Error
 
         return (Error, OSError)

@@ -34,7 +34,7 @@ class Queue(Protocol[M]):
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What the client raises when the broker is away."""
+        """The exceptions of the client while the broker is away."""
 
     async def take(self, room: int) -> Sequence[M]:
         """Return at most `room` messages; waits about a second for the first one."""

@@ -75,7 +75,7 @@ class Seen(Protocol):
 
 
 class Record(NamedTuple):
-    """What is remembered of a key."""
+    """The record of a key in the seen store."""
 
     state: Literal["busy", "done", "failed"]
     attempt: int

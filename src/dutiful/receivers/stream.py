@@ -65,7 +65,7 @@ class StreamQueue:
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What the client raises when the server is away."""
+        """The exceptions of the client while the server is away."""
         from redis.exceptions import RedisError
 
         return (RedisError, OSError)

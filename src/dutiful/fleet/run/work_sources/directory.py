@@ -4,8 +4,8 @@
     inbox/.claimed/CLAIMER/fix-login.md      is being worked on
     inbox/done/fix-login.md, inbox/failed/…  is over
 
-A claimer is one process. It holds a lock on `.claimed/CLAIMER.lock` as long as it lives, so whoever gets that
-lock knows that the claimer is dead, and puts its items back.
+A claimer is one process. It holds a lock on `.claimed/CLAIMER.lock` as long as it lives. A process that gets
+that lock knows that the claimer is dead, and puts its items back.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     POST URL/items/ID/outcome      {"success", "summary", "error"}
     POST URL/items/ID/release      {"reason"}
 
-Every 2xx is agreement. The service takes back by itself what nobody reports on.
+Every 2xx is agreement. The service itself releases items for which no report comes.
 """
 
 from __future__ import annotations
