@@ -43,7 +43,7 @@ TABLES: Mapping[str, Table] = {
 
 
 class Facts(NamedTuple):
-    """What is known of a namespace beside its rows."""
+    """The facts of a namespace that are not rows of its tables."""
 
     door: str | None
     epoch: int
@@ -54,7 +54,7 @@ class Transferable(Protocol):
     """A durable store whose rows can be read and written as they are, while this process leads it."""
 
     async def begin_transfer(self) -> Facts | None:
-        """Lead the whole namespace and return what is known of it; None while another process leads."""
+        """Lead the whole namespace and return its facts; None while another process leads."""
 
     async def read_rows(self, table: str, after: Row | None, limit: int) -> list[Row]:
         """Return rows of the shared columns whose keys come after the one given, in the order of the keys."""

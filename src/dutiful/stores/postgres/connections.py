@@ -1,5 +1,4 @@
-"""Connections to PostgreSQL: an address, a small pool, a deadline for every statement, errors that say"
-" what to do.
+"""Connections to PostgreSQL: addresses, a small pool, a deadline for every statement, explained errors.
 
 asyncpg's own pool resets a connection with a round trip after each use, and on a timeout asks the server
 politely to cancel. Here a statement whose deadline has passed loses its connection, and is never answered.
@@ -63,8 +62,7 @@ EDITS = Deadlines(60.0, 65.0)
 """Reads and edits: a declaration of a million schedules takes a while."""
 
 # A plan that was made while a table was empty joins from the wrong side once the table is full: a settle of
-# 20,000
-# runs took up to 60 s instead of 0.3. So the statements of a pass are planned each time.
+# 20,000 runs took up to 60 s instead of 0.3. So the statements of a pass are planned each time.
 PASS_SETTINGS = {"plan_cache_mode": "force_custom_plan"}
 
 
@@ -79,8 +77,10 @@ class Address(NamedTuple):
 
 
 def parse_address(url: str) -> Address:
-    """Return the address in "postgresql://USER@HOST:PORT/DATABASE?schema=NAME", or raise"
-    " InvalidArgumentError."""
+    """Return the address that a URL names, such as "postgresql://USER@HOST:PORT/DATABASE?schema=NAME".
+
+    Raises InvalidArgumentError.
+    """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -252,7 +252,7 @@ def _is_storable(text: str) -> bool:
 
 _UPGRADE = "run `dutiful store migrate`, or install a newer dutiful"
 _REACH = "check the address and that the server runs; it is tried again"
-# What is wrong with the database, and what to do; the first class that fits counts.
+# Classes of errors, the problem with the database, and advice; the first class that fits counts.
 _MEANINGS: Sequence[tuple[type[BaseException] | tuple[type[BaseException], ...], str, str]] = (
     (pg.InvalidCatalogNameError, "does not exist", "create it with `createdb`, or name another one"),
     (pg.InvalidAuthorizationSpecificationError, "refused the user or the password", "check both in the URL"),

@@ -25,7 +25,7 @@ def lock_class(kind: str, schema: str) -> int:
 
 
 async def prepare(session: Session, address: Address) -> str:
-    """Bring the schema up to date and return its name; refuse what is not dutiful's, unchanged."""
+    """Bring the schema up to date and return its name; raise StoreError for one of another program."""
     version = int(await session.value("SHOW server_version_num"))
     if version < _VERSION_MIN:
         problem = f"The server of {address.shown} is PostgreSQL {version // 10_000}"

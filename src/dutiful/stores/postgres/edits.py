@@ -156,8 +156,7 @@ class _Known(NamedTuple):
 
 
 async def apply(session: Session, namespace: str, places: Places, changes: Changes) -> None:
-    """Write and delete schedules, and write the ledger rows that belong to the edits; inside a"
-    " transaction."""
+    """Write and delete schedules, and the ledger rows of the edits; call it inside a transaction."""
     removed = await _remove(session, namespace, changes.removes)
     # The last put of an id counts, as it would one after the other.
     puts = {put.schedule.id: put for put in changes.puts}
@@ -308,7 +307,7 @@ async def _declared(session: Session, schedules: Iterable[tuple[Schedule, _Known
     rows: list[Row] = []
     for schedule, known in schedules:
         declaration = declare(schedule)
-        # The texts of a damaged row may be what is wrong; the right ones are written, for all who share them.
+        # Write the texts of a damaged row anew: a text may be the damage, and other schedules may share it.
         if known is not None and not known.damaged:
             declaration = _keep_texts(known, schedule, declaration)
         task, payload, cadence, policy, start, end, paused = declaration

@@ -1,5 +1,4 @@
-"""What people are shown of all schedules at once: counts, a few rows, and runs by filter at a bounded"
-" cost."""
+"""Figures of all schedules at once: counts, a few rows, and runs by filter at a bounded cost."""
 
 # ruff: noqa: S608 - the statements are made of column names written down here, never of values
 

@@ -32,8 +32,7 @@ _FORGET = (
 )
 # One statement, so that all of it is of one moment: locks, rows, and the next wake of each shard. $1 is the
 # namespace, $2 and $3 the classes of the locks of shards and nodes, $4 whether only the shards whose lock
-# this
-# session holds have a wake. A lock belongs to the member whose node is locked by the same session.
+# this session holds have a wake. A lock belongs to the member whose node is locked by the same session.
 _LOOK = (
     "WITH locks AS MATERIALIZED (SELECT classid::bigint AS class, objid::bigint AS key, pid FROM pg_locks"
     " WHERE locktype = 'advisory' AND objsubid = 2 AND granted"

@@ -1,5 +1,4 @@
-"""What every process may ask of a namespace, whoever leads it: schedules, the ledger, figures and"
-" workflows."""
+"""The part of `ports.Store` that needs no leadership: schedules, the ledger, figures and workflows."""
 
 from __future__ import annotations
 
@@ -142,7 +141,7 @@ class NamespaceStore:
         return str(await self._read(lambda session: session.value("SELECT pg_current_snapshot()::text")))
 
     async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
-        """Return what is noted of these schedules."""
+        """Return the notes of these schedules."""
         wanted = [*ids]
         return await self._read(lambda session: reads.notes(session, self._opening.namespace, wanted))
 

@@ -77,8 +77,7 @@ class Opening:
             await self._check_session()
 
     async def _check_session(self) -> None:
-        """Raise StoreError where the lock session does not keep its backend while others hold"
-        " transactions."""
+        """Raise StoreError where the lock session changes its backend beside other transactions."""
         token = secrets.token_hex(8)
         signed = await self.lock.ask(lambda session: session.row(_SIGN, token))
 

@@ -1,4 +1,4 @@
-"""Questions to the database. None of them writes: what is found damaged is named, and marked later."""
+"""Queries. None of them writes: damaged rows are returned beside the others, and marked later."""
 
 # ruff: noqa: S608 - the statements are made of column names written down here, never of values
 
@@ -105,7 +105,7 @@ async def load(
     limit: int,
     also: Collection[str],
 ) -> tuple[Loaded, list[Damage]]:
-    """Return what is due in a shard and the schedules with these ids, and what could not be read."""
+    """Return the due schedules of a shard, the schedules with these ids, and those found damaged."""
     most = max(limit, 0)
     rows = await session.rows(_DUE, shard, now, most + 1, namespace)
     next_wake, any_damaged = rows[0]["next_wake"], rows[0]["damaged"]
@@ -239,7 +239,7 @@ async def find(session: Session, texts: Texts, namespace: str, key: bytes) -> Fo
 
 
 async def notes(session: Session, namespace: str, ids: Iterable[str]) -> dict[str, Note]:
-    """Return what is noted of these schedules."""
+    """Return the notes of these schedules."""
     rows = await session.rows(_NOTES, namespace, storable(ids))
     return {schedule_id: Note._make(note) for schedule_id, *note in rows}
 
@@ -343,7 +343,7 @@ async def _shared(
         try:
             encoded[key] = encode_cadence(cadence), encode_policy(policy)
         except CodecError:
-            # No row holds it. Whoever writes it is told why not.
+            # A value without a text is in no row; writing it raises the same error.
             continue
     there = await texts_table.stored(session, {text for pair in encoded.values() for text in pair})
     return {

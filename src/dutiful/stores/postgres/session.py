@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from dutiful.stores.postgres.connections import Address
 
-# The process stops believing in its locks so long before the server can end its session; at most a quarter
-# of a lease.
+# The process stops believing in its locks so long before the server can end its session; at most a quarter of
+# a lease.
 _MARGIN_S = 1.0
 _RECONNECT_S = (0.05, 2.0)
 _LOST = (pg.PostgresError, pg.InterfaceError, OSError)
@@ -49,7 +49,7 @@ class LockSession:
 
     def __init__(self, address: Address, lease: float) -> None:
         self._address, self._lease = address, lease
-        # What to do when the session was made anew, before anybody asks for its locks.
+        # Called after the session was made anew, on the event loop of the session.
         self.on_regained: Callable[[], Awaitable[None]] | None = None
         self._heard: dict[str, Callable[[str], None]] = {}
         self._connection: Any = None
@@ -105,7 +105,7 @@ class LockSession:
             try:
                 answer = await question(Session(connection, self._lease / 2))
             except asyncio.CancelledError:
-                # The answer of a question that nobody waits for would be taken for that of the next one.
+                # The answer of an abandoned question would be taken for that of the next one.
                 self._lose(connection)
                 raise
             except _LOST as error:
@@ -127,8 +127,7 @@ class LockSession:
         await self.ask(lambda session: session.value("SELECT pg_advisory_unlock($1, $2)", kind, key))
 
     async def listen(self, channel: str, heard: Callable[[str], None]) -> None:
-        """Call a function with the payload of every notification on a channel, in every session from now"
-        " on."""
+        """Call a function with the payload of every notification on a channel, also after a reconnect."""
         self._heard[channel] = heard
         async with self._turn:
             if self._connection is not None:

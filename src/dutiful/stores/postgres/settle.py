@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 
 _ENDED, _SUCCESS = Phase.ENDED, Status.SUCCESS
 # `gone`: the row is deleted, because no ledger is kept. `ends`: the attempt has ended. `timed`: the schedule
-# may
-# have a wake at the timeout of the run. `opens` and `flies` say how the numbers of its open runs and of its
-# runs
-# in flight change.
+# may have a wake at the timeout of the run. `opens` and `flies` say how the numbers of its open runs and of
+# its runs in flight change.
 _SETTLED = ("place", "number", "was_attempt", "was_phase", "was_status", *RUN)
 _EFFECTS = ("gone", "ends", "timed", "opens", "flies", "retry_at")
 _THIS_RUN = "runs.run_at = e.run_at AND runs.schedule = e.number AND runs.kind = e.kind"
@@ -61,10 +59,8 @@ _FREED = (
     " WHERE ends AND capacity_group IS NOT NULL ORDER BY capacity_group, place DESC"
 )
 # The times follow from the status: the attempt succeeded, found nothing to do, or failed. The wake of the
-# schedule
-# no longer heeds the timeout of the run, and is no later than its retry; a tick that waits for the run, or
-# for a
-# slot of the group, is looked at now.
+# schedule no longer heeds the timeout of the run, and is no later than its retry; a tick that waits for the
+# run, or for a slot of the group, is looked at now.
 _AFTER = (
     "UPDATE states SET version = states.version + 1,"
     " succeeded_at = CASE WHEN t.ends AND t.status = 'SUCCESS' THEN t.ended_at ELSE states.succeeded_at END,"

@@ -59,8 +59,7 @@ class _Leading(NamedTuple):
 
 
 class Shard(NamespaceStore):
-    """The store of one shard. Schedules are read and edited in the whole namespace, and loaded only from"
-    " here."""
+    """The store of one shard: loads its own schedules, and reads and edits those of the whole namespace."""
 
     def __init__(self, place: int, opening: Opening) -> None:
         super().__init__(opening)
@@ -252,7 +251,7 @@ class Shard(NamespaceStore):
     # Passes
 
     async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
-        """Return what is due, and those with these ids; what is found damaged is marked and left alone."""
+        """Return the due schedules and those with these ids; damaged ones are marked and left alone."""
         opening = self._opening
         await self.end_transit()
         shard = await self._number()

@@ -29,7 +29,7 @@ _TYPES = {
 RUN_CHANGING = tuple(
     column for column in RUN_ALL[: RUN_ALL.index("backfill")] if column not in ("run_at", "kind")
 )
-"""The columns of a run that a change writes: all but its identity and what is written once."""
+"""The columns of a run that a change writes: all but its key and the columns written at its birth."""
 
 
 def sql_type(column: str) -> str:
@@ -168,7 +168,6 @@ async def give_rows_to_shard(session: Session, shard: int) -> None:
 
 
 async def recount(session: Session, since: dict[int, int]) -> None:
-    """Count the open runs of schedules anew whose runs changed; `since` is the earliest changed tick of"
-    " each."""
+    """Count the open runs of schedules anew; `since` is the earliest tick that changed, by number."""
     if since:
         await session.run(_RECOUNT, list(since), list(since.values()))

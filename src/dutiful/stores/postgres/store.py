@@ -128,7 +128,7 @@ class PostgresStore(NamespaceStore):
     # Copies
 
     async def begin_transfer(self) -> Facts | None:
-        """Lead all shards and return what is known of the namespace; None while another process leads one."""
+        """Lead all shards and return the facts of the namespace; None while another process leads one."""
         places = await self._opening.places()
         led = [await self.shard(place).lead("transfer") for place in range(len(places.shards))]
         return (
@@ -186,7 +186,7 @@ class PostgresStore(NamespaceStore):
         await (super().apply(changes) if changes.under is None else (await self._only()).apply(changes))
 
     async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
-        """Return what is due, and those with these ids."""
+        """Return the due schedules, and those with these ids."""
         return await (await self._only()).load(now, limit, also)
 
     async def commit(self, moves: Sequence[Move], epoch: int) -> Committed:

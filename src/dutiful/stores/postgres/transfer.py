@@ -46,7 +46,7 @@ def _where(table: str) -> str:
 
 
 async def facts(session: Session, namespace: str) -> Facts:
-    """Return what is known of a namespace beside its rows."""
+    """Return the facts of a namespace that are not rows of its tables."""
     door, floor = await session.row(
         "SELECT door, version_floor FROM namespaces WHERE namespace = $1", namespace
     )

@@ -436,7 +436,7 @@ class SqliteStore:
     # Copies
 
     async def begin_transfer(self) -> Facts | None:
-        """Lead the namespace and return what is known of it; None while another process leads."""
+        """Lead the namespace and return its facts; None while another process leads."""
         if await self.lead("transfer") is None:
             return None
         return await self._read(lambda connection: transfer.facts(connection, self._namespace))

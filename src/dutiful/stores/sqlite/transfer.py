@@ -35,7 +35,7 @@ def _where(table: str) -> str:
 
 
 def facts(connection: sqlite3.Connection, namespace: str) -> Facts:
-    """Return what is known of a namespace beside its rows."""
+    """Return the facts of a namespace that are not rows of its tables."""
     floor = stored_number(connection, namespace, "version floor", 0)
     return Facts(owning_door(connection, namespace), stored_number(connection, namespace, "epoch", 0), floor)
 
