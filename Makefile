@@ -44,15 +44,11 @@ soak: $(STAMP)  ## the long campaigns: every zone, every transition
 
 pictures: $(STAMP)  ## writes the pictures of the README and the docs anew, with a browser
 	$(BIN)/python scripts/pictures.py
+	$(BIN)/python scripts/top_picture.py
 
 openapi: $(STAMP)  ## writes docs/reference/openapi.json and the help in docs/reference/cli.md anew
 	$(BIN)/python scripts/openapi.py
 	$(BIN)/python scripts/cli_help.py
-
-pictures: $(STAMP)  ## draws docs/pictures anew
-	$(BIN)/python scripts/top_picture.py
-	$(BIN)/dutiful simulate examples/four_days.toml --from 2026-03-07T12:00Z --for 4d --lines 0 \
-	  --picture docs/pictures/simulate.svg
 
 lock: $(STAMP)  ## resolve the dependencies of pyproject.toml into both locks again
 	$(BIN)/$(LOCK) --group dev --output-file requirements/dev.lock --upgrade

@@ -17,7 +17,7 @@ from tests.web.browser.conftest import chromium, launched  # noqa: E402
 from tests.web.browser.seed import seeded  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures"
-SIMULATED = ["examples/schedules.toml", "--from", "2026-03-07T12:00Z", "--for", "3d"]
+SIMULATED = ["examples/four_days.toml", "--from", "2026-03-07T12:00Z", "--for", "4d"]
 
 
 def main() -> None:
