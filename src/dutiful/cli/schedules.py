@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TextIO
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import quote
 
 import click
@@ -20,6 +22,9 @@ from dutiful.cli.schedule_text import (
     soonest_row,
 )
 from dutiful.core.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from dutiful.web.drawing.lanes import Theme
 
 _NONE_YET = "There are no schedules yet; `dutiful schedules upsert FILE` adds some."
 # The service lists at most this many schedules by their next tick.
@@ -134,6 +139,31 @@ def explain(schedule_id: str, at: str, as_json: bool) -> None:
     """
     answer = ask_about("GET", schedule_id, "explain", query={"at": iso("ISO", at)})
     print_json(answer) if as_json else click.echo(answer["text"])
+
+
+@schedules.command()
+@_id
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--days", type=click.IntRange(1, 366), default=30, show_default=True, help="How far to look back."
+)
+@click.option("--theme", type=click.Choice(["auto", "light", "dark"]), default="auto", show_default=True,
+              help="Colours; auto follows the reader's system.")  # fmt: skip
+def picture(schedule_id: str, file: Path, days: int, theme: Theme) -> None:
+    """Draw what became of the latest ticks of a schedule, as SVG. At most 1,000 entries are drawn.
+
+    Example: dutiful schedules picture nightly nightly.svg --days 7
+    """
+    from dutiful.cli.schedule_picture import schedule_picture
+
+    view, now = ask_about("GET", schedule_id), datetime.fromisoformat(ask("GET", "/summary")["now"])
+    runs = ask_about("GET", schedule_id, "runs", query={"limit": 1000})["runs"]
+    drawn = schedule_picture(view, runs, now, timedelta(days=days), theme)
+    try:
+        file.write_text(drawn, encoding="utf-8")
+    except OSError as error:
+        raise InvalidArgumentError("FILE", str(file), error.strerror or str(error)) from None
+    click.echo(f"Wrote {file}")
 
 
 @schedules.command()
