@@ -1,4 +1,4 @@
-"""The store of many processes and hosts, in a PostgreSQL database."""
+"""The PostgreSQL store, for many processes and hosts."""
 
 from dutiful.stores.postgres.store import PostgresStore
 

@@ -1,8 +1,8 @@
-"""The moves of a pass, written down: states by version, runs by their unique key.
+"""Commits the moves of a pass: states by version, runs by their unique key.
 
-Nearly all moves are written by one statement, so that no lock is held while this process thinks. Moves of a
-rare shape are written one by one in a transaction. So are all of them when a tick turns out to have a row
-already: the statement then fails as a whole, and has changed nothing.
+Nearly all moves are written by one statement, so that no lock is held while this process computes. Moves of a
+rare shape are written one by one in a transaction. If a tick turns out to have a row already, the single
+statement fails as a whole without changing anything, and all moves are written one by one.
 """
 
 # ruff: noqa: S608 - the statements are made of column names written down here, never of values
@@ -57,10 +57,10 @@ _MOVES = ("number", "version", *_MOVED, *_HELD)
 _INSERTS = ("number", *RUN_ALL)
 _CHANGES = ("number", *RUN_ALL[: RUN_ALL.index("backfill")])
 _DROPS = ("number", "run_at", "kind", "attempt")
-# Inside CASE, so that no statistic about phases or versions tempts the planner to another index.
+# Inside CASE, so that statistics about phases or versions cannot lead the planner to another index.
 _SAME_VERSION = "CASE WHEN states.version = m.version AND states.shard = m.shard THEN true ELSE false END"
 _THIS_RUN = "runs.run_at = c.run_at AND runs.schedule = c.number AND runs.kind = c.kind"
-# A range of skipped ticks has ended, and still grows; it never takes the place of anything else.
+# A range of skipped ticks has ended and still grows; no other ended row may change.
 _MAY_CHANGE = (
     "CASE WHEN runs.attempt <= c.attempt AND (runs.phase <> 'ended' OR (runs.status = 'SKIPPED'"
     " AND c.status = 'SKIPPED' AND runs.reason = c.reason AND runs.ticks <= c.ticks)) THEN true ELSE false"
@@ -90,7 +90,7 @@ _DROP = f"DELETE FROM runs USING {{}} AS c JOIN moved USING (number) WHERE {_THI
 
 
 class _Written(NamedTuple):
-    """A run to be written, its move, and the place of that among the moves."""
+    """A run to write, its move, and the index of the move."""
 
     place: int
     move: Move
@@ -98,7 +98,7 @@ class _Written(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """What a set of moves writes, by the statement's parts."""
+    """The rows that a set of moves writes, by the parts of the statement."""
 
     moves: list[Row]
     inserts: list[_Written]
@@ -107,7 +107,7 @@ class _Parts(NamedTuple):
 
 
 async def commit(session: Session, fence: Fence, moves: Sequence[Move]) -> Committed:
-    """Record the moves made on the present version; return them, and the runs to launch, in order."""
+    """Record the moves made from the present version; return them, and the runs to launch, in order."""
     rare = _rare_places(moves)
     usual = [place for place in range(len(moves)) if place not in rare]
     try:
@@ -137,7 +137,7 @@ def _rare_places(moves: Sequence[Move]) -> set[int]:
 
 
 def _is_rare(move: Move) -> bool:
-    """Return whether the outcome for the move's runs cannot be told from what was loaded."""
+    """Return whether the effect on the move's runs cannot be derived from the loaded rows."""
     due, policy = move.due, move.due.schedule.policy
     if not policy.ledger and any(map(_may_be_inline, due.runs)):
         return True
@@ -153,12 +153,12 @@ def _is_rare(move: Move) -> bool:
 
 
 def _may_be_inline(run: Run) -> bool:
-    """Return whether a state may hold the facts of this run in place of a row."""
+    """Return whether this run may be inline in the state instead of a row."""
     return run == inline_run(run.schedule_id, run.run_at, run.epoch, run.started_at or 0)
 
 
 def _grows(due: Snapshot, run: Run) -> bool:
-    """Return whether a change makes the range of skipped ticks longer that still grows."""
+    """Return whether a change extends the growing range of skipped ticks."""
     growing = due.state.skipped
     same = growing is not None and (growing.run_at, growing.reason) == (run.run_at, run.reason)
     return same and run.status is Status.SKIPPED and run.kind == "schedule" and run.phase is _ENDED
@@ -170,7 +170,7 @@ def _grows(due: Snapshot, run: Run) -> bool:
 async def _write_together(
     session: Session, fence: Fence, moves: Sequence[Move], places: Sequence[int]
 ) -> tuple[set[int], list[tuple[int, Launch]]]:
-    """Write moves with one statement; return the places of those made, and the runs to launch."""
+    """Write moves with one statement; return the indexes of those made, and the runs to launch."""
     if not places:
         await statements.check(session, fence)
         return set(), []
@@ -301,7 +301,7 @@ _NOT_GROWING = (
 async def _write_each(
     session: Session, fence: Fence, moves: Sequence[Move], places: Iterable[int]
 ) -> tuple[set[int], list[tuple[int, Launch]]]:
-    """Write moves one by one, in order; return the places of those made, and the runs to launch."""
+    """Write moves one by one, in order; return the indexes of those made, and the runs to launch."""
     await statements.check(session, fence)
     made, launches = set[int](), list[tuple[int, Launch]]()
     for place in places:
@@ -340,7 +340,7 @@ async def _change_run(session: Session, number: int, run: Run, ledger: bool) -> 
 
 
 async def insert_run(session: Session, number: int, run: Run) -> bool:
-    """Insert a run and return whether its tick had no row; a stretch then begins after that row instead."""
+    """Insert a run and return whether its tick had no row; otherwise a range begins after that row."""
     if await session.run(INSERT_RUN, number, *run_columns(run), *birth_columns(run)):
         return True
     if run.status is Status.SKIPPED:
@@ -349,7 +349,7 @@ async def insert_run(session: Session, number: int, run: Run) -> bool:
 
 
 async def insert_rest(session: Session, number: int, run: Run) -> None:
-    """Insert the part of a stretch that is not decided yet; it is what grows from now on."""
+    """Insert the undecided rest of a range of skipped ticks, which is the range that grows from now on."""
     row = await session.row(_DECIDED, number, run.run_at, run.kind)
     rest = run.beyond(read_run(run.schedule_id, tuple(row)))
     if rest is None:
@@ -360,7 +360,7 @@ async def insert_rest(session: Session, number: int, run: Run) -> None:
 
 
 async def _wake_for_slots(session: Session, fence: Fence, move: Move) -> None:
-    """Wake the schedules that wait for a slot which a run ended by the planner may have held."""
+    """Wake the schedules blocked on a group in which the planner may have freed a slot."""
     capacity = move.due.schedule.policy.capacity
     for run in move.changes:
         if capacity is not None and frees_slot(run):

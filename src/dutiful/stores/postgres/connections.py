@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: addresses, a small pool, a deadline for every statement, explained errors.
 
-asyncpg's own pool resets a connection with a round trip after each use, and on a timeout asks the server
-politely to cancel. Here a statement whose deadline has passed loses its connection, and is never answered.
+asyncpg's own pool resets a connection with a round trip after each use, and on a timeout asks the server to
+cancel. Here a statement that misses its deadline loses its connection, so that no late answer arrives.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DEFAULT_SCHEMA = "dutiful"
 _CONNECT_WITHIN_S = 10.0
-# A transaction that lost against another one, or met a row that another one had just added, is made again.
+# A transaction that lost against a concurrent one, or met a row that it had just added, is repeated.
 _TRIES = 4
 _AGAIN = (pg.DeadlockDetectedError, pg.SerializationError, pg.UniqueViolationError)
 
-# Dead peers are noticed on both sides within seconds; the units are those of PostgreSQL.
+# Both sides notice dead peers within seconds; the units are those of PostgreSQL.
 _ALWAYS = {
     "application_name": "dutiful",
     "jit": "off",
@@ -42,13 +42,13 @@ _ALWAYS = {
 
 
 class Deadlines(NamedTuple):
-    """How long a statement may take: in the server, and until its answer is here. Seconds."""
+    """Time limits of a statement in seconds: in the server, and until its answer arrives."""
 
     server: float
     client: float
 
     def settings(self) -> dict[str, str]:
-        """Return the settings by which the server keeps the deadline."""
+        """Return the settings by which the server enforces the deadline."""
         return {
             "statement_timeout": f"{self.server:g}s",
             "lock_timeout": "2s",
@@ -57,9 +57,9 @@ class Deadlines(NamedTuple):
 
 
 PASSES = Deadlines(4.0, 5.0)
-"""Statements of the engine: a pass that takes longer is better made anew."""
+"""Deadlines of the engine's statements: a slower pass is better repeated."""
 EDITS = Deadlines(60.0, 65.0)
-"""Reads and edits: a declaration of a million schedules takes a while."""
+"""Deadlines of reads and edits: declaring a million schedules takes a while."""
 
 # A plan that was made while a table was empty joins from the wrong side once the table is full: a settle of
 # 20,000 runs took up to 60 s instead of 0.3. So the statements of a pass are planned each time.
@@ -67,12 +67,12 @@ PASS_SETTINGS = {"plan_cache_mode": "force_custom_plan"}
 
 
 class Address(NamedTuple):
-    """Where a database is, and the schema in it that holds dutiful's tables."""
+    """The location of a database, and the schema that holds dutiful's tables."""
 
     dsn: str
     # None: the first schema of the search path that the URL's `options` set.
     schema: str | None
-    # For messages: without user, password and options.
+    # Without user, password and options, for messages.
     shown: str
 
 
@@ -104,7 +104,7 @@ def _redacted(url: str) -> str:
 
 
 class Session:
-    """One connection while it is in use; every statement has the deadline of its pool."""
+    """One connection in use; every statement has the deadline of its pool."""
 
     def __init__(self, connection: Any, deadline: float) -> None:
         self._connection, self._deadline = connection, deadline
@@ -126,26 +126,26 @@ class Session:
             return await self._connection.fetchval(statement, *values)
 
     async def run(self, statement: str, *values: object) -> int:
-        """Execute a statement and return how many rows it has written."""
+        """Execute a statement, and return the number of rows written."""
         with self._timed():
             tag: str = await self._connection.execute(statement, *values)
         last = tag.rpartition(" ")[2]
         return int(last) if last.isdigit() else 0
 
     async def run_each(self, statement: str, rows: Sequence[Row]) -> None:
-        """Execute a statement for each of these rows of values."""
+        """Execute a statement once for each row of values."""
         if rows:
             with self._timed():
                 await self._connection.executemany(statement, rows)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """Make the statements inside one transaction, undone by whatever is raised."""
+        """Return a context that is one transaction; any exception rolls it back."""
         transaction: AbstractAsyncContextManager[Any] = self._connection.transaction()
         return transaction
 
     @contextlib.contextmanager
     def _timed(self) -> Any:
-        # The timer ends the connection, and the statement then fails by itself.
+        # The timer terminates the connection, which makes the statement fail.
         timer = asyncio.get_running_loop().call_later(self._deadline, self._connection.terminate)
         try:
             yield
@@ -154,7 +154,7 @@ class Session:
 
 
 class Connections:
-    """At most `size` connections of one event loop; the one used last is used next."""
+    """A pool of at most `size` connections of one event loop; the last used one is reused first."""
 
     def __init__(
         self, address: Address, size: int, deadlines: Deadlines, settings: Mapping[str, str] | None = None
@@ -166,9 +166,9 @@ class Connections:
         self._closed = False
 
     async def work(self, job: Callable[[Session], Awaitable[T]]) -> T:
-        """Return what a job returns; one that lost against another transaction is done again.
+        """Return the result of a job; a job that lost against another transaction is repeated.
 
-        Raises StoreError where the database did not do it, or did not say whether it did.
+        Raises StoreError where the database did not do the work, or did not say whether it did.
         """
         for tries_left in reversed(range(_TRIES)):
             try:
@@ -190,7 +190,7 @@ class Connections:
                     connection = await connect(self.address, self._settings)
                 yield Session(connection, self._deadlines.client)
             except BaseException as error:
-                # Only what the server itself refused leaves the connection in a known state.
+                # Only after an error reported by the server itself is the state of the connection known.
                 if is_undone(error) and not connection.is_closed() and not connection.is_in_transaction():
                     self._keep(connection)
                 else:
@@ -205,7 +205,7 @@ class Connections:
             self._idle.append(connection)
 
     async def close(self) -> None:
-        """Close the connections; those in use end when they are given back."""
+        """Close the connections; those in use are closed when they are returned."""
         self._closed = True
         idle, self._idle = self._idle, []
         for connection in idle:
@@ -213,7 +213,7 @@ class Connections:
 
 
 async def connect(address: Address, settings: Mapping[str, str]) -> Any:
-    """Return a new connection with these settings of the server."""
+    """Return a new connection with these server settings."""
     path = {} if address.schema is None else {"search_path": _quoted(address.schema)}
     return await asyncpg.connect(
         address.dsn, timeout=_CONNECT_WITHIN_S, max_cacheable_statement_size=0,
@@ -222,7 +222,7 @@ async def connect(address: Address, settings: Mapping[str, str]) -> Any:
 
 
 async def end(connection: Any) -> None:
-    """Close a connection; one that does not answer is dropped."""
+    """Close a connection; drop it if it does not answer."""
     try:
         await connection.close(timeout=1.0)
     except (pg.PostgresError, pg.InterfaceError, OSError, TimeoutError):
@@ -234,7 +234,7 @@ def _quoted(name: str) -> str:
 
 
 def is_undone(error: BaseException) -> bool:
-    """Return whether a statement that ended so has certainly changed nothing, now or later."""
+    """Return whether a statement that failed with this error certainly has no effect, now or later."""
     if isinstance(error, pg.PostgresError):
         # 08: the connection broke; 57P: the server ended the session, maybe after the commit.
         return not str(error.sqlstate or "08").startswith(("08", "57P"))
@@ -242,7 +242,7 @@ def is_undone(error: BaseException) -> bool:
 
 
 def storable(texts: Iterable[str]) -> list[str]:
-    """Return those of these texts that PostgreSQL can hold: no row has any other."""
+    """Return those of these texts that PostgreSQL can store; no row can hold the others."""
     return [text for text in texts if ("\0" not in text and text.isprintable()) or _is_storable(text)]
 
 
@@ -273,12 +273,12 @@ _MEANINGS: Sequence[tuple[type[BaseException] | tuple[type[BaseException], ...],
 
 
 def explained(error: BaseException, address: Address) -> StoreError:
-    """Return the error to raise for one that came from the database or from the way to it."""
+    """Return the StoreError for an error of the database or of the connection to it."""
     meanings = ((problem, advice) for kinds, problem, advice in _MEANINGS if isinstance(error, kinds))
     problem, advice = next(meanings, ("refused the work", f"{type(error).__name__}: {error}"))
     said = str(error) or type(error).__name__
     return StoreError(
         f"The database {address.shown} {problem}", advice, store=address.shown, cause=said,
-        # Whether what was asked may have been done all the same, or may be done later.
+        # Whether the work may have been done all the same, or may still be done.
         unknown=not is_undone(error),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The database: recognised, migrated and given its namespaces before anything is read from it."""
+"""The database: recognised, migrated and given its namespaces before the first read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UPGRADE = "use the release that wrote it, or a newer one"
 
 
 def lock_class(kind: str, schema: str) -> int:
-    """Return the first key of the advisory locks of a kind; 31 bits, so that it is a positive int4."""
+    """Return the first key of a kind of advisory locks: 31 bits, so that it is a positive int4."""
     return int.from_bytes(hashlib.sha256(f"dutiful:{kind}:{schema}".encode()).digest()[:4]) >> 1
 
 
@@ -46,7 +46,7 @@ async def prepare(session: Session, address: Address) -> str:
 async def _migrate(session: Session, address: Address, known: list[Migration], schema: str) -> None:
     async with session.transaction():
         await session.run("SELECT pg_advisory_xact_lock($1, 0)", lock_class("migration", schema))
-        # Asked again under the lock: another process may have been faster.
+        # Check again under the lock: another process may have migrated first.
         for migration in known[await _count_applied(session, address, known) :]:
             await session.run(migration.sql)
             await session.run(
@@ -56,7 +56,7 @@ async def _migrate(session: Session, address: Address, known: list[Migration], s
 
 
 async def _count_applied(session: Session, address: Address, known: list[Migration]) -> int:
-    """Return how many migrations the schema has seen, all of them known and unchanged."""
+    """Return how many migrations the schema has; raise StoreError where one is unknown or differs."""
     ours, used = await session.row(_TABLES)
     if not ours:
         if used:
@@ -76,13 +76,13 @@ async def _count_applied(session: Session, address: Address, known: list[Migrati
 
 
 async def find_shards(session: Session, namespace: str) -> list[int]:
-    """Return the shards of a namespace by place; none where the namespace does not exist."""
+    """Return the shards of a namespace by place; an empty list if the namespace does not exist."""
     rows = await session.rows("SELECT shard FROM shards WHERE namespace = $1 ORDER BY place", namespace)
     return [row[0] for row in rows]
 
 
 async def make_namespace(session: Session, namespace: str, shards: int) -> list[int]:
-    """Make a namespace with so many shards, unless it exists; return its shards."""
+    """Create a namespace with this number of shards, unless it exists; return its shards."""
     async with session.transaction():
         made = await session.run(
             "INSERT INTO namespaces (namespace, shards) VALUES ($1, $2) ON CONFLICT DO NOTHING",
@@ -99,7 +99,7 @@ async def make_namespace(session: Session, namespace: str, shards: int) -> list[
 
 
 async def claim(session: Session, address: Address, namespace: str, door: str) -> None:
-    """Record the door that owns a namespace; raise NamespaceOwnedError where another one does."""
+    """Record the door that owns a namespace; raise NamespaceOwnedError where another door does."""
     owner = await session.value(
         "UPDATE namespaces SET door = $2 WHERE namespace = $1 AND door IS NULL RETURNING door",
         namespace,

@@ -1,4 +1,4 @@
-"""Writes that people cause: declarations, edits and removals; and the marking of damaged rows."""
+"""Writes caused by users: declarations, edits, removals, requests; and the marking of damaged rows."""
 
 # ruff: noqa: S608 - the statements are made of column names written down here, never of values
 
@@ -53,12 +53,11 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# Schedules that are written by one statement.
+# Schedules per statement.
 _CHUNK = 5000
 _DECLARED = (*DECLARED, "checksum", "owner")
 _STATE = (*STATE, "wake_at", "capacity_group", "shard")
-# LEFT JOIN keeps declarations whose text row is missing. The rows of the states are locked in one order
-# everywhere.
+# LEFT JOIN keeps declarations whose text row is missing. All statements lock state rows in the same order.
 _KNOWN = (
     "SELECT id, declarations.number, cadences.text, policies.text, capacity_group, shard, version,"
     " damage IS NOT NULL FROM declarations JOIN states ON states.number = declarations.number"
@@ -82,10 +81,10 @@ _OVERWRITE_STATES = (
     f"UPDATE states SET {assigned_from('new', _STATE)}, idle_wake_at = NULL, version = states.version + 1"
     " FROM {rows} AS new WHERE states.number = new.number"
 )
-# The new leader of a schedule that moves to another shard adopts its runs: no epoch of that leader is as low.
+# The leader of the new shard adopts the runs of a schedule that moves there: 0 is below all its epochs.
 _ORPHAN = "UPDATE runs SET epoch = 0 WHERE schedule = ANY($1::bigint[]) AND phase = 'launched'"
 _FLOOR = "UPDATE namespaces SET version_floor = greatest(version_floor, $2) WHERE namespace = $1"
-# As in a commit: new, or more of the same; never in place of anything else.
+# As in a commit: insert a new row or extend a range of skipped ticks; never replace another row.
 _WRITE_RUN = INSERT_RUN.replace(
     "DO NOTHING",
     f"(run_at, schedule, kind) DO UPDATE SET {assigned_from('excluded', RUN_CHANGING)}"
@@ -126,7 +125,7 @@ _WAKE_BY = (
 
 
 class Places:
-    """The shards of a namespace, and which one a schedule lives in."""
+    """The shards of a namespace, and the mapping from schedules to shards."""
 
     def __init__(self, shards: Sequence[int]) -> None:
         self.shards = tuple(shards)
@@ -136,11 +135,11 @@ class Places:
         return self.shards[self.place_of(schedule)]
 
     def place_of(self, schedule: Schedule) -> int:
-        """Return the place of that shard."""
+        """Return the place of the shard of a schedule."""
         return self.place(schedule.id, group_of(schedule))
 
     def place(self, schedule_id: str, group: object) -> int:
-        """Return the place of the shard of a schedule with this id and capacity group."""
+        """Return the place of the shard for this schedule id and capacity group."""
         name = f"s:{schedule_id}" if group is None else f"g:{group}"
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % len(self.shards)
 
@@ -158,7 +157,7 @@ class _Known(NamedTuple):
 async def apply(session: Session, namespace: str, places: Places, changes: Changes) -> None:
     """Write and delete schedules, and the ledger rows of the edits; call it inside a transaction."""
     removed = await _remove(session, namespace, changes.removes)
-    # The last put of an id counts, as it would one after the other.
+    # The last put of an id counts, as if the puts were applied one after the other.
     puts = {put.schedule.id: put for put in changes.puts}
     known = await _find(session, namespace, puts)
     _check_versions(changes.puts, {**known, **removed})
@@ -211,11 +210,11 @@ async def _write_facets(
 
 
 async def request(session: Session, namespace: str, run: Run) -> tuple[Run | None, int | None]:
-    """Record a manual run at an instant of its own and make its schedule due; None without a schedule.
+    """Record a manual run at an instant of its own and make its schedule due; None: no such schedule.
 
-    Also returns the shard that has something new to do.
+    Also returns the shard that must look at the schedule.
     """
-    # Two requests with one key wait for each other here.
+    # The lock makes two requests with the same key wait for each other.
     found = await session.row(_LOCK, namespace, run.schedule_id)
     known = await find_run(session, namespace, bytes.fromhex(run.key))
     if known is not None or found is None:
@@ -238,7 +237,7 @@ async def _find(session: Session, namespace: str, ids: Collection[str]) -> dict[
 def _check_versions(puts: Iterable[Put], known: Mapping[str, _Known]) -> None:
     for put in puts:
         there = known.get(put.schedule.id)
-        # A caller that asked for a schedule which cannot be read was told that it is not there.
+        # Reads leave out damaged schedules, so for callers a damaged schedule has version 0.
         present = 0 if there is None or there.damaged else there.version
         if put.version is not None and put.version != present:
             raise OvertakenError(put.schedule.id, put.version, present)
@@ -248,9 +247,9 @@ async def _remove(session: Session, namespace: str, ids: Sequence[str]) -> dict[
     known = await _find(session, namespace, ids)
     if not known:
         return {}
-    # A schedule that is declared anew begins above, so that no move made on the old one fits it.
+    # A schedule that is declared anew starts above this version, so that no move made on the old one applies.
     await session.run(_FLOOR, namespace, max(each.version for each in known.values()))
-    # The schema's trigger deletes what belongs to them.
+    # A trigger of the schema deletes the dependent rows.
     await session.run(
         "DELETE FROM declarations WHERE number = ANY($1::bigint[])", [e.number for e in known.values()]
     )
@@ -259,7 +258,7 @@ async def _remove(session: Session, namespace: str, ids: Sequence[str]) -> dict[
 
 
 async def _wake_left(session: Session, left: Iterable[_Known]) -> None:
-    """Wake the schedules that wait for a slot of a group which these have left."""
+    """Wake the schedules blocked on a group that these schedules have left."""
     for shard, group in sorted({(each.shard, each.group) for each in left if each.group is not None}):
         await session.run(WAKE_GROUP, 0, shard, group, 0)
 
@@ -271,7 +270,7 @@ async def _add(session: Session, namespace: str, places: Places, puts: Sequence[
     for chunk in _chunks(puts):
         declared = await _declared(session, [(put.schedule, None) for put in chunk])
         values = Values(namespace)
-        # The place in the declaration, so that numbers are given in its order.
+        # The index in the declaration, so that numbers are assigned in its order.
         rows = [(n, put.schedule.id, *row) for n, (put, row) in enumerate(zip(chunk, declared, strict=True))]
         statement = _ADD.format(rows=values.rows(("number", "id", *_DECLARED), rows))
         numbers = {schedule_id: number for number, schedule_id in await session.rows(statement, *values.all)}
@@ -322,7 +321,7 @@ async def _declared(session: Session, schedules: Iterable[tuple[Schedule, _Known
 
 
 def _keep_texts(known: _Known, schedule: Schedule, declaration: Declaration) -> Declaration:
-    """Leave a text alone that means the same: a later release may have written more into it."""
+    """Keep a stored text with the same meaning: a later release may have added keys to it."""
     cadence = _kept(known.cadence, decode_cadence, schedule.cadence, declaration.cadence)
     policy = _kept(known.policy, decode_policy, schedule.policy, declaration.policy)
     return declaration._replace(cadence=cadence, policy=policy)
@@ -340,7 +339,7 @@ def _state(put: Put, places: Places) -> Row:
 
 
 async def mark(session: Session, damage: Sequence[Damage]) -> None:
-    """Record why these schedules cannot be read, and look at them no more."""
+    """Record why these schedules cannot be read, and never wake them until they are repaired."""
     marks: list[tuple[Any, ...]] = [(each.problem.replace("\0", "\\x00"), each.number) for each in damage]
     await session.run_each("UPDATE declarations SET damage = $1 WHERE number = $2 AND damage IS NULL", marks)
     await session.run(
@@ -350,7 +349,7 @@ async def mark(session: Session, damage: Sequence[Damage]) -> None:
 
 
 async def unmark(session: Session, repaired: Sequence[int]) -> None:
-    """Look at schedules again that a person has repaired."""
+    """Clear the marks of schedules that were repaired, and make them due."""
     await session.run("UPDATE declarations SET damage = NULL WHERE number = ANY($1::bigint[])", repaired)
     await session.run(
         "UPDATE states SET wake_at = 0, version = version + 1 WHERE number = ANY($1::bigint[])", repaired

@@ -31,7 +31,7 @@ _TALLIES = (
     f"SELECT run_at - run_at % $5 AS at, status, reason, sum(ticks)::bigint FROM runs {_OF_ITS_SCHEDULE}"
     " AND run_at >= $3 AND run_at < $4 AND run_until IS NULL AND created_at IS NOT NULL GROUP BY 1, 2, 3"
 )
-# A stretch may have begun long before the time in question.
+# A range of skipped ticks may have begun long before the period asked for.
 _STRETCHES = (
     f"SELECT status, reason, run_at, run_until, ticks FROM runs {_OF_ITS_SCHEDULE}"
     " AND run_until >= $3 AND run_at < $4 AND created_at IS NOT NULL"
@@ -63,7 +63,7 @@ _FIND_IDS = (
 async def tallies(
     session: Session, namespace: str, owner: str | None, since: Instant, until: Instant, width: int
 ) -> list[Tally]:
-    """Return how many recorded ticks ended how, in buckets of time."""
+    """Return the number of recorded ticks by status and reason, in buckets of time."""
     counts: dict[tuple[Instant, str, str | None], int] = {}
     for at, status, reason, ticks in await session.rows(_TALLIES, namespace, owner, since, until, width):
         counts[at, status, reason] = ticks
@@ -78,7 +78,7 @@ async def tallies(
 
 
 async def open_runs(session: Session, namespace: str, owner: str | None, limit: int) -> list[Run]:
-    """Return runs that have not ended, the oldest first."""
+    """Return runs that have not ended, oldest first."""
     rows = await session.rows(_OPEN_RUNS, namespace, owner, limit)
     return [readable_run(schedule_id, tuple(row)) for schedule_id, *row in rows]
 
@@ -96,7 +96,7 @@ async def find_ids(
 
 
 async def troubled(session: Session, texts: Texts, namespace: str, owner: str | None, limit: int) -> Read:
-    """Return schedules that need attention, and those found damaged."""
+    """Return schedules that need attention, and schedules found damaged."""
     return await some(session, texts, namespace, _TROUBLED, owner, limit)
 
 
@@ -118,9 +118,9 @@ async def cadences(
 
 # Runs by filter
 
-# Rows that one question looks at. A page that ends here says where to go on.
+# Most rows that one query scans. A page that ends here has a position to continue from.
 SCAN_MAX = 5000
-# Along the primary key, the newest first. Schedules without a ledger leave rows without `created_at`.
+# Scan along the primary key, newest first. Rows of schedules without a ledger have no `created_at`.
 _SCANNED = (
     "FROM runs JOIN declarations ON number = schedule WHERE namespace = $1 AND created_at IS NOT NULL"
     " AND (run_at, schedule, kind) < ($2, $3, $4) AND run_at >= $5 AND ($6::text IS NULL OR id = $6)"
@@ -138,7 +138,7 @@ _LAST_SCANNED = f"SELECT run_at, schedule, kind {_SCANNED} LIMIT 1 OFFSET $7 - 1
 async def matching(
     session: Session, namespace: str, wanted: RunFilter, after: RunPlace | None, limit: int
 ) -> RunPage:
-    """Return the runs that match and come after a place, and where to go on."""
+    """Return the runs that match and come after a position, and where to continue."""
     until = _END_OF_TIME if wanted.until is None else wanted.until
     place = RunPlace(until, 0, "") if after is None or after.run_at >= until else after
     scanned = (namespace, *place, 0 if wanted.since is None else wanted.since, wanted.schedule_id, SCAN_MAX)

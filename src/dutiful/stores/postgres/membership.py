@@ -1,4 +1,4 @@
-"""The processes that share a namespace: who they are, and who leads which shard."""
+"""The members of a namespace: its processes, and the leader of each shard."""
 
 # ruff: noqa: S608 - the statements are made of words written down here, never of values
 
@@ -24,7 +24,7 @@ _JOIN = (
     f" VALUES ($1, $2, $3, $4, $5, {_NOW_MS})"
     " ON CONFLICT (owner) DO UPDATE SET name = excluded.name RETURNING node"
 )
-# Rows of processes that ended without leaving are kept for people for a day.
+# Keep the rows of processes that ended without leaving for a day, for people to read.
 _FORGET = (
     "DELETE FROM nodes WHERE namespace = $1"
     f" AND joined_at < {_NOW_MS} - 86400000 AND node <> ALL (SELECT objid::bigint FROM pg_locks"
@@ -56,7 +56,7 @@ _LOOK = (
 
 
 class Membership:
-    """One process among those that share a namespace."""
+    """The membership of one process in a namespace."""
 
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
@@ -64,7 +64,7 @@ class Membership:
         self._node: int | None = None
 
     async def join(self, me: Member, hinted: Callable[[Collection[int]], None]) -> None:
-        """Become a member, and hear hints from now on."""
+        """Become a member, and receive hints from now on."""
         opening = self._opening
         await opening.places()
         self._me = me
@@ -103,7 +103,7 @@ class Membership:
         return view
 
     async def drain(self, owner: str, draining: bool) -> bool:
-        """Record whether a member is to give its shards away."""
+        """Record whether a member must give its shards away."""
         statement = "UPDATE nodes SET draining = $3 WHERE namespace = $1 AND owner = $2"
         values = self._opening.namespace, owner, draining
         found = await self._opening.edits.work(lambda session: session.run(statement, *values))
@@ -111,7 +111,7 @@ class Membership:
         return found > 0
 
     async def leave(self) -> None:
-        """Stop being a member."""
+        """End the membership."""
         me, node, self._me = self._me, self._node, None
         if me is None:
             return

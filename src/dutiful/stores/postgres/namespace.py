@@ -57,7 +57,7 @@ class NamespaceStore:
         return await self._opening.edits.work(work)
 
     async def _marking(self, job: Callable[[Session], Awaitable[tuple[T, list[Damage]]]]) -> T:
-        """Return what was read, after marking what was found damaged on the way."""
+        """Return the result of a read, after marking the schedules that it found damaged."""
         found, damage = await self._read(job)
         if damage:
             await self._mark(damage)
@@ -86,7 +86,7 @@ class NamespaceStore:
             self._opening.hints.send(written)
 
     async def request(self, run: Run) -> Run | None:
-        """Record a manual run that a user asks for."""
+        """Record a manual run."""
         opening = self._opening
         requested, shard = await self._write(lambda session: edits.request(session, opening.namespace, run))
         if shard is not None:
@@ -94,7 +94,7 @@ class NamespaceStore:
         return requested
 
     async def report(self, found: Run, became: Settlement) -> bool:
-        """Record what an executor says of a run."""
+        """Record an executor's report on a run."""
         opening = self._opening
         applied, shard = await opening.edits.work(
             lambda session: report(session, opening.namespace, found, became)
@@ -108,7 +108,7 @@ class NamespaceStore:
         return next(iter(await self.some([schedule_id])), None)
 
     async def some(self, ids: Iterable[str]) -> list[Snapshot]:
-        """Return those of these schedules that are there and not damaged."""
+        """Return those of these schedules that are stored and not damaged."""
         wanted, opening = [*ids], self._opening
         return await self._marking(
             lambda session: reads.with_ids(session, opening.texts, opening.namespace, wanted)
@@ -130,14 +130,14 @@ class NamespaceStore:
         return await self._read(lambda session: reads.count(session, self._opening.namespace, facets, paused))
 
     async def soonest(self, limit: int, facets: Facets = ()) -> list[Snapshot]:
-        """Return the schedules that are looked at next."""
+        """Return the schedules with the earliest wakes."""
         opening = self._opening
         return await self._marking(
             lambda session: reads.soonest(session, opening.texts, opening.namespace, limit, facets)
         )
 
     async def revision(self) -> str:
-        """Return what a transaction of now would see: equal snapshots see equal rows."""
+        """Return the snapshot id of a transaction that begins now: equal ids see equal rows."""
         return str(await self._read(lambda session: session.value("SELECT pg_current_snapshot()::text")))
 
     async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
@@ -151,14 +151,14 @@ class NamespaceStore:
         return await self._marking(lambda session: reads.every(session, opening.texts, opening.namespace))
 
     async def survey(self, declared: Sequence[Schedule]) -> Survey:
-        """Return how the schedules differ from a declaration; one that is damaged differs from any."""
+        """Return how the schedules differ from a declaration; a damaged schedule always differs."""
         opening = self._opening
         return await self._marking(
             lambda session: reads.survey(session, opening.texts, opening.namespace, declared)
         )
 
     async def damaged(self) -> list[tuple[str, str]]:
-        """Return (id, problem) of the schedules that were found unreadable."""
+        """Return (id, problem) of the schedules that were found damaged."""
         marked = await self._read(lambda session: reads.marked(session, self._opening.namespace))
         return [(damage.id, damage.problem) for damage in marked]
 
@@ -206,7 +206,7 @@ class NamespaceStore:
         return await self._read(lambda session: figures.open_counts(session, self._opening.namespace))
 
     async def find(self, key: str) -> Found | None:
-        """Return the row of a key, and its schedule."""
+        """Return the row with this key, and its schedule."""
         if not _KEY.fullmatch(key):
             return None
         digest, opening = bytes.fromhex(key), self._opening
@@ -217,7 +217,7 @@ class NamespaceStore:
     async def tallies(
         self, since: Instant, until: Instant, width: int, owner: str | None = None
     ) -> list[Tally]:
-        """Return how many recorded ticks ended how."""
+        """Return the number of recorded ticks by status and reason."""
         return await self._read(
             lambda session: figures.tallies(session, self._opening.namespace, owner, since, until, width)
         )

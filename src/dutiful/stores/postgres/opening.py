@@ -1,4 +1,4 @@
-"""One opening of a database: its connections, its lock session, its texts, and the hints that it sends."""
+"""One opening of a database: its connections, lock session, texts, and outgoing hints."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _LEADER = (
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     " AND classid = $2::bigint::oid AND objid = $1::bigint::oid AND objsubid = 2 AND granted)"
 )
-# A variable of the session, and the process that serves it.
+# Mark the session with a token, and return the backend process that serves it.
 _SIGN = "SELECT set_config('dutiful.session', $1, false), pg_backend_pid()"
 _SIGNED = "SELECT current_setting('dutiful.session', true), pg_backend_pid()"
-# A connection for each of the two things that a pass overlaps, and as many for reads and edits.
+# Connections per pool; a pass does two things at once.
 _POOL = 2
-# Without waiting for the disk: a hint that is lost costs no more than the time until the next look.
+# Do not wait for the disk: a lost hint only delays other processes until their next look.
 _NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
-# Hints that come together are sent as one.
+# Hints within this time (s) are sent as one.
 _BUNDLED_S = 0.01
 
 
 class Opening:
-    """What the shards of one opened store share: connections, the lock session, the texts, the namespace."""
+    """The parts that the shards of one opened store share: connections, lock session, texts, namespace."""
 
     def __init__(self, address: Address, namespace: str, shards: int, lease: float, schema: str) -> None:
         self.address, self.namespace, self._shards_wanted = address, namespace, shards
@@ -54,7 +54,7 @@ class Opening:
         self._places: Places | None = None
 
     async def places(self) -> Places:
-        """Return the shards of the namespace, which is made where it does not exist."""
+        """Return the shards of the namespace; create the namespace if it does not exist."""
         found = await self.find_places()
         if found is None:
             shards = await self.edits.work(
@@ -64,14 +64,14 @@ class Opening:
         return found
 
     async def find_places(self) -> Places | None:
-        """Return the shards of the namespace, None where it does not exist: asking does not make it."""
+        """Return the shards of the namespace, or None if it does not exist; never creates it."""
         if self._places is None:
             found = await self.edits.work(lambda session: database.find_shards(session, self.namespace))
             self._places = Places(found) if found else None
         return self._places
 
     async def open_lock(self) -> None:
-        """Open the lock session, unless it is; refuse an address at which sessions are shared."""
+        """Open the lock session if it is not open; raise StoreError behind a transaction pooler."""
         if not self.lock.is_open:
             await self.lock.open()
             await self._check_session()
@@ -97,12 +97,12 @@ class Opening:
             raise pooled(self.address)
 
     async def leader_of(self, shard: int) -> Leader | None:
-        """Return which process leads a shard."""
+        """Return the process that leads a shard, or None."""
         row = await self.edits.work(lambda session: session.row(_LEADER, shard, self.shard_class))
         return None if row is None else Leader._make(row)
 
     async def close(self) -> None:
-        """Close all connections; the locks are free then."""
+        """Close all connections, which frees the locks."""
         self.is_open = False
         await self.hints.flush()
         await self.lock.close()
@@ -111,7 +111,7 @@ class Opening:
 
 
 class Hints:
-    """Tells other processes which shards were written to. A hint may be lost, and none is waited for."""
+    """Tells other processes which shards were written to. Hints may be lost, and sending never blocks."""
 
     def __init__(self, connections: Connections, schema: str, namespace: str) -> None:
         digest = hashlib.sha256(f"{schema}:{namespace}".encode()).hexdigest()
@@ -120,7 +120,7 @@ class Hints:
         self._sending: set[asyncio.Task[None]] = set()
 
     def send(self, places: Collection[int] = ()) -> None:
-        """Hint at the shards in these places; none stands for members, locks or requests to drain."""
+        """Send a hint for these shards; no places means that members, locks or drain requests changed."""
         if self._waiting is not None:
             self._waiting.update(places)
             return
@@ -134,7 +134,7 @@ class Hints:
         await self.flush()
 
     async def flush(self) -> None:
-        """Send what waits to be sent."""
+        """Send the waiting hints."""
         places, self._waiting = self._waiting, None
         if places is not None:
             payload = ",".join(map(str, sorted(places)))
@@ -143,6 +143,6 @@ class Hints:
 
 
 def places_of(payload: str) -> list[int]:
-    """Return the places that a hint names; none where another program sent something else."""
+    """Return the places in a hint; an empty list for the payload of another program."""
     parts = payload.split(",")
     return [int(part) for part in parts if part.isdecimal()]

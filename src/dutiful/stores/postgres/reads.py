@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _END_OF_TIME = 2**63 - 1
 _CADENCE, _POLICY = READ.index("cadence_number"), READ.index("policy_number")
-# What `read_due` needs, and where the open runs are.
+# The columns of `read_due`, and the tick of the first open run.
 _READ = f"{listed(READ)}, open_from"
 _DUE = (
     f"SELECT next.wake_at AS next_wake, next.damaged, due.* FROM (SELECT"
@@ -64,12 +64,12 @@ _LEDGER = (
 )
 ID_AND_RUN = f"id, {listed(f'runs.{column}' for column in RUN_ALL)}"
 _SCHEDULE = listed(f"declarations.{column}" for column in SCHEDULE)
-# Along the primary key. A run that leaves no ledger does not say when it was created.
+# Along the primary key. Rows of schedules without a ledger have no `created_at`.
 _RECENT = (
     f"SELECT {ID_AND_RUN} FROM runs JOIN declarations ON number = schedule WHERE namespace = $1"
     " AND created_at IS NOT NULL ORDER BY runs.run_at DESC, runs.schedule DESC, runs.kind DESC LIMIT $2"
 )
-# The rest of a stretch may begin within the second of a tick that has run.
+# A range of skipped ticks may begin in the same second as a tick that has run: prefer the run.
 _OF_KEY = (
     f"SELECT {_SCHEDULE}, {ID_AND_RUN} FROM runs JOIN declarations ON number = schedule"
     " WHERE namespace = $1 AND key = $2 ORDER BY attempt DESC, run_at, schedule LIMIT 1"
@@ -93,7 +93,7 @@ class Damage(NamedTuple):
 
 
 Read: TypeAlias = tuple[list[Snapshot], list[Damage]]
-"""The schedules that can be read, and those that were found damaged."""
+"""The readable schedules, and the schedules found damaged."""
 
 
 async def load(
@@ -129,18 +129,18 @@ async def _used(session: Session, shard: int, due: Iterable[Snapshot]) -> Mappin
 
 
 async def some(session: Session, texts: Texts, namespace: str, condition: str, *values: object) -> Read:
-    """Return the schedules that meet a condition, whose values are numbered from $2."""
+    """Return the schedules that meet a condition, whose parameters are numbered from $2."""
     query = f"{_STORED} AND damage IS NULL AND {condition}"
     return await _read(session, texts, [tuple(row) for row in await session.rows(query, namespace, *values)])
 
 
 async def with_ids(session: Session, texts: Texts, namespace: str, ids: Iterable[str]) -> Read:
-    """Return those of these schedules that are there, ordered by id."""
+    """Return those of these schedules that are stored, ordered by id."""
     return await some(session, texts, namespace, "id = ANY($2::text[]) ORDER BY id", storable(ids))
 
 
 def _having(facets: Facets, paused: bool | None, first: int) -> tuple[str, list[object]]:
-    """Return the condition for these facets, and its values, numbered from `first`."""
+    """Return the condition for these facets, and its parameters, numbered from `first`."""
     conditions = [_HAS_FACET.format(first + 2 * n, first + 2 * n + 1) for n in range(len(facets))]
     if paused is not None:
         conditions.append(f"paused = {int(paused)}")
@@ -173,7 +173,7 @@ async def count(session: Session, namespace: str, facets: Facets, paused: bool |
 
 
 async def soonest(session: Session, texts: Texts, namespace: str, limit: int, facets: Facets) -> Read:
-    """Return the schedules that are looked at next."""
+    """Return the schedules with the earliest wakes."""
     condition, values = _having(facets, False, 3)
     order = "AND wake_at IS NOT NULL ORDER BY wake_at, number LIMIT $2"
     return await some(session, texts, namespace, f"true{condition} {order}", limit, *values)
@@ -207,7 +207,7 @@ async def repaired(session: Session, texts: Texts, namespace: str) -> list[int]:
 async def ledger(
     session: Session, namespace: str, schedule_id: str, until: Instant | None, limit: int, kind: Kind | None
 ) -> list[Run]:
-    """Return rows of the ledger, newest first; raise StoreError for one that cannot be read."""
+    """Return rows of the ledger, newest first; raise StoreError for a row that cannot be read."""
     latest = _END_OF_TIME if until is None else min(until, _END_OF_TIME)
     rows = await session.rows(_LEDGER, namespace, schedule_id, latest, kind, limit)
     return [readable_run(schedule_id, tuple(row)) for row in rows]
@@ -220,13 +220,13 @@ async def recent(session: Session, namespace: str, limit: int) -> list[Run]:
 
 
 async def find_run(session: Session, namespace: str, key: bytes) -> Run | None:
-    """Return the row of a key, whether its schedule can be read or not."""
+    """Return the row with this key, whether its schedule can be read or not."""
     found = await session.row(_OF_KEY, namespace, key)
     return None if found is None else readable_run(found["id"], tuple(found)[len(SCHEDULE) + 1 :])
 
 
 async def find(session: Session, texts: Texts, namespace: str, key: bytes) -> Found | None:
-    """Return the row of a key, and its schedule; None where the schedule cannot be read."""
+    """Return the row with this key, and its schedule; None where the schedule cannot be read."""
     found = await session.row(_OF_KEY, namespace, key)
     if found is None:
         return None
@@ -260,7 +260,7 @@ async def _read(session: Session, texts: Texts, rows: Sequence[Row]) -> Read:
     for row in rows:
         number, schedule_id, open_from = row[0], row[1], row[-1]
         if schedule_id is None:
-            # A person deleted it without the trigger; its state would be due for ever.
+            # The declaration was deleted without the trigger; no commit would ever change the state's wake.
             damage.append(Damage(number, "", "has no declaration"))
             continue
         try:
@@ -276,7 +276,7 @@ async def _read(session: Session, texts: Texts, rows: Sequence[Row]) -> Read:
 async def _with_open_runs(
     session: Session, stored: dict[int, Snapshot], since: Mapping[int, int], damage: list[Damage]
 ) -> list[Snapshot]:
-    """Return the schedules with their open runs; one that cannot be read makes its schedule damaged."""
+    """Return the schedules with their open runs; an unreadable run makes its schedule damaged."""
     if since:
         runs: defaultdict[int, list[Any]] = defaultdict(list)
         for number, *row in await session.rows(_OPEN, [*since], [*since.values()]):
@@ -294,14 +294,14 @@ async def _with_open_runs(
 
 # The stored schedules beside declared ones
 
-# From 1970 to 9999; what an engine has written is nowhere else.
+# From 1970 to 9999: engines write no other times.
 _TIMES = ("attempted_at", "succeeded_at", "failed_at")
 _POSSIBLE = " AND ".join(f"coalesce({time}, 0) BETWEEN 0 AND 253402300799999" for time in _TIMES)
 _REASONS = ", ".join(f"'{reason.value}'" for reason in Reason)
 _AT_REST = (
     "inline_at IS NULL AND open_runs = 0"
     f" AND (skipped_at IS NULL OR coalesce(skipped_reason, '') IN ({_REASONS}))"
-    # Nothing has ended that was not attempted.
+    # A schedule without an attempt has no end.
     f" AND coalesce({', '.join(_TIMES)}) IS NOT DISTINCT FROM attempted_at AND {_POSSIBLE}"
 )
 _SURVEYED = (
@@ -313,8 +313,8 @@ _SURVEYED = (
 async def survey(
     session: Session, texts: Texts, namespace: str, declared: Sequence[Schedule]
 ) -> tuple[Survey, list[Damage]]:
-    """Return how the rows differ from the declaration, and those that were found damaged."""
-    # Those that are found as declared are taken out.
+    """Return how the stored schedules differ from the declaration, and the schedules found damaged."""
+    # Schedules that are stored as declared are removed from this dict.
     differing = {schedule.id: schedule for schedule in declared}
     shared = await _shared(session, declared)
     numbers: list[int] = []
@@ -335,7 +335,7 @@ async def _shared(
 ) -> dict[tuple[int, int], tuple[int, int, int]]:
     """Return the numbers and the checksum of each cadence and policy whose texts are stored.
 
-    By identity: to hash a cadence or a policy for each schedule takes longer than all the rest.
+    Keyed by identity: hashing a cadence or a policy for each schedule would take longer than all the rest.
     """
     pairs = {(id(each.cadence), id(each.policy)): (each.cadence, each.policy) for each in declared}
     encoded: dict[tuple[int, int], tuple[str, str]] = {}
@@ -356,7 +356,7 @@ async def _shared(
 def _is_declared(
     schedule: Schedule, row: Sequence[Any], shared: Mapping[tuple[int, int], tuple[int, int, int]]
 ) -> bool:
-    """Return whether a row is whole and holds the declared values, paused or not."""
+    """Return whether a row is undamaged and holds the declared values, paused or not."""
     _, id_, expected, task, payload, cadence, policy, start, end, paused = row
     found = shared.get((id(schedule.cadence), id(schedule.policy)))
     return (

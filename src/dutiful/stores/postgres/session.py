@@ -1,8 +1,8 @@
 """The lock session: the one connection of a process whose advisory locks give the right to lead.
 
-The server ends it when it is silent for a lease, also when its process has stopped or its host has gone: the
-locks are free then. The process trusts its locks for a shorter time, counted from when it sent the last
-question that was answered, so that it stops believing before the server stops waiting.
+The server ends the session after a lease of silence, also when its process has stopped or its host is gone,
+and this frees the locks. The process trusts its locks for a shorter time, counted from when it sent the last
+question that was answered, so that it stops leading before the server can free the locks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MARGIN_S = 1.0
 _RECONNECT_S = (0.05, 2.0)
 _LOST = (pg.PostgresError, pg.InterfaceError, OSError)
 _WHO = "SELECT pg_backend_pid(), backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-# By pid and start time: a pid may belong to another session by now.
+# Match pid and start time: the pid may belong to another session by now.
 _END_OLD = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2"
 
 
@@ -42,7 +42,7 @@ def pooled(address: Address) -> StoreError:
 
 
 class LockSession:
-    """Holds session advisory locks, keeps its session alive, and makes it anew when it is lost.
+    """Holds session advisory locks, keeps its session alive, and reconnects when it is lost.
 
     `generation` counts the sessions: a lock belongs to the generation in which it was taken.
     """
@@ -57,14 +57,14 @@ class LockSession:
         self._turn = asyncio.Lock()
         self._keeping: asyncio.Task[None] | None = None
         self._is_ended = False
-        # Set when the session was lost, or is to be ended.
+        # Set when the session was lost, or must end.
         self._nudged = asyncio.Event()
         self._trust = lease - min(_MARGIN_S, lease / 4)
         self._asked_at = self._trusted_until = 0.0
         self.generation = 0
 
     async def open(self) -> None:
-        """Connect and begin to keep the session alive, unless that was done. Raises StoreError."""
+        """Connect and keep the session alive, unless that was done before. Raises StoreError."""
         if self._keeping is None:
             try:
                 await self._connect()
@@ -92,9 +92,9 @@ class LockSession:
         await self._drop()
 
     async def ask(self, question: Callable[[Session], Awaitable[Any]]) -> Any:
-        """Return the answer to a question on this session. Raises StoreError while the session is lost.
+        """Return the answer to a query on this session. Raises StoreError while the session is lost.
 
-        An answer shows that the session lived when the question was sent.
+        An answer proves that the session was alive when the query was sent.
         """
         async with self._turn:
             connection = self._connection
@@ -117,13 +117,13 @@ class LockSession:
             return answer
 
     async def try_lock(self, kind: int, key: int) -> bool:
-        """Take a lock and return whether it is held now; ask only for a lock that is not held."""
+        """Try to take a lock that is not held; return whether it is held now."""
         return bool(
             await self.ask(lambda session: session.value("SELECT pg_try_advisory_lock($1, $2)", kind, key))
         )
 
     async def unlock(self, kind: int, key: int) -> None:
-        """Let go of a lock; one of an earlier session is gone already."""
+        """Release a lock; a lock of an earlier session is already gone."""
         await self.ask(lambda session: session.value("SELECT pg_advisory_unlock($1, $2)", kind, key))
 
     async def listen(self, channel: str, heard: Callable[[str], None]) -> None:
@@ -138,12 +138,12 @@ class LockSession:
         await connection.add_listener(channel, lambda _connection, _pid, _channel, payload: heard(payload))
 
     def check_backend(self, pid: int) -> None:
-        """Raise StoreError where another backend answered than the one that the session began with."""
+        """Raise StoreError where another backend answered than the one with which the session began."""
         if self._who is not None and pid != self._who[0]:
             raise pooled(self._address)
 
     def in_doubt(self) -> StoreError:
-        """Return the error for a question that cannot be answered while the session is lost."""
+        """Return the error for a query that cannot be answered while the session is lost."""
         problem = (
             f"The session with {self._address.shown} is lost, and whether its locks still hold is in doubt"
         )
@@ -152,7 +152,7 @@ class LockSession:
         )
 
     async def _connect(self) -> None:
-        # Half a lease for each question, so that one that is not answered leaves time to ask again.
+        # Half a lease per query, so that an unanswered query leaves time for another one.
         settings = Deadlines(self._lease / 2, self._lease / 2).settings()
         milliseconds = f"{round(self._lease * 1000)}ms"
         settings |= {"idle_session_timeout": milliseconds, "tcp_user_timeout": milliseconds}
@@ -188,7 +188,7 @@ class LockSession:
             await end(connection)
 
     async def _keep(self) -> None:
-        """Ask something three times a lease, and connect again when the session is lost."""
+        """Send a query three times per lease, and reconnect when the session is lost."""
         while not self._is_ended:
             await self._wait(self._lease / 3)
             with contextlib.suppress(StoreError):
@@ -205,8 +205,8 @@ class LockSession:
                     await self._connect()
                 break
             except (*_LOST, TimeoutError):
-                # Not all processes at once: a database that has just started has enough to do.
-                await self._wait(random.uniform(*_RECONNECT_S))  # noqa: S311 - no secret depends on it
+                # Spread the reconnects of many processes, so that they do not overload a starting database.
+                await self._wait(random.uniform(*_RECONNECT_S))  # noqa: S311 - not a secret
         if self.on_regained is not None:
             await self.on_regained()
 

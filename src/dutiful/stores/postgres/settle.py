@@ -1,4 +1,4 @@
-"""How attempts went, written down: only where the row is still in flight in the same attempt."""
+"""Records the outcomes of attempts, for rows that are still launched in the same attempt."""
 
 # ruff: noqa: S608 - the statements are made of column names written down here, never of values
 
@@ -43,8 +43,7 @@ _KEPT = (
     f" WHERE NOT e.gone AND {_THIS_RUN} AND {_STANDS} RETURNING e.number"
 )
 _GONE = f"DELETE FROM runs USING e WHERE e.gone AND {_THIS_RUN} AND {_STANDS} RETURNING e.number"
-# The settlements that apply, with the group of their schedule. Where there may be an inline run it has no
-# row.
+# The settlements that apply, with the group of their schedule. An inline run has no row to hit.
 _APPLIES = (
     "SELECT e.*, s.capacity_group, hit.number IS NULL AS inline FROM e JOIN states AS s USING (number)"
     " LEFT JOIN hit USING (number) WHERE hit.number IS NOT NULL"
@@ -52,8 +51,8 @@ _APPLIES = (
 _IS_INLINE = (
     "e.gone AND e.was_attempt = 1 AND e.kind = 'schedule' AND s.inline_at IS NOT DISTINCT FROM e.run_at"
 )
-# Runs of a group that end together: the last one decides when the schedules that wait for a slot are looked
-# at.
+# Of the runs of a group that end together, the last end is the new wake of the schedules blocked on the
+# group.
 _FREED = (
     "SELECT DISTINCT ON (capacity_group) capacity_group, ended_at FROM t"
     " WHERE ends AND capacity_group IS NOT NULL ORDER BY capacity_group, place DESC"
@@ -100,7 +99,7 @@ _ITS_SHARD = "SELECT shard FROM states WHERE number = $1"
 
 
 async def settle(session: Session, fence: Fence, settlements: Sequence[Settlement]) -> list[bool]:
-    """Record how attempts went and return for each whether it applied."""
+    """Record the outcomes of attempts, and return for each whether it applied."""
     if not settlements:
         await statements.check(session, fence)
         return []
@@ -118,7 +117,7 @@ async def settle(session: Session, fence: Fence, settlements: Sequence[Settlemen
 
 
 async def _settle_inline(session: Session, fence: Fence, settlements: Sequence[Settlement]) -> list[bool]:
-    """Record that runs succeeded of schedules without a ledger: nearly all of them have no row."""
+    """Record successes of runs of schedules without a ledger; nearly all of these runs are inline."""
     ended = await _end_inline(session, fence, settlements)
     left = [each for each in settlements if each.number not in ended]
     if left:
@@ -128,7 +127,7 @@ async def _settle_inline(session: Session, fence: Fence, settlements: Sequence[S
 
 
 async def _end_inline(session: Session, fence: Fence, settlements: Sequence[Settlement]) -> set[int]:
-    """End inline runs and return the numbers of their schedules; a run that has a row is left as it is."""
+    """End inline runs and return the numbers of their schedules; runs with rows are left as they are."""
     values = Values(*fence)
     rows = values.rows(_INLINE, [(each.number, each.run.run_at, each.run.ended_at) for each in settlements])
     queries = {"lead": LEAD, "e": f"SELECT e.* FROM lead, {rows} AS e", "after": _END_INLINE}
@@ -139,7 +138,7 @@ async def _end_inline(session: Session, fence: Fence, settlements: Sequence[Sett
 
 
 def _leaves_nothing(settlement: Settlement) -> bool:
-    """Return whether the end of an inline run leaves nothing behind but the state of its schedule."""
+    """Return whether a settlement of an inline run changes only the state of its schedule."""
     run = settlement.run
     return run.phase is _ENDED and run.status is _SUCCESS and run.attempt == 1
 
@@ -172,7 +171,7 @@ def _row(
 
 
 def _statement(lead: str, rows: str, *, inline: bool) -> str:
-    """Return the statement that writes runs and what follows for their schedules; each schedule at most once.
+    """Return the statement that writes runs and updates their schedules; each schedule at most once.
 
     Without `inline` all settlements are of runs that stay in the ledger.
     """
@@ -188,9 +187,9 @@ def _statement(lead: str, rows: str, *, inline: bool) -> str:
 
 
 async def report(session: Session, namespace: str, found: Run, became: Settlement) -> tuple[bool, int | None]:
-    """Record what an executor says of a run, where the run is still as it was found.
+    """Record an executor's report on a run, if its row is unchanged since it was found.
 
-    Also returns the shard in which something waited for the end of the run.
+    Also returns the shard in which a schedule was blocked on the run.
     """
     number = await session.value(
         "SELECT number FROM declarations WHERE namespace = $1 AND id = $2", namespace, found.schedule_id

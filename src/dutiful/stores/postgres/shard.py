@@ -1,4 +1,4 @@
-"""One shard of a namespace: the schedules that one engine decides about, and the right to lead them."""
+"""One shard of a namespace: its leadership, and the schedules of one engine."""
 
 # ruff: noqa: S608 - the statements are made of words written down here, never of values
 
@@ -35,8 +35,7 @@ _ROLLED_BACK = (
     " use a synchronous standby"
 )
 _NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-# A process that lost its session and finds the shard as it left it leads on; its runs in flight are not
-# adopted.
+# A process that lost its session and finds the shard unchanged keeps its epoch; its runs are not adopted.
 _KEEP = "UPDATE shards SET turn = turn + 1 WHERE shard = $1 AND owner = $2 AND epoch = $3 RETURNING turn"
 _BEGIN = (
     "UPDATE shards SET epoch = greatest(epoch, $2) + 1, turn = 0, owner = $3, pid = $4,"
@@ -51,7 +50,7 @@ _NEW_TURN = "UPDATE shards SET turn = turn + 1 WHERE shard = $1 AND epoch = $2 A
 
 
 class _Leading(NamedTuple):
-    """A leadership: whose it is, its fence, and the generation of the lock session that holds its lock."""
+    """A leadership: its owner, its fence, and the generation of the lock session that holds its lock."""
 
     owner: str
     fence: Fence
@@ -65,17 +64,18 @@ class Shard(NamespaceStore):
         super().__init__(opening)
         self._place = place
         self._leading: _Leading | None = None
-        # Taking and giving back the lock must not be mixed up: session locks count how often they were taken.
+        # Taking and releasing the lock must not overlap: session locks count how often they were taken.
         self._changing = asyncio.Lock()
-        # Whether a write of this leadership may still arrive although its answer was given up.
+        # Whether a write of this leadership may still arrive after this process stopped waiting for its
+        # answer.
         self._in_transit = False
-        # No epoch of this shard that this process knows of is higher.
+        # The highest epoch of this shard that this process knows.
         self._highest = 0
 
     # Leadership
 
     async def open(self) -> None:
-        """Nothing to do: a shard is open while its store is."""
+        """Do nothing: a shard is open while its store is."""
 
     async def close(self) -> None:
         """Release the shard: the next leadership, of any process, has a new epoch."""
@@ -98,15 +98,15 @@ class Shard(NamespaceStore):
             try:
                 await lock.unlock(self._opening.shard_class, leading.fence.shard)
             except StoreError:
-                # A session that is lost has let go of its locks.
+                # A lost session has released its locks.
                 return
 
     async def leader(self) -> Leader | None:
-        """Return which process leads this shard."""
+        """Return the process that leads this shard, or None."""
         return await self._opening.leader_of(await self._number())
 
     async def lead(self, owner: str) -> int | None:
-        """Return the epoch of `owner`, or None while another one leads.
+        """Return the epoch of `owner`, or None while another owner leads.
 
         Raises StoreError while it is in doubt whether the lock is held.
         """
@@ -126,7 +126,7 @@ class Shard(NamespaceStore):
         raise self._opening.lock.in_doubt()
 
     async def _take(self, owner: str, before: _Leading | None) -> int | None:
-        """Try to take the lock, and begin to lead, or lead on after the session was made anew."""
+        """Try to take the lock, and begin to lead, or continue the leadership after a reconnect."""
         lock, shard = self._opening.lock, await self._number()
         generation = lock.generation
         if not await lock.try_lock(self._opening.shard_class, shard):
@@ -150,7 +150,7 @@ class Shard(NamespaceStore):
             lambda session: session.value("SELECT epoch FROM shards WHERE shard = $1", before.fence.shard)
         )
         if epoch == before.fence.epoch:
-            # The lock is with this process's own old session, or with another one that has not begun.
+            # The lock is held by this process's own old session, or by a process that has not begun to lead.
             raise self._opening.lock.in_doubt()
         self._leading = None
 
@@ -166,7 +166,7 @@ class Shard(NamespaceStore):
             async with session.transaction():
                 before = await session.value("SELECT epoch FROM shards WHERE shard = $1 FOR UPDATE", shard)
                 if before < self._highest:
-                    # The next epoch is above both, so that receivers never see one twice.
+                    # The next epoch is above both, so that receivers never see an epoch twice.
                     logger.error(_ROLLED_BACK, self._opening.address.shown, before, self._highest)
                 epoch: int = await session.value(_BEGIN, shard, self._highest, owner, os.getpid())
                 repaired = await reads.repaired(session, self._opening.texts, self._opening.namespace)
@@ -191,7 +191,7 @@ class Shard(NamespaceStore):
     # Writes of the leader
 
     async def _fenced(self, epoch: int, job: Callable[[Session, Fence], Awaitable[T]]) -> T:
-        """Return what a job of the leader returns, which checks the fence itself."""
+        """Return the result of a job of the leader; the job checks the fence itself."""
         leading = self._leading
         if leading is None or leading.fence.epoch != epoch:
             raise LostLeadershipError(epoch, 0 if leading is None else leading.fence.epoch)
@@ -210,16 +210,16 @@ class Shard(NamespaceStore):
             raise
 
     async def _depose(self, leading: _Leading, error: LostLeadershipError) -> None:
-        """Stand down: another process leads in spite of the lock."""
+        """End the leadership: another process leads in spite of the lock."""
         if error.details["current"] != leading.fence.epoch and self._leading is leading:
             self._leading = None
             await self._unlock(leading)
 
     async def end_transit(self) -> None:
-        """Make sure that no write of before can arrive any more: its fence is no longer right.
+        """Make sure that no earlier write can still arrive, by making its fence invalid.
 
-        A write whose answer was given up may sit in a network, and reach the server after this process has
-        asked whether it did.
+        A write whose answer this process stopped waiting for may be delayed in the network, and reach the
+        server after this process has asked whether it did.
         """
         leading = self._leading
         if not self._in_transit or leading is None:
@@ -270,13 +270,13 @@ class Shard(NamespaceStore):
         return await self._fenced(epoch, lambda session, fence: commit(session, fence, moves))
 
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
-        """Record how attempts went."""
+        """Record the outcomes of attempts."""
         return await self._fenced(epoch, lambda session, fence: settle(session, fence, settlements))
 
     # Upkeep
 
     async def rearm(self, now: Instant, beyond: int) -> int:
-        """Bring back the cursors that are far ahead of `now`."""
+        """Re-arm the schedules that are far ahead of `now`."""
         opening = self._opening
         return await self._fenced(
             self._epoch(),
@@ -286,7 +286,7 @@ class Shard(NamespaceStore):
         )
 
     async def prune(self, now: Instant, retention: Retention) -> int:
-        """Delete ended rows beyond the retention, some schedules at a time so that passes go on."""
+        """Delete ended rows beyond the retention, in slices, so that passes can run in between."""
         texts, deleted, after = self._opening.texts, 0, 0
         while True:
             count, last = await self._fenced(
@@ -305,5 +305,5 @@ class Shard(NamespaceStore):
 
 
 def _may_arrive(error: DutifulError) -> bool:
-    """Return whether a write that failed so may still be done by the server."""
+    """Return whether the server may still apply a write that failed with this error."""
     return bool(error.details.get("unknown"))

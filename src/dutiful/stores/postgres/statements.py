@@ -1,4 +1,4 @@
-"""Pieces of SQL: rows of values as a FROM item, and the fence that every write of a leader begins with."""
+"""Pieces of SQL: rows of values as a FROM item, and the fence with which every write of a leader begins."""
 
 # ruff: noqa: S608 - the statements are made of column names written down here, never of values
 
@@ -38,24 +38,24 @@ def sql_type(column: str) -> str:
 
 
 class Values:
-    """The values of one statement, numbered as they are added."""
+    """The parameters of one statement, numbered in the order of their addition."""
 
     def __init__(self, *values: object) -> None:
         self.all: list[object] = [*values]
 
     def add(self, value: object, kind: str) -> str:
-        """Return the place of a value in the statement."""
+        """Add a parameter, and return its placeholder."""
         self.all.append(value)
         return f"${len(self.all)}::{kind}"
 
     def rows(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], numbered: str = "number") -> str:
-        """Return rows as a FROM item without a name; there must be one row at least.
+        """Return rows as a FROM item without a name; there must be at least one row.
 
-        A column that has the same value in all rows, as most have, is sent once; all but the `numbered` one.
+        A column with the same value in all rows, as most have, is sent once; except the `numbered` one.
         """
         arrays, selected = list[str](), list[str]()
         for column, values in zip(columns, zip(*rows, strict=True), strict=True):
-            # Only the key of a run is a digest; that of a start is a text.
+            # The key of a run is a digest; the key of a start is a text.
             kind = "text" if isinstance(values[0], str) else sql_type(column)
             if column != numbered and values.count(values[0]) == len(values):
                 selected.append(f"{self.add(values[0], kind)} AS {column}")
@@ -67,23 +67,23 @@ class Values:
 
 
 def assigned_from(source: str, columns: Iterable[str]) -> str:
-    """Return columns as an UPDATE sets them from another table."""
+    """Return columns as assignments from another table, for UPDATE."""
     return ", ".join(f"{column} = {source}.{column}" for column in columns)
 
 
 def assigned_values(columns: Iterable[str], first: int) -> str:
-    """Return columns as an UPDATE sets them from values that are numbered from `first`."""
+    """Return columns as assignments from parameters that are numbered from `first`, for UPDATE."""
     return ", ".join(f"{column} = ${n}::{sql_type(column)}" for n, column in enumerate(columns, first))
 
 
 def with_queries(queries: Mapping[str, str]) -> str:
     """Return the WITH clause of a statement whose queries use each other by name, in this order."""
-    # Materialized: a query that locks rows or compares versions must not be moved into another one.
+    # Materialized, so that a query that locks rows or compares versions is not merged into another one.
     return "WITH " + ", ".join(f"{name} AS MATERIALIZED ({query})" for name, query in queries.items())
 
 
 class Fence(NamedTuple):
-    """The leadership under which something is written."""
+    """The leadership under which a write is made."""
 
     shard: int
     epoch: int
@@ -91,7 +91,7 @@ class Fence(NamedTuple):
 
 
 LEAD = "SELECT shard FROM shards WHERE shard = $1 AND epoch = $2 AND turn = $3 FOR SHARE"
-"""The fence, over the fields of `Fence`: no row where the leadership has ended. Waits for one that begins."""
+"""The fence, with the fields of `Fence`: no row if the leadership has ended. Waits for one that begins."""
 
 
 async def check(session: Session, fence: Fence) -> None:
@@ -124,9 +124,9 @@ INLINE_AS_ROW = listed(
     _FROM_STATE.get(column) or _as_sql(column, value)
     for column, value in zip(RUN_ALL, inline_run("", 0, 0, 0)[1:], strict=True)
 )
-"""The columns of the run whose facts a state holds, as expressions over the columns of the state."""
+"""The columns of an inline run, as expressions over the columns of its state."""
 
-# A join of the table with itself, because RETURNING gives the new values and the old ones are needed.
+# Joins the table with itself, because RETURNING gives new values and the old ones are needed.
 _GIVE_ROWS = (
     "WITH given AS (UPDATE states SET inline_at = NULL, inline_epoch = NULL, open_runs = states.open_runs +"
     " 1,"
@@ -151,19 +151,19 @@ WAKE_GROUP = (
     "UPDATE states SET wake_at = $1, version = version + 1"
     " WHERE shard = $2 AND capacity_group = $3 AND blocked AND number <> $4"
 )
-"""Make due the schedules that wait for a slot of a group, except one of them."""
+"""Wakes the schedules blocked on a group, except one of them."""
 
 assert set(STATE).isdisjoint({"open_runs", "in_flight", "open_from"}), "the store keeps these itself"
 
 
 async def give_rows(session: Session, numbers: Sequence[int]) -> None:
-    """Give the inline runs of these schedules rows of their own: something else becomes of them."""
+    """Move the inline runs of these schedules to rows of their own, before another change to them."""
     if numbers:
         await session.run(_GIVE_ROWS_TO_THESE, sorted(numbers))
 
 
 async def give_rows_to_shard(session: Session, shard: int) -> None:
-    """Give every inline run of a shard a row of its own."""
+    """Move every inline run of a shard to a row of its own."""
     await session.run(_GIVE_ROWS_TO_SHARD, shard)
 
 

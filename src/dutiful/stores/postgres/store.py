@@ -1,4 +1,4 @@
-"""`PostgresStore`: the contract of `ports.Store`, kept by a PostgreSQL database that many processes share."""
+"""`PostgresStore`: the contract of `ports.Store` on a PostgreSQL database that many processes share."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ T = TypeVar("T")
 class PostgresStore(NamespaceStore):
     """Keeps everything in one schema of a database; schedules of different namespaces do not see each other.
 
-    A namespace has `shards` shards, fixed when it is made. A namespace of one shard is led as a whole; with
-    more of them each is led by itself. A leader that is silent for `lease` seconds loses its locks. One store
-    belongs to one event loop.
+    A namespace has `shards` shards, fixed when it is created. A namespace with one shard is led as a whole;
+    with several shards each is led by itself. A leader that is silent for `lease` seconds loses its locks.
+    One store belongs to one event loop.
     """
 
     def __init__(self, url: str, *, namespace: str = "default", shards: int = 1, lease: float = 5.0) -> None:
@@ -54,7 +54,7 @@ class PostgresStore(NamespaceStore):
         return self._opening_or_none
 
     async def open(self) -> None:
-        """Bring the schema up to date, or raise StoreError and leave it as it is."""
+        """Migrate the schema, or raise StoreError and leave it as it is."""
         if self._opening_or_none is not None:
             return
         first = Connections(self._address, 1, EDITS)
@@ -87,7 +87,7 @@ class PostgresStore(NamespaceStore):
     # A cluster
 
     async def join(self, me: Member, hinted: Callable[[Collection[int]], None]) -> None:
-        """Make this process a member of the cluster, which is told of what other processes write."""
+        """Make this process a member of the cluster; `hinted` is called when other processes write."""
         await self._joined().join(me, hinted)
 
     async def look(self) -> View:
@@ -95,11 +95,11 @@ class PostgresStore(NamespaceStore):
         return await self._joined().look()
 
     async def drain(self, owner: str, draining: bool) -> bool:
-        """Record whether a member is to give its shards away."""
+        """Record whether a member must give its shards away."""
         return await self._joined().drain(owner, draining)
 
     async def leave(self) -> None:
-        """Release every shard and stop being a member."""
+        """Release every shard and end the membership."""
         for shard in self._shards.values():
             await shard.close()
         await self._joined().leave()
@@ -144,18 +144,18 @@ class PostgresStore(NamespaceStore):
         )
 
     async def write_rows(self, table: str, rows: Sequence[Row], offset: int) -> None:
-        """Write rows as they are."""
+        """Write rows unchanged."""
         places = await self._opening.places()
         await self._write(
             lambda session: transfer.write_rows(session, self._namespace, places, table, rows, offset)
         )
 
     async def highest_number(self) -> int:
-        """Return the highest number that a schedule has had."""
+        """Return the highest number that any schedule has had."""
         return await self._read(transfer.highest_number)
 
     async def clear(self) -> None:
-        """Delete everything in the namespace, and mark it as being written to."""
+        """Delete everything in the namespace, and mark it as a copy in progress."""
         await self._write(lambda session: transfer.clear(session, self._namespace))
 
     async def count_rows(self, table: str) -> int:
@@ -163,18 +163,18 @@ class PostgresStore(NamespaceStore):
         return await self._read(lambda session: transfer.count_rows(session, self._namespace, table))
 
     async def finish(self, facts: Facts) -> None:
-        """Complete what follows from the rows, and give the namespace to its door."""
+        """Complete the derived values, and give the namespace to its door."""
         await self._write(lambda session: transfer.finish(session, self._namespace, facts))
 
     # A namespace of one shard is led as a whole.
 
     async def leader(self) -> Leader | None:
-        """Return which process leads the namespace; None where it has more than one shard."""
+        """Return the process that leads the namespace; None where it has more than one shard."""
         places = await self._opening.find_places()
         return await self.shard(0).leader() if places is not None and len(places.shards) == 1 else None
 
     async def lead(self, owner: str) -> int | None:
-        """Return the epoch of `owner`, or None while another one leads."""
+        """Return the epoch of `owner`, or None while another owner leads."""
         return await (await self._only()).lead(owner)
 
     def holds(self, epoch: int) -> bool:
@@ -194,11 +194,11 @@ class PostgresStore(NamespaceStore):
         return await (await self._only()).commit(moves, epoch)
 
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
-        """Record how attempts went."""
+        """Record the outcomes of attempts."""
         return await (await self._only()).settle(settlements, epoch)
 
     async def rearm(self, now: Instant, beyond: int) -> int:
-        """Bring back the cursors that are far ahead of `now`."""
+        """Re-arm the schedules that are far ahead of `now`."""
         return await (await self._only()).rearm(now, beyond)
 
     async def prune(self, now: Instant, retention: Retention) -> int:

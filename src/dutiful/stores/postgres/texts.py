@@ -1,7 +1,7 @@
-"""The texts of cadences and policies: each is stored once, and declarations refer to it by its number.
+"""The texts of cadences and policies: each is stored once, and declarations refer to it by number.
 
-The number is made of the text, so it means the same in every process, and a text that was read once need not
-be read again.
+The number is a hash of the text. It means the same text in every process, so a text that was read once never
+needs to be read again.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from dutiful.stores.postgres.connections import Session
 
 _TEXTS = "SELECT number, text FROM texts WHERE number = ANY($1::bigint[])"
-# A text that a person has changed is put right, and with it all declarations that refer to it.
+# Repair a text that was changed outside dutiful, and so all declarations that refer to it.
 _STORE = (
     "INSERT INTO texts (number, text) SELECT * FROM unnest($1::bigint[], $2::text[])"
     " ON CONFLICT (number) DO UPDATE SET text = excluded.text WHERE texts.text <> excluded.text"
 )
-# As many as the codec keeps; beyond it they are looked up again.
+# As many as the codec caches; beyond that the cache is cleared.
 _KNOWN_MAX = 16_384
 
 
 class Texts(dict[tuple[int, int], Shared]):
-    """What pairs of numbers, of a cadence and a policy, mean. `learn` pairs before asking for them.
+    """Cadence and policy by the numbers of their texts; `learn` pairs before looking them up.
 
-    To ask for a pair that cannot be read raises CodecError.
+    Looking up unreadable texts raises CodecError.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        # Pairs whose texts were changed or cannot be read; looked up again each time, as they may be put
-        # right.
+        # Pairs whose texts were changed outside dutiful or cannot be read; read again each time, as they may
+        # be repaired.
         self._doubtful: dict[tuple[int, int], Shared | CodecError] = {}
 
     async def learn(self, session: Session, pairs: Collection[tuple[int, int]]) -> None:
@@ -80,7 +80,7 @@ async def stored(session: Session, texts: Iterable[str]) -> set[str]:
 
 
 async def store(session: Session, texts: Collection[str]) -> None:
-    """Store texts that are not there."""
+    """Store the texts that are not stored yet."""
     if texts:
         numbered = sorted((text_number(text), text) for text in texts)
         await session.run(_STORE, [number for number, _ in numbered], [text for _, text in numbered])

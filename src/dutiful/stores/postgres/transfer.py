@@ -1,4 +1,4 @@
-"""The rows of a namespace in PostgreSQL, read and written as they are."""
+"""Copies of a namespace: reads and writes its PostgreSQL rows unchanged."""
 
 # ruff: noqa: S608 - the statements are made of table and column names written down here, never of values
 
@@ -23,7 +23,7 @@ _USED = (
     "(SELECT cadence_number FROM declarations WHERE namespace = $1"
     " UNION SELECT policy_number FROM declarations WHERE namespace = $1)"
 )
-# Where the rows of a namespace are, by table.
+# The rows of a namespace, by table.
 _WHERE = {
     "texts": f"texts WHERE number IN {_USED}",
     "states": "states JOIN declarations USING (number) WHERE namespace = $1",
@@ -34,7 +34,7 @@ _OPEN_SINCE = (
     "SELECT schedule, min(run_at) FROM runs JOIN declarations ON number = schedule"
     " WHERE namespace = $1 AND phase <> 'ended' GROUP BY 1"
 )
-# A number that was written by hand must not be given again.
+# Numbers written by a copy must not be assigned again.
 _RESERVE = (
     "SELECT setval(pg_get_serial_sequence('declarations', 'number'),"
     " greatest((SELECT max(number) FROM declarations), (SELECT last_value FROM {sequence})))"
@@ -71,7 +71,7 @@ async def count_rows(session: Session, namespace: str, table: str) -> int:
 async def write_rows(
     session: Session, namespace: str, places: Places, table: str, rows: Sequence[Row], offset: int
 ) -> None:
-    """Write rows; a text that is there already is the same one."""
+    """Write rows; an existing text with the same number is the same text."""
     columns = TABLES[table].columns
     values = shifted(table, rows, offset)
     if table == "declarations":
@@ -112,14 +112,14 @@ async def highest_number(session: Session) -> int:
 
 
 async def clear(session: Session, namespace: str) -> None:
-    """Delete everything in a namespace, and mark it as being written to."""
+    """Delete everything in a namespace, and mark it as a copy in progress."""
     for table in ("declarations", "workflows", "starts"):
         await session.run(f"DELETE FROM {table} WHERE namespace = $1", namespace)
     await session.run("UPDATE namespaces SET door = $2 WHERE namespace = $1", namespace, COPYING)
 
 
 async def finish(session: Session, namespace: str, facts: Facts) -> None:
-    """Complete what follows from the rows, and give the namespace to its door."""
+    """Complete the derived values, and give the namespace to its door."""
     sequence = await session.value("SELECT pg_get_serial_sequence('declarations', 'number')")
     await session.run(_RESERVE.format(sequence=sequence))
     await recount(session, dict(await session.rows(_OPEN_SINCE, namespace)))

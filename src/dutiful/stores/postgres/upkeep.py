@@ -1,4 +1,4 @@
-"""Housekeeping: cursors that a wrong clock carried too far, and rows that are no longer needed."""
+"""Housekeeping: re-arms schedules after a wrong clock, and deletes expired rows."""
 
 # ruff: noqa: S608 - the statements are made of column names written down here, never of values
 
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from dutiful.stores.postgres.statements import Fence
     from dutiful.stores.postgres.texts import Texts
 
-# Schedules that are pruned by one statement: small enough that the moves of a pass do not wait long behind
-# it.
+# Schedules per prune statement: small enough that the commits of a pass do not wait long.
 _SLICE = 200
-# Those that may be ahead, as far as the tables can tell.
+# Candidates only; `rearmed` decides which schedules are ahead.
 _AHEAD = (
     "shard = $2 AND (greatest(cursor, ended_at) > $3 OR (open_runs > 0 AND EXISTS (SELECT 1 FROM runs"
     " WHERE schedule = number AND run_at >= open_from AND phase <> 'ended'"
@@ -60,7 +59,7 @@ _PRUNE = (
 async def rearm(
     session: Session, texts: Texts, namespace: str, fence: Fence, now: Instant, beyond: int
 ) -> int:
-    """Bring back to `now` what a clock more than `beyond` ahead has written; return how many schedules."""
+    """Re-arm the schedules that a clock more than `beyond` ms ahead has written; return how many."""
     async with session.transaction():
         await check(session, fence)
         await give_rows_to_shard(session, fence.shard)
@@ -83,7 +82,7 @@ async def rearm(
 async def prune(
     session: Session, texts: Texts, fence: Fence, after: int, now: Instant, retention: Retention
 ) -> tuple[int, int | None]:
-    """Prune the next schedules of a shard; return how many rows went, and after which number to go on."""
+    """Prune the next schedules of a shard; return the number of deleted rows, and where to continue."""
     slice_ = await session.rows(_NEXT_SLICE, fence.shard, after, _SLICE)
     if not slice_:
         return 0, None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dutiful.core.workflow import PutWorkflow
     from dutiful.stores.postgres.connections import Session
 
-# Until the transaction ends: two processes that store versions of one workflow must see each other's owner.
+# Held until the transaction ends: concurrent writers of one workflow must see each other's owner.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1 || ':' || $2, 0))"
 _SAVE = (
     "INSERT INTO workflows (namespace, workflow_id, version, owner, dag, updated_at) VALUES ($1, $2, $3,"
@@ -33,7 +33,7 @@ _DELETE = "DELETE FROM workflows WHERE namespace = $1 AND workflow_id = $2 AND v
 
 
 async def put(session: Session, namespace: str, wanted: PutWorkflow) -> None:
-    """Store one version; raise OvertakenError where the store holds something else than was expected."""
+    """Store one version; raise OvertakenError where the stored workflow or owner is not as expected."""
     workflow = wanted.workflow
     await session.run(_LOCK, namespace, workflow.workflow_id)
     there = await load(session, namespace, workflow.workflow_id, workflow.version)
