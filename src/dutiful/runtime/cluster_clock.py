@@ -1,4 +1,4 @@
-"""The clock of a cluster: the database's, read by every node without asking each time."""
+"""The clock of a cluster: the database's clock, estimated on every node from sampled answers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from dutiful.runtime.clock import STEP_MIN, SystemClock
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
 
-# Samples older than this say nothing any more: the two clocks may drift apart.
+# Samples older than this (s) are dropped: the two clocks may drift apart.
 _KEPT_S = 60.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class SampledClock:
-    """Another host's clock as its answers prove it, in milliseconds by seconds of a monotonic clock.
+    """An estimate of another host's clock, in milliseconds, as a function of a monotonic clock in seconds.
 
     An answer D to a question sent at a and answered at b proves that the other clock shows at least D and at
-    most D + (b - a) at b. The highest lower bound of the last minute is read, so the reading is never ahead
+    most D + (b - a) at b. The estimate uses the highest lower bound of the last minute, so it is never ahead
     of the other clock, and behind it by a round trip at most.
     """
 
@@ -36,11 +36,11 @@ class SampledClock:
         return self._offset is not None
 
     def sample(self, sent: float, answered: float, said: Instant) -> None:
-        """Take in an answer."""
+        """Add an answer."""
         lowest, highest = said - answered * 1000, said - sent * 1000
         samples = self._samples
         if self._offset is not None and highest < self._offset:
-            # The other clock was set back: nothing that it said before holds.
+            # The other clock was set back, so earlier samples are invalid.
             samples.clear()
         while samples and (samples[0][0] < answered - _KEPT_S):
             samples.popleft()
@@ -51,12 +51,13 @@ class SampledClock:
 
     def _set(self, offset: float, now: float) -> None:
         self._offset = offset
-        # A small step back makes the reading stand still until it is right; a larger one is shown as a step.
+        # After a small step back the reading stands still until it is right; a larger step is shown as a
+        # step.
         if self._shown - (now * 1000 + offset) >= STEP_MIN:
             self._shown = 0
 
     def read(self, now: float) -> Instant:
-        """Return the other clock, given the present seconds of the monotonic clock."""
+        """Return the estimate of the other clock at this time of the monotonic clock."""
         assert self._offset is not None
         self._shown = shown = max(self._shown, int(now * 1000 + self._offset))
         return shown
@@ -73,7 +74,7 @@ class ClusterClock(SystemClock):
         self._database = SampledClock()
 
     def sample(self, sent: float, answered: float, said: Instant) -> None:
-        """Take in what the database's clock said to a question; `sent` and `answered` are `monotonic()`."""
+        """Add an answer of the database's clock; `sent` and `answered` are values of `monotonic()`."""
         self._database.sample(sent, answered, said)
 
     def offset_ms(self) -> int | None:
