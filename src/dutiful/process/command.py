@@ -20,44 +20,44 @@ _WARDEN = str(Path(__file__).with_name("warden.py"))
 _CHUNK = 65_536
 _PROBLEM_LINES = 3
 OUTPUT_LIMIT = 65_536
-# Open files that one running command needs here: three pipes, the lifeline, what watches for its end, and
-# one to spare while it starts.
+# Open files that one running command needs: three pipes, the lifeline, the watch for its end, and one spare
+# while it starts.
 DESCRIPTORS = 6
 # Seconds between asking a command to end and killing it.
 GRACE = 5.0
-# Seconds that the streams may stay open after the warden has ended: it ends last, unless it is killed.
+# Seconds for which the streams may stay open after the warden: it ends last, unless it is killed.
 _LINGER = 1.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # One variable may be 128 KiB on Linux, its name included.
 _VARIABLE_MAX = 100_000
-# Characters of the latest line that are told while a command runs, and of a summary or an error.
+# Most characters of the latest line reported during a run, and of a summary or an error.
 _LINE_MAX, _SUMMARY_MAX = 1000, 500
 
 
 class Exit(NamedTuple):
-    """How a command ended. `code` is negative for a signal; the texts are the last of each stream."""
+    """How a command ended. `code` is negative for a signal; the texts are the end of each stream."""
 
     code: int
     stdout: str
     stderr: str
     timed_out_after: float | None = None
-    """The time limit in seconds, where the command reached it."""
+    """The time limit in seconds, if the command reached it."""
     truncated: bool = False
 
     @property
     def summary(self) -> str | None:
-        """Return the last line that was printed, or None."""
+        """Return the last printed line, or None."""
         return last_lines(self.stdout, 1)
 
     @property
     def problem(self) -> str | None:
-        """Return in one line how the command failed, or None if it did not."""
+        """Return the failure in one line, or None if the command succeeded."""
         if self.timed_out_after is not None:
             return f"timed out after {self.timed_out_after:g} s"
         if self.code == 0:
             return None
         how = f"exit code {self.code}" if self.code > 0 else f"killed by signal {-self.code}"
-        # Many programs complain on stdout only.
+        # Many programs print errors on stdout only.
         said = last_lines(self.stderr, _PROBLEM_LINES) or last_lines(self.stdout, _PROBLEM_LINES)
         return f"{how}: {said}" if said else how
 
@@ -138,12 +138,12 @@ class _Lifeline:
 
 
 async def _over(process: asyncio.subprocess.Process, talk: asyncio.Future[Any], lifeline: _Lifeline) -> None:
-    """Return when the warden has ended and all was read; the streams end with the last descendant."""
+    """Return when the warden has ended and both streams are read; they end with the last descendant."""
     try:
         await lifeline.gone()
         await asyncio.wait([talk], timeout=_LINGER)
         if not talk.done():
-            # The warden was killed, and the processes that it guarded go on.
+            # The warden was killed, and the processes that it guarded still run.
             lifeline.kill_group()
             await asyncio.wait([talk], timeout=_LINGER)
     finally:
@@ -177,7 +177,7 @@ async def _spawn(
 async def _ended(
     over: asyncio.Future[Any], time_limit: float | None, grace: float, lifeline: _Lifeline
 ) -> bool:
-    """Return whether the command ended by itself in time; it is asked to end otherwise."""
+    """Return whether the command ended by itself in time; otherwise ask it to end."""
     try:
         await asyncio.wait([over], timeout=time_limit)
     except asyncio.CancelledError:
@@ -195,7 +195,7 @@ async def _ended(
 
 async def _feed(process: asyncio.subprocess.Process, stdin: bytes) -> None:
     assert process.stdin is not None
-    # A command need not read what it is given.
+    # A command need not read its input.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         process.stdin.write(stdin)
         await process.stdin.drain()
@@ -215,12 +215,12 @@ async def _pump(
     while chunk := await stream.read(_CHUNK):
         tail.add(chunk)
         if on_chunk is not None:
-            # An error of the watcher must not end the command.
+            # An error of the callback must not end the command.
             with contextlib.suppress(Exception):
                 on_chunk(chunk)
         line = latest.add(chunk)
         if line is not None and on_output is not None:
-            # An error of the observer must not end the command.
+            # An error of the callback must not end the command.
             with contextlib.suppress(Exception):
                 on_output(line)
 
@@ -249,13 +249,13 @@ def one_line(text: str) -> str | None:
 
 
 def last_lines(output: str, count: int) -> str | None:
-    """Return the last lines that are not blank, as one, or None if there are none."""
+    """Return the last lines that are not blank, joined as one, or None if there are none."""
     lines = [line.strip() for line in output.splitlines() if line.strip()][-count:]
     return one_line(" | ".join(lines))
 
 
 class Tail:
-    """Keeps the last `limit` bytes of a stream, and remembers that there were more."""
+    """Keeps the last `limit` bytes of a stream, and counts the dropped ones."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -264,7 +264,7 @@ class Tail:
         self.dropped = 0
 
     def add(self, chunk: bytes) -> None:
-        """Take the next piece of the stream."""
+        """Add the next piece of the stream."""
         self._chunks.append(chunk)
         self._kept += len(chunk)
         while self._kept > self._limit:
@@ -277,19 +277,19 @@ class Tail:
             self.dropped += cut
 
     def text(self) -> str:
-        """Return what was kept, with a mark in front if that is not all."""
+        """Return the kept text, after a mark if earlier bytes were dropped."""
         kept = b"".join(self._chunks).decode("utf-8", "replace")
         return f"[{self.dropped} bytes left out]\n{kept}" if self.dropped else kept
 
 
 class LastLine:
-    """Finds the last whole line of a stream that comes in pieces; `\\r` ends a line too."""
+    """Finds the last complete line of a stream that comes in pieces; `\\r` ends a line too."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def add(self, chunk: bytes) -> str | None:
-        """Take the next piece; return the last line that it completed and that is not blank."""
+        """Add the next piece; return the last line that it completed and that is not blank."""
         *whole, rest = (self._rest + chunk).replace(b"\r", b"\n").split(b"\n")
         self._rest = rest[-_LINE_MAX:]
         for line in reversed(whole):

@@ -1,4 +1,4 @@
-"""Functions named by a text, and called without keeping the event loop waiting."""
+"""Functions named by a text, called without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_place(text: str) -> bool:
 
 
 def find_function(setting: str, place: str) -> Function:
-    """Import and return what `place` names; raises InvalidArgumentError for that `setting`."""
+    """Import and return the function that `place` names; raises InvalidArgumentError for that `setting`."""
     module, _, path = place.partition(":")
     try:
         found: Any = importlib.import_module(module)
@@ -34,13 +34,14 @@ def find_function(setting: str, place: str) -> Function:
         raise InvalidArgumentError(setting, place, str(error)) from error
     if not callable(found):
         raise InvalidArgumentError(setting, place, f"is {type(found).__name__}, which cannot be called")
-    return found  # type: ignore[no-any-return]  # callable is all that can be known
+    return found  # type: ignore[no-any-return]  # only callability can be checked
 
 
 async def call(function: Function, *arguments: object) -> object:
-    """Return what the function returns: a coroutine on this loop, any other function in a thread of its own.
+    """Return the result of a function: coroutines run on this loop, other functions in a thread of their own.
 
-    What it raises is raised. Cancelling leaves a thread to itself, because it cannot be stopped.
+    Exceptions of the function are raised. A cancelled call leaves its thread running, because threads cannot
+    be stopped.
     """
     if inspect.iscoroutinefunction(function):
         return await function(*arguments)
@@ -49,8 +50,8 @@ async def call(function: Function, *arguments: object) -> object:
 
 
 async def _in_thread(function: Function, arguments: tuple[object, ...]) -> object:
-    # Not the loop's pool: it is small, and a function that hangs there would keep host names from resolving.
-    # Daemonic, so that such a function does not keep the process from ending either.
+    # Not the loop's pool: it is small, and functions that hang there would block the resolution of host
+    # names. A daemon thread, so that such a function does not keep the process alive either.
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
@@ -71,7 +72,7 @@ async def _in_thread(function: Function, arguments: tuple[object, ...]) -> objec
         except StopIteration as raised:
             # A future refuses to hold StopIteration.
             error = RuntimeError(f"the function raised {raised!r}")
-        except BaseException as raised:  # noqa: BLE001 - whatever it is, the call has failed with it
+        except BaseException as raised:  # noqa: BLE001 - the caller gets any exception
             error = raised
         _tell(loop, settle, answer, error)
 

@@ -1,7 +1,7 @@
-"""The output of commands in bounded files, and `OutputFolder`, which keeps one for each run of a service.
+"""The output of commands in bounded files, and `OutputFolder`, which has one file for each run of a service.
 
-When a file is half full it becomes `….log.old`, in place of an earlier half, so that the end of the output is
-always there. A disk that is full or read-only costs the output, never the command.
+When a file is half full it is renamed to `….log.old`, replacing an earlier half, so that the end of the
+output is always there. On a full or read-only disk the output is lost, never the command.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LEFT_OUT = b"[earlier output was left out]\n"
-# Bytes of an output that are shown at a time, unless the caller asks for less or more.
+# Bytes of an output that are shown at a time by default.
 SHOWN_BYTES = 65_536
-# Outputs of a folder, bytes of each, and how many outputs are begun between two looks for old ones.
+# Most outputs in a folder, most bytes of each, and new outputs between two deletions of old ones.
 _OUTPUTS_MAX, _BYTES_MAX, _LOOK_EVERY = 1000, 1024 * 1024, 50
 
 
 class Shown(NamedTuple):
-    """An output as it may be shown: without control characters, of a long one the end."""
+    """An output for display: without control characters, and only the end of a long one."""
 
     output: str
     truncated: bool
 
 
 def shown(kept: bytes, limit: int = SHOWN_BYTES) -> Shown:
-    """Return the last `limit` bytes of an output as text; a page must escape it for HTML as any other."""
+    """Return the last `limit` bytes of an output as text; HTML pages must still escape it."""
     text = printable(kept[-limit:].decode("utf-8", "replace"))
     return Shown(text, len(kept) > limit or kept.startswith(LEFT_OUT))
 
 
 def printable(text: str) -> str:
-    """Return a text without the characters that command a terminal; lines and tabs stay."""
+    """Return a text without terminal control characters; line ends and tabs stay."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 def kept_in(path: Path) -> bytes:
-    """Return what a log holds: its earlier half and its later one."""
+    """Return the content of a log: its earlier half and its later one."""
     parts = []
     for half in (older_half(path), path):
         with suppress(OSError):
@@ -54,7 +54,7 @@ def older_half(path: Path) -> Path:
 
 
 class OutputFolder:
-    """The outputs of the latest runs, each in a file that is named by a hash of the run's key."""
+    """The outputs of the latest runs, each in a file named by a hash of the run's key."""
 
     def __init__(self, folder: Path, outputs: int = _OUTPUTS_MAX) -> None:
         self._folder, self._outputs, self._begun = folder, outputs, 0
@@ -71,12 +71,12 @@ class OutputFolder:
             return None
 
     def read(self, key: str) -> Shown | None:
-        """Return the output of a run, or None if none is kept here."""
+        """Return the output of a run, or None if none is stored here."""
         path = self._path(key)
         return shown(kept_in(path)) if path.exists() else None
 
     def _path(self, key: str) -> Path:
-        # A key may be any text of a caller; its hash is a safe name.
+        # A caller may choose any text as a key; its hash is a safe file name.
         return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.log"
 
     def _drop_oldest(self) -> None:
@@ -97,7 +97,7 @@ class OutputLog:
         return open(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab")
 
     def write(self, chunk: bytes) -> None:
-        """Append output, and make room for it first."""
+        """Append output, after making room for it."""
         with suppress(OSError, ValueError):
             chunk = chunk[-self._half :]
             if self._file.tell() + len(chunk) > self._half:
@@ -114,12 +114,12 @@ class OutputLog:
         self._file = self._opened()
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the log."""
         with suppress(OSError):
             self._file.close()
 
 
 def _mark(older: Path) -> None:
-    """Put a line in front that says that the beginning of the output is gone."""
+    """Put a line in front that says that the beginning of the output was left out."""
     kept = older.read_bytes()
     older.write_bytes(LEFT_OUT + kept.partition(b"\n")[2])

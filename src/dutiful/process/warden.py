@@ -5,7 +5,7 @@ socket whose other end only PARENT has. The warden writes the process number of 
 PARENT asks the command to end (TERM); the end of the stream, which the kernel brings about however PARENT
 dies, kills everything. The warden ends as the command ended, after the last descendant.
 
-It imports nothing of the package: it must start fast, and it must not be able to fail in interesting ways.
+It imports nothing of the package: it must start fast, and have few ways to fail.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PATIENCE = 0.05
 
 
 def prctl(option: int, value: int) -> None:
-    """Set an option of this process in the kernel, where the kernel has it."""
-    # Without these the socket and the process group still do most of the work.
+    """Set a kernel option of this process, where the kernel supports it."""
+    # Without these options the socket and the process group still catch most cases.
     with contextlib.suppress(OSError, AttributeError, ImportError):
         import ctypes
 
@@ -32,15 +32,15 @@ def prctl(option: int, value: int) -> None:
 
 def main(lifeline: int, parent: int, command: list[str]) -> int:
     """Run the command until it ends or the lifeline does; return its wait status."""
-    # The lowest free number: the one in PARENT may be beyond 1023, which `select` cannot take.
+    # Move the lifeline to a low number: `select` cannot take numbers beyond 1023, which PARENT may use.
     passed, lifeline = lifeline, os.dup(lifeline)
     os.close(passed)
     bell = ring_on_signals()
     prctl(_SET_CHILD_SUBREAPER, 1)
-    # The second way to hear of the parent's death: a forked copy of it may hold the socket open.
+    # A second way to notice the parent's death: a forked copy of the parent may hold the socket open.
     prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
     own = os.getpid()
-    # Until it has its own handlers, a signal to the child would ring the bell that it shares with the warden.
+    # Until the child has its own handlers, a signal to it would ring the bell that it shares with the warden.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     child = os.fork()
     if child == 0:
@@ -55,7 +55,7 @@ def main(lifeline: int, parent: int, command: list[str]) -> int:
 
 
 def watch(lifeline: int, bell: int, child: int) -> None:
-    """Return when the command has ended, or when it must."""
+    """Return when the command has ended, or must end."""
     while not has_ended(child):
         ready, _, _ = select.select([lifeline, bell], [], [])
         if lifeline in ready and not heed(lifeline, child):
@@ -67,7 +67,7 @@ def watch(lifeline: int, bell: int, child: int) -> None:
 
 
 def has_ended(child: int) -> bool:
-    """Return whether the command has ended, and leave it unreaped: its number must stay its own."""
+    """Return whether the command has ended, without reaping it: its process number must stay taken."""
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
@@ -91,7 +91,7 @@ def become(command: list[str], warden: int) -> None:
         prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if os.getppid() == warden:
-            os.execvp(command[0], command)  # noqa: S606 - the command is what this is for
+            os.execvp(command[0], command)  # noqa: S606 - running the command is the purpose
     except OSError as error:
         said = f"cannot run {command[0]!r}: {error.strerror}\n"
         os.write(2, said.encode("utf-8", "backslashreplace"))
@@ -100,7 +100,7 @@ def become(command: list[str], warden: int) -> None:
 
 
 def forget_handlers() -> None:
-    """Give all signals their usual effect; the command would inherit that a signal is ignored."""
+    """Reset all signals to their default effect; the command would inherit ignored signals."""
     signal.set_wakeup_fd(-1)
     usual = (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGXFSZ)
     for number in usual:
@@ -109,7 +109,7 @@ def forget_handlers() -> None:
 
 
 def let_go_of_the_streams() -> None:
-    """Leave the three streams to the command, so that they end with it."""
+    """Close the warden's copies of the three streams, so that they end with the command."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
@@ -127,7 +127,7 @@ def heed(lifeline: int, child: int) -> bool:
 
 
 def signal_all(child: int, number: int) -> None:
-    """Signal the command's process group, and every orphan that the kernel has handed to the warden."""
+    """Signal the command's process group, and every orphan that the kernel has given to the warden."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, number)
     signal_orphans(number)
@@ -141,7 +141,7 @@ def signal_orphans(number: int) -> None:
 
 
 def orphans() -> list[int]:
-    """Return the warden's own children: the command, and what its dead descendants left behind."""
+    """Return the warden's own children: the command, and the orphans of its dead descendants."""
     own = os.getpid()
     try:
         with open(f"/proc/{own}/task/{own}/children", encoding="ascii") as children:
@@ -168,7 +168,7 @@ def sweep(child: int) -> int:
 
 
 def end_like(status: int) -> None:
-    """End this process as another one ended."""
+    """End this process with the given wait status."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -179,7 +179,7 @@ def end_like(status: int) -> None:
 
 
 def restore_locale(lc_ctype: str) -> None:
-    """Undo what Python did to the environment when it started in the C locale."""
+    """Undo the change that Python makes to the environment when it starts in the C locale."""
     os.environ.pop("LC_CTYPE", None)
     if lc_ctype:
         os.environ["LC_CTYPE"] = lc_ctype
