@@ -1,4 +1,4 @@
-"""Ways to carry a run to its task, one file each, and the outcomes that a launcher may answer."""
+"""Launchers: one file for each way to hand a run to its task, and the outcomes that they return."""
 
 from dutiful.core.plan.outcome import (
     Accepted,

@@ -1,4 +1,4 @@
-"""What launchers and receivers of all queues share: the URL of a broker, and the published message."""
+"""The parts that launchers and receivers of all queues share: a broker's URL, and the published message."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from dutiful.launchers.executor import ExecutorSettings, Meta
 
-# Of the whole hand-off: connecting, publishing and the acknowledgement.
+# Seconds for the whole hand-off: connecting, publishing and the acknowledgement.
 TIMEOUT_S = 10.0
 TLS_OPTIONS = ("ca", "cert", "key")
 
 
 class Broker(NamedTuple):
-    """The address of a broker, split into what its client needs and what may be shown."""
+    """The address of a broker, split into the parts for its client and a form that may be shown."""
 
     scheme: str
     hosts: tuple[str, ...]
@@ -55,7 +55,7 @@ class Broker(NamedTuple):
         return f"{self.scheme}://{','.join(self.hosts)}{self.path}"
 
     def without_secrets(self, error: BaseException | str) -> str:
-        """Return what an error says, on one line, without the credentials of this broker."""
+        """Return the text of an error on one line, without the credentials of this broker."""
         text = " ".join(str(error).split()) or type(error).__name__
         # Without a password the user is a token.
         secret = self.user if self.password is None else self.password
@@ -73,7 +73,7 @@ class Broker(NamedTuple):
         return context
 
     def redis(self, form: str) -> dict[str, Any]:
-        """Return how a client of Redis or Valkey connects; raises InvalidArgumentError."""
+        """Return the connection settings for a client of Redis or Valkey; raises InvalidArgumentError."""
         host, _, port = self.hosts[0].rpartition(":") if ":" in self.hosts[0] else (self.hosts[0], "", "6379")
         database = self.path.strip("/") or "0"
         if len(self.hosts) > 1 or not port.isdecimal() or not database.isdecimal():
@@ -88,7 +88,7 @@ class Broker(NamedTuple):
 
 
 class Message(NamedTuple):
-    """The body that is published, and its signature where there is a secret."""
+    """The published body, and its signature where there is a secret."""
 
     body: bytes
     timestamp: str

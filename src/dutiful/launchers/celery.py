@@ -67,7 +67,7 @@ class CeleryExecutor:
             return Unreached(problem) if sent.cancelled() else Unanswered(problem)
 
     async def probe(self) -> str | None:
-        """Return what keeps a run from being sent, or None; asks over a connection of its own."""
+        """Return why no run can be sent, or None; uses a connection of its own."""
         return await asyncio.to_thread(self._probe)
 
     async def close(self) -> None:
@@ -124,7 +124,7 @@ class CeleryExecutor:
 
 
 def _app(broker: Broker, timeout: float) -> Celery:
-    """Return a Celery app that only sends, tries nothing twice, and waits for the broker's confirmation."""
+    """Return a Celery app that only sends, without retries, and waits for the broker's confirmation."""
     app = Celery("dutiful", broker=_address(broker), set_as_current=False)
     app.conf.update(
         task_publish_retry=False,
@@ -138,7 +138,7 @@ def _app(broker: Broker, timeout: float) -> Celery:
 
 
 def _errors(app: Celery) -> tuple[type[Exception], ...]:
-    """Return what the client of this broker raises: each has error classes of its own."""
+    """Return the exceptions of this broker's client: each client has error classes of its own."""
     connection = app.connection_for_write()
     raised = (*connection.connection_errors, *connection.channel_errors)
     return (OSError, KombuError, OperationalError, *raised)
@@ -151,7 +151,7 @@ def _transport(broker: Broker, timeout: float) -> dict[str, Any]:
         "socket_timeout": timeout,
         "socket_connect_timeout": timeout,
         "retry_on_timeout": False,
-        # A connection that was idle is tried before it is used: the broker may have been restarted.
+        # Check a connection that was idle before using it: the broker may have been restarted.
         "health_check_interval": _IDLE_S,
     }
 

@@ -1,4 +1,4 @@
-"""Commands: the executor `command:PROGRAM ARGS`, and how every door of dutiful runs a program."""
+"""Commands: the executor `command:PROGRAM ARGS`, and the way every door runs a program."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class NotStartedError(Exception):
 
 
 class Command(NamedTuple):
-    """A program with its arguments, and the bounds within which it runs."""
+    """A program with its arguments, and its limits."""
 
     argv: Sequence[str]
     timeout: float = _TIMEOUT
     environment: Mapping[str, str | None] = MappingProxyType({})
-    """Variables beside those of a run; one without a value is passed on from this process."""
+    """Variables beside those of a run; a variable without a value is passed on from this process."""
     directory: str | None = None
     output_limit: int = process.OUTPUT_LIMIT
 
     def variables(self, told: Mapping[str, str | None]) -> dict[str, str]:
-        """Return the whole environment of a run that is `told` these variables."""
+        """Return the whole environment of a run that gets the variables `told`."""
         literal = {name: value for name, value in self.environment.items() if value is not None}
         inherited = [name for name in self.environment if name not in literal]
         return process.environment_of({**literal, **told}, inherited)
 
     def missing(self) -> str | None:
-        """Return that there is no such program, or None if there is."""
+        """Return an error text if there is no such program, else None."""
         program, path = self.argv[0], self.variables({})["PATH"]
         if "/" in program:
             found, where = shutil.which(os.path.join(self.directory or "", program)), ""
@@ -60,7 +60,7 @@ class Command(NamedTuple):
     ) -> Exit:
         """Return how a run of the command ended; raises NotStartedError.
 
-        `on_output` gets the latest line that was printed, `on_chunk` all bytes.
+        `on_output` gets the latest printed line, `on_chunk` all bytes.
         """
         if (missing := self.missing()) is not None:
             raise NotStartedError(missing)
@@ -106,7 +106,7 @@ class CommandExecutor:
     async def run(self, dag: Any, meta: Meta) -> Outcome:
         """Return Succeeded with the last line if the command ends with 0 in time, else Failed.
 
-        A command that could not be started was not run: that is Unreached, and may be tried again.
+        A command that could not be started has not run: that is Unreached, which may be retried.
         """
         log = None if self._outputs is None else self._outputs.open(meta.idempotency_key)
         on_chunk = None if log is None else log.write

@@ -1,4 +1,4 @@
-"""The executor protocol, the meta that executors get of a run, their settings, and how many runs fit."""
+"""The executor protocol, the facts of a run that executors get, their settings, and how many runs fit."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Meta(NamedTuple):
     labels: Mapping[str, str] = MappingProxyType({})
     # The input of the schedule, or the input that a manual run was given in its place.
     input: Any = None
-    # How many attempts the task itself has failed in; without any, an attempt only repeats the launch.
+    # The number of attempts in which the task itself failed; 0 means that attempts only repeated the launch.
     task_failures: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them, the instant as RFC 3339 in UTC; `task_failures` stays here."""
+        """Return the fields as JSON, the instant as RFC 3339 in UTC; without `task_failures`."""
         told = {**self._asdict(), "scheduled_for": _rfc3339(self.scheduled_for), "labels": {**self.labels}}
         del told["task_failures"]
         return told
@@ -75,7 +75,7 @@ class Cancelling(Protocol):
     """An executor that can be asked to end a run that it has accepted."""
 
     async def cancel(self, meta: Meta, run_id: str | None) -> None:
-        """Ask once that the run be ended; nothing is raised, and nothing waits for it to end."""
+        """Ask once for the end of the run; raises nothing, and does not wait for the end."""
 
 
 @runtime_checkable
@@ -91,25 +91,25 @@ class Probing(Protocol):
     """An executor that can tell whether runs would reach it."""
 
     async def probe(self) -> str | None:
-        """Return what keeps a run from being handed over, or None; changes nothing and raises nothing."""
+        """Return why no run can be handed over, or None; changes nothing and raises nothing."""
 
 
 class ExecutorSettings(NamedTuple):
-    """How an executor is set up; a `timeout` of None leaves it to the kind of executor."""
+    """The settings of an executor; with a `timeout` of None each kind of executor has its own."""
 
     clock: Clock
     secret: Secret | None = None
     allowed: Allowed = Allowed(setting="DUTIFUL_EXECUTOR_ALLOW")
     timeout: float | None = None
     mode: Mode = Mode.REPORT
-    # Whether a URL that names the loopback opens it: that of the operator does, that of a schedule may not.
+    # Whether a URL may open the loopback: the operator's URL may, the URL of a schedule may not.
     opens_loopback: bool = True
     # Where the output of commands is kept; None keeps none.
     outputs: OutputFolder | None = None
 
 
 def launches_that_fit(executor: object, descriptors: int) -> int:
-    """Return how many runs may be launched at a time where a process may have so many open files.
+    """Return how many runs may be launched at a time, given the limit of open files of the process.
 
     Launches take at most half of the files: the store and the connections of callers need some too.
     """

@@ -1,4 +1,4 @@
-"""Runs workflows by a web service: one signed POST per run; the status of the answer is the outcome."""
+"""HTTP executors: one signed POST per run; the status of the answer is the outcome."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dutiful.launchers.executor import ExecutorSettings, Meta
     from dutiful.outbound import Answer, Target
 
-# Seconds for one call. A webhook does its work before it answers, so it has longer.
+# Seconds for one call. A webhook does its work before it answers, so it gets more time.
 _TIMEOUTS = {Mode.REPORT: 10.0, Mode.WEBHOOK: 60.0}
 # Timeout, too early, too many requests: the service is there, and asks for another attempt.
 _LATER = {408, 425, 429}
@@ -79,7 +79,7 @@ class HttpExecutor:
         return Refused(Reason.LAUNCH_REFUSED, answer.problem())
 
     async def cancel(self, meta: Meta, run_id: str | None) -> None:
-        """Send one DELETE to the URL, with the headers of the run; the answer is not looked at."""
+        """Send one DELETE to the URL, with the headers of the run; the answer is ignored."""
         headers = self._headers(meta, b"")
         if run_id is not None:
             headers["Dutiful-Run-Id"] = run_id
@@ -105,7 +105,7 @@ class HttpExecutor:
 
 
 def _with_loopback(target: Target, allowed: Allowed) -> Allowed:
-    """Return what is allowed, with the loopback if that is what the URL itself names."""
+    """Return the allowed targets, with the loopback added if the URL itself names it."""
     if target.address is not None and target.address.is_loopback:
         return allowed._replace(networks=(*allowed.networks, ipaddress.ip_network(target.address)))
     if target.host == "localhost":
@@ -119,7 +119,7 @@ def _without_query(url: str) -> str:
 
 
 def _retry_after(answer: Answer, now: datetime) -> int:
-    """Return how many milliseconds the answer asks to wait: seconds or a date of HTTP, 0 for neither."""
+    """Return the answer's Retry-After in milliseconds: seconds or an HTTP date, 0 for neither."""
     text = answer.headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdecimal():
         return int(text[:12]) * 1000

@@ -1,4 +1,4 @@
-"""Hand-off to NATS JetStream: a run is published once the server has stored and acknowledged its message."""
+"""Hand-off to NATS JetStream: a run is handed over once the server has acknowledged its message."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class NatsExecutor:
         return await self._publish(connection, message, meta)
 
     async def probe(self) -> str | None:
-        """Return what keeps a run from being published, or None; asks over a connection of its own."""
+        """Return why no run can be published, or None; uses a connection of its own."""
         try:
             async with asyncio.timeout(self._timeout):
                 connection = await self._connect()
@@ -170,7 +170,8 @@ class _Connection:
         self._jetstream = self._client.jetstream(timeout=self._within)
 
     async def _connect(self, broker: Broker, tls: ssl.SSLContext | None) -> None:
-        # No reconnecting by the client: it would keep messages back and send them after they were given up.
+        # The client must not reconnect by itself: it would send buffered messages after their launch was
+        # given up.
         await self._client.connect(
             servers=[f"{broker.scheme}://{host}" for host in broker.hosts],
             user=broker.user if broker.password is not None else None,
@@ -197,13 +198,13 @@ class _Connection:
             self._waits.discard(limit)
 
     async def close(self) -> None:
-        # The client waits for ever for the end of a connection whose TLS handshake failed.
+        # The client's close hangs for ever after a failed TLS handshake.
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_WITHIN_S):
                 await self._client.close()
 
     async def _note(self, error: Exception) -> None:
-        """Remember why no server was found; every other error is met by the call that caused it."""
+        """Remember why no server was found; other errors are raised by the calls that meet them."""
         self._error = error
 
     async def _give_up_waiting(self) -> None:
@@ -213,7 +214,7 @@ class _Connection:
 
 
 class _UnfitStreamError(Exception):
-    """The stream exists and drops what it should keep."""
+    """The stream exists, but its settings would lose runs."""
 
 
 def _named(broker: Broker, option: str, default: str, pattern: re.Pattern[str]) -> str:
@@ -229,7 +230,7 @@ def _token(workflow_id: str) -> str:
 
 
 def _message_id(meta: Meta) -> str:
-    """Return the key, so that a repeated launch is dropped by the server; a retry of the task is not."""
+    """Return the run's key, so that the server drops repeated launches but not retries of the task."""
     return f"{meta.idempotency_key}:{meta.attempt}" if meta.task_failures else meta.idempotency_key
 
 

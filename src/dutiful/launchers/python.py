@@ -1,4 +1,4 @@
-"""Functions: the executor `python:MODULE:FUNCTION`, and how every door of dutiful calls one."""
+"""Functions: the executor `python:MODULE:FUNCTION`, and the way every door calls a function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DETAIL_MAX = 500
 
 
 class Function:
-    """A function that a text names, called within a time limit."""
+    """A function named by a text, called within a time limit."""
 
     def __init__(self, setting: str, place: str, timeout: float) -> None:
         """Import the function; raises InvalidArgumentError for that `setting` if it cannot be found."""
@@ -25,12 +25,12 @@ class Function:
         self._function = find_function(setting, place)
 
     async def call(self, *arguments: object, results: tuple[type, ...], expected: str) -> object:
-        """Return the result that the function returned, or the outcome that its answer means.
+        """Return the function's result of one of the types `results`, or the outcome that its answer means.
 
-        An answer of one of the `results` is returned as it is. None and True are Succeeded, a text is
-        Succeeded with that detail. False, any other answer and no end in time are Failed. The exception of a
-        function is raised. A function that is no coroutine cannot be stopped: after the time limit its
-        thread is left to itself. `expected` tells the author of the function what to return.
+        None and True are Succeeded, a text is Succeeded with that detail. False, any other answer and no end
+        in time are Failed. An exception of the function is raised. A function that is no coroutine cannot be
+        stopped: after the time limit its thread goes on alone. `expected` tells the author of the function
+        what to return.
         """
         try:
             async with asyncio.timeout(self._timeout) as limit:
@@ -63,7 +63,7 @@ class PythonExecutor:
         self._function = Function("executor", place, settings.timeout or _TIMEOUT)
 
     async def run(self, dag: Any, meta: Meta) -> Outcome:
-        """Return the outcome that the function returned, or what its answer means; see `Function.call`.
+        """Return the outcome of the function; `Function.call` describes the meaning of its answers.
 
         An exception of the function is Failed.
         """

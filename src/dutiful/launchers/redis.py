@@ -68,7 +68,7 @@ class RedisExecutor:
             await self._pool.release(connection)
 
     async def probe(self) -> str | None:
-        """Return what keeps a run from being added, or None; asks over a connection of its own."""
+        """Return why no run can be added, or None; uses a connection of its own."""
         how = dict(self._how)
         connection = how.pop("connection_class")(**how)
         try:
@@ -109,7 +109,7 @@ class RedisExecutor:
 
 
 def _connection(broker: Broker, timeout: float) -> dict[str, Any]:
-    """Return how a connection is made; none is tried twice, since a repeated XADD adds a second entry."""
+    """Return the connection settings, without retries: a repeated XADD would add a second entry."""
     how = broker.redis(_FORM)
     return {
         **how,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dutiful.launchers.executor import Executor, ExecutorSettings
 
-# Executors that a service keeps for the URLs of its schedules.
+# Most executors that a service keeps for the URLs of its schedules.
 _EXECUTORS_MAX = 256
 
 
@@ -69,7 +69,7 @@ SCHEMES = tuple(_KIND_OF)
 
 
 class Executors:
-    """The executor of a service, and those that its schedules name; each is made when it is first used."""
+    """The executor of a service, and those that its schedules name; each is created on first use."""
 
     def __init__(self, default: Executor, settings: ExecutorSettings) -> None:
         self.default, self._settings = default, settings
@@ -114,7 +114,7 @@ def executor_for(url: str, settings: ExecutorSettings) -> Executor:
 
 
 def scheme_of(url: str) -> str:
-    """Return which of SCHEMES the text names, without a look at the rest; raises InvalidArgumentError."""
+    """Return the scheme of SCHEMES that the text begins with; raises InvalidArgumentError."""
     scheme, colon, _ = url.strip().partition(":")
     if not colon or scheme.lower() not in SCHEMES:
         raise _unknown(scheme.lower())
