@@ -1,4 +1,4 @@
-"""The consumers' side of a queue: take runs, do each once, report how it ended, then acknowledge."""
+"""Receivers, the consumers' side of a queue: take runs, do each once, report its end, acknowledge."""
 
 from dutiful.receivers.celery import celery_task
 from dutiful.receivers.delivery import BadMessageError, Delivery

@@ -1,4 +1,4 @@
-"""Runs taken by Celery workers: a task that does each run once and reports how it ended."""
+"""A Celery task that does each run once and reports how it ended."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def celery_task(
     """Return a decorator that makes `handle(delivery)` the Celery task of this name.
 
     The task is acknowledged after its work has been reported, and delivered again if its worker is lost.
-    `run_timeout` is that of the schedules; a broker that delivers again sooner is warned about.
+    `run_timeout` is that of the schedules; a warning is logged for a broker that delivers again sooner.
     """
     reports = Reports(service, token)
 
@@ -50,7 +50,7 @@ def celery_task(
             if _loop().run(_prepared(seen, work, delivery)) is Settled.LATER:
                 raise task.retry(countdown=LATER_S)
 
-        # Acknowledged after the report: the broker delivers the message again if the worker is lost.
+        # Acknowledge after the report, so that the broker delivers the message again if the worker is lost.
         registered = app.task(
             run,
             name=name,
@@ -74,7 +74,7 @@ async def _prepared(seen: Seen, work: Work, delivery: Delivery) -> Settled:
 
 
 def _envelope(request: Any, dag: Any, meta: dict[str, Any]) -> Envelope:
-    # The arguments are encoded again as the launcher encoded them to sign them.
+    # Encode the arguments again exactly as the launcher did when it signed them.
     body = json.dumps({"dag": dag, "meta": meta}).encode()
     named = {name: request.get(name) for name in _HEADERS if request.get(name)}
     headers = {**(request.headers or {}), **named}

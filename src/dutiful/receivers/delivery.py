@@ -1,4 +1,4 @@
-"""A delivery and what every receiver does with it: read it, ask whether it is new, do the work, report."""
+"""Deliveries, and the work of every receiver: read a message, check whether it is new, do it, report."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class BadMessageError(DutifulError):
-    """The message is not a run that dutiful published, or its signature does not fit."""
+    """The message is not a run published by dutiful, or its signature is wrong."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"This is no message of dutiful: {reason}", reason=reason)
 
 
 class Envelope(NamedTuple):
-    """A message as the queue holds it: the body, and what stands beside the body."""
+    """A message as the queue holds it: the body, and the values beside it."""
 
     key: str
     body: bytes
@@ -54,8 +54,10 @@ class Delivery(NamedTuple):
     connection: Any = None
     """The connection inside the transaction that records the key, where the seen store has one."""
     starts: int = 1
-    """How often consumers have started the work of this key, this time included. Above 1, an earlier start
-    failed, or its consumer died and may have had its effect."""
+    """How often consumers have started the work of this key, this time included.
+
+    Above 1, an earlier start failed, or its consumer died and may have had its effect.
+    """
 
     @classmethod
     def read(cls, envelope: Envelope, secret: str | None) -> Delivery:
@@ -79,7 +81,7 @@ class Delivery(NamedTuple):
 _log = logging.getLogger("dutiful.receivers")
 _TIMEOUT_S = 10.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 15.0
-# The service has understood and will say the same again: the run is unknown, or the report is malformed.
+# Final answers, which a repetition would not change: the run is unknown, or the report is malformed.
 _FINAL = {400, 404, 409, 410, 422}
 
 
@@ -107,7 +109,7 @@ class Reports:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def _post(self, key: str, body: bytes) -> str | None:
-        """Return None once the service has answered, else what to wait for."""
+        """Return None once the service has answered, else the problem."""
         request = urllib.request.Request(f"{self._service}/runs/{key}/status", body, method="POST")  # noqa: S310
         request.add_header("Content-Type", "application/json")
         if self._token is not None:
@@ -135,7 +137,7 @@ _log = logging.getLogger("dutiful.receivers")
 
 
 class Settled(Enum):
-    """What becomes of the message."""
+    """What to do with the message."""
 
     ACKNOWLEDGE = auto()
     LATER = auto()
@@ -148,13 +150,13 @@ class Work:
         self._handle, self._seen, self._reports = handle, seen, reports
 
     async def do(self, delivery: Delivery) -> Settled:
-        """Return what becomes of the message, after the service has answered the report."""
+        """Return what to do with the message, after the service has answered the report."""
         try:
             claim = await self._claimed(delivery)
         except TaskFailedError as error:
             claim = Claim(Answer.DONE, str(error))
         except Exception:  # noqa: BLE001 - every database has errors of its own
-            # The seen store did not answer: whether the work is done is found out with the next delivery.
+            # The seen store did not answer; the next delivery shows whether the work is done.
             _log.exception("run %s is left for later", delivery.key)
             return Settled.LATER
         if claim.answer is Answer.BUSY:

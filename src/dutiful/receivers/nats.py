@@ -125,11 +125,11 @@ class NatsQueue:
         await message.in_progress()
 
     async def acknowledge(self, message: Msg) -> None:
-        """Return when the server has noted that a message is done with; a lost note would bring it again."""
+        """Return when the server has confirmed the acknowledgement; without it the message comes again."""
         await message.ack_sync()
 
     async def put_back(self, message: Msg) -> None:
-        """Have a message delivered again after a few seconds."""
+        """Request another delivery of the message after a few seconds."""
         await message.nak(min(LATER_S, self._silent))
 
     async def close(self) -> None:
@@ -142,4 +142,4 @@ class NatsQueue:
 
 
 async def _ignore(_: Exception) -> None:
-    """Leave errors to the call that meets them."""
+    """Ignore the error: the call that meets it raises it."""

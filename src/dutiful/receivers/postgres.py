@@ -1,4 +1,4 @@
-"""Which runs have been done, in the consumer's own PostgreSQL database and transaction."""
+"""`PostgresSeen`: the finished runs, recorded in the consumer's own PostgreSQL transaction."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PostgresSeen:
             await pool.close()
 
     async def _claim(self, connection: Any, key: str, attempt: int) -> Claim:
-        # The lock is for consumers that are at work now; the row is for those that come later.
+        # The lock excludes consumers at work now; the row is for later ones.
         if not await connection.fetchval(_LOCK, f"{self._table}:{key}"):
             return Claim(Answer.BUSY)
         row = await connection.fetchrow(self._sql(_FIND), key)

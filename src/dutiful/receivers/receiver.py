@@ -1,4 +1,4 @@
-"""What receivers of all queues share: how many runs at once, how messages are settled, how they stop."""
+"""The parts that receivers of all queues share: concurrency, settling of messages, and stopping."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("dutiful.receivers")
 _PAUSE_S = 0.5
-# A message whose consumer has been silent for this long is delivered to another one.
+# A message whose consumer was silent for this long (s) is delivered to another one.
 SILENT_S = 30.0
-# How long a message waits that another consumer is at work on.
+# Seconds after which a message is tried again while another consumer works on it.
 LATER_S = 5.0
 M = TypeVar("M")
 
@@ -58,8 +58,8 @@ class Queue(Protocol[M]):
 class Receiver(Generic[M]):
     """Takes messages of a queue and does their work.
 
-    `handle(delivery)` is an async function, or a plain one, which is called on a thread. `service` is the
-    URL to report to, `token` what it wants to see, `secret` what messages must be signed with.
+    `handle(delivery)` is an async function, or a plain one, which is called on a thread. Reports go to the
+    URL `service` with this `token`; messages must be signed with `secret`.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Receiver(Generic[M]):
     async def run(self) -> None:
         """Receive until `stop` is called, and then finish the runs that have begun.
 
-        A broker that is away is waited for. When this call is cancelled, the runs that have begun are
+        While the broker is away, waits for it. When this call is cancelled, the runs that have begun are
         cancelled too, and their messages are delivered again.
         """
         try:
@@ -121,7 +121,7 @@ class Receiver(Generic[M]):
             else:
                 await self._queue.put_back(message)
         except self._queue.errors as error:
-            # The queue will deliver the message again, and the seen store knows what was done.
+            # The queue will deliver the message again, and the seen store knows that its work is done.
             _log.warning("a message could not be acknowledged: %s", error)
 
     async def _done(self, message: M) -> Settled:

@@ -1,4 +1,4 @@
-"""Which runs a consumer has done: the rule that judges a delivery, and `SqliteSeen`, which keeps a file."""
+"""Which runs a consumer has done: the rule that judges a delivery, and `SqliteSeen`, which uses a file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEASE_S = 60.0
 
 
 class Answer(StrEnum):
-    """What to do with a delivery."""
+    """What a consumer must do with a delivery."""
 
     NEW = "new"
     """Do the work now."""
@@ -46,11 +46,11 @@ class Claim(NamedTuple):
     error: str | None = None
     connection: Any = None
     starts: int = 0
-    """How often the work has been started with this one, where it is NEW."""
+    """How often the work has been started, this start included, if the answer is NEW."""
 
 
 class TaskFailedError(DutifulError):
-    """The consumer's own code raised; its text is what is reported."""
+    """The consumer's own code raised; the text of this error is reported."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem, problem=problem)
@@ -106,14 +106,14 @@ _log = logging.getLogger("dutiful.receivers")
 
 @asynccontextmanager
 async def renewing(renew: Callable[[], Awaitable[object]], lease: float, clock: Clock) -> AsyncIterator[None]:
-    """Call `renew` three times a lease; a call that fails is logged, and the next one may succeed."""
+    """Call `renew` three times per lease; a failed call is logged, and the next one may succeed."""
 
     async def again_and_again() -> None:
         while True:
             await clock.sleep(lease / 3)
             try:
                 await renew()
-            except Exception as error:  # noqa: BLE001 - the errors of every broker and database
+            except Exception as error:  # noqa: BLE001 - brokers and databases have their own errors
                 _log.warning("a lease could not be renewed: %s", error)
 
     task = asyncio.create_task(again_and_again(), name="dutiful-lease")
@@ -169,7 +169,7 @@ class SqliteSeen:
         await asyncio.to_thread(self._end, key, attempt, claim.starts, token, "done", None)
 
     async def close(self) -> None:
-        """Do nothing: each question opens the file anew, so that it may be asked from any thread."""
+        """Do nothing: each call opens the file anew, so that any thread may call."""
 
     def _prepare(self) -> None:
         with self._writing() as database:
@@ -203,12 +203,12 @@ class SqliteSeen:
             holds = database.execute(
                 "SELECT 1 FROM dutiful_seen WHERE key = ? AND token = ?", (key, token)
             ).fetchone()
-            # Work that was done counts even where the lease was lost; a failure then belongs to the past.
+            # Finished work counts even if the lease was lost; a failure after losing the lease does not.
             if holds or state == "done":
                 database.execute(_PUT, (key, state, attempt, 0, error, starts, token, self._clock.epoch_ms()))
 
     def _release(self, key: str, token: str) -> None:
-        """End the lease and keep the attempt, so that an earlier one stays refused."""
+        """End the lease and keep the attempt, so that earlier attempts stay refused."""
         with self._writing() as database:
             database.execute("UPDATE dutiful_seen SET until = 0 WHERE key = ? AND token = ?", (key, token))
 

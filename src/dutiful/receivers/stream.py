@@ -60,7 +60,8 @@ class StreamQueue:
         self._client: Redis | None = None
         self._has_group = False
         self._looked_at = 0.0
-        # Entries that are at work here: they are silent for as long as their last sign of life is old.
+        # Entries in work here; a late renewal may make them look silent, but they must not be taken over
+        # here.
         self._held: set[bytes] = set()
 
     @property
@@ -71,13 +72,13 @@ class StreamQueue:
         return (RedisError, OSError)
 
     async def take(self, room: int) -> Sequence[Entry]:
-        """Return at most `room` entries: first those of consumers that are silent, then new ones."""
+        """Return at most `room` entries: first those of silent consumers, then new ones."""
         try:
             if not self._has_group:
                 await self._ensure_group()
             entries = await self._taken_over(room) or await self._read(room)
         except self.errors:
-            # A server that was restarted without its data has no group either.
+            # A server that was restarted without its data has lost the group too.
             self._has_group = False
             raise
         self._held.update(entry for entry, _ in entries)
@@ -94,7 +95,7 @@ class StreamQueue:
         self._has_group = True
 
     async def _taken_over(self, room: int) -> list[Entry]:
-        """Return entries of consumers that are silent for too long; looks twice in that time."""
+        """Return entries of consumers that were silent for too long; checks twice in that time."""
         if self._clock.monotonic() - self._looked_at < self._silent_ms / 2000:
             return []
         self._looked_at = self._clock.monotonic()
@@ -120,7 +121,7 @@ class StreamQueue:
         return Envelope(text("key"), body, text("attempt"), text("timestamp"), text("signature"))
 
     async def keep(self, message: Entry) -> None:
-        """Claim one's own entry, which sets its idle time back to zero."""
+        """Claim the entry again, which resets its idle time."""
         await self._connected().xclaim(
             self._stream, self._group, self._consumer, 0, [message[0]], justid=True
         )
@@ -153,7 +154,7 @@ class StreamQueue:
 
 
 def _pairs(found: Any) -> Any:
-    """Return (stream, entries) pairs of an answer, which is a mapping or a list by the protocol spoken."""
+    """Return (stream, entries) pairs of an answer, a mapping or a list depending on the protocol."""
     if not found:
         return []
     if isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""Which runs have been done, in Valkey or Redis: one Lua script decides and records."""
+"""`ValkeySeen`: the finished runs, recorded in Valkey or Redis by one Lua script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dutiful.runtime.ports import Clock
 
 _FORM = "redis://HOST:PORT/DB"
-# The options of a queue's URL are read too, so that one URL can serve for both.
+# Accept the options of a queue's URL too, so that one URL can serve for both.
 _OPTIONS = ("stream", "waitaof", *TLS_OPTIONS)
 # The same rule as `seen.judge`, with the server's clock; a test compares the two.
 _SCRIPT = """
