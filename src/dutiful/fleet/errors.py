@@ -46,7 +46,7 @@ __all__ = [
     "WorkSourceError",
 ]
 
-# A message lists at most so many names or problems; the error itself has them all.
+# Most names or problems that a message lists; the error itself has all of them.
 _LISTED_MAX = 50
 
 
@@ -75,7 +75,7 @@ class ScheduleTriggerError(SchedulerError):
 
 
 class SchedulerShutdownError(SchedulerError):
-    """The scheduler has stopped, and jobs were still running when the time to wait for them was over."""
+    """The scheduler has stopped, but jobs were still running when its time limit was reached."""
 
     def __init__(self, timeout_ms: int, running_job_count: int) -> None:
         super().__init__(
@@ -121,7 +121,7 @@ class FleetConfigError(SchedulerError):
 class StateFileError(SchedulerError):
     """The state file cannot be read or written; it was left as it is.
 
-    `damaged` tells content that is no state file from a file that cannot be reached.
+    `damaged` distinguishes content that is no state file from a file that cannot be reached.
     """
 
     def __init__(self, file: str, problem: str, advice: str, *, damaged: bool = False) -> None:
@@ -149,7 +149,7 @@ class FleetControlError(SchedulerError):
 
 
 class JobNotStartedError(SchedulerError):
-    """The job certainly did not begin: its work item is given back instead of being reported as failed."""
+    """The job certainly did not begin: its work item is released instead of being reported as failed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the job could not be started: {reason}", reason=reason)

@@ -1,6 +1,6 @@
 """When a schedule is due next: an interval after its last job has ended, or by its cron expression.
 
-Cron is read in the host's zone, and runs once a day through a clock change.
+Cron expressions use the host's zone, and run once a day through a clock change.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 JITTER_PERCENT_MAX = 10
-# The jitter is one of so many equal steps.
+# The jitter is one of this many equal steps.
 _STEPS = 2**64 - 1
 _FIELDS = {"day": "day-of-month", "weekday": "day-of-week"}
-# The message begins with the whole expression, so the repeated part and the layout are cut off.
+# The message already begins with the whole expression, so cut off the repeated part and the layout.
 _REPEATED = re.compile(r", not \S+$| \(write: .*\)$")
 
 
@@ -41,7 +41,7 @@ def calculate_next_trigger(
     now: datetime | None = None,
     key: str = "",
 ) -> datetime:
-    """Return when an interval schedule is due next: now at the earliest, and now the first time.
+    """Return when an interval schedule is due next: never before `now`, and at `now` for the first run.
 
     Up to `jitter_percent` of the interval is added, by a hash of `last_completed_at` and `key`: the
     same question has the same answer, and schedules with different keys spread out. Raises
@@ -63,14 +63,14 @@ def calculate_next_trigger(
 
 
 def is_schedule_due(next_trigger: datetime, now: datetime | None = None) -> bool:
-    """Return whether the time has come."""
+    """Return whether the trigger time has come."""
     return next_trigger <= (now if now is not None else SystemClock().now())
 
 
 def _jitter(interval: timedelta, percent: float, last_completed_at: datetime, key: str) -> timedelta:
     seed = f"jitter:{key}:{last_completed_at.astimezone(UTC).isoformat()}"
     step = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8])
-    # Whole microseconds, rounded down: never more than was allowed.
+    # Whole microseconds, rounded down: never more than allowed.
     most = int(interval / timedelta(microseconds=1) * percent / 100)
     return timedelta(microseconds=most * step // _STEPS)
 
@@ -93,13 +93,13 @@ def calculate_next_cron_trigger(
 ) -> datetime:
     """Return the first instant after `after` that the expression matches, in the host's zone by default.
 
-    Raises CronParseError, and CronCalculationError where the years end before it comes.
+    Raises CronParseError, and CronCalculationError where there is none before the year 10000.
     """
     return parse_cron_expression(expression, timezone).next(after)
 
 
 def is_valid_cron_expression(expression: str) -> bool:
-    """Return whether `parse_cron_expression` accepts it."""
+    """Return whether `parse_cron_expression` accepts this expression."""
     try:
         parse_cron_expression(expression)
     except CronParseError:

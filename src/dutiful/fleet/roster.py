@@ -1,4 +1,4 @@
-"""Agents and their schedules as the engine knows them: core schedules, and a capacity group per agent."""
+"""The agents of a fleet as core schedules, with one capacity group per agent."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from dutiful.runtime.ports import Clock, Store
 
 INTERRUPTED = "interrupted: the process ended while the job was running"
-# A pass may come late; an occurrence that is at most this old was not missed.
+# A pass may come late; an occurrence that is at most this old (ms) is not missed.
 _GRACE = 60_000
 
 
 def entries_of(agents: Iterable[Agent], states: States, zone: tzinfo, pace: int) -> Iterator[Entry]:
-    """Yield the entry of every schedule; one that cannot be read has a `problem` instead of a schedule."""
+    """Yield the entry of every schedule; an unreadable one has a `problem` instead of a schedule."""
     for each in schedules_of(agents):
         yield entry_of(each, states, zone, pace)
 
@@ -111,11 +111,12 @@ def changes_to(
     now: Instant,
     keep: int = Retention().age,
 ) -> Changes:
-    """Return the changes that make the store hold these schedules; `before` are the entries of last time.
+    """Return the changes that make the store hold these schedules; `before` are the previous entries.
 
-    An entry without one before is new, or the fleet has just started: cron occurrences that passed meanwhile
-    are recorded as missed. A schedule that cannot be read keeps its stored declaration. A schedule that the
-    fleet no longer has is retired: its history and its running job stay for `keep` ms, in case it comes back.
+    An entry that is not in `before` is new, or the fleet has just started: cron occurrences that passed
+    meanwhile are recorded as missed. A schedule that cannot be read keeps its stored declaration. A schedule
+    that the fleet no longer has is retired: its history and its running job stay for `keep` ms, in case it
+    comes back.
     """
     puts, rows, seen = list[Put](), list[Run](), set[str]()
     for entry in entries:
@@ -140,7 +141,7 @@ def changes_to(
 
 
 def _is_retired(due: Snapshot) -> bool:
-    """Return whether nothing but a person triggers this schedule; a disabled webhook looks the same."""
+    """Return whether this schedule can only be triggered by hand; a disabled webhook looks the same."""
     return due.schedule.paused and isinstance(due.schedule.cadence, OnDemand)
 
 
@@ -172,7 +173,7 @@ def _changed(
 
 
 def _held_back(known: Snapshot | None, entry: Entry) -> Changes:
-    """Return the changes that make the engine leave a schedule alone that can no longer be read."""
+    """Return the changes that quarantine a schedule that can no longer be read."""
     if known is None or entry.problem is None or known.state.quarantine is not None:
         return Changes()
     state = known.state._replace(quarantine=entry.problem.message)
@@ -180,7 +181,7 @@ def _held_back(known: Snapshot | None, entry: Entry) -> Changes:
 
 
 def _as_recorded(state: State, schedule: Schedule, entry: Entry, now: Instant) -> State:
-    """Return the state with the last run that the state file records; an edit of that file counts."""
+    """Return the state with the last run of the state file, which users may have edited."""
     last_run_at = entry.state.last_run_at
     ended_at = None if last_run_at is None else min(epoch_ms(last_run_at), now)
     if not isinstance(schedule.cadence, Every):
@@ -201,14 +202,14 @@ def _without_missed(due: Snapshot, now: Instant) -> tuple[Snapshot, list[Run]]:
 
 
 class Roster:
-    """The agents of a running fleet, kept in step with the state file, the store and the view."""
+    """The agents of a running fleet, synchronized with the state file, the store and the view."""
 
     def __init__(
         self, state_dir: Path, store: Store, clock: Clock, logger: Logger, pace: int, retention: Retention
     ) -> None:
         self._state_dir, self._store, self._clock, self._logger = state_dir, store, clock, logger
         self._pace, self._retention = pace, retention
-        # The fleet makes its passes itself, so nothing needs to be woken.
+        # The fleet makes its passes itself, so no wake is needed.
         self.registrar = Registrar(store, clock, lambda: None)
         self.agents: Sequence[Agent] = ()
         self._agents_changed = True
@@ -216,17 +217,17 @@ class Roster:
         self.reset()
 
     def reset(self) -> None:
-        """Begin with an empty view and state book."""
+        """Start with an empty view and state cache."""
         self.view = View(self._clock.timezone)
         self.book = StateBook(self._state_dir, self._clock, self._logger, self._rebuilt)
         self._turn = asyncio.Lock()
 
     def set_agents(self, agents: Sequence[Agent]) -> None:
-        """Replace the agents; `refresh` acts on it."""
+        """Replace the agents; the next `refresh` takes them over."""
         self.agents, self._agents_changed = agents, True
 
     async def open(self) -> None:
-        """Take over the state file and the store; jobs of an earlier process were interrupted."""
+        """Take over the state file and the store; jobs of an earlier process count as interrupted."""
         await self.book.read()
         for (agent, schedule), state in self.book.states.records.items():
             if state.status == "running":
@@ -261,7 +262,7 @@ class Roster:
             self._warn(entry.id, None if entry.problem is None else shown(entry.problem))
 
     def _warn(self, subject: str, problem: str | None) -> None:
-        """Warn once of each problem, and again when it has changed."""
+        """Warn once about each problem, and again after it has changed."""
         if problem is None:
             self._warned.pop(subject, None)
         elif self._warned.get(subject) != problem:
@@ -295,7 +296,7 @@ class Roster:
         return entry.state if isinstance(found, Problem) else found
 
     def switch(self, agent: str, schedules: Iterable[str], *, enabled: bool) -> list[Entry]:
-        """Enable or disable schedules of an agent in one write, at once; return them."""
+        """Enable or disable schedules of an agent in one write; return them."""
         entries = [self.entry(agent, name) for name in schedules]
         statuses = [_switched(self.view.is_running(entry.id), enabled) for entry in entries]
         keys = [(agent, entry.name) for entry in entries]
@@ -312,7 +313,7 @@ class Roster:
         return switched
 
     async def merge_empty_polls(self) -> None:
-        """Make one ledger row of each stretch of polls that found no work, so that they do not fill it."""
+        """Merge the ledger rows of consecutive polls without work into one, to keep the ledger short."""
         polled, self.view.empty_polls = self.view.empty_polls, set()
         for due in await self._store.some(polled):
             rows = await self._store.ledger(due.schedule.id, None, 2)
@@ -324,12 +325,12 @@ class Roster:
                 ended_at=latest.ended_at, detail=latest.detail, updated_at=latest.updated_at,
             )  # fmt: skip
             put = Put(due.schedule, due.state, first_wake(due.schedule, due.state), due.version)
-            # A pass that was faster has moved the schedule; its next empty poll merges both rows.
+            # If a pass came first and moved the schedule, its next empty poll merges both rows.
             with suppress(OvertakenError):
                 await self.registrar.apply(Changes([put], rows=[grown], drops=[latest]))
 
     async def _rebuilt(self) -> dict[tuple[str, str], dict[str, object]]:
-        """Return the records of all schedules as the history tells them, for a state file that was lost."""
+        """Return the records of all schedules from the history, for a state file that was lost."""
         records: dict[tuple[str, str], dict[str, object]] = {}
         for due in await self._store.every():
             state, (agent, _, name) = due.state, due.schedule.id.partition("/")

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dutiful.runtime.ports import Clock
 
 HISTORY_FILE = "history.db"
-# One pass of the fleet is several of the engine where much is due; never endlessly many.
+# Most passes of the engine in one pass of the fleet, which may need several where much is due.
 _ROUNDS_MAX = 1000
 
 
@@ -63,10 +63,10 @@ class FleetScheduler:
         reload: Callable[[], Sequence[Agent] | None] | None = None,
         retention: Retention = Retention(),  # noqa: B008 - an immutable value
     ) -> None:
-        """Make a scheduler that does nothing before `start`.
+        """Create a scheduler that does nothing before `start`.
 
-        `on_failure(info, error)` is called when a run has failed for good. `reload()` is called in every
-        pass and returns the agents if they have changed, or None. `retention` bounds the history.
+        `on_failure(info, error)` is called when a run has failed for good. `reload()` is called in every pass
+        and returns the agents if they have changed, or None. `retention` bounds the history.
         """
         interval = (
             check_interval if isinstance(check_interval, timedelta) else timedelta(seconds=check_interval)
@@ -83,7 +83,8 @@ class FleetScheduler:
         self._started_at: datetime | None = None
         self._last_check_at: datetime | None = None
         self._checks = self._triggers_before = 0
-        # One trigger at a time: the free slot that it has seen must still be free when its run is recorded.
+        # Serialize triggers: the free slot that a trigger has seen must still be free when its run is
+        # recorded.
         self._triggering = asyncio.Lock()
         self._host: Host | None = None
         self._engine: Engine | None = None
@@ -97,10 +98,10 @@ class FleetScheduler:
     # Life
 
     async def start(self, agents: Sequence[Agent | Mapping[str, Any]]) -> None:
-        """Take the agents and make the first pass; the others follow every `check_interval`.
+        """Take the agents and make the first pass; further passes follow every `check_interval`.
 
-        Raises FleetConfigError for an agent that is none, StateFileError for a state file that cannot be
-        read, SchedulerError while this object, or another process, already runs the fleet.
+        Raises FleetConfigError for an invalid agent, StateFileError for a state file that cannot be read,
+        SchedulerError while this object, or another process, already runs the fleet.
         """
         if self._status != "stopped" or self._afterwards is not None:
             raise SchedulerError("The scheduler is already running; stop it and its jobs first")
@@ -135,10 +136,10 @@ class FleetScheduler:
         await self._roster.open()
 
     async def stop(self, wait_for_jobs: bool = True, timeout: float | timedelta = 30.0) -> None:  # noqa: ASYNC109
-        """Trigger nothing more, and return when the running jobs have ended.
+        """Trigger no more jobs, and return when the running jobs have ended.
 
         Raises SchedulerShutdownError when they have not within `timeout`; the jobs go on, as they do without
-        `wait_for_jobs`, and what becomes of them is still written down.
+        `wait_for_jobs`, and their results are still recorded.
         """
         if self._status != "running":
             return
@@ -148,7 +149,7 @@ class FleetScheduler:
         if self._loop is not None:
             await asyncio.wait([self._loop])
         limit = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        # A job that stops its own fleet cannot be waited for.
+        # A job that stops its own fleet must not wait for itself.
         wait_for_jobs = wait_for_jobs and not self._host.is_carrying_caller()
         drained = await self._host.drain(limit if wait_for_jobs else 0)
         self._afterwards = asyncio.create_task(self._close(self._host), name="dutiful-fleet-close")
@@ -176,7 +177,7 @@ class FleetScheduler:
                 self._logger.error("%s cannot be read: %s", event.schedule_id, event.problem)
 
     def is_running(self) -> bool:
-        """Return whether passes are made."""
+        """Return whether the scheduler makes passes."""
         return self._status == "running"
 
     def get_status(self) -> SchedulerStatus:
@@ -192,7 +193,7 @@ class FleetScheduler:
         return SchedulerState(self._status, *times, *trouble)
 
     def set_agents(self, agents: Sequence[Agent | Mapping[str, Any]]) -> None:
-        """Replace the agents; the next pass acts on it. Raises FleetConfigError."""
+        """Replace the agents; the next pass uses them. Raises FleetConfigError."""
         self._roster.set_agents(agents_from(agents))
 
     # Passes
@@ -206,7 +207,7 @@ class FleetScheduler:
             if left > 0:
                 await self._engine.idle(left)
                 continue
-            # Passes that were slept through are not made up for.
+            # Passes missed during a long sleep are not made up for.
             passes = int((self._clock.monotonic() - began) / self._interval) + 1
             await self._pass()
 
@@ -219,7 +220,7 @@ class FleetScheduler:
                 await self._look_at_files()
                 await self._decide()
                 await self._roster.merge_empty_polls()
-        except Exception as error:  # noqa: BLE001 - whatever it was, the next pass may succeed
+        except Exception as error:  # noqa: BLE001 - a failure ends one pass only
             problem = f"{type(error).__name__}: {error}"
         said = self._roster.view.note_pass(self._last_check_at, problem)
         if said is not None:
@@ -249,7 +250,7 @@ class FleetScheduler:
         return len(self._roster.view.jobs)
 
     def get_running_jobs(self) -> list[Job]:
-        """Return the running jobs, the oldest first."""
+        """Return the running jobs, oldest first."""
         return sorted(self._roster.view.jobs.values(), key=lambda job: job.started_at)
 
     def get_counts(self, agent: str) -> dict[str, int]:
@@ -258,7 +259,7 @@ class FleetScheduler:
         return {ending: counts[agent, ending] for ending in ("done", "failed", "no_work")}
 
     def check_schedule(self, agent: str, schedule: str) -> ScheduleCheckResult:
-        """Return whether a pass would trigger a schedule now, or why not; nothing is changed."""
+        """Return whether a pass would trigger a schedule now, or why not; changes nothing."""
         return self._roster.view.check(self._roster.entry(agent, schedule), self._now())
 
     def get_schedules(self, agent: str | None = None) -> list[ScheduleInfo]:
@@ -294,19 +295,19 @@ class FleetScheduler:
     # By hand
 
     def enable_schedule(self, agent: str, schedule: str) -> ScheduleInfo:
-        """Put a schedule back into service; it goes on with its next time."""
+        """Enable a schedule; it continues with its next occurrence."""
         return self._switch(agent, [schedule], enabled=True)[0]
 
     def disable_schedule(self, agent: str, schedule: str) -> ScheduleInfo:
-        """Take a schedule out of service; a running job is left to end."""
+        """Disable a schedule; a running job goes on to its end."""
         return self._switch(agent, [schedule], enabled=False)[0]
 
     def enable_agent(self, agent: str) -> list[ScheduleInfo]:
-        """Put all schedules of an agent back into service."""
+        """Enable all schedules of an agent."""
         return self._switch(agent, self._roster.agent(agent).schedules, enabled=True)
 
     def disable_agent(self, agent: str) -> list[ScheduleInfo]:
-        """Take all schedules of an agent out of service; running jobs are left to end."""
+        """Disable all schedules of an agent; running jobs go on to their end."""
         return self._switch(agent, self._roster.agent(agent).schedules, enabled=False)
 
     def _switch(self, agent: str, schedules: Iterable[str], *, enabled: bool) -> list[ScheduleInfo]:
@@ -320,7 +321,7 @@ class FleetScheduler:
         return 0 if self._launcher is None else self._launcher.cancel(entry.id)
 
     async def trigger(self, agent: str, schedule: str, prompt: str | None = None) -> Run:
-        """Have a schedule run with the next pass, whatever its type, also if disabled; return the run.
+        """Request a run with the next pass, for any type of schedule, also a disabled one; return the run.
 
         Raises ConcurrencyLimitError when the agent has no free slot, ScheduleTriggerError when the schedule
         cannot be run.

@@ -40,7 +40,7 @@ class ScheduleSkipReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AgentSchedule:
-    """One entry under an agent's `schedules`, as it was written; texts are parsed where they are used."""
+    """One entry under an agent's `schedules`, as declared; texts are parsed where they are used."""
 
     type: str
     interval: str | None = None
@@ -50,16 +50,16 @@ class AgentSchedule:
     # Up to this percentage of the interval is added to it; at most 10.
     jitter_percent: float = 0
     work_source: Config | None = None
-    # An empty work source means no job; with this the plain prompt is run instead.
+    # If true, a run without a work item still does its job, with the plain prompt.
     run_without_work: bool = False
     job: Config | None = None
     # IANA name; None is the zone of the fleet's clock.
     timezone: str | None = None
-    # A failed run is tried again so many times, `retry_delay` later, `retry_backoff` times longer each time.
+    # A failed run is retried this often, `retry_delay` later, `retry_backoff` times longer each time.
     retries: int = 0
     retry_delay: str = "1m"
     retry_backoff: int = 1
-    # A job that is done when a run of the schedule has failed for good.
+    # A job that runs after a run of the schedule has failed for good.
     on_failure: Config | None = None
     # The keys that could not be read; paths begin inside the schedule.
     problems: tuple[Problem, ...] = ()
@@ -103,7 +103,7 @@ class ScheduleState(NamedTuple):
 
 
 class ScheduleCheckResult(NamedTuple):
-    """Whether a schedule would be triggered now, and if not, why not."""
+    """Whether a schedule would be triggered now, and why not."""
 
     should_trigger: bool
     skip_reason: ScheduleSkipReason | None = None
@@ -119,7 +119,7 @@ class ScheduleInfo(NamedTuple):
     last_run_at: datetime | None
     next_run_at: datetime | None
     last_error: str | None
-    # Why the last pass did not trigger it, and since when that has been the reason.
+    # Why the last pass did not trigger the schedule, and since when that is the reason.
     skip_reason: ScheduleSkipReason | None = None
     skipped_since: datetime | None = None
     # Why it is quarantined.
@@ -134,7 +134,7 @@ class SchedulerState(NamedTuple):
     check_count: int
     trigger_count: int
     last_check_at: datetime | None
-    # Why passes fail at present, and since when: nothing is triggered meanwhile.
+    # Why passes fail at present, and since when; no job is triggered meanwhile.
     problem: str | None = None
     problem_since: datetime | None = None
 
@@ -161,7 +161,7 @@ class NextWorkItem(NamedTuple):
 
 
 class TriggerMetadata(NamedTuple):
-    """Which run a job belongs to: when it was due, what triggered it, and which attempt this is."""
+    """The run of a job: when it was due, its trigger, and the attempt."""
 
     due_at: datetime
     trigger_type: TriggerType
@@ -169,7 +169,7 @@ class TriggerMetadata(NamedTuple):
 
 
 class JobRequest(NamedTuple):
-    """One job for an executor. `error` is set for the job that reports a failure."""
+    """One job for an executor. `error` is set for a job that reports a failure."""
 
     agent: Agent
     schedule_name: str
@@ -181,7 +181,7 @@ class JobRequest(NamedTuple):
 
 
 class JobResult(NamedTuple):
-    """How a job went."""
+    """The result of a job."""
 
     success: bool
     summary: str | None = None
@@ -200,7 +200,7 @@ class TriggerInfo(NamedTuple):
 
 
 class ScheduleRunResult(NamedTuple):
-    """How one run of a schedule went; `ran` is False if no job was done, as when there was no work."""
+    """The result of one run of a schedule; `ran` is False if no job was done, as when there was no work."""
 
     success: bool
     summary: str | None = None
@@ -221,40 +221,40 @@ class JobExecutor(Protocol):
     """Does jobs."""
 
     async def execute(self, request: JobRequest) -> JobResult:
-        """Return how the job went; raising is a failure too."""
+        """Return the result of the job; an exception counts as a failure."""
 
 
 class WorkSourceManager(Protocol):
-    """Hands out work items, each to one taker at a time."""
+    """Hands out work items, each to one claimer at a time."""
 
     async def get_next_work_item(self, agent: Agent, work_source: Config) -> NextWorkItem:
         """Claim the next item of this source for the agent."""
 
     async def report_outcome(self, item_id: str, result: JobResult) -> None:
-        """Record with the source how the work on a claimed item went."""
+        """Report the result of the work on a claimed item to its source."""
 
     async def release_work_item(self, item_id: str, reason: str) -> None:
-        """Give a claimed item back."""
+        """Release a claimed item."""
 
 
 class Claim(NamedTuple):
-    """A claimed work item; `token` is what its source needs to find the claim again."""
+    """A claimed work item; its source finds the claim by `token`."""
 
     item: WorkItem
     token: Any = None
 
 
 class WorkSource(Protocol):
-    """One place that work items come from."""
+    """A source of work items."""
 
     async def claim(self, agent_name: str) -> Claim | str:
         """Return an item that no other process has claimed, or why there is none."""
 
     async def report(self, claim: Claim, result: JobResult) -> None:
-        """Record how the work on a claimed item went; the item is never handed out again."""
+        """Record the result of the work on a claimed item; the item is never handed out again."""
 
     async def release(self, claim: Claim, reason: str) -> None:
-        """Give a claimed item back, so that it is handed out again."""
+        """Release a claimed item, so that it is handed out again."""
 
 
 class SchedulerLogger(Protocol):

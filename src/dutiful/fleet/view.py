@@ -1,7 +1,6 @@
-"""The fleet at this moment, kept up to date by the engine's events, so that questions need no store.
+"""The present state of a fleet, kept up to date by the engine's events, so that queries need no store.
 
-`check` is the pipeline of conditions that a schedule must meet to be triggered, in their order; the
-engine decides by the same facts.
+`check` is the sequence of conditions for triggering a schedule; the engine decides by the same facts.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Entry(NamedTuple):
     written: AgentSchedule
     state: ScheduleState
     schedule: Schedule | None
-    # Why there is no schedule for the engine.
+    # Why the engine has no schedule for this entry.
     problem: Problem | None = None
 
     @property
@@ -59,7 +58,7 @@ class Entry(NamedTuple):
 
     @property
     def disabled(self) -> bool:
-        """Whether a person, or the fleet file, has taken the schedule out of service."""
+        """Whether a user, or the fleet file, has disabled the schedule."""
         return self.state.status == "disabled" or not self.written.enabled
 
 
@@ -74,7 +73,7 @@ class Job(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """Passes fail: since when, why, and when that was last logged."""
+    """Failing passes: since when, why, and when that was last logged."""
 
     since: datetime
     problem: str
@@ -88,16 +87,16 @@ class View:
         self._zone = zone
         self.entries: dict[str, Entry] = {}
         self.jobs: dict[tuple[str, Instant, str], Job] = {}
-        # The same jobs, counted by agent and by schedule, because every check needs both numbers.
+        # The numbers of jobs by agent and by schedule, because every check needs both.
         self._of_agent: Counter[str] = Counter()
         self._of_schedule: Counter[str] = Counter()
-        # Manual runs that are recorded and begin with the next pass -> the agent whose slot each takes.
+        # Recorded manual runs that begin with the next pass -> the agent whose slot each takes.
         self._reserved: dict[tuple[str, Instant], str] = {}
         # The latest manual run of each schedule that has begun.
         self._begun: dict[str, Instant] = {}
         # Runs that ended since the start, by agent and by "done", "failed" or "no_work".
         self.counts: Counter[tuple[str, str]] = Counter()
-        # Schedules whose latest run found no work; their ledger rows are to be merged.
+        # Schedules whose latest run found no work; their ledger rows will be merged.
         self.empty_polls: set[str] = set()
         self.stall: Stall | None = None
         self._states: dict[str, State] = {}
@@ -125,7 +124,7 @@ class View:
         }
 
     def _held(self, entry: Entry) -> Skip | None:
-        """Return why a schedule is out of service whatever the time, or None."""
+        """Return why a schedule cannot run at any time, or None."""
         if entry.problem is not None:
             return Skip.QUARANTINED
         if entry.written.type not in _AUTOMATIC:
@@ -134,14 +133,14 @@ class View:
 
     def reserve(self, run: Run, agent: str) -> None:
         """Keep a slot of the agent for a manual run until the pass that begins it."""
-        # A pass may have begun the run before its caller heard that the run is recorded.
+        # A pass may begin the run before its caller learns that the run is recorded.
         if run.run_at > self._begun.get(run.schedule_id, 0):
             self._reserved[run.schedule_id, run.run_at] = agent
 
     # Events
 
     def hear(self, event: Event) -> None:
-        """Bring the states and the counts up to date with an event of the engine."""
+        """Update the states and the counts from an event of the engine."""
         if isinstance(event, RunSettled) and event.run.phase is Phase.ENDED:
             self._count(event.run)
         if isinstance(event, RunLaunched | RunSettled | TicksSkipped | RunHeld | RunEndedByPlan):
@@ -158,7 +157,7 @@ class View:
             self.empty_polls.add(run.schedule_id)
 
     def note_pass(self, now: datetime, problem: str | None) -> str | None:
-        """Record whether a pass failed; return what to log: each problem at once, and again every minute."""
+        """Record whether a pass failed; return the text to log, at most once a minute per problem."""
         if problem is None:
             recovered = self.stall is not None
             self.stall = None
@@ -171,7 +170,7 @@ class View:
         return f"no schedule is triggered, because passes fail since {since:%Y-%m-%d %H:%M:%S%z}: {problem}"
 
     def resume(self, entry: Entry, now: Instant) -> None:
-        """Put a schedule back into service; the occurrences that passed meanwhile are not owed."""
+        """Resume a schedule; occurrences that passed meanwhile are not owed."""
         state = self._states.get(entry.id)
         if state is not None and entry.written.type == "cron":
             self._states[entry.id] = state._replace(cursor=max(state.cursor, now))
@@ -202,7 +201,7 @@ class View:
         return self._of_agent[agent]
 
     def taken(self, agent: str) -> int:
-        """Return how many slots of an agent are taken, also by runs that begin with the next pass."""
+        """Return how many slots of an agent are taken, including runs that begin with the next pass."""
         return self.running(agent) + sum(owner == agent for owner in self._reserved.values())
 
     def is_running(self, id_: str) -> bool:
@@ -222,7 +221,7 @@ class View:
         return _GO if wake is not None and wake <= now else ScheduleCheckResult(False, Skip.NOT_DUE)
 
     def info(self, entry: Entry, record: ScheduleState, now: Instant) -> ScheduleInfo:
-        """Return a schedule as it is shown to people; `record` is its record in the state file."""
+        """Return a schedule for display; `record` is its record in the state file."""
         running = self.is_running(entry.id)
         status: ScheduleStatus = "disabled" if entry.disabled else "running" if running else "idle"
         wake = None if status != "idle" or entry.problem is not None else self._next(entry)
@@ -247,7 +246,7 @@ class View:
         return first_wake(entry.schedule, state)
 
     def next_run(self, entry: Entry, ended_at: Instant) -> datetime | None:
-        """Return when a schedule whose job has just ended is due next, as far as the clock decides."""
+        """Return when a schedule whose job has just ended is due next by the clock."""
         state = self._states.get(entry.id)
         if entry.schedule is None or state is None:
             return None

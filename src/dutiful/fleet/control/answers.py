@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Document: TypeAlias = dict[str, Any]
 
 HISTORY_MAX = 1000
-# A filter is applied to at most so many entries of the history, the latest ones.
+# Most entries of the history, from the latest on, to which a filter is applied.
 SCANNED_MAX = 20_000
 
 
@@ -40,7 +40,7 @@ class Answering(Protocol):
         """Enable or disable a schedule, or all of an agent, and return them."""
 
     async def run(self, agent: str, schedule: str, prompt: str | None) -> Document:
-        """Have a schedule run with the next pass, and return it with the key of the run."""
+        """Request a run with the next pass, and return the schedule with the key of the run."""
 
     async def outcome(self, agent: str, schedule: str, run_at: Instant) -> Document | None:
         """Return the manual run of a schedule that has this key, or None."""
@@ -49,7 +49,7 @@ class Answering(Protocol):
         """Cancel the running jobs of a schedule, and return how many."""
 
     async def stop_soon(self) -> Document:
-        """Have the fleet stop, and return its process number."""
+        """Request that the fleet stops, and return its process number."""
 
     async def history(
         self, agent: str | None, schedule: str | None, limit: int, *, failed: bool
@@ -152,7 +152,7 @@ def of_job(job: Job, output: str | None) -> Document:
 
 
 def of_run(run: Run, *, alive: bool = True, number: int | None = None) -> Document:
-    """Return the document of a run, or of a stretch of occurrences that were skipped for one reason.
+    """Return the document of a run, or of a range of occurrences that were skipped for one reason.
 
     `alive` is False if no process runs the fleet: a run that has not ended was then interrupted. `number` is
     that of its stored output.

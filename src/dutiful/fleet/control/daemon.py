@@ -75,7 +75,7 @@ class Daemon:
         )
         self._lock = FleetLock(self.watched.path, self.state_dir)
         self._control = ControlSocket(self.state_dir, self._answered)
-        # Set when the fleet is to stop, by a signal or by `dutiful fleet stop`.
+        # Set when the fleet must stop, by a signal or by `dutiful fleet stop`.
         self.asked_to_stop = asyncio.Event()
 
     def _reload(self) -> Sequence[Agent] | None:
@@ -88,7 +88,7 @@ class Daemon:
     # Life
 
     async def start(self) -> None:
-        """Make the first pass and begin to answer.
+        """Make the first pass and start to answer requests.
 
         Raises SchedulerError while another process runs this fleet, or where its files cannot be used.
         """
@@ -112,10 +112,10 @@ class Daemon:
             raise StateFileError(str(self.state_dir), problem, advice) from error
 
     async def stop(self, timeout: float) -> None:  # noqa: ASYNC109 - the scheduler applies it
-        """Trigger nothing more and wait for the jobs.
+        """Trigger no more jobs and wait for the running ones.
 
         Raises SchedulerShutdownError when some still run after `timeout` seconds. They are recorded as
-        interrupted: the caller is to end the process, and with it the jobs.
+        interrupted: the caller must end the process, and with it the jobs.
         """
         try:
             await self.scheduler.stop(timeout=timeout)
@@ -145,7 +145,7 @@ class Daemon:
         return await answer(self, request)
 
     def _refuse_other_file(self, file: object) -> None:
-        """Raise FleetControlError for a request about another file: two files with one state directory."""
+        """Raise FleetControlError for a request about another file that has the same state directory."""
         own = self.watched.path
         if isinstance(file, str) and os.path.realpath(file) != os.path.realpath(own):
             advice = f"set another `state_dir` in {quoted(file, _PATH_LIMIT)}"
@@ -202,14 +202,14 @@ class Daemon:
         return [of_schedule(switch(agent, schedule))]
 
     def type_of(self, agent: str, schedule: str) -> tuple[str, str]:
-        """Return the type and the prompt of a schedule, as its file has them."""
+        """Return the type and the prompt of a schedule, as declared in the file."""
         info = self.scheduler.get_schedule(agent, schedule)
         own = next(known for known in self.watched.fleet.agents if known.name == agent)
         prompt = build_schedule_prompt(own.schedules[schedule], default_prompt=own.default_prompt)
         return info.type, prompt
 
     async def run(self, agent: str, schedule: str, prompt: str | None) -> Document:
-        """Have a schedule run with the next pass, and return it with the key of the run."""
+        """Request a run with the next pass, and return the schedule with the key of the run."""
         run = await self.scheduler.trigger(agent, schedule, prompt)
         return {**of_schedule(self.scheduler.get_schedule(agent, schedule)), "run_at": run.run_at}
 
@@ -224,7 +224,7 @@ class Daemon:
         return {"agent": agent, "schedule": schedule, "cancelled": self.scheduler.cancel(agent, schedule)}
 
     async def stop_soon(self) -> Document:
-        """Have the fleet stop, and return its process number."""
+        """Request that the fleet stops, and return its process number."""
         self.asked_to_stop.set()
         return {"pid": os.getpid(), "running": len(self.running())}
 

@@ -38,7 +38,7 @@ _SECRET = re.compile(r"[!-~]{16,512}")
 _PROMPT_MAX = 60_000
 _SIGNATURE = b"x-hub-signature-256"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5})")
-# A signed webhook; the signature is checked when the body has been read.
+# The caller of a signed webhook; its signature is checked after the body has been read.
 _WEBHOOK = Caller("webhook", frozenset({"trigger"}), "nobody")
 
 
@@ -52,7 +52,7 @@ class Answers(Protocol):
         """Return the schedules."""
 
     async def run(self, agent: str, schedule: str, prompt: str | None) -> Document:
-        """Have a schedule run with the next pass."""
+        """Request a run of a schedule with the next pass."""
 
     async def history(
         self, agent: str | None, schedule: str | None, limit: int, *, failed: bool
@@ -67,7 +67,7 @@ class Answers(Protocol):
 
 
 class Secrets(NamedTuple):
-    """The token of callers, and the secret with which webhooks are signed; None accepts none."""
+    """The token of callers, and the secret with which webhooks are signed; None accepts none of that kind."""
 
     token: str | None
     webhook: str | None

@@ -1,10 +1,10 @@
-"""How commands find a running fleet and talk to it: a lock beside its file, and a socket in its state.
+"""The connection between commands and a running fleet: a lock beside its file, and a socket in its state.
 
-The lock (`.fleet.yaml.lock`) says which process runs the fleet of a file, and where it keeps its state. The
+The lock (`.fleet.yaml.lock`) names the process that runs the fleet of a file, and its state directory. The
 file itself may be broken at the moment, or name another state directory than the fleet was started with.
 
 The socket takes one JSON line and answers with one. It lies in the state directory, for its owner alone. The
-process that serves it leads the fleet, so a file in its place is a leftover and is removed.
+process that serves it leads the fleet, so an existing socket file is a leftover and is removed.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 VERSION = 1
 FILE_NAME = "control.sock"
-# A prompt may be long; a fleet of a hundred thousand schedules fits into an answer.
+# Long enough for a long prompt, and for the answer of a fleet with a hundred thousand schedules.
 _REQUEST_MAX, _ANSWER_MAX = 1024 * 1024, 64 * 1024 * 1024
 _SECONDS_MAX = 10.0
 _CONNECTIONS_MAX = 16
-# The kernel takes 107 bytes; other systems a few less.
+# Linux allows 107 bytes in the address of a socket; other systems a few less.
 _ADDRESS_MAX = 100
 
 
 class ControlSocket:
-    """Serves the socket in `state_dir`; `answer` is given each request and returns or raises the answer."""
+    """Serves the socket in `state_dir`; `answer` gets each request, and returns or raises the answer."""
 
     def __init__(self, state_dir: Path, answer: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
         self._state_dir, self._answer = state_dir, answer
@@ -46,7 +46,7 @@ class ControlSocket:
         self._inode: int | None = None
 
     async def open(self) -> None:
-        """Begin to answer. Raises SchedulerError if there can be no socket."""
+        """Start to answer. Raises SchedulerError if the socket cannot be created."""
         path = self._state_dir / FILE_NAME
         try:
             listening = self._bound(path)
@@ -132,7 +132,8 @@ async def ask(state_dir: Path, request: dict[str, Any]) -> Any:
             try:
                 line = await _exchanged(state_dir, sent)
             except ConnectionResetError:
-                # A fleet that is dying resets the connection; the next one is refused, or answered.
+                # A dying fleet resets the connection; the next attempt is refused, or answered by a new
+                # fleet.
                 line = await _exchanged(state_dir, sent)
         reply = _object_in(line)
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
@@ -164,16 +165,16 @@ async def _exchanged(state_dir: Path, request: bytes) -> bytes:
 
 
 def _object_in(line: bytes) -> dict[str, Any]:
-    """Return the JSON object in a line, or raise ValueError; half a line is none."""
+    """Return the JSON object in a line, or raise ValueError; an incomplete line has none."""
     found = json.loads(line) if line.endswith(b"\n") else None
     if not isinstance(found, dict):
-        raise ValueError("no JSON object")  # noqa: TRY004 - as with all that is no JSON
+        raise ValueError("no JSON object")  # noqa: TRY004 - invalid JSON is a ValueError too
     return found
 
 
 @contextmanager
 def _address(state_dir: Path) -> Iterator[str]:
-    """Yield a path of the socket that is short enough to be the address of one."""
+    """Yield a path of the socket that is short enough for a socket address."""
     path = str(state_dir / FILE_NAME)
     if len(os.fsencode(path)) <= _ADDRESS_MAX:
         yield path
@@ -195,8 +196,8 @@ class FleetLock:
     def hold(self) -> None:
         """Take the lock. Raises SchedulerError while another process has it.
 
-        In a directory that cannot be written there is no lock: the store's lock still keeps a second process
-        out, and commands look for the fleet in the state directory that the file names.
+        In a read-only directory there is no lock: the store's lock still keeps a second process out, and
+        commands look for the fleet in the state directory that the file names.
         """
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -215,7 +216,7 @@ class FleetLock:
         self._held = descriptor
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         if self._held is not None:
             with suppress(OSError):
                 self._path.unlink()
@@ -224,14 +225,14 @@ class FleetLock:
 
 
 class Running(NamedTuple):
-    """The process that runs a fleet, and where it keeps its state."""
+    """The process that runs a fleet, and its state directory."""
 
     pid: int
     state_dir: Path
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the state directory was deleted, and the socket with it; a job may have made it again."""
+        """Whether the state directory was deleted with its socket; a job may have created it again."""
         return not any((self.state_dir / name).exists() for name in (FILE_NAME, HISTORY_FILE))
 
 
@@ -253,6 +254,6 @@ def running_fleet(fleet_file: Path) -> Running | None:
 
 
 def _path_of(fleet_file: Path) -> Path:
-    # One lock for all names of a file that is a symlink.
+    # Resolve symlinks, so that all names of a file share one lock.
     real = Path(os.path.realpath(fleet_file))
     return real.with_name(f".{real.name}.lock")

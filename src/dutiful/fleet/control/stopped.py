@@ -198,4 +198,4 @@ class StoppedFleet:
 
 
 def _nobody_to_wake() -> None:
-    """Explaining changes nothing."""
+    """Do nothing: explaining changes no schedule."""

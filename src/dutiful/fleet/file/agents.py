@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _TYPES = get_args(ScheduleType)
 _CONCURRENT_MAX = 10_000
 _RETRIES_MAX, _BACKOFF_MAX = 100, 10
-# A message lists at most so many problems of a work source and a job.
+# Most problems of a work source and a job that a message lists.
 _LISTED_MAX = 100
 _EXAMPLES = {"interval": "5m", "expression": '"0 9 * * 1-5"'}
 _NAMING = "must be 1 to 128 of the characters A-Z a-z 0-9 . _ -"
@@ -40,8 +40,8 @@ _NAMING = "must be 1 to 128 of the characters A-Z a-z 0-9 . _ -"
 def agent_from(document: Agent | Mapping[str, Any]) -> Agent:
     """Return the Agent that a document describes.
 
-    Raises FleetConfigError if there is no telling whose schedules those are, or how many may run. A bad
-    schedule has its problems in `AgentSchedule.problems` instead.
+    Raises FleetConfigError if the agent itself cannot be read. A bad schedule has its problems in
+    `AgentSchedule.problems` instead.
     """
     if isinstance(document, Agent):
         return document
@@ -76,7 +76,7 @@ def _name_in(document: object) -> str:
 def read_agent(
     document: object, schedules: Mapping[str, AgentSchedule]
 ) -> tuple[Agent | None, list[Problem]]:
-    """Return the agent with its schedules, or None and the other problems of the document."""
+    """Return the agent with its schedules, or None and the problems of the document."""
     if not isinstance(document, Mapping):
         return None, [Problem((), "must be a mapping with a `name` and `schedules`", document)]
     values, problems = read_keys(document, AGENT_KEYS)
@@ -95,7 +95,7 @@ def read_agent(
 
 
 def read_schedule(document: object) -> AgentSchedule:
-    """Return a schedule as it was written; keys that cannot be read are in its `problems`."""
+    """Return a schedule as declared; keys that cannot be read are in its `problems`."""
     if not isinstance(document, Mapping):
         return AgentSchedule("", problems=(Problem((), "must be a mapping with a `type`", document),))
     values, problems = read_keys(document, SCHEDULE_KEYS)
@@ -109,7 +109,7 @@ def read_schedule(document: object) -> AgentSchedule:
 
 
 def problems_of_schedule(schedule: AgentSchedule) -> Iterator[Problem]:
-    """Yield everything for which this schedule cannot be used."""
+    """Yield every reason why this schedule cannot be used."""
     yield from schedule.problems
     if any(problem.path == () for problem in schedule.problems):
         return
@@ -186,7 +186,7 @@ def _percent(value: object) -> float:
     return float(written) if "." in written else int(written)
 
 
-# Texts are checked where they are used; the parsers refuse other types in their own words.
+# Texts are checked where they are used; for other types the parsers raise their own errors.
 def _interval(value: Any) -> str:
     return value if isinstance(value, str) else str(parse_duration(value))
 

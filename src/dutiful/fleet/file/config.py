@@ -1,6 +1,6 @@
 """The fleet file: agents, inline or in files of their own, under common defaults; checked as a whole.
 
-`WatchedFleet` reads it again whenever it or a file that it includes has changed.
+`WatchedFleet` reads it again whenever it or an included file has changed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Fleet:
 
 
 def load_fleet(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Fleet:
-    """Return the fleet that a file describes, or raise FleetConfigError with everything that is wrong.
+    """Return the fleet that a file describes, or raise FleetConfigError with every problem.
 
     Variables are taken from `environ`, by default the environment of this process.
     """
@@ -92,7 +92,7 @@ def read_fleet(
 
 
 class _Enough(Exception):  # noqa: N818
-    """So much is wrong that looking for more would only cost time."""
+    """So many problems were found that looking for more would only cost time."""
 
 
 class _FleetReader:
@@ -100,15 +100,15 @@ class _FleetReader:
 
     def __init__(self, file: Path, environ: Mapping[str, str], check_jobs: bool) -> None:
         self._checks_jobs = check_jobs
-        # The problems of each job and work source, because many schedules share one.
+        # The problems of each job and work source, cached because many schedules share one.
         self._checked: dict[str, list[Problem]] = {}
-        # One problem for each place: the first explains the others, and a default is used many times.
+        # One problem per place: the first explains the others, and a default is used many times.
         self.problems: dict[tuple[str | None, str], ConfigProblem] = {}
         self._file, self._environ = file, environ
         self._left = _VALUES_MAX
-        # A file that many agents share is read once, or refused once.
+        # A file that many agents share is read, or refused, only once.
         self.files: dict[Path, Part | FleetConfigError] = {}
-        # The name of an agent -> its number.
+        # Agent name -> index of the agent.
         self._names: dict[str, int] = {}
 
     def read(self, root: Node) -> Fleet:
@@ -189,7 +189,7 @@ class _FleetReader:
         return agent
 
     def _check_jobs(self, part: Part, agent: Agent) -> None:
-        """Record why jobs of an agent could not run; their descriptions are known to be right."""
+        """Record why jobs of an agent could not run; their descriptions are known to be valid."""
         for name, schedule in agent.schedules.items():
             if not schedule.enabled or any(problems_of_schedule(schedule)):
                 continue
@@ -269,7 +269,7 @@ class _FleetReader:
         return part
 
     def _spend(self, part: Part) -> None:
-        """Refuse defaults and shared files that are small when written and huge when they are filled in."""
+        """Refuse defaults and shared files that are small as written and huge when filled in."""
         self._left -= len(part.spots)
         if self._left < 0:
             said = f"the fleet has more than {_VALUES_MAX:,} values with its defaults; make it smaller"
@@ -338,7 +338,7 @@ def _problems_of_inclusion(entry: dict[str, Any]) -> Iterator[Problem]:
 
 
 class WatchedFleet:
-    """The fleet of a file, as last read; `problem` is why the newest version of its files is not used."""
+    """The fleet of a file, as last read; `problem` says why the newest version of its files is not used."""
 
     def __init__(self, path: str | os.PathLike[str], logger: Logger) -> None:
         """Read the file. Raises FleetConfigError."""
@@ -353,7 +353,7 @@ class WatchedFleet:
 
     @property
     def state_dir(self) -> Path:
-        """Where the state is kept."""
+        """The state directory."""
         return state_dir_of(self.path, self.fleet)
 
     def reload(self) -> Sequence[Agent] | None:
@@ -381,7 +381,7 @@ class WatchedFleet:
     def _read(self) -> Fleet | FleetConfigError:
         files = [self.path]
         while True:
-            # Signatures are taken before the files are read: a change in between is seen by the next look.
+            # Take signatures before reading the files: a change in between is then noticed by the next call.
             self._seen = _signatures(files)
             found, files = read_fleet(self.path)
             if self._seen.keys() >= {*files}:
@@ -389,7 +389,7 @@ class WatchedFleet:
 
 
 def state_dir_of(path: Path, fleet: Fleet) -> Path:
-    """Return where the fleet of a file keeps its state: beside the file, unless it says otherwise."""
+    """Return the state directory of a fleet: beside the file, unless the file names another."""
     return fleet.state_dir or path.parent / STATE_DIR
 
 

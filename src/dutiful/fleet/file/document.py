@@ -1,4 +1,4 @@
-"""One file of a fleet: read with bounds, and remembered line by line so that every problem has a place."""
+"""One file of a fleet: read with limits, and with the line of every value for error messages."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from dutiful.fleet.types import Problem
 
 SIZE_MAX = 1_000_000
-# More than a file of that size has in earnest, which has fifteen bytes for each; the rest is to cost time.
+# More than any reasonable file of that size has (15 bytes per value); a hostile file is stopped here.
 _VALUES_MAX = 65_000
-# A dollar that is not followed by a brace is a dollar; `$${` is the way to write `${` itself.
+# `$` without a brace is a plain dollar; `$${` stands for `${` itself.
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 _INSIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
-# Shorter ones could not be told from the words of the message around them.
+# Shorter values are not masked: they could be confused with the words of the message around them.
 _SECRET_LENGTH = 4
 
 
 class Spot(NamedTuple):
-    """Where a value stands, and how values from the environment were written.
+    """The position of a value, and how its values from the environment were written.
 
-    `base` is where the part that it was read with stands in its file.
+    `base` is the path of the part with which it was read.
     """
 
     file: str
@@ -41,12 +41,12 @@ class Spot(NamedTuple):
     references: Mapping[str, str] = MappingProxyType({})
 
 
-# Path of a value -> where it stands. Values that were merged keep the spots of where they came from.
+# Path of a value -> its position. Merged values keep the positions of their origin.
 Spots: TypeAlias = dict[Path, Spot]
 
 
 def read_document(file: FilePath) -> Node:
-    """Return the tree in a YAML file, or raise FleetConfigError with all that speaks against it."""
+    """Return the tree in a YAML file, or raise FleetConfigError with every problem."""
     composed = compose(_read(file), _VALUES_MAX)
     if composed.flaws:
         problems = [ConfigProblem(str(file), line, dotted(path), said) for line, path, said in composed.flaws]
@@ -89,19 +89,19 @@ def dotted(path: Path) -> str:
 
 
 class Part:
-    """A value out of one or more files, with variables filled in and the spots of all that is in it."""
+    """A value from one or more files, with variables filled in and the positions of all its parts."""
 
     def __init__(self, value: Any, spots: Spots) -> None:
         self.value, self.spots = value, spots
 
     def under(self, over: Part) -> Part:
-        """Return this part as the default of another: mappings are merged, anything else is replaced."""
+        """Return this part as the default of another: mappings are merged, other values are replaced."""
         if not self.value:
             return over
         return Part(_merged(self.value, over.value), {**self.spots, **over.spots})
 
     def located(self, problem: Problem) -> ConfigProblem:
-        """Return a problem with its file and line; its path begins where this part begins."""
+        """Return a problem with its file and line; its path is relative to this part."""
         path = problem.path
         known = next(path[:n] for n in range(len(path), -1, -1) if path[:n] in self.spots)
         spot = self.spots[known]
@@ -112,7 +112,7 @@ class Part:
         return ConfigProblem(spot.file, spot.line, place, _redacted(problem.message, references), value)
 
     def _references(self, path: Path) -> Iterator[tuple[str, str]]:
-        """Yield (value, reference) of all that came out of the environment at `path` or below."""
+        """Yield (value, reference) of everything that came from the environment at `path` or below."""
         pending = [(path, reduce(lambda above, step: above[step], path, self.value))]
         while pending:
             at, value = pending.pop()
@@ -182,9 +182,9 @@ class Filled(NamedTuple):
 
 
 def fill_in(text: str, environ: Mapping[str, str]) -> Filled:
-    """Return `text` with its variables filled in; a filled-in value is not searched for variables again.
+    """Return `text` with its variables filled in; filled-in values are not searched for variables again.
 
-    A default is used where the variable is not set or empty. Raises ValueError that says what to do.
+    A default is used where the variable is not set or empty. Raises ValueError with advice.
     """
     references: dict[str, str] = {}
 

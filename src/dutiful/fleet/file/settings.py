@@ -1,6 +1,6 @@
 """The reader of settings: a mapping from a fleet file, read by a table of keys into values and problems.
 
-Each key has a reader, which returns the value or raises ValueError with what is wrong and what to write.
+Each key has a reader, which returns the value or raises ValueError with the problem and the correct form.
 Numbers and flags may be texts, because a fleet file is read as texts.
 """
 
@@ -36,13 +36,13 @@ _OWN_HEADERS = {
     "connection",
     "accept-encoding",
 }
-# Suggestions cost time to find, so there are at most this many.
+# Most unknown keys for which a suggestion is searched, because the search costs time.
 _UNKNOWN_MAX = 100
 _TRUTH = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 
 
 class Key(NamedTuple):
-    """How one key is read; a secret one is never shown in a problem."""
+    """How one key is read; the value of a secret key is never shown in a problem."""
 
     read: Reader
     default: object = None
@@ -77,7 +77,7 @@ def unknown_key(name: object, known: Collection[str]) -> Problem:
 
 
 def problems_of(config: object, kinds: Mapping[str, Keys]) -> Iterator[Problem]:
-    """Yield every problem of `config`, whose `type` says which table of keys it is read by."""
+    """Yield every problem of `config`; its `type` selects the table of keys."""
     known = ", ".join(kinds)
     if not isinstance(config, Mapping):
         yield Problem((), f"must be a mapping with a `type`: one of {known}", config)
@@ -152,7 +152,7 @@ def whole_number(lowest: int, highest: int) -> Reader:
 
 def seconds(value: object) -> float:
     """Read a duration such as 10m."""
-    return parse_duration(value).total_seconds()  # type: ignore[arg-type]  # it refuses what is no text
+    return parse_duration(value).total_seconds()  # type: ignore[arg-type]  # it refuses other types itself
 
 
 def time_zone(value: object) -> str:
@@ -184,7 +184,7 @@ def url(value: object) -> str:
 
 
 def headers(value: object) -> dict[str, str]:
-    """Read a mapping of header names to values; no value is ever quoted."""
+    """Read a mapping of header names to values; errors never quote the values."""
     if not isinstance(value, Mapping):
         raise ValueError("must be a mapping of header names to texts")  # noqa: TRY004 - problems are ValueErrors
     for name, content in value.items():
@@ -198,5 +198,5 @@ def headers(value: object) -> dict[str, str]:
 
 
 def allowed(value: object) -> Allowed:
-    """Read the hosts, addresses and networks that may be reached although they are not public."""
+    """Read hosts, addresses and networks that may be reached although they are not public."""
     return Allowed.parse(texts(value))

@@ -1,7 +1,7 @@
-"""YAML as a tree of texts: nothing is guessed from how a text looks, nothing is shared, no code is run.
+"""YAML as a tree of texts: no types are guessed, no nodes are shared, no code is run.
 
-`12:30`, `no` and `010` stay what was written. The tree is built from libyaml's events without recursion, so
-that a document of brackets or aliases is refused as soon as it shows itself.
+`12:30`, `no` and `010` stay as written. The tree is built from libyaml's events without recursion, so that
+deep nesting and aliases are refused at their first occurrence.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 Path: TypeAlias = tuple[str | int, ...]
 
 DEPTH_MAX = 32
-# Reading stops after this many mistakes; the rest shows up in the next run.
+# Reading stops after this many mistakes; the next run shows the others.
 _FLAWS_MAX = 100
 _NULLS = frozenset(("null", "Null", "NULL", "~"))
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-# Only the resolver of plain scalars is used of it.
+# Only its resolver of plain scalars is used.
 _RESOLVER: Any = Resolver()
 _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Node(NamedTuple):
-    """One value and its line, which is that of its key where it has one.
+    """One value and its line, which is the line of its key if it has one.
 
-    `value` is a text, None, a dict or a list of Nodes. Plain is what was written without quotes; a None that
-    is not plain was not written at all.
+    `value` is a text, None, a dict or a list of Nodes. `plain` means written without quotes; a None that is
+    not plain was not written at all.
     """
 
     value: Any
@@ -47,13 +47,13 @@ class Node(NamedTuple):
 
 
 class BareKey(str):
-    """A key such as `on` or `5`, written without quotes, for which other readers do not see a text."""
+    """A key such as `on` or `5`, written without quotes, which other YAML readers do not read as a text."""
 
     __slots__ = ()
 
 
 class Flaw(NamedTuple):
-    """Why a text is no tree: where, and what to write instead."""
+    """A reason why a text is not a valid tree: where, and what to write instead."""
 
     line: int
     path: Path
@@ -61,14 +61,14 @@ class Flaw(NamedTuple):
 
 
 class Composed(NamedTuple):
-    """A tree, or the flaws for which there is none. An empty document has neither."""
+    """A tree, or the flaws that prevent one. An empty document has neither."""
 
     root: Node | None
     flaws: tuple[Flaw, ...] = ()
 
 
 def compose(text: str, values_max: int) -> Composed:
-    """Return the tree of the only document in `text`, or everything that speaks against it."""
+    """Return the tree of the only document in `text`, or all its flaws."""
     composer = _Composer(values_max)
     odd = _UNPRINTABLE.search(text)
     if odd is not None:
@@ -89,13 +89,13 @@ class _Hopeless(Exception):  # noqa: N818
 
 
 class _Composer:
-    """Turns events into a tree; the open mappings and lists are on a stack."""
+    """Turns events into a tree; open mappings and lists are on a stack."""
 
     def __init__(self, values_max: int) -> None:
         self.root: Node | None = None
         self.flaws: list[Flaw] = []
         self._left = values_max
-        # Each open mapping or list with its key in the one above, and its key that awaits a value.
+        # Each open mapping or list, with its key in its parent, and the key for which it awaits a value.
         self._open: list[_Collection] = []
         self._documents = 0
 
@@ -115,7 +115,7 @@ class _Composer:
                 act(event)
 
     def refuse(self, line: int, message: str, *path: str | int) -> None:
-        """Note a flaw on a line counted from 0, at the place being read."""
+        """Record a flaw at the current path, on a line counted from 0."""
         self.flaws.append(Flaw(line + 1, (*self._path(), *path), message))
         if len(self.flaws) >= _FLAWS_MAX:
             raise _Hopeless
@@ -221,7 +221,7 @@ class _Collection:
 
     def add(self, node: Node) -> None:
         if self.is_mapping:
-            # The first of two is kept; the second has been refused.
+            # Keep the first of two equal keys; the second has been refused.
             self.items.setdefault(self.key, node._replace(line=self.key_line))
             self.awaits_key = True
         else:
@@ -229,7 +229,7 @@ class _Collection:
 
 
 def to_yaml(root: Node) -> str:
-    """Return the text of a tree; `compose` gives the same tree back, line numbers apart."""
+    """Return the text of a tree; `compose` returns the same tree for it, except for line numbers."""
     written: str = yaml.emit(_events(root), Dumper=_DUMPER, allow_unicode=True, width=2**16)
     return written
 
@@ -248,7 +248,7 @@ def _events_of(node: Node) -> Iterator[Any]:
         yield events.MappingStartEvent(None, None, implicit=True, flow_style=not value)
         for key, below in value.items():
             bare = isinstance(key, BareKey) or _reads_as_text(key)
-            # The emitter takes no subclass of a text.
+            # The emitter does not accept subclasses of str.
             yield events.ScalarEvent(None, None, (bare, True), str(key))
             yield from _events_of(below)
         yield events.MappingEndEvent()
@@ -265,7 +265,7 @@ def _events_of(node: Node) -> Iterator[Any]:
 
 @lru_cache(maxsize=65_536)
 def _reads_as_text(text: str) -> bool:
-    """Return whether any reader of YAML takes it for a text when it stands there without quotes."""
+    """Return whether every YAML reader reads this text as a text when it is written without quotes."""
     return bool(_RESOLVER.resolve(yaml.ScalarNode, text, (True, False)) == "tag:yaml.org,2002:str")
 
 
@@ -276,7 +276,7 @@ class _Hint(NamedTuple):
     # A regular expression for the parser's message.
     said: str
     advice: str
-    # The mistake is where the construct begins, not where the parser gave up.
+    # Whether the mistake is where the construct begins, not where the parser gave up.
     at_begin: bool = False
 
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """One kind of job: its keys, how its executor is made, and what may keep it from running here."""
+    """One kind of job: its keys, its executor, and its checks of the host."""
 
     keys: Keys
     executor: Callable[[Settings, OnOutput | None, OnChunk | None], JobExecutor]
@@ -57,12 +57,12 @@ class Kind(NamedTuple):
 
 
 def problems_of_job(config: object) -> Iterator[Problem]:
-    """Yield everything that is wrong with a `job`; paths begin inside it. Nothing is imported or started."""
+    """Yield every problem of a `job`; paths are relative to it. Nothing is imported or started."""
     return problems_of(config, KEYS)
 
 
 def unready_job(config: Config, folder: Path) -> Iterator[Problem]:
-    """Yield why a job that is described well could not run from this folder, as far as can be seen now."""
+    """Yield why a valid job could not run from this folder, as far as can be seen now."""
     return _KINDS[config["type"]].unready(settings_of(config, KEYS, "job"), folder)
 
 
@@ -119,7 +119,7 @@ def _unready_command(settings: Settings, folder: Path) -> Iterator[Problem]:
 
 
 def _missing(command: Command) -> str | None:
-    """Return what to do about a program that cannot be found, or None if it can."""
+    """Return advice about a program that cannot be found, or None if it can."""
     missing, program = command.missing(), command.argv[0]
     elsewhere = None if missing is None or "/" in program else shutil.which(program)
     if elsewhere is None:
@@ -135,7 +135,7 @@ def _variables(request: JobRequest) -> dict[str, str | None]:
     return {
         "DUTIFUL_AGENT": request.agent.name,
         "DUTIFUL_SCHEDULE": request.schedule_name,
-        # A prompt that is too long for a variable is on stdin only.
+        # A prompt too long for a variable is passed on stdin only.
         "DUTIFUL_PROMPT": request.prompt,
         "DUTIFUL_WORK_ITEM": None if item is None else json.dumps(item._asdict()),
         "DUTIFUL_TRIGGER": None if metadata is None else metadata.trigger_type,
@@ -145,7 +145,7 @@ def _variables(request: JobRequest) -> dict[str, str | None]:
 
 
 def _environment(value: object) -> dict[str, str | None]:
-    """Read variables: a list of NAME or NAME=VALUE, or a mapping; without a value one is passed on."""
+    """Read variables: a list of NAME or NAME=VALUE, or a mapping; without a value they are inherited."""
     if isinstance(value, Mapping):
         found = {str(key): None if each is None else str(each) for key, each in value.items()}
     else:
@@ -163,7 +163,7 @@ def _environment(value: object) -> dict[str, str | None]:
 
 
 class HttpJob:
-    """Posts every job to a URL and takes 2xx for success, unless the response says otherwise."""
+    """Posts every job to a URL; 2xx means success, unless the response says otherwise."""
 
     def __init__(self, settings: Settings) -> None:
         self._url = settings["url"]
@@ -196,7 +196,7 @@ def _result_in(answer: Answer) -> JobResult:
     if not answer.is_success:
         return JobResult(False, error=answer.problem())
     if not answer.is_whole:
-        # The part that was cut off might say that the job has failed.
+        # The part that was cut off may report a failure.
         return JobResult(
             False, error=f"the answer of {answer.origin} is longer than {len(answer.body)} bytes"
         )
@@ -235,7 +235,7 @@ class PythonJob:
 
 
 def _place(value: object) -> str:
-    """Read where a function is: its module, a colon and its name."""
+    """Read the location of a function: its module, a colon and its name."""
     if not isinstance(value, str) or not is_place(value):
         raise ValueError("must be module:function, e.g. reports.daily:build")
     return value
@@ -243,9 +243,9 @@ def _place(value: object) -> str:
 
 def _unready_function(settings: Settings, _: Path) -> Iterator[Problem]:
     try:
-        # The module is imported for that.
+        # This imports the module.
         find_function("call", settings["call"])
-    except Exception as error:  # noqa: BLE001 - importing runs code of the user, which may raise anything
+    except Exception as error:  # noqa: BLE001 - importing runs code of the user
         yield Problem(("call",), f"cannot be imported: {error}", settings["call"])
 
 

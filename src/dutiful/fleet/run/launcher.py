@@ -1,4 +1,4 @@
-"""Carries a run to `on_trigger`, and records in the state file that it is running and how it ended."""
+"""Hands runs to `on_trigger`, and records in the state file that they run and how they ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TITLE_MAX = 200
 
 
 class JobLauncher:
-    """Triggers jobs. The state file says `running` before a job begins, and how it went after it ended."""
+    """Triggers jobs. The state file says `running` before a job begins, and has its result afterwards."""
 
     in_process = True
 
@@ -47,7 +47,7 @@ class JobLauncher:
     ) -> None:
         self._view, self._book, self._clock, self._logger = view, book, clock, logger
         self._on_trigger, self._on_failure = on_trigger, on_failure
-        # The tasks that carry the running jobs, and those that a person has cancelled.
+        # The tasks of the running jobs, and the keys of the jobs that a user has cancelled.
         self._tasks: dict[tuple[str, int, str], asyncio.Task[Any]] = {}
         self._cancelled: set[tuple[str, int, str]] = set()
         self.triggered = 0
@@ -61,7 +61,7 @@ class JobLauncher:
         return len(jobs)
 
     async def launch(self, launch: Launch) -> Outcome:
-        """Do the job and return how it went."""
+        """Do the job and return its outcome."""
         entry, run = self._view.entries.get(launch.schedule.id), launch.run
         if entry is None:
             return Failed("the schedule is no longer there")
@@ -81,7 +81,7 @@ class JobLauncher:
         outcome = _outcome(result)
         if isinstance(outcome, Failed) and _is_final(info):
             self._tell_failure(info, result.error or "")
-            # Ended for good: a manual run is not tried again.
+            # A manual run is not retried, so end it for good.
             return Refused(Reason.TASK_FAILED, outcome.detail)
         return outcome
 
@@ -112,15 +112,15 @@ class JobLauncher:
         self._book.note(entry.agent.name, entry.name, begun(self._view.told(job.started_at)))
         problem = await self._flush(entry.id)
         if problem is not None:
-            # Without a record the schedule would be due again at once, and nothing would show the job.
+            # Without a record the schedule would be due again at once, and no view would show the job.
             return ScheduleRunResult(False, error=problem)
-        # With a work source only jobs are logged, by the job runner: an empty poll is no event.
+        # With a work source the job runner logs jobs only: an empty poll is no event.
         polls = info.schedule.work_source is not None or info.agent.work_source is not None
         level = self._logger.debug if polls else self._logger.info
         level("%s: triggered (%s)", entry.id, info.trigger_type)
         try:
             answer = await self._triggered(info)
-        except Exception as error:  # noqa: BLE001 - whatever a job raises is that job's failure
+        except Exception as error:  # noqa: BLE001 - any exception of a job is that job's failure
             self._logger.error("%s: %s", entry.id, error)  # noqa: TRY400 - the job's error, not ours
             return ScheduleRunResult(False, error=str(error) or type(error).__name__)
         return _result(answer)
@@ -151,7 +151,7 @@ class JobLauncher:
         self._book.note(entry.agent.name, entry.name, change)
 
     async def _flush(self, schedule_id: str) -> str | None:
-        """Write the noted changes; return the problem if they cannot be written. The next pass retries."""
+        """Write the noted changes; return the problem if that fails. The next pass retries."""
         try:
             await self._book.flush()
         except (OSError, DutifulError) as error:
@@ -161,13 +161,13 @@ class JobLauncher:
 
 
 def _is_final(info: TriggerInfo) -> bool:
-    """Return whether a failure of this attempt is not followed by a retry."""
+    """Return whether no retry follows a failure of this attempt."""
     attempt = 1 if info.metadata is None else info.metadata.attempt
     return info.trigger_type == "manual" or attempt > info.schedule.retries
 
 
 def _result(answer: object) -> ScheduleRunResult:
-    """Return the result that `on_trigger` has returned; any other value means success."""
+    """Return the result from `on_trigger`; any other value means success."""
     if not isinstance(answer, ScheduleRunResult):
         return ScheduleRunResult(True)
     if answer.success and answer.error is None:

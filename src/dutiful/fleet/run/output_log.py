@@ -1,7 +1,8 @@
-"""The output of jobs, kept in one file per run under `logs/AGENT/SCHEDULE/` of the state directory.
+"""The output of jobs, stored in one file per run under `logs/AGENT/SCHEDULE/` of the state directory.
 
 A file is named NUMBER.RUN_AT.KIND.log: the number counts the runs of the schedule, and the rest is the key of
-the run in the history. Each file is bounded, and the oldest files go when there are too many.
+the run in the history. Each file is bounded, and the oldest files are deleted when there
+are too many.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ class RunLog(NamedTuple):
     path: Path
 
     def read(self) -> bytes:
-        """Return the output as far as it was kept."""
+        """Return the stored output."""
         return kept_in(self.path)
 
 
 class Output(NamedTuple):
-    """The output of a run as it may be shown: without control characters, of a long one the end."""
+    """The output of a run for display: without control characters, and only the end of a long one."""
 
     number: int
     run_at: Instant
@@ -57,8 +58,8 @@ def output_of(
 ) -> Output | None:
     """Return the output of a run, by default of the latest one, or None if there is none.
 
-    At most the last `limit` bytes are returned. Characters that command a terminal are replaced; a page must
-    escape the text for HTML as any other.
+    At most the last `limit` bytes are returned. Terminal control characters are replaced; HTML pages must
+    still escape the text.
     """
     found = (log for log in logs_of(state_dir, agent, schedule) if number in (None, log.number))
     log = next(found, None)
@@ -80,13 +81,13 @@ def _logs_in(folder: Path) -> Iterator[RunLog]:
 
 
 class OutputLogs:
-    """Writes the output of jobs. A disk that is full or read-only costs the output, never the job."""
+    """Writes the output of jobs. On a full or read-only disk the output is lost, never the job."""
 
     def __init__(self, state_dir: Path, limits: LogLimits) -> None:
         self._state_dir, self.limits = state_dir, limits
 
     def open(self, agent: str, schedule: str, run_at: Instant, kind: str) -> OutputLog | None:
-        """Return the log of a run, which its retries share, or None if outputs are not kept."""
+        """Return the log of a run, which its retries share; None if outputs are not stored."""
         if not self.limits.runs:
             return None
         folder = self._state_dir / FOLDER / agent / schedule

@@ -1,7 +1,7 @@
-"""One run of a schedule: claim a work item, build the prompt, do the job, report how it went.
+"""One run of a schedule: claim a work item, build the prompt, do the job, report the outcome.
 
-`run_job` is the one place where a job is done. `run_schedule` wraps it in a record in the state file, and
-`JobRunner` is what a fleet file's scheduler calls for every trigger.
+`run_job` is the only function that does jobs. `run_schedule` adds a record in the state file, and the
+scheduler of a fleet file calls `JobRunner` for every trigger.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ async def run_schedule(
     logger: Logger | None = None,
     clock: Clock | None = None,
 ) -> ScheduleRunResult:
-    """Do one job of a schedule and return how it went; only a cancellation is raised.
+    """Do one job of a schedule and return its result; raises only on cancellation.
 
     The state is `running` meanwhile, and afterwards has the time of completion, the next run and the last
-    error; a disabled schedule stays disabled. A claimed work item is reported, or released if the job did
-    not begin or was cancelled. A work source without work means no job, unless the schedule says
-    `run_without_work`. A state that cannot be written at the start means no job either: the schedule would
-    be due again at once.
+    error; a disabled schedule stays disabled. A claimed work item is reported, or released if the job did not
+    begin or was cancelled. A work source without work means no job, unless the schedule says
+    `run_without_work`. A state that cannot be written at the start means no job either: the schedule would be
+    due again at once.
     """
     prompt = build_schedule_prompt(schedule, default_prompt=agent.default_prompt)
-    # A webhook or chat schedule is only ever run by hand.
+    # A webhook or chat schedule is only ever triggered by hand.
     kind: Any = schedule.type if schedule.type in ("interval", "cron") else "manual"
     trigger = TriggerInfo(agent, schedule_name, schedule, prompt, kind)
     record = _Record(trigger, str(state_dir), clock or SystemClock(), logger or _LOGGER)
@@ -91,7 +91,7 @@ async def run_job(
     sources: WorkSourceManager | None = None,
     logger: Logger | None = None,
 ) -> ScheduleRunResult:
-    """Do the job of a trigger, with its work item if there is a work source, and return how it went."""
+    """Do the job of a trigger, with its work item if there is a work source, and return its result."""
     return await _run(trigger, executor, _Work(sources, trigger, logger or _LOGGER))
 
 
@@ -136,7 +136,7 @@ async def _execute(request: JobRequest, work: _Work, executor: JobExecutor) -> S
 
 
 def _comes_from_outside(error: BaseException) -> bool:
-    """Return whether this error ends the run itself; an executor may raise the same classes by mistake."""
+    """Return whether this error must end the run; executors may raise the same classes by mistake."""
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
@@ -188,7 +188,7 @@ class _Work:
     def __init__(self, sources: WorkSourceManager | None, trigger: TriggerInfo, logger: Logger) -> None:
         self._sources, self._trigger, self._logger = sources, trigger, logger
         self.item: WorkItem | None = None
-        # How the job failed; a run that is cancelled before its job has ended was interrupted.
+        # The error of the job; a run that is cancelled before its job has ended was interrupted.
         self.error: str | None = INTERRUPTED
 
     async def claim(self) -> NextWorkItem | None:
@@ -203,18 +203,18 @@ class _Work:
         return found
 
     async def report(self, result: ScheduleRunResult) -> None:
-        """Tell the source how the work went, if an item is held."""
+        """Report the result to the source, if an item is held."""
         if self._sources is not None and self.item is not None:
             outcome = JobResult(result.success, result.summary, result.error)
             await self._end(self._sources.report_outcome, outcome, "reported")
 
     async def release(self, reason: str) -> None:
-        """Give the item back, if one is held."""
+        """Release the item, if one is held."""
         if self._sources is not None and self.item is not None:
             await self._end(self._sources.release_work_item, reason, "released")
 
     async def _end(self, method: Callable[..., Any], argument: object, word: str) -> None:
-        """Let go of the item; an error of the source does not change the result of the job."""
+        """End the claim of the item; an error of the source does not change the result of the job."""
         item, self.item = self.item, None
         assert item is not None
 
@@ -229,7 +229,7 @@ class _Work:
         try:
             await asyncio.shield(ending)
         except asyncio.CancelledError:
-            # A report that has begun is finished also when the run is cancelled: its content stays true.
+            # Finish a report that has begun, also when the run is cancelled: its content stays true.
             await ending
             raise
 
@@ -241,16 +241,16 @@ class JobRunner:
         self._logger, self._clock, self._logs = logger, clock, logs
         self._sources = WorkSources(clock)
         self._executors: dict[str, JobExecutor] = {}
-        # Open logs by the run that they belong to; opened when a job has something to say.
+        # Open logs by run; a log is opened at the first output of a job.
         self._open: dict[tuple[str, TriggerMetadata | None], OutputLog | None] = {}
-        # Schedules whose last poll found no work, which is logged once.
+        # Schedules whose last poll found no work, which is logged only once.
         self._idle: set[str] = set()
         self._reports: set[asyncio.Task[None]] = set()
         # "agent/schedule" -> the latest line that its running job has printed.
         self.latest: dict[str, str] = {}
 
     async def __call__(self, trigger: TriggerInfo) -> ScheduleRunResult:
-        """Do one job and return how it went. Raises JobNotStartedError if no job is configured."""
+        """Do one job and return its result. Raises JobNotStartedError if no job is configured."""
         name, key = _name(trigger), (_name(trigger), trigger.metadata)
         began = self._clock.monotonic()
         self.latest.pop(name, None)
@@ -275,7 +275,7 @@ class JobRunner:
         text = f"{how}{item} after {took:.1f} s{f': {said}' if said else ''}"
         level = self._logger.info if result.success else self._logger.warning
         if found_none and name in self._idle:
-            # Only the first of a row of empty polls is worth a line.
+            # Log only the first of consecutive empty polls.
             level = self._logger.debug
         (self._idle.add if found_none else self._idle.discard)(name)
         level("%s: %s", name, text)
@@ -284,7 +284,7 @@ class JobRunner:
             self._write(trigger.agent.name, trigger.schedule_name, trigger.metadata, line)
 
     def report_failure(self, trigger: TriggerInfo, error: str) -> None:
-        """Begin the `on_failure` job of a schedule, if it has one, beside everything else."""
+        """Start the `on_failure` job of a schedule, if it has one, without waiting for it."""
         config = trigger.schedule.on_failure or trigger.agent.on_failure
         if config is not None:
             task = asyncio.ensure_future(self._report(trigger, config, error))
@@ -305,7 +305,7 @@ class JobRunner:
             self._logger.warning("%s: on_failure failed: %s", _name(trigger), problem)
 
     async def finish_reports(self) -> None:
-        """Return when all `on_failure` jobs have ended; each has a minute."""
+        """Return when all `on_failure` jobs have ended; each has at most a minute."""
         if self._reports:
             await asyncio.wait(self._reports)
 
@@ -357,7 +357,7 @@ def _text(error: BaseException) -> str:
 def build_schedule_prompt(
     schedule: AgentSchedule, work_item: WorkItem | None = None, *, default_prompt: str | None = None
 ) -> str:
-    """Return the schedule's prompt, else the agent's, else the one for all, and the work item with it."""
+    """Return the prompt of the schedule, the agent or the default one, followed by the work item."""
     prompt = schedule.prompt or default_prompt or DEFAULT_PROMPT
     return prompt if work_item is None else f"{prompt}\n\n{_described(work_item)}"
 

@@ -1,4 +1,4 @@
-"""The state file as a running fleet keeps it: changes of one moment are one write, off the event loop."""
+"""The state file of a running fleet, cached: simultaneous changes share one write, off the event loop."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def _nothing_known() -> dict[tuple[str, str], dict[str, object]]:
 class StateBook:
     """Reads the file when it has changed, and writes the noted changes; `states` is its last content.
 
-    A file whose content is damaged is moved aside under a dated name, and replaced by the records that
-    `rebuild` returns. A file that was deleted is written again as it was last known.
+    A file with damaged content is moved aside under a dated name, and replaced by the records that `rebuild`
+    returns. A deleted file is written again with its last known content.
     """
 
     def __init__(
@@ -46,18 +46,18 @@ class StateBook:
         self.states = States({}, {})
 
     def has_changed(self) -> bool:
-        """Return whether another process has written the file since it was last read or written here."""
+        """Return whether another process has written the file since the last read or write here."""
         return signature(self._state_dir) != self._signature
 
     async def read(self) -> None:
-        """Bring `states` up to date. Raises StateFileError."""
+        """Update `states` from the file. Raises StateFileError."""
         async with self._turn:
             with self._clock.hold():
                 await self._put_back()
                 self._signature, self.states = await self._recovering(self._read)
 
     async def _put_back(self) -> None:
-        """Write the file again as it was last known, if it was deleted since."""
+        """Write the file again with its last known content, if it was deleted."""
         if self._signature is None or signature(self._state_dir) is not None:
             return
         records = {key: state._asdict() for key, state in self.states.records.items()}
@@ -66,7 +66,7 @@ class StateBook:
         self._logger.warning(said, self._state_dir / FILE_NAME)
 
     async def _recovering(self, work: Callable[..., T], *arguments: object) -> T:
-        """Do the work in a thread; if the file turns out to be damaged, rebuild it and do the work again."""
+        """Run `work` in a thread; if the file is damaged, rebuild it and run `work` again."""
         try:
             return await asyncio.to_thread(work, *arguments)
         except StateFileError as error:
@@ -76,23 +76,23 @@ class StateBook:
             records = await self._rebuild()
             await asyncio.to_thread(write_states, self._state_dir, records)
             said = "%s. It was moved to %s and rebuilt from the history: %d schedule(s)"
-            self._logger.error(said, error, aside, len(records))  # noqa: TRY400 - no fault of the code
+            self._logger.error(said, error, aside, len(records))  # noqa: TRY400 - not a bug, so no traceback
             return await asyncio.to_thread(work, *arguments)
 
     def _read(self) -> tuple[tuple[int, ...] | None, States]:
-        # The signature first: a change between the two is then seen by the next look.
+        # Take the signature first: a change between the two reads is then noticed by the next call.
         return signature(self._state_dir), read_states(self._state_dir)
 
     def note(self, agent: str, schedule: str, change: Change) -> None:
-        """Have this change written with the next flush, after earlier changes of the same schedule."""
+        """Add a change to the next flush, after earlier changes of the same schedule."""
         earlier = self._noted.get((agent, schedule))
         self._noted[agent, schedule] = change if earlier is None else _both(earlier, change)
 
     async def flush(self) -> None:
-        """Return when all noted changes are in the file. Raises StateFileError; nothing is lost then.
+        """Return when all noted changes are in the file. Raises StateFileError; the changes are kept then.
 
-        However many callers there are, one write is under way and one follows, which takes all changes that
-        are noted by the time it begins.
+        However many callers there are, at most one write is under way and one more follows, which takes all
+        changes noted before it begins.
         """
         if self._following is None:
             self._following = asyncio.ensure_future(self._write())
@@ -114,11 +114,11 @@ class StateBook:
                 except BaseException:
                     self._keep(noted)
                     raise
-                # A foreign change in between has still to be read.
+                # After a foreign change keep the old signature, so that the file is read again.
                 self._signature, self.states = (self._signature if foreign else written), states
 
     def _keep(self, noted: dict[tuple[str, str], Change]) -> None:
-        """Put changes back that could not be written, before those that were noted meanwhile."""
+        """Put back changes that could not be written, before those noted meanwhile."""
         meanwhile, self._noted = self._noted, noted
         for (agent, schedule), change in meanwhile.items():
             self.note(agent, schedule, change)
@@ -129,7 +129,7 @@ class StateBook:
 
 
 def _both(first: Change, second: Change) -> Change:
-    """Return the change that has the effect of one after the other."""
+    """Return one change with the effect of both, in order."""
     return lambda known: {
         **(first(known) if callable(first) else first),
         **(second(known) if callable(second) else second),

@@ -1,7 +1,7 @@
 """`state.yaml`: the last run of every schedule, in a file that people read and other programs edit.
 
-A writer holds an advisory lock on a file beside it and puts a complete new file in its place. Readers need no
-lock: they see either the old file or the new one. Keys that the fleet does not know are kept.
+A writer holds an advisory lock on a file beside it and replaces the file by a complete new one. Readers need
+no lock: they see either the old file or the new one. Unknown keys are kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Change: TypeAlias = Mapping[str, object] | Callable[[ScheduleState], Mapping[str, object]]
 
 FILE_NAME = "state.yaml"
-# No bound that an honest file would meet: a hundred thousand schedules.
+# Beyond any honest file: enough for a hundred thousand schedules.
 _VALUES_MAX = 1_000_000
 _STATUSES = get_args(ScheduleStatus)
 _TIMES = ("last_run_at", "next_run_at")
@@ -35,20 +35,20 @@ _MEND = "mend it, or move it away to start afresh"
 
 
 class States(NamedTuple):
-    """The records of a state file by (agent, schedule), and the problems of those that cannot be read."""
+    """The records of a state file by (agent, schedule), and the problems of unreadable records."""
 
     records: dict[tuple[str, str], ScheduleState]
-    # An agent whose schedules cannot be read at all is there under (agent, "").
+    # An agent whose schedules cannot be read at all is listed under (agent, "").
     problems: dict[tuple[str, str], Problem]
 
     def of(self, agent: str, schedule: str) -> ScheduleState | Problem:
-        """Return the state of a schedule, a fresh one if it has none, or the problem of its record."""
+        """Return the state of a schedule, a fresh one if it has no record, or the problem of its record."""
         damaged = self.problems.get((agent, schedule)) or self.problems.get((agent, ""))
         return damaged or self.records.get((agent, schedule), ScheduleState())
 
 
 def signature(state_dir: StateDir) -> tuple[int, ...] | None:
-    """Return a value that is another one once the file has changed; None while there is no file."""
+    """Return a value that changes with the file; None while there is no file."""
     try:
         found = os.stat(Path(state_dir, FILE_NAME))
     except OSError:
@@ -64,9 +64,9 @@ def read_states(state_dir: StateDir) -> States:
 def write_states(state_dir: StateDir, changes: Mapping[tuple[str, str], Change]) -> States:
     """Merge changes into the records of many schedules in one write, and return the new content of the file.
 
-    A change is a mapping, or a function that gives one for what the record says at that moment. Records and
-    agents that cannot be read are left as they are; they are among the `problems`. Raises StateFileError if
-    the file cannot be read or written, InvalidArgumentError for changes that cannot be.
+    A change is a mapping, or a function from the present record to one. Records and agents that cannot be
+    read are left as they are; they are among the `problems`. Raises StateFileError if the file cannot be read
+    or written, InvalidArgumentError for invalid changes.
     """
     read = {key: change if callable(change) else read_changes(change) for key, change in changes.items()}
     file = _file(state_dir)
@@ -83,9 +83,9 @@ def write_states(state_dir: StateDir, changes: Mapping[tuple[str, str], Change])
 
 
 def begun(at: datetime) -> Change:
-    """Return the change that records the beginning of a run.
+    """Return the change that records the start of a run.
 
-    `last_run_at` is the beginning for now, so that an interrupted interval run counts from its start.
+    `last_run_at` is the start for now, so that an interrupted interval run counts from its start.
     """
     return unless_disabled({"status": "running", "last_run_at": at})
 
@@ -101,12 +101,12 @@ def ended(
 
 
 def found_no_work(at: datetime, next_run_at: datetime | None) -> Change:
-    """Return the change that records an empty poll, which leaves the error of the last job in place."""
+    """Return the change that records a poll without work; the error of the last job stays."""
     return unless_disabled({"status": "idle", "last_run_at": at, "next_run_at": next_run_at})
 
 
 def move_aside(state_dir: StateDir, at: datetime) -> Path:
-    """Rename a state file that cannot be read, so that nothing of it is lost; return its new path."""
+    """Rename a damaged state file, so that its content is not lost; return its new path."""
     file = _file(state_dir)
     with _locked(file):
         stamp = f"{file}.damaged-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
@@ -120,7 +120,7 @@ def move_aside(state_dir: StateDir, at: datetime) -> Path:
 
 
 def unless_disabled(changes: Mapping[str, object]) -> Change:
-    """Return a change that leaves the status of a disabled schedule alone."""
+    """Return a change that keeps the status of a disabled schedule."""
     others = {key: value for key, value in changes.items() if key != "status"}
     return lambda known: others if known.status == "disabled" else changes
 
@@ -157,12 +157,12 @@ def checked_state(state_dir: StateDir, states: States, agent: str, schedule: str
 
 
 def _file(state_dir: StateDir) -> Path:
-    # Of a symlink, the file is replaced and not the link.
+    # Resolve a symlink, so that the file is replaced and not the link.
     return Path(os.path.realpath(Path(state_dir, FILE_NAME)))
 
 
 def _read(file: Path) -> Node:
-    """Return the tree in the file, whose top has the right shape."""
+    """Return the tree in the file, after checking its top level."""
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
@@ -202,7 +202,7 @@ def _states(root: Node) -> States:
 
 
 def _below(node: Node, key: str) -> dict[str, Node] | None:
-    """Return the mapping under a key, empty if there is none, or None where there is something else."""
+    """Return the mapping under a key, empty if there is none, or None if another value is there."""
     if not isinstance(node.value, dict):
         return {} if node.value is None else None
     found = node.value.get(key, Node({})).value
@@ -210,7 +210,7 @@ def _below(node: Node, key: str) -> dict[str, Node] | None:
 
 
 def _record(root: Node, agent: str, schedule: str) -> dict[str, Node]:
-    """Return the mapping of a record, made where there is none; nothing else is in the way."""
+    """Return the mapping of a record, created if there is none."""
     level = root.value
     for key in ("agents", agent, "schedules", schedule):
         if level.get(key, Node(None)).value is None:
@@ -236,8 +236,8 @@ def _locked(file: Path) -> Iterator[None]:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Put a complete new file in the place of the old one, or leave that as it is."""
-    # The name is always the same, so the next writer replaces a file that a crash has left.
+    """Replace the file by a complete new one, or leave it as it is."""
+    # A fixed name, so that the next writer replaces a file left by a crash.
     fresh = f"{file}.new"
     try:
         try:
@@ -261,7 +261,7 @@ def _write(path: str, content: bytes, mode: int) -> None:
 
 
 def _mode(file: Path) -> int:
-    """Return the permissions of the file; those of a new one keep error messages to its owner."""
+    """Return the permissions of the file; a new file is for its owner only, as it holds error messages."""
     try:
         return file.stat().st_mode & 0o777
     except FileNotFoundError:
@@ -282,7 +282,7 @@ def _unwritable(file: Path, error: OSError) -> StateFileError:
 
 
 def read_record(record: Node) -> ScheduleState:
-    """Return the state that a record describes; keys of others are passed over. Raises ValueError."""
+    """Return the state in a record; unknown keys are ignored. Raises ValueError."""
     entries = record.value
     if entries is None:
         return ScheduleState()
@@ -299,7 +299,7 @@ def read_record(record: Node) -> ScheduleState:
 
 
 def read_changes(changes: Mapping[str, object]) -> dict[str, Node]:
-    """Return changes as they are to stand in the file, or raise InvalidArgumentError."""
+    """Return changes in the form of the file, or raise InvalidArgumentError."""
     return {key: _written_value(key, value) for key, value in changes.items()}
 
 

@@ -30,12 +30,12 @@ _SOURCES: Mapping[str, Callable[[Mapping[str, Any], Clock], WorkSource]] = {
 
 
 def problems_of_work_source(config: object) -> Iterator[Problem]:
-    """Yield everything that is wrong with a `work_source`; paths begin inside it. Nothing is opened."""
+    """Yield every problem of a `work_source`; paths are relative to it. Nothing is opened."""
     return problems_of(config, _KINDS)
 
 
 def unready_work_source(config: Config, folder: Path) -> Iterator[Problem]:
-    """Yield why a work source that is described well could not be used, as far as can be seen now."""
+    """Yield why a valid work source could not be used, as far as can be seen now."""
     settings = settings_of(config, _KINDS, "work_source")
     if config["type"] == "directory" and not (folder / settings["path"]).is_dir():
         yield Problem(("path",), f"is no directory; make {folder / settings['path']}", settings["path"])
@@ -53,7 +53,7 @@ class WorkSources:
         self._numbers = count(1)
 
     async def get_next_work_item(self, agent: Agent, work_source: Config) -> NextWorkItem:
-        """Claim the next item of this source; raises WorkSourceError if that cannot be known."""
+        """Claim the next item of this source; raises WorkSourceError if the source does not answer."""
         source = self._source(work_source)
         found = await _claimed(source, agent.name)
         if isinstance(found, str):
@@ -63,13 +63,13 @@ class WorkSources:
         return NextWorkItem(item, claimed=True)
 
     async def report_outcome(self, item_id: str, result: JobResult) -> None:
-        """Record how the work on a claimed item went. Raises KeyError if it is not claimed."""
+        """Record the result of the work on a claimed item. Raises KeyError if it is not claimed."""
         source, claim = self._claims[item_id]
         await source.report(claim, result)
         del self._claims[item_id]
 
     async def release_work_item(self, item_id: str, reason: str) -> None:
-        """Give a claimed item back; raises KeyError if it is not claimed."""
+        """Release a claimed item; raises KeyError if it is not claimed."""
         source, claim = self._claims[item_id]
         await source.release(claim, reason)
         del self._claims[item_id]

@@ -43,8 +43,8 @@ class DirectorySource:
         self._claims = _Claimer(self._path / ".claimed")
         self._one_at_a_time = threading.Lock()
 
-    async def claim(self, agent_name: str) -> Claim | str:  # noqa: ARG002 - files know no agents
-        """Move the first file that waits to this process, and return it."""
+    async def claim(self, agent_name: str) -> Claim | str:  # noqa: ARG002 - files have no agents
+        """Move the first waiting file to this process, and return it."""
         with self._clock.hold():
             return await asyncio.to_thread(self._claim)
 
@@ -52,7 +52,7 @@ class DirectorySource:
         """Move the file to `done` or `failed`."""
         await self._move(claim, self._path / ("done" if result.success else "failed"))
 
-    async def release(self, claim: Claim, reason: str) -> None:  # noqa: ARG002 - a file has no place for it
+    async def release(self, claim: Claim, reason: str) -> None:  # noqa: ARG002 - files do not store it
         """Move the file back."""
         await self._move(claim, self._path)
 
@@ -76,7 +76,7 @@ class DirectorySource:
         try:
             return _item(path)
         except OSError:
-            # Left where it is, it would keep everything behind it waiting.
+            # Move an unreadable file away: otherwise it would block all files behind it.
             _settle(path, self._path / "failed")
             return None
 
@@ -89,7 +89,7 @@ def _waiting(path: Path) -> Iterator[str]:
 
 
 def _moved(source: Path, target: Path) -> bool:
-    # A namesake may have been put there while the first is worked on: it has to wait, not to replace it.
+    # A file of the same name may arrive while the first is in work: the second must wait, not replace it.
     if target.exists():
         return False
     try:
@@ -100,7 +100,7 @@ def _moved(source: Path, target: Path) -> bool:
 
 
 def _settle(source: Path, place: Path) -> None:
-    """Move a file to a place, under another name if there is one like it."""
+    """Move a file to a directory, under another name if its name is taken."""
     place.mkdir(exist_ok=True)
     for target in _names(place, source):
         if _moved_anew(source, target):
@@ -108,13 +108,13 @@ def _settle(source: Path, place: Path) -> None:
 
 
 def _moved_anew(source: Path, target: Path) -> bool:
-    """Move a file and return True, or leave it where something has the name already."""
+    """Move a file and return True; return False where its name is taken."""
     try:
         os.link(source, target)
     except FileExistsError:
         return False
     except OSError:
-        # Hard links are not possible here, so check for a namesake before the move.
+        # Hard links are not supported here, so check for an existing name before the move.
         return _moved(source, target)
     source.unlink()
     return True
@@ -144,7 +144,7 @@ def _item(path: Path) -> WorkItem:
 
 
 class _Claimer:
-    """This process among those that claim files here."""
+    """This process as one of those that claim files here."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -156,14 +156,14 @@ class _Claimer:
         self._path.mkdir(exist_ok=True)
         while self._lock is None:
             self._name = uuid.uuid4().hex
-            # Before the file is locked, another process may take it for that of a dead claimer.
+            # Until the file is locked, another process may take it for the lock of a dead claimer.
             self._lock = _locked(self._path / f"{self._name}.lock", os.O_CREAT | os.O_EXCL)
         mine = self._path / self._name
         mine.mkdir(exist_ok=True)
         return mine
 
     def left_by_the_dead(self) -> Iterator[Path]:
-        """Yield the files that dead claimers had; each must have been moved when the next is asked for."""
+        """Yield the files of dead claimers; the caller must move each before asking for the next."""
         for path in sorted(self._path.glob("*.lock")):
             held = _locked(path, 0) if path.stem != self._name else None
             if held is None:
@@ -177,7 +177,7 @@ class _Claimer:
 
 
 def _locked(path: Path, how: int) -> int | None:
-    """Return the descriptor of a file that is locked now, or None if it is not to be had."""
+    """Return the descriptor of a file after locking it, or None if that is not possible."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | how, 0o600)
     except FileNotFoundError:

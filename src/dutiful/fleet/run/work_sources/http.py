@@ -1,4 +1,4 @@
-"""A web service as work source, which keeps the items and their claims.
+"""A web service as work source, which stores the items and their claims.
 
     GET  URL/next?agent=NAME       200 {"id", "title", "description", "priority", "labels", "url"}, or 204
     POST URL/items/ID/outcome      {"success", "summary", "error"}
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def address(value: object) -> str:
-    """Read a URL that others can be made of."""
+    """Read a URL to which paths can be appended."""
     plain = url(value)
     if "?" in plain:
         raise ValueError("must have no query: /next and the like are put behind it")
@@ -44,14 +44,14 @@ _TEXT_MAX = 20_000
 
 
 class HttpSource:
-    """Asks a web service for items."""
+    """Gets items from a web service."""
 
     def __init__(self, settings: Mapping[str, Any], clock: Clock) -> None:
         self._url, self._clock = settings["url"], clock
         self._outbound = Outbound(settings["headers"], settings["allow"], settings["timeout"])
 
     async def claim(self, agent_name: str) -> Claim | str:
-        """Ask for the next item."""
+        """Request the next item."""
         answer = await self._ask("GET", f"/next?agent={quote(agent_name, safe='')}")
         if answer.status == 204:
             return f"{answer.origin} has no work"
@@ -62,11 +62,11 @@ class HttpSource:
         return Claim(_item(said))
 
     async def report(self, claim: Claim, result: JobResult) -> None:
-        """Send how it went."""
+        """Send the result."""
         await self._ask("POST", f"{_place(claim)}/outcome", result._asdict())
 
     async def release(self, claim: Claim, reason: str) -> None:
-        """Give it back."""
+        """Release the item."""
         await self._ask("POST", f"{_place(claim)}/release", {"reason": reason})
 
     async def _ask(self, method: str, path: str, content: object = None) -> Answer:

@@ -24,7 +24,7 @@ KEYS = {
     "table": Key(name, "work_items"),
     "lease": Key(seconds, 300.0),
 }
-# The producer of work fills in `title`, and optionally the next four columns; the rest is ours.
+# The producer of work fills in `title`, and optionally the next four columns; the source writes the others.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS "{table}" (
   id INTEGER PRIMARY KEY,
@@ -47,7 +47,7 @@ WHERE id = (
   SELECT id FROM "{table}" WHERE status = 'ready' OR (status = 'claimed' AND claimed_until <= :now)
   ORDER BY priority DESC, id LIMIT 1)
 RETURNING id, title, description, priority, labels, url"""
-# The token must still match: after a lease that ran out, another process may have the claim.
+# The token must still match: after an expired lease another process may have the claim.
 _END = """
 UPDATE "{table}" SET status = :status, note = :note, claim_token = NULL, claimed_until = NULL
 WHERE id = :id AND claim_token = :token"""
@@ -56,7 +56,7 @@ _BUSY_SECONDS = 10.0
 
 
 class TableSource:
-    """Hands out the rows of a table, those of the highest priority first."""
+    """Hands out the rows of a table, highest priority first."""
 
     def __init__(self, settings: Mapping[str, Any], clock: Clock) -> None:
         self._path = Path(settings["database"]).absolute()
@@ -64,7 +64,7 @@ class TableSource:
         self._renewals: dict[str, asyncio.Task[None]] = {}
 
     async def claim(self, agent_name: str) -> Claim | str:
-        """Take the lease of the first row that is ready, or whose claimer let its lease run out."""
+        """Take the lease of the first row that is ready, or whose lease has expired."""
         now, token = self._clock.now().timestamp(), uuid.uuid4().hex
         facts = {"agent": agent_name, "token": token, "now": now, "until": now + self._lease}
         rows = await self._in_thread(_CLAIM, facts)
@@ -96,7 +96,7 @@ class TableSource:
             await self._clock.sleep(self._lease / 3)
             until = self._clock.now().timestamp() + self._lease
             facts = {"until": until, "id": int(claim.item.external_id), "token": claim.token}
-            # There are two more chances before the lease runs out.
+            # Two more renewals follow before the lease expires.
             with suppress(WorkSourceError):
                 await self._in_thread(_RENEW, facts)
 
