@@ -1,6 +1,7 @@
 """Requests of commands to a running service.
 
-DUTIFUL_URL says where it is; DUTIFUL_TOKEN, or DUTIFUL_CLIENT_CERT and DUTIFUL_CLIENT_KEY, who asks.
+DUTIFUL_URL is its address. DUTIFUL_TOKEN, or DUTIFUL_CLIENT_CERT and DUTIFUL_CLIENT_KEY, authenticate the
+caller.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _TIMEOUT_SECONDS = 30.0
 
 
 class Refused(click.ClickException):
-    """The service said no, under this code: bad usage of it."""
+    """The service refused the request under this code, so the command was used wrongly."""
 
     exit_code = 2
 
@@ -39,11 +40,11 @@ def ask(
     body: Any = None,
     headers: dict[str, str] | None = None,
 ) -> Any:
-    """Return what the service answers.
+    """Return the answer of the service.
 
-    Raises Refused if it says no, and a ClickException if it cannot be reached or has failed.
+    Raises Refused if the service refuses, and a ClickException if it cannot be reached or has failed.
     """
-    # Imported late: most commands ask no service, and this is slow to import.
+    # Imported late: most commands send no request, and this is slow to import.
     import aiohttp
 
     url = _service_url()
@@ -78,12 +79,12 @@ async def _exchange(
 
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
     tls = _tls() if url.lower().startswith("https:") else False
-    # The environment names proxies, which must not be used for this machine.
+    # The environment may name proxies, which must not be used for this machine.
     async with (
         aiohttp.ClientSession(trust_env=_is_far(url), timeout=timeout) as session,
         session.request(
             method,
-            # Encoded already: the client must not normalise an id such as `..` away.
+            # Already encoded: the client must not normalise an id such as `..`.
             URL(url.rstrip("/") + path, encoded=True),
             headers={**_headers(), **headers},
             json=body,
@@ -104,7 +105,7 @@ def _query(given: dict[str, Any]) -> str:
 
 
 def _tls() -> ssl.SSLContext:
-    """Return the system's authorities, or those that SSL_CERT_FILE names, and the client certificate."""
+    """Return a TLS context with the system's authorities, or SSL_CERT_FILE, and the client certificate."""
     context = ssl.create_default_context()
     cert, key = os.environ.get("DUTIFUL_CLIENT_CERT"), os.environ.get("DUTIFUL_CLIENT_KEY")
     if cert:
@@ -120,7 +121,7 @@ def _tls() -> ssl.SSLContext:
 
 
 def path_of(schedule_id: str, *rest: str) -> str:
-    """Return the path of a schedule; the id is a part of it, whatever it holds."""
+    """Return the path of a schedule, with the id encoded as one segment."""
     return "/".join(["", "schedules", quote(schedule_id, safe=""), *rest])
 
 
@@ -133,7 +134,7 @@ def ask_about(method: str, schedule_id: str, *rest: str, **asked: Any) -> Any:
 
 
 def with_near_names(error: Refused, schedule_id: str) -> Refused:
-    """Return the error; of an unknown schedule, with the ids that look like it."""
+    """Return the error; for an unknown schedule, with similar ids added to its message."""
     if error.code != "unknown_schedule":
         return error
     known = [view["schedule_id"] for view in ask("GET", "/schedules", {"limit": 1000})["schedules"]]

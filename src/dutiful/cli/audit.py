@@ -1,4 +1,4 @@
-"""`dutiful audit`: whether the lines of an audit log are those that were written."""
+"""`dutiful audit`: verifies that the lines of an audit log are unchanged."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def audit(files: tuple[str, ...], repair: bool) -> None:
 
 
 def _mended(files: tuple[str, ...]) -> Verified:
-    """Return what the files add up to, after marking a torn record at the end of the last one."""
+    """Return the verified chain, after marking a torn record at the end of the last file."""
     try:
         return verify(files)
     except TornRecordError as error:
-        # Nothing is written after the end of an older file, nor where a line was changed.
+        # Repair only the end of the last file: older files and changed lines must not be written to.
         if error.details["path"] != files[-1]:
             raise
         file = ChainedFile(files[-1])

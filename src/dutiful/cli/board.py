@@ -33,9 +33,9 @@ _PHASES = {
     "SchedulerStopRequested": "stopping: waiting for what runs; once more to stop at once",
     "SchedulerStopped": "stopped",
 }
-# Up to this many tasks are drawn once a second; twice as many, half as often.
+# Up to this many tasks are drawn once a second; twice as many tasks half as often.
 _OFTEN = 10_000
-# Events that are printed above the table, where they stay.
+# Events that are printed above the table, where they stay visible.
 _KEPT = {
     *(
         "TaskRunFailed",
@@ -53,7 +53,7 @@ _KEPT = {
 
 @dataclass(slots=True)
 class Entry:
-    """One task: since when it runs, if it does; when it is next due; how it went last."""
+    """One task: since when it runs, when it is due next, and how its last run ended."""
 
     name: str
     cron: Cron
@@ -66,14 +66,14 @@ class Entry:
 
 @dataclass(slots=True)
 class Board:
-    """All tasks of one scheduler; `phase` says what the scheduler itself does."""
+    """All tasks of one scheduler; `phase` is the state of the scheduler itself."""
 
     entries: dict[str, Entry]
     phase: str = "starting"
     running: dict[str, Entry] = field(default_factory=dict)
 
     def see(self, event: SchedulerEvent) -> None:
-        """Take the next event."""
+        """Process the next event."""
         self.phase = _PHASES.get(event.name, self.phase)
         entry = self.entries.get(event.task or "")
         if entry is None:
@@ -98,7 +98,7 @@ class Board:
         self.running.pop(entry.name, None)
 
     def first(self, count: int, now: datetime) -> list[Entry]:
-        """Return what runs, the oldest first, and then what is due next; at most `count`."""
+        """Return at most `count` tasks: running ones first, the oldest first, then those due next."""
         if self.phase.startswith("standby"):
             for entry in self.entries.values():
                 if entry.due is not None and entry.due < now:
@@ -142,18 +142,18 @@ def print_nothing(event: SchedulerEvent) -> None:
 
 
 def print_json_line(event: SchedulerEvent) -> None:
-    """Print an event as one JSON object; that of a failed run has the trace of its callback."""
+    """Print an event as one JSON object; a failed run has the traceback of its callback."""
     trace = {"traceback": trace_of(event)} if event.exception is not None else {}
     _say(json.dumps(event.as_dict() | trace))
 
 
 def print_line(event: SchedulerEvent) -> None:
-    """Print an event as one line, and below it what its callback raised."""
+    """Print an event as one line, followed by the exception of its callback, if any."""
     _say("\n".join(filter(None, [line_of(event), trace_of(event)])))
 
 
 def trace_of(event: SchedulerEvent) -> str:
-    """Return the trace of what the callback of a failed run raised; empty for other events."""
+    """Return the traceback of a failed run's callback; empty for other events."""
     error = event.exception
     return "" if error is None else "".join(traceback.format_exception(error)).rstrip()
 

@@ -28,7 +28,7 @@ _COUNT_MAX = 1000
 
 
 def _cron_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add what every command about a cron text takes."""
+    """Add the arguments and options that every command about a cron text takes."""
     options = [
         click.argument("expression"),
         click.option("--timezone", "-z", default="UTC", show_default=True, help="IANA name of the zone."),
@@ -201,7 +201,7 @@ def _print_ticks(parsed: Cron, start: int, ticks: list[int], as_json: bool) -> N
         return
     click.echo(f"{parsed.describe()}\n{_settings_line(parsed)}\n")
     rows_ = [(t, True, [_local(parsed, t), _utc(t), _note(parsed, effects, t)]) for t in ticks]
-    # A skipped time lies before the tick at the end of its gap, though both are at one instant.
+    # A skipped time comes before the tick at the end of its gap, though both have the same instant.
     rows_ += [
         (e.at, False, _skipped_row(e))
         for e in effects

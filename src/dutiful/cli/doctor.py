@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dutiful.service.settings import Settings
 
 
-# A clock that is this far behind what it wrote before has been set back.
+# A clock this far (ms) behind its own earlier writes has been set back.
 _BEHIND_MS = 60_000
 
 
@@ -67,7 +67,7 @@ async def _examine(environ: dict[str, str]) -> list[Finding]:
             found.append(await examine(settings))
         except DutifulError as error:
             found.append(Finding(name, "wrong", str(error)))
-    # A store that cannot be read is among the findings already.
+    # An unreadable store is already among the findings.
     with suppress(DutifulError):
         found += await _named_executors(settings)
     return found
@@ -92,7 +92,7 @@ async def _store(settings: Settings) -> Finding:
 
 
 async def _clock(settings: Settings) -> Finding:
-    """Compare the host's clock with what the store has recorded by it."""
+    """Compare the host's clock with the times that it has written to the store."""
     clock = SystemClock()
     shown = "no run is recorded after the present time"
     if _missing_file(settings) is not None:
@@ -117,7 +117,7 @@ async def _executor(settings: Settings) -> Finding:
 
 
 async def _named_executors(settings: Settings) -> list[Finding]:
-    """Examine the executors that schedules name, each once."""
+    """Probe the executors that schedules name, each once."""
     if _missing_file(settings) is not None:
         return []
     store = store_for(settings.store, settings.namespace)
@@ -145,7 +145,7 @@ async def _probed(settings: Settings, check: str, url: str) -> Finding:
 
 
 def _missing_file(settings: Settings) -> Path | None:
-    """Return the file of a SQLite store that is not there yet."""
+    """Return the file of a SQLite store that does not exist yet, or None."""
     scheme, _, path = settings.store.partition(":")
     return Path(path) if scheme == "sqlite" and not Path(path).exists() else None
 

@@ -1,6 +1,6 @@
-"""The fleet of a file as commands meet it: start it, ask it, wait for it.
+"""The client of a fleet, for commands: starts it, sends requests, waits for it.
 
-A request goes to the process that runs the fleet, else to the files that the fleet has left.
+A request goes to the process that runs the fleet, or is answered from the fleet's files.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 
 def asked(path: Path, request: dict[str, Any]) -> Any:
-    """Return the answer of the running fleet, else the answer from its files."""
+    """Return the answer of the running fleet, or the answer from its files."""
     request = {**request, "file": str(path.absolute())}
     running = running_fleet(path)
-    # The lock names the directory of the running fleet, whatever its file says by now.
+    # The lock names the state directory of the running fleet; its file may name another by now.
     known, state_dir = (None, running.state_dir) if running is not None else _found(path)
     if running is not None and running.is_cut_off:
         raise click.ClickException(
@@ -65,7 +65,7 @@ def asked(path: Path, request: dict[str, Any]) -> Any:
 def _found(path: Path) -> tuple[Fleet | Exception, Path]:
     """Return the fleet, or the problems of its file, and its state directory."""
     found, _ = read_fleet(path)
-    # A running fleet can be asked also while its file is broken.
+    # A running fleet can answer while its file is broken.
     return found, state_dir_of(path, found if isinstance(found, Fleet) else Fleet(()))
 
 
@@ -91,7 +91,7 @@ def agent_or_named(name: str | None) -> dict[str, str | None]:
 
 
 def instant(text: str | None) -> datetime:
-    """Return the instant that a text names, by default the present one."""
+    """Return the instant in a text, by default the present one."""
     clock = SystemClock()
     if text is None:
         return clock.now()
@@ -111,14 +111,14 @@ def ask_to_stop(path: Path) -> int:
     """Ask the running fleet to stop, and return its process number."""
     running = running_fleet(path)
     if running is not None and running.is_cut_off:
-        # The socket is gone with the directory.
+        # The socket was deleted with the directory.
         os.kill(running.pid, signal.SIGTERM)
         return running.pid
     return int(asked(path, {"ask": "stop"})["pid"])
 
 
 def wait_for_run(look: Callable[[], Any]) -> Any:
-    """Return the run as soon as `look` returns it ended."""
+    """Call `look` until it returns an ended run, and return that run."""
     while True:
         found = look()
         if found is not None and found["status"] in _ENDED:
@@ -127,7 +127,7 @@ def wait_for_run(look: Callable[[], Any]) -> Any:
 
 
 def wait_for_end(pid: int, seconds: float) -> bool:
-    """Return whether a process has ended within so many seconds."""
+    """Return whether a process ends within this many seconds."""
     clock = SystemClock()
     until = clock.monotonic() + seconds
     while _lives(pid):
@@ -140,7 +140,7 @@ def wait_for_end(pid: int, seconds: float) -> bool:
 def _lives(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-        # A zombie has ended; only its parent has not asked for its exit code yet.
+        # A zombie has ended; only its parent has not read its exit code yet.
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2]
     except ProcessLookupError:
         return False
@@ -152,7 +152,7 @@ def _lives(pid: int) -> bool:
 def run_in_foreground(
     path: Path, timeout: float, *, quiet: bool, address: str | None, page: str | None = None
 ) -> None:
-    """Run the fleet of a file until it is asked to stop and its jobs have ended, or the process with them."""
+    """Run the fleet of a file until it is asked to stop; ends the process if jobs do not end in time."""
     logger = _logger(quiet=quiet)
     daemon = Daemon(path, logger)
     # Directories and modules in the file are relative to the file.
@@ -167,7 +167,7 @@ def _logger(*, quiet: bool) -> logging.Logger:
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S%z"))
     logger.addHandler(handler)
     logger.setLevel(logging.WARNING if quiet else logging.INFO)
-    # The reader of stdout may have gone; jobs go on without a log.
+    # The reader of stdout may be gone; jobs go on without a log.
     logging.raiseExceptions = False
     return logger
 
@@ -177,7 +177,7 @@ def _listener(daemon: Daemon, address: str | None, logger: logging.Logger) -> Li
         return None
     from dutiful.fleet.control.http import Listener, bound, secrets_from
 
-    # The address is bound before the fleet may lead, so that a start that cannot listen triggers nothing.
+    # Bind the address before the fleet can lead, so that a start that cannot listen triggers nothing.
     secrets = secrets_from(os.environ)
     return Listener(daemon, bound(address), secrets, logger)
 

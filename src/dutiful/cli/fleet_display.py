@@ -1,4 +1,4 @@
-"""A fleet on the terminal: tables that fit it, a status that redraws itself, the output of runs."""
+"""The terminal output of a fleet: tables that fit, a status that redraws itself, the output of runs."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 _DETAIL_MAX = 500
 _NAME_SHARE = 0.4
 _GAP = "  "
-# The width of a table that goes into a file or a pipe.
+# The width of a table that is written to a file or a pipe.
 _ENDLESS = 100_000
-# Seconds between two drawings of `status --watch`, and between two looks for new output.
+# Seconds between two drawings of `status --watch`, and between two checks for new output.
 _REDRAW_S, _LOOK_AGAIN_S = 1.0, 0.3
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    """Return aligned columns; a cell that does not fit continues in the next line."""
+    """Return aligned columns; a cell that does not fit continues on the next line."""
     shown = [[quoted(cell, _DETAIL_MAX) for cell in row] for row in rows]
     widths = _fitted([max(map(len, column)) for column in zip(head, *shown, strict=True)], width)
     return "\n".join(line for row in (head, *shown) for line in _lines(row, widths))
 
 
 def _fitted(widths: list[int], room: int) -> list[int]:
-    """Return the widths of columns that fit: the widest gives way, the names in the first one last."""
+    """Return column widths that fit: the widest shrink first, the names in the first column last."""
     room -= len(_GAP) * (len(widths) - 1)
     names = min(widths[0], round(room * _NAME_SHARE))
     while sum(widths) > room:
@@ -69,14 +69,14 @@ def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 
 
 def terminal_width() -> int:
-    """Return the columns of the terminal; a very large number where the output is a file or a pipe."""
+    """Return the width of the terminal; a very large number if the output is a file or a pipe."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS"):
         return max(shutil.get_terminal_size().columns, 40)
     return _ENDLESS
 
 
 class Tables:
-    """Draws the documents of a fleet as they are seen at `now`, in the zone of the reader."""
+    """Draws the documents of a fleet as of `now`, in the zone of the reader."""
 
     def __init__(self, now: datetime, zone: tzinfo, width: int) -> None:
         self._now, self._zone, self._width = now, zone, width
@@ -112,7 +112,7 @@ class Tables:
         return [_name(job), job["trigger"], self._at(job["started_at"]), job["output"] or ""]
 
     def schedules(self, found: Sequence[Document]) -> str:
-        """Return why each schedule does not run now, when it ran and runs next, and the last errors."""
+        """Return why each schedule does not run now, its last and next run, and the last errors."""
         rows = [self._schedule(each) for each in found]
         parts = [table(["schedule", "now", "last run", "next run"], rows, self._width)]
         errors = [
@@ -128,12 +128,12 @@ class Tables:
         return [_name(each), self._state(each), self._at(each["last_run_at"]), self._at(each["next_run_at"])]
 
     def _state(self, each: Document) -> str:
-        """Return why a schedule does not run, and for how long; else its status."""
+        """Return why a schedule does not run, and since when; otherwise its status."""
         since = f" for {span(self._now - _read(each['skipped_since']))}" if each["skipped_since"] else ""
         return f"{each['skip_reason']}{since}" if each["skip_reason"] else str(each["status"])
 
     def history(self, found: Sequence[Document]) -> str:
-        """Return the entries of the history; the number is that of the stored output."""
+        """Return the table of the history; the numbers are those of the stored outputs."""
         several = len({_name(run) for run in found}) > 1
         rows = [[*([_name(run)] if several else []), *self._run(run)] for run in found]
         head = ["run", "due", "trigger", "status", "reason", "took", "detail"]
@@ -149,13 +149,13 @@ class Tables:
         return [number, due, run["trigger"], run["status"], run["reason"] or "", took, run["detail"] or ""]
 
     def explanation(self, found: Document) -> str:
-        """Return why a schedule ran, did not, or will, and how it is now."""
+        """Return why a schedule ran, did not or will, and its present state."""
         now = found["now"]
         due = f"; next run {self._at(now['next_run_at'])}" if now["next_run_at"] else ""
         return f"{quoted(found['text'], _DETAIL_MAX)}\n{_name(now)} now: {self._state(now)}{due}"
 
     def _at(self, text: str | None) -> str:
-        """Return an instant as the clock on the wall shows it, and how far away it is."""
+        """Return an instant as local time, and its distance from now."""
         if text is None:
             return ""
         at = _read(text).astimezone(self._zone)
@@ -170,7 +170,7 @@ class Tables:
 
 
 def span(time: timedelta) -> str:
-    """Return how long something takes, in one unit."""
+    """Return a length of time in one unit."""
     seconds = max(time.total_seconds(), 0)
     for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds >= size:
@@ -187,7 +187,7 @@ def _name(each: dict[str, Any]) -> str:
 
 
 def watch_status(draw: Callable[[], str], *, live: bool) -> None:
-    """Show the text of `draw` again and again: in place on a terminal, else below the last one."""
+    """Show the text of `draw` repeatedly: in place on a terminal, else one below the other."""
     clock = SystemClock()
     if not live:
         while True:
@@ -207,8 +207,8 @@ def watch_status(draw: Callable[[], str], *, live: bool) -> None:
 def show_logs(
     path: Path, agent: str, schedule: str | None, number: int | None, *, follow: bool, as_json: bool
 ) -> None:
-    """Print the output of a run; with `follow` also new output, and later runs unless one was chosen."""
-    # Refuses a name that the fleet does not have.
+    """Print the output of a run; with `follow` also new output, and that of later runs if none was chosen."""
+    # This request fails for an agent that the fleet does not have.
     known = [each["schedule"] for each in asked(path, {"ask": "schedules", "agent": agent})]
     if schedule is not None and schedule not in known:
         asked(path, {"ask": "explain", "agent": agent, "schedule": schedule, "at": _now()})
@@ -254,7 +254,7 @@ def _print_whole(agent: str, schedule: str, log: RunLog) -> None:
 
 
 def _printable(output: bytes) -> str:
-    """Return output without the characters that command a terminal, when it goes to one."""
+    """Return output, without terminal control characters if it goes to a terminal."""
     text = output.decode("utf-8", "replace")
     return printable(text) if sys.stdout.isatty() else text
 
@@ -278,7 +278,7 @@ def _follow(
 
 
 class _Reader:
-    """Reads a log that is being written, also across the change of its halves."""
+    """Reads a log that is being written, also after its file was renamed."""
 
     def __init__(self, log: RunLog) -> None:
         self.log = log
@@ -291,14 +291,15 @@ class _Reader:
         return self.log.path.open("rb") if self.log.path.exists() else None
 
     def print_new(self) -> None:
-        """Print the output that was added since the last time."""
+        """Print the output added since the last call."""
         if self._file is None:
             self._file = self._opened()
         while self._file is not None:
             click.echo(_printable(self._file.read()), nl=False)
             if not self.log.path.exists() or self._is_current():
                 return
-            # The file was renamed when it was half full: its rest has been read, and a new one begun.
+            # The file was renamed when it was half full: its rest has been read, so continue with the new
+            # file.
             self._file.close()
             self._file = self._opened()
 

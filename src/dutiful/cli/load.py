@@ -103,7 +103,7 @@ def _said(counts: list[int], moved: Stagger | None) -> str:
 
 
 def fullest(counts: list[int]) -> list[int]:
-    """Return the minutes with most ticks, the fullest first."""
+    """Return the minutes with the most ticks, fullest first."""
     order = sorted(range(len(counts)), key=lambda minute: (-counts[minute], minute))
     return [minute for minute in order[:_FULLEST] if counts[minute]]
 

@@ -12,7 +12,7 @@ _LEVELS = {"WARNING": "warning: ", "ERROR": "error: ", "CRITICAL": "error: "}
 
 
 def log_to_stdout(form: str, level: int = logging.INFO) -> None:
-    """Log what dutiful does to standard output, as `text` or as `json`."""
+    """Log dutiful's records to standard output, as `text` or as `json`."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonLine() if form == "json" else TextLine())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
@@ -20,10 +20,10 @@ def log_to_stdout(form: str, level: int = logging.INFO) -> None:
 
 
 class TextLine(logging.Formatter):
-    """The time, the level if it is worth a look, and the message on one line."""
+    """The time, the level from WARNING on, and the message on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; a trace follows on lines of its own."""
+        """Return the line; a traceback follows on lines of its own."""
         at = datetime.fromtimestamp(record.created).astimezone()
         event = getattr(record, "event", {})
         message = _in_words(event) if "schedule" in event else record.getMessage()
@@ -32,7 +32,7 @@ class TextLine(logging.Formatter):
 
 
 class JsonLine(logging.Formatter):
-    """One JSON object with the facts of the record, if it has any, beside its message."""
+    """One JSON object per record: its message and its facts, if it has any."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -52,7 +52,7 @@ class JsonLine(logging.Formatter):
 
 
 def _in_words(event: dict[str, Any]) -> str:
-    """Return what was decided about a schedule: what, which tick, and why, without what is as usual."""
+    """Return a decision about a schedule in words: what, which tick and why, without usual values."""
     parts = [f"{event['schedule']} {event['name']}"]
     if "runAt" in event:
         parts.append(f"tick {datetime.fromisoformat(event['runAt']):%Y-%m-%d %H:%M:%S}Z")
@@ -64,5 +64,5 @@ def _in_words(event: dict[str, Any]) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text that cannot pretend to be several lines, or move the cursor."""
+    """Return a text without line breaks and terminal control characters."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -1,4 +1,4 @@
-"""The root of the command line. A command's module is imported when the command is used."""
+"""The root of the command line. Each command's module is imported on its first use."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """One command: where it is, which extra installs what it imports, and its line in the help."""
+    """One command: its location, the extra that installs its imports, and its summary."""
 
     home: str
     extra: str
     summary: str
 
 
-# The summaries are repeated here, and a test compares them, so that the help imports no command: a
-# command's module may need packages that are not installed.
+# The summaries are repeated here, so that the help imports no command: a command's module may need packages
+# that are not installed. A test compares them with the commands.
 COMMANDS = {
     "audit": Entry(
         "dutiful.cli.audit:audit",
@@ -121,7 +121,7 @@ class LazyGroup(Group):
         return [(name, COMMANDS[name].summary) for name in sorted(COMMANDS)]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the chosen command; what dutiful refuses is the user's to mend, without a traceback."""
+        """Run the chosen command; errors of dutiful are shown without a traceback."""
         try:
             return super().invoke(ctx)
         except DutifulError as error:

@@ -1,4 +1,4 @@
-"""`dutiful monitor`: read a recorded trace and say which axiom broke, and where."""
+"""`dutiful monitor`: reads a recorded trace and reports each broken axiom."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def monitor(trace: Path, lag: float, end: str | None, as_json: bool) -> None:
 
 
 def _located(violation: Violation, steps: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the violation with its line in the file, None for what never came."""
+    """Return the violation with its line in the file; None for an event that never came."""
     line = None if violation.position is None else steps[violation.position]["line"]
     return {"axiom": violation.axiom, "line": line, "message": violation.message}
 
@@ -82,7 +82,7 @@ def _object(number: int, text: str) -> dict[str, Any]:
 
 
 def _split(lines: list[_Line]) -> tuple[dict[str, Any], list[_Line]]:
-    """Return the headers as one, complete, and the lines with events."""
+    """Return the merged headers with defaults, and the lines with events."""
     header: dict[str, Any] = {"registrations": {}, "timezone": "UTC", "dialect": "posix"}
     events: list[_Line] = []
     for place, (number, line) in enumerate(lines):
@@ -124,7 +124,7 @@ def _are_options(value: Any) -> bool:
 
 
 def _steps(lists: dict[str, Any], lines: list[_Line]) -> list[dict[str, Any]]:
-    """Return the events in the alphabet of the model, whichever they were written in."""
+    """Return the events as events of the model, converted from a scheduler's events where necessary."""
     events = [_event(number, event) for number, event in lines]
     if any(event["name"].startswith("Scheduler") for event in events):
         events = from_events(events, [*lists])

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _GAP = "  "
 _INDENT = "    "
-# A column narrower than this says nothing.
+# The narrowest useful column.
 _NARROWEST = 8
-# The last column holds sentences. Where it would be narrower than this it gets lines of its own.
+# The last column holds sentences. If it would be narrower than this, it gets lines of its own.
 _SENTENCE = 24
 _UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
-# Colour repeats what the word says, for a glance down the column; the word alone is enough.
+# Colours only repeat the meaning of the words.
 _COLOURS = {
     "SUCCESS": "green",
     "STARTED": "cyan",
@@ -34,7 +34,7 @@ _COLOURS = {
     "quarantined": "red",
     "warning": "red",
 }
-# The shapes of the pages, in Unicode and in ASCII; colour only repeats what the shape says.
+# The shapes of the web pages, in Unicode and in ASCII; colours only repeat their meaning.
 SHAPES = {
     "ran": ("▮", "|", "green"),
     "failed": ("✕", "x", "red"),
@@ -46,7 +46,7 @@ SHAPES = {
     "paused": ("‖", "=", "yellow"),
     "aside": ("!", "!", "red"),
 }
-# Longer than any summary: click cuts a summary that does not fit on one line, and this keeps it from cutting.
+# Longer than any summary, so that click does not cut summaries to one line.
 _WHOLE = 1000
 
 
@@ -75,9 +75,10 @@ def print_json(value: Any) -> None:
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[float], None] | None]:
-    """Yield what takes the part of the work that is done, from 0 to 1; None where no terminal shows it.
+    """Yield a function that takes the fraction of the work that is done, from 0 to 1; None without a
+    terminal.
 
-    The bar is drawn on standard error and goes away at the end: it is never part of what is printed.
+    The bar is drawn on standard error and removed at the end: it is never part of the output.
     """
     if not sys.stderr.isatty():
         yield None
@@ -92,7 +93,7 @@ def progress_bar(label: str) -> Iterator[Callable[[float], None] | None]:
 
 
 def print_table(head: list[str], rows: list[list[str]], *, empty: str = "") -> None:
-    """Print aligned columns; on a terminal, no wider than it is and in colour. No rows: print `empty`."""
+    """Print aligned columns; on a terminal fitted to its width and in colour. Without rows print `empty`."""
     if not rows and empty:
         click.echo(empty)
         return
@@ -105,7 +106,7 @@ def print_table(head: list[str], rows: list[list[str]], *, empty: str = "") -> N
 def table_lines(
     head: list[str], rows: list[list[str]], room: int | None = None, *, colour: bool = False
 ) -> Iterator[str]:
-    """Yield the lines of a table that is at most `room` wide; the last column is wrapped, others are cut."""
+    """Yield the lines of a table at most `room` wide; the last column is wrapped, the others are cut."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     beside = len(widths) < 2 or room is None or _left_for_last(widths, room) >= min(widths[-1], _SENTENCE)
     if room is not None:
@@ -145,7 +146,7 @@ def _painted(cell: str, *, colour: bool) -> str:
 
 
 def fitted(widths: list[int], room: int) -> list[int]:
-    """Return the widths of columns, the last and then the widest made narrower until all fit, if they can."""
+    """Return column widths, reduced until all fit if possible: the last column first, then the widest."""
     widths, left = [*widths], room - len(_GAP) * (len(widths) - 1)
     if len(widths) > 1:
         widths[-1] = max(min(widths[-1], _SENTENCE), widths[-1] - max(0, sum(widths) - left))
@@ -159,14 +160,14 @@ def _cut(cell: str, width: int) -> str:
 
 
 def state_cell(state: str) -> str:
-    """Return a state as its shape and its word; the shape is ASCII where the output is not UTF-8."""
+    """Return a state as its shape and its word; the shape is ASCII if the output is not UTF-8."""
     unicode, plain, _ = SHAPES[state]
     is_utf = (sys.stdout.encoding or "").lower().startswith("utf")
     return f"{unicode if is_utf else plain} {state.replace('_', ' ')}"
 
 
 def duration(seconds: float) -> str:
-    """Return how long something takes, in its two largest units: "1.5 s", "6 h 30 min", "2 d"."""
+    """Return a length of time in its two largest units: "1.5 s", "6 h 30 min", "2 d"."""
     if seconds < 60:
         return f"{round(max(seconds, 0), 1):g} s"
     for size, unit, smaller, smaller_unit in _UNITS:

@@ -1,7 +1,6 @@
-"""`dutiful run`: run the registrations of a module in the foreground, until a signal says stop.
+"""`dutiful run`: runs the registrations of a module in the foreground, until a signal.
 
-MODULE:NAME on the command line is loaded here; each way in which it can be wrong has an error that says
-what to write.
+MODULE:NAME on the command line is loaded here; every error in it says what to write.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ def _live_table(board: Board, title: str, clock: SystemClock, opened: ExitStack)
 def _to_all(observers: list[Show]) -> Show:
     def observe(event: SchedulerEvent) -> None:
         for observer in observers:
-            # A trace on a full disk must not keep the table from being drawn.
+            # An error such as a full disk under the trace must not stop the other observers.
             with suppress(Exception):
                 observer(event)
 
@@ -122,7 +121,7 @@ async def _serve(scheduler: Scheduler, registrations: Any, board: Board) -> None
             await asked.wait()
             await scheduler.stop()
         except DutifulError as error:
-            # The store or its content is at fault, not the command line: exit code 1, not 2.
+            # The store or its content is wrong, not the command line: exit code 1, not 2.
             raise click.ClickException("\n".join([str(error), *getattr(error, "__notes__", [])])) from error
 
 
@@ -137,7 +136,7 @@ class TargetError(click.UsageError):
 
 
 def load_registrations(target: str) -> list[Any] | tuple[Any, ...]:
-    """Return what `target` names in a module of the current directory or the path, called if it can be."""
+    """Return the list that `target` names in a module, or that the named function returns."""
     module_name, colon, name = target.partition(":")
     if not (module_name and colon and name):
         raise TargetError(f"{target!r} names no list: write MODULE:NAME, such as tasks:REGISTRATIONS")
@@ -152,7 +151,7 @@ def load_registrations(target: str) -> list[Any] | tuple[Any, ...]:
 
 
 def check_registrations(target: str, registrations: Any, timezone: tzinfo, dialect: str) -> Registered:
-    """Return what the registrations mean, or raise the first error in them, with its place."""
+    """Return the checked registrations, or raise the first error in them, with its index."""
     try:
         return check(registrations, timezone, dialect)
     except DutifulError as error:
@@ -161,7 +160,7 @@ def check_registrations(target: str, registrations: Any, timezone: tzinfo, diale
 
 
 def _place(registrations: Any, timezone: tzinfo, dialect: str) -> str:
-    """Return the index of the first registration that is refused on its own; a duplicate is not."""
+    """Return the index of the first registration that is refused on its own; empty for duplicates."""
     for index, registration in enumerate(registrations):
         try:
             check([registration], timezone, dialect)
@@ -171,7 +170,7 @@ def _place(registrations: Any, timezone: tzinfo, dialect: str) -> str:
 
 
 def _module(name: str) -> ModuleType:
-    # As with `python -m`: what lies in the current directory comes first.
+    # As with `python -m`, modules in the current directory come first.
     sys.path.insert(0, os.getcwd())
     try:
         return importlib.import_module(name)

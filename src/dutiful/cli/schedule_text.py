@@ -1,4 +1,4 @@
-"""Schedules and runs of a service in words, as `dutiful schedules` prints them."""
+"""Schedules and runs of a service as text, for `dutiful schedules`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from dutiful.cli.output import duration, print_table, state_cell
 from dutiful.core.errors import InvalidArgumentError, quoted
 
-# What `show` prints, in groups; keys that are in none of them follow in the last one.
+# The groups of keys that `show` prints; other keys follow in the last group.
 _GROUPS = {
     "what runs": ("schedule_id", "workflow_id", "version", "user_id", "labels", "input", "executor"),
     "when": (
@@ -40,7 +40,7 @@ def schedule_row(view: dict[str, Any]) -> list[str]:
 
 
 def soonest_row(line: dict[str, Any], now: str) -> list[str]:
-    """Return one line of the list of schedules by their next tick; the tick has its distance beside it."""
+    """Return one line of the list by next tick, with the time until that tick."""
     last = moment(line["last_at"]) if line["last_at"] else "-"
     place = line["timezone"].rpartition("/")[2].replace("_", " ")
     due, present = datetime.fromisoformat(line["next_run_at"]), datetime.fromisoformat(now)
@@ -64,7 +64,7 @@ def _state(view: dict[str, Any]) -> str:
 
 
 def moment(text: str) -> str:
-    """Return an RFC 3339 text in UTC as people read it."""
+    """Return an RFC 3339 text as readable UTC."""
     return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
@@ -91,7 +91,7 @@ def _value(value: Any) -> str:
 
 
 def print_fire_times(preview: list[str]) -> None:
-    """Print fire times with their offsets, one a line."""
+    """Print fire times with their offsets, one per line."""
     for text in preview:
         click.echo(f"  {_local(datetime.fromisoformat(text))}")
     if not preview:
@@ -104,7 +104,7 @@ def _local(instant: datetime) -> str:
 
 
 def print_runs(runs: list[dict[str, Any]]) -> None:
-    """Print runs, one a line."""
+    """Print runs, one per line."""
     head = ["tick (UTC)", "status", "reason", "attempt", "trigger", "detail"]
     print_table(head, [_run_row(run) for run in runs], empty="No runs yet.")
 

@@ -341,7 +341,7 @@ def upsert(file: TextIO, as_json: bool) -> None:
 
 
 def _json(argument: str, text: str, name: str | None = None) -> Any:
-    """Return the value of a JSON text; an error names the file that it is from, or shows the text."""
+    """Return the value of a JSON text; an error names its file, or shows the text."""
     try:
         return json.loads(text)
     except ValueError as error:

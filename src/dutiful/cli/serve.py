@@ -1,4 +1,4 @@
-"""`dutiful serve` and `dutiful worker`: the service in the foreground, until a signal says stop."""
+"""`dutiful serve` and `dutiful worker`: the service in the foreground, until a signal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dutiful.service")
 
-# The worker's thread gets its turn this soon while the thread that answers requests is busy.
+# The worker's thread gets its turn this soon (s) while the thread that answers requests is busy.
 _SWITCH_S = 0.0005
 _config = click.option(
     "--config", "config_file", metavar="FILE", help="TOML file of settings; variables override it."
@@ -62,7 +62,7 @@ def worker(config_file: str | None, log: str) -> None:
 
 
 def environment(config_file: str | None) -> dict[str, str]:
-    """Return the environment, with the file that the option --config names."""
+    """Return the environment, with the file of the option --config added."""
     return {**os.environ, **({} if config_file is None else {"DUTIFUL_CONFIG": config_file})}
 
 
@@ -78,7 +78,7 @@ def _prepared(log: str, config_file: str | None) -> Settings:
 
 
 def _sayer(log: str) -> Callable[[str], None]:
-    """Return how to tell people where the process stands; a log of JSON lines has no plain ones."""
+    """Return the function for status messages; a log of JSON lines must have no plain lines."""
     return logger.info if log == "json" else click.echo
 
 
@@ -86,7 +86,7 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
     try:
         asyncio.run(main)
     except DutifulError as error:
-        # The settings were read before: it is the address, the store, or a file that is wrong.
+        # The settings were read before, so the address, the store or a file is wrong.
         raise click.ClickException(str(error)) from error
 
 
@@ -100,7 +100,7 @@ async def _serve(settings: Settings, worker: bool, say: Callable[[str], None]) -
     asked = asyncio.Event()
     with listen(settings.host, settings.port) as listener, hear_signals(asked, _last_words):
         service = Service(settings, worker=worker)
-        # Every file and address is checked before the worker may lead: a start that fails fires nothing.
+        # Check every file and address before the worker can lead: a start that fails must fire nothing.
         server = HttpServer(
             create_app(service),
             listener,
@@ -112,7 +112,7 @@ async def _serve(settings: Settings, worker: bool, say: Callable[[str], None]) -
         cut: list[str] = []
         try:
             await service.start()
-            # Objects made so far live as long as the process: keep the garbage collector from visiting them.
+            # Objects made so far live as long as the process, so exclude them from garbage collection.
             gc.freeze()
             answering = asyncio.create_task(server.answer())
             await asyncio.wait(

@@ -1,4 +1,4 @@
-"""How a command in the foreground is stopped: the first signal asks, the second does not wait."""
+"""Stopping a command in the foreground: the first signal requests a stop, the second ends the process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# Seconds within which a second signal is the same request: `timeout` and terminals send one to each process
-# of a group.
+# Seconds within which a second signal counts as the same request: `timeout` and terminals send one signal to
+# every process of a group.
 _MOMENT = 0.5
 _SHOW_CURSOR = b"\x1b[?25h\n"
 
@@ -38,8 +38,8 @@ def hear_signals(asked: asyncio.Event, last_words: Callable[[], str]) -> Iterato
             elif clock.monotonic() - first >= _MOMENT:
                 end_at_once(last_words())
 
-    # A thread listens, because Python runs a signal handler between two steps of the main thread: a task that
-    # blocks in a system call would keep the second signal from being heard.
+    # Listen in a thread: Python runs signal handlers between two steps of the main thread, so a task that
+    # blocks in a system call would delay the second signal.
     threading.Thread(target=listen, name="dutiful-signals", daemon=True).start()
     before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
     told = signal.set_wakeup_fd(noted.fileno(), warn_on_full_buffer=False)
@@ -53,7 +53,7 @@ def hear_signals(asked: asyncio.Event, last_words: Callable[[], str]) -> Iterato
 
 
 def _signals(heard: socket.socket) -> Iterator[int]:
-    """Yield the signals that ask to stop, until the other end of the socket is closed."""
+    """Yield the signals that request a stop, until the other end of the socket is closed."""
     with heard:
         while number := heard.recv(1):
             if number[0] in _SIGNALS:
@@ -61,7 +61,7 @@ def _signals(heard: socket.socket) -> Iterator[int]:
 
 
 def end_at_once(last_words: str) -> None:
-    """End as a crash would. Written past the buffers, which the interrupted code may be using."""
+    """End the process as a crash would. Bypasses the output buffers, which interrupted code may be using."""
     if sys.stdout.isatty():
         os.write(1, _SHOW_CURSOR)
     os.write(2, f"{last_words}\n".encode())

@@ -1,4 +1,4 @@
-"""`dutiful simulate`: what your schedules would do, through the outages you script."""
+"""`dutiful simulate`: simulates schedules on virtual time, through scripted outages."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def simulate(
 
 
 def _tell(ids: list[str], simulation: Simulation, lines: int, as_json: bool) -> int:
-    """Print what happened and return the exit code."""
+    """Print the result and return the exit code."""
     summary = _summary(ids, simulation)
     if as_json:
         print_json(summary)
@@ -145,7 +145,7 @@ def _write(path: Path, option: str, texts: Iterable[str]) -> None:
 
 
 def _print_timeline(simulation: Simulation, lines: int) -> None:
-    """Print what did not go as on a quiet day, in order; the rest only where there is room left."""
+    """Print the unusual entries in order; usual ones only where there is room left."""
     notable = [(event.at, _event_line(event)) for event in simulation.events]
     notable += [(run.run_at, _line(run)) for run in simulation.rows if _is_notable(run)]
     notable.sort(key=lambda entry: entry[0])
@@ -200,7 +200,7 @@ def _counts(skipped: dict[str, int]) -> str:
 
 
 def _summary(ids: list[str], simulation: Simulation) -> dict[str, Any]:
-    """Return what became of every schedule, also of one that never had a tick."""
+    """Return the counts of every schedule, also of one without a tick."""
     counts: dict[str, Counter[str]] = {id_: Counter() for id_ in sorted(ids)}
     skipped: dict[str, Counter[str]] = {id_: Counter() for id_ in ids}
     for run in simulation.rows:
@@ -239,7 +239,7 @@ def _entry(run: Run) -> dict[str, Any]:
     }
 
 
-# A run that goes well has one instant in three places, or in four.
+# Cached: a successful run shows one instant in three or four places.
 @lru_cache(maxsize=64)
 def _rfc3339(instant: int | None) -> str | None:
     return None if instant is None else _iso(instant).replace(" ", "T") + "Z"

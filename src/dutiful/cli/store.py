@@ -1,4 +1,4 @@
-"""`dutiful store`: make a store ready, look it over, copy it to another one."""
+"""`dutiful store`: prepares a store, checks it, or copies it to another one."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def check(url: str, namespace: str, as_json: bool) -> None:
 async def _check(url: str, namespace: str) -> dict[str, Any]:
     _refuse_missing(url)
     async with _opened(url, namespace) as opened:
-        # Each schedule is read, so that damage is found which no pass has met yet.
+        # Read every schedule, to find damage that no pass has met yet.
         await opened.every()
         leader = await opened.leader()
         return {
@@ -136,7 +136,7 @@ async def _opened(url: str, namespace: str, shards: int = 1) -> AsyncIterator[An
 
 
 def _refuse_missing(url: str) -> None:
-    """Raise InvalidArgumentError for a file that is not there: opening it would make an empty one."""
+    """Raise InvalidArgumentError for a file that does not exist: opening it would create an empty one."""
     import os
 
     if url.startswith("sqlite:") and not os.path.exists(sqlite_path(url)):

@@ -1,4 +1,4 @@
-"""`dutiful tasks`: look at and steer the tasks of a declarative scheduler, through its store."""
+"""`dutiful tasks`: shows and controls the tasks of a declarative scheduler, through its store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tasks() -> None:
 
 
 def _with_store(command: F) -> F:
-    """Give a command the options that name the store, and --json."""
+    """Add the options that name the store, and --json, to a command."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option("--namespace", default="default", show_default=True),
@@ -180,7 +180,7 @@ def _short(iso: str | None) -> str:
 
 
 def _last(view: dict[str, Any]) -> str:
-    """Return how the last run that has ended went."""
+    """Return how the last ended run went."""
     ends = [(view["last_success_at"], "ok"), (view["last_failure_at"], "failed")]
     known = [(datetime.fromisoformat(at), at, how) for at, how in ends if at is not None]
     return " ".join((max(known)[2], _short(max(known)[1]))) if known else "-"

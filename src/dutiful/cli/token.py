@@ -1,4 +1,4 @@
-"""`dutiful token`: tokens for development, signed with a key that this machine has."""
+"""`dutiful token`: tokens for development, signed with a key on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dutiful top`: schedules on a terminal, drawn anew every second."""
+"""`dutiful top`: schedules on a terminal, redrawn every second."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def top(fleet_file: str | None, store: str | None, namespace: str, view: str | N
         else:
             _print_once(source, screen)
     except KeyboardInterrupt:
-        # Ctrl-C is the usual way to leave, and not a failure.
+        # Ctrl-C is the usual way to quit, not a failure.
         return
 
 
@@ -85,12 +85,12 @@ def _print_once(source: Source, screen: Screen) -> None:
 
 
 async def _print_changes(source: Source, screen: Screen) -> None:
-    """Print the state of the service and of each schedule whenever it is another one than before."""
+    """Print the state of the service and of each schedule whenever it has changed."""
     clock, before, known = SystemClock(), "", dict[str, tuple[str, str]]()
     while True:
         shown = await asyncio.to_thread(source.look, screen.view, "", _ROWS)
         at = f"{shown.now:%H:%M:%S}"
-        # The age of the last pass changes with every look.
+        # Leave out the age of the last pass, which changes with every look.
         health = shown.health.partition(",")[0]
         if health != before:
             click.echo(f"{at} {health}")
@@ -104,19 +104,19 @@ async def _print_changes(source: Source, screen: Screen) -> None:
 
 
 class Watch:
-    """The screen, kept up to date: one look at the source a second, one drawing for each change."""
+    """The screen, kept up to date: one query of the source per second, one drawing per change."""
 
     def __init__(self, source: Source, screen: Screen, console: Console) -> None:
         self._source, self._screen, self._console = source, screen, console
         self._shown: Shown | None = None
         self._changed, self._look_now = asyncio.Event(), asyncio.Event()
-        # What Enter and the next key mean: the text of a search, or a yes.
+        # The meaning of the next keys: the text of a search, or the answer to a question.
         self._typing: str | None = None
         self._asked: tuple[str, Row] | None = None
         self._ended = False
 
     async def run(self) -> None:
-        """Draw until the user quits. Raises ClickException where the source cannot be asked at first."""
+        """Draw until the user quits. Raises ClickException if the first query of the source fails."""
         from rich.live import Live
 
         loop, fd = asyncio.get_running_loop(), sys.stdin.fileno()
@@ -150,12 +150,12 @@ class Watch:
             self._look_now.clear()
             began = clock.monotonic()
             await self._look()
-            # A slow source is asked less often, so that watching takes at most a tenth of its time.
+            # Query a slow source less often, so that watching takes at most a tenth of its time.
             wait = max(_SECONDS, 9 * (clock.monotonic() - began))
             self._changed.set()
 
     async def _look(self) -> None:
-        """Look at the source; where it does not answer, say since when and keep what was known."""
+        """Query the source; if it does not answer, show the problem and keep the last result."""
         try:
             self._shown = await asyncio.to_thread(
                 self._source.look, self._screen.view, self._screen.find, _ROWS
@@ -183,7 +183,7 @@ class Watch:
             self._command(key)
 
     def _type(self, key: str) -> None:
-        """Take a key of the text that is searched for; Enter searches, Escape leaves it as it was."""
+        """Process a key of the search text; Enter searches, Escape cancels."""
         assert self._typing is not None
         if key in "\n\x1b":
             self._screen.find, self._screen.chosen = self._typing if key == "\n" else self._screen.find, 0
@@ -231,7 +231,7 @@ class Watch:
         self._asked, self._screen.prompt = (action, row), question
 
     def _do(self, action: Callable[[Row], str], row: Row) -> None:
-        """Do something outside the event loop; what it answers, or its refusal, is shown as the why."""
+        """Run an action in a thread; its answer, or its error, is shown as the reason."""
 
         async def done() -> None:
             try:
@@ -253,7 +253,7 @@ def _message(error: click.ClickException | DutifulError) -> str:
 
 
 class _Drawn:
-    """Lines that are drawn as they are, without a blank line at the end of the screen."""
+    """Lines that are drawn unchanged, without a blank line at the end of the screen."""
 
     def __init__(self, lines: list[Text]) -> None:
         self._lines = lines
@@ -266,7 +266,7 @@ class _Drawn:
 
 @contextmanager
 def _raw_keys(fd: int) -> Iterator[None]:
-    """Have keys arrive one by one and unseen; Ctrl-C still interrupts."""
+    """Deliver keys one by one and without echo; Ctrl-C still interrupts."""
     before = termios.tcgetattr(fd)
     tty.setcbreak(fd)
     try:

@@ -1,4 +1,4 @@
-"""One frame of `dutiful top`: a pure function from what is known to lines of text.
+"""One frame of `dutiful top`: a pure function from facts to lines of text.
 
 Under 80 columns a row has its shape, its id and its next tick; from 110 columns on it has everything.
 """
@@ -24,7 +24,7 @@ _BARS = ("·▁▂▃▄▅▆▇█", ".:::|||##")
 _NOW, _CHOSEN, _RULE = ("┃", "|"), ("▸", ">"), ("─", "-")
 _PAST, _NEXT = 20, 3
 _NARROW, _WIDE = 80, 110
-# Columns for what is watched; a path of a store may be long.
+# Columns for the name of the source; the path of a store may be long.
 _WHERE = 20
 _DAY = timedelta(hours=12)
 _KEYS = {
@@ -41,7 +41,7 @@ _KEYS = {
 
 
 class Row(NamedTuple):
-    """One schedule: its state, its latest ticks, oldest first, and what is to be said of it."""
+    """One schedule: its state, its latest ticks, oldest first, and a note."""
 
     id: str
     state: str
@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The facts of a frame: counts, rows, and the account and buckets of a day where they are kept."""
+    """The facts of a frame: counts, rows, and the account and buckets of a day if the source has them."""
 
     where: str
     now: datetime
@@ -78,10 +78,10 @@ class Screen:
     view: str = "needs"
     chosen: int = 0
     find: str = ""
-    # The last line in place of the keys: a question, or the text that is being typed.
+    # Replaces the keys on the last line: a question, or the text being typed.
     prompt: str = ""
     why: str = ""
-    # Why the source cannot be asked at present.
+    # Why the source does not answer at present.
     problem: str = ""
     help: bool = False
     views: dict[str, str] = field(
@@ -90,7 +90,7 @@ class Screen:
 
 
 def frame(shown: Shown, screen: Screen) -> list[Text]:
-    """Return the lines of a frame: never wider than the screen, and never more than it has."""
+    """Return the lines of a frame, never wider or higher than the screen."""
     head = [_title(shown, screen), *_problem(screen), *_account(shown, screen), *_day(shown, screen)]
     head.append(_tabs(shown, screen))
     foot = [*_why(screen), _bottom(screen)]
@@ -159,7 +159,7 @@ def _day(shown: Shown, screen: Screen) -> Iterator[Text]:
 
 
 def _cells(shown: Shown, cells: int) -> list[tuple[int, int]]:
-    """Return (ticks that went well or are to come, ticks that failed) of each cell of the day line."""
+    """Return (successful or future ticks, failed ticks) of each cell of the day line."""
     found = [[0, 0] for _ in range(cells)]
     width = 2 * _DAY / cells
     for bucket in shown.day:
@@ -175,7 +175,7 @@ def _bar(cell: tuple[int, int], most: int, screen: Screen, *, to_come: bool) -> 
     if failed:
         return _shape("failed", screen)
     bars = _BARS[screen.ascii]
-    # A square root keeps a few ticks visible beside the crowd of a full hour.
+    # A square root keeps a few ticks visible beside a full hour.
     level = 0 if not ran else max(1, round(sqrt(ran / most) * (len(bars) - 1)))
     return Text(bars[level], "dim" if to_come or not ran else "green")
 
@@ -221,7 +221,7 @@ def _texts(row: Row, shown: Shown, screen: Screen) -> list[str | Text]:
 
 
 def _strip(row: Row, screen: Screen) -> Text:
-    """Return the last 20 ticks, right-aligned at the present, and the next 3; equal ones in one span."""
+    """Return the last 20 ticks, aligned to the present, and the next 3; equal neighbours form one span."""
     past = [""] * (_PAST - len(row.past[-_PAST:])) + [*row.past[-_PAST:]]
     states = past + ["to_come"] * row.to_come + [""] * (_NEXT - row.to_come)
     strip = Text()
@@ -232,7 +232,7 @@ def _strip(row: Row, screen: Screen) -> Text:
 
 
 def _widths(rows: Sequence[Row], screen: Screen) -> list[int]:
-    """Return the widths of the columns; a column that has no room has width 0."""
+    """Return the widths of the columns; 0 for a column without room."""
     ids = max(len("schedule"), *(len(row.id) for row in rows))
     if screen.width < _NARROW:
         return [min(ids, screen.width - 18), 0, 0, 0, 13, 0]
@@ -251,7 +251,7 @@ def _row(
     line = Text("   ", style) if not mark else Text.assemble(mark, style=style)
     for cell, width in zip(cells, widths, strict=True):
         if width:
-            # Both ends of an id tell more than its middle does.
+            # Cut an id in the middle: its ends tell more.
             cut = _cut_middle if cell is cells[0] else _cut_end
             shown = cell if isinstance(cell, Text) else Text(cut(cell, width, "~" if screen.ascii else "…"))
             shown.align("left", width)
@@ -298,13 +298,13 @@ def _shape(state: str, screen: Screen, count: int = 1) -> Text:
 
 
 def _spread(left: Text, right: Text, width: int) -> Text:
-    """Return two texts at the two ends of a line; the right one is left out where there is no room."""
+    """Return two texts at the ends of a line; the right one is left out if there is no room."""
     gap = width - left.cell_len - right.cell_len
     return Text.assemble(left, " " * gap, right) if right and gap >= 2 else left
 
 
 def _away(time: timedelta) -> str:
-    """Return how far away an instant is, in its largest unit."""
+    """Return the distance of an instant in its largest unit."""
     return " ".join(duration(max(0, round(time.total_seconds()))).split()[:2])
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# The views of a source that lists everything at once.
+# The states of each view, for sources that list everything at once.
 _STATES = {
     "needs": ("failed", "skipped", "aside"),
     "running": ("running",),
@@ -29,18 +29,18 @@ _STATES = {
 
 
 class Source(Protocol):
-    """A thing to watch. All methods block, and raise ClickException or DutifulError."""
+    """A source to watch. All methods block, and raise ClickException or DutifulError."""
 
     first_view: str
 
     def look(self, view: str, find: str, limit: int) -> Shown:
-        """Return what is known now, with at most `limit` schedules of a view."""
+        """Return the present facts, with at most `limit` schedules of a view."""
 
     def why(self, row: Row) -> str:
-        """Return why the last tick of a schedule ran or did not, else when it runs."""
+        """Return why the last tick of a schedule ran or did not, or when it runs next."""
 
     def run_now(self, row: Row) -> str:
-        """Have a schedule run now."""
+        """Request a run of the schedule now."""
 
     def pause(self, row: Row) -> str:
         """Pause a schedule, or resume it if it is paused."""
@@ -73,7 +73,7 @@ class ServiceSource:
         )
 
     def why(self, row: Row) -> str:
-        """Return the verdict on the last tick, or on the next one where none was yet."""
+        """Return the verdict on the last tick, or on the next one if there was none yet."""
         at = row.last or row.next
         if at is None:
             return f"{row.id} has no tick to explain"
@@ -132,7 +132,7 @@ class StoreSource:
         self._store, self._namespace = store, namespace
 
     def look(self, view: str, find: str, limit: int) -> Shown:
-        """Return every task that fits."""
+        """Return the matching tasks."""
         views, leader = self._ask(_tasks_and_leader)
         rows = [_task(task) for task in views]
         health = "no scheduler runs" if leader is None else f"run by process {leader.pid}"
@@ -149,7 +149,7 @@ class StoreSource:
         )
 
     def why(self, row: Row) -> str:
-        """Return the newest entry of the ledger, where one is kept."""
+        """Return the newest row of the ledger, if there is one."""
         rows = self._ask(lambda known: known.history(row.id, 1))
         if not rows:
             return f"{row.id} has not run yet"
@@ -158,16 +158,16 @@ class StoreSource:
         return f"{text}, {last['detail']}" if last["detail"] else text
 
     def run_now(self, row: Row) -> str:
-        """Ask for a run."""
+        """Request a run."""
         self._ask(lambda known: known.run_now(row.id))
         return f"asked for a run of {row.id}"
 
     def pause(self, row: Row) -> str:
-        """Refuse: a library has no pause."""
+        """Return a refusal: a library has no pause."""
         return f"{row.id} is declared by its program; remove it from the registrations to stop it"
 
     def open_page(self, row: Row) -> str:
-        """Say that there is none."""
+        """Return that there is no page."""
         return f"a library has no pages; `dutiful tasks show {quoted(row.id)}` shows everything"
 
     def _ask(self, question: Callable[[Any], Any]) -> Any:
@@ -207,7 +207,7 @@ class FleetSource:
         self._path = path
 
     def look(self, view: str, find: str, limit: int) -> Shown:
-        """Return every schedule of the fleet that fits."""
+        """Return the matching schedules of the fleet."""
         status = self._ask("status")
         rows = [_fleet_row(each) for each in self._ask("schedules", agent=None)]
         running = sum(agent["running"] for agent in status["agents"])
@@ -229,7 +229,7 @@ class FleetSource:
         return str(self._ask("explain", **_named(row), at=at.isoformat())["text"])
 
     def run_now(self, row: Row) -> str:
-        """Have the schedule run with the next pass."""
+        """Request a run with the next pass."""
         self._ask("run", **_named(row), prompt=None)
         return f"{row.id} runs with the next pass"
 
@@ -240,11 +240,11 @@ class FleetSource:
         return f"{row.id} is {ask_for}d"
 
     def open_page(self, row: Row) -> str:
-        """Say how to get one."""
+        """Return the commands that show more, as a fleet has no page here."""
         return f"`dutiful fleet history {quoted(row.id)}` and `dutiful fleet logs` show more of it"
 
     def _ask(self, question: str, **about: Any) -> Any:
-        # Imported late: only this source needs what the extra `fleet` installs.
+        # Imported late: only this source needs the packages of the extra `fleet`.
         from dutiful.cli.fleet_client import asked
 
         return asked(self._path, {"ask": question, **about})
@@ -260,7 +260,7 @@ def _fleet_row(each: dict[str, Any]) -> Row:
     state = "to_come" if last is None else "failed" if error else "ran"
     state = {"running": "running", "disabled": "paused"}.get(each["status"], state)
     past = [] if last is None else ["failed" if error else "ran"]
-    # A schedule that is simply not due yet needs no note: its next time says so.
+    # A schedule that is not due yet needs no note: its next time says so.
     note = error or (each["skip_reason"] if each["skip_reason"] != "not_due" else "") or ""
     due = _read_or_none(each["next_run_at"])
     name = f"{each['agent']}/{each['schedule']}"
