@@ -62,6 +62,8 @@ class Settings(NamedTuple):
     in_flight_max: int | None = None
     # Longest time between two passes, for stores that other processes may write to.
     tick: int | None = None
+    # How much of `in_flight_max` other engines of this process occupy; None where there are none.
+    beside: Callable[[], int] | None = None
 
 
 DEFAULTS = Settings()
@@ -112,6 +114,8 @@ class Engine:
         self._running = Flights()
         self._cancelling: set[asyncio.Task[None]] = set()
         self._finished: list[tuple[Launch, Outcome, Instant]] = []
+        # Room for launches that the present pass may use up, and other engines of the process may not.
+        self._reserved = 0
         # Moves of commits that were not acknowledged: each may or may not be stored.
         self._unsure: list[Move] = []
         # Done when the leadership is certain again; set only while launches wait for that.
@@ -129,6 +133,11 @@ class Engine:
     def in_flight(self) -> int:
         """Return how many runs are being launched or run here."""
         return len(self._running)
+
+    @property
+    def occupied(self) -> int:
+        """Return how much of the room for launches this engine uses, or may use up in the present pass."""
+        return len(self._running) + len(self._finished) + self._reserved
 
     # Life
 
@@ -243,6 +252,7 @@ class Engine:
         return epoch
 
     async def _plan_and_launch(self, now: Instant, epoch: int) -> Instant | None:
+        self._reserved = 0
         most = self._loaded_at_once()
         loaded = await self._load(now, most)
         self._tell_damage(loaded.damaged, now)
@@ -266,6 +276,7 @@ class Engine:
         for launch in launches:
             could = max(launch.run.fire_at, free_at.get(launch.schedule.id, 0), self._led_at)
             self._start(launch, now, max(0, now - could), before.get(key_of(launch.run)) if before else None)
+        self._reserved = 0
         return await self._when_next(made, loaded, now, most)
 
     async def _load(self, now: Instant, most: int) -> Loaded:
@@ -329,7 +340,14 @@ class Engine:
     def _limits(self, epoch: int, batch: Batch, now: Instant) -> Limits:
         status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
         began = self._running.began(batch.due, now, self._clock.monotonic()) if self._watch.stepped else None
-        return Limits(epoch, self._settings.lookahead, status, self._room(), began)
+        return Limits(epoch, self._settings.lookahead, status, self._reserve(len(batch.due)), began)
+
+    def _reserve(self, due: int) -> int | None:
+        """Return how many runs this pass may launch; engines beside this one leave that room alone."""
+        room = self._room()
+        if room is not None and self._settings.beside is not None:
+            self._reserved = room = min(room, due + _SPARE)
+        return room
 
     def _loaded_at_once(self) -> int:
         """Return how many schedules to load: while there is room, hardly more than can be launched.
@@ -341,10 +359,12 @@ class Engine:
         return min(batch, room + _SPARE) if room else batch
 
     def _room(self) -> int | None:
-        most = self._settings.in_flight_max
+        most, beside = self._settings.in_flight_max, self._settings.beside
+        if most is None:
+            return None
         # Ended but unsettled runs still count: the planner sees them in flight, and may end them and reuse
         # the slot.
-        return None if most is None else max(0, most - len(self._running) - len(self._finished))
+        return max(0, most - len(self._running) - len(self._finished) - (0 if beside is None else beside()))
 
     # Runs
 

@@ -28,7 +28,8 @@ class Host:
     """Owns the store and the engine of one door from `open` to `stop`; may be opened again afterwards.
 
     `declare(epoch)` runs when leadership begins, before anything is decided. With a `retention` the ledger is
-    pruned while this host leads.
+    pruned while this host leads. A host that is one of many in its process leads as the `owner` of them all,
+    and is not watched for blocking the event loop, which they share.
     """
 
     def __init__(
@@ -42,10 +43,13 @@ class Host:
         pace: Settings = DEFAULTS,
         declare: Callable[[int], Awaitable[None]] = nothing_to_do,
         retention: Callable[[], Retention] | None = None,
+        owner: str | None = None,
+        is_watched: bool = True,
     ) -> None:
+        self._given_owner, self._is_watched = owner, is_watched
         self._door, self._store, self._launcher, self._clock = door, store, launcher, clock
         self._observer, self._pace, self._declare, self._retention = observer, pace, declare, retention
-        self._owner = uuid.uuid4().hex
+        self._owner = owner or uuid.uuid4().hex
         self._engine: Engine | None = None
         self._watchdog: Watchdog | None = None
         self._pruning: asyncio.Task[None] | None = None
@@ -57,7 +61,8 @@ class Host:
 
     async def open(self) -> None:
         """Open the store for this door. Raises StoreError where it, or its namespace, cannot be used."""
-        self._owner, self._stopping, self.epoch = uuid.uuid4().hex, False, None
+        self._owner = self._given_owner or uuid.uuid4().hex
+        self._stopping, self.epoch = False, None
         try:
             with self._clock.hold():
                 await self._store.open()
@@ -87,7 +92,7 @@ class Host:
         )
         if self._retention is not None:
             self._pruning = asyncio.create_task(self._prune_now_and_then(), name="dutiful-prune")
-        if isinstance(self._clock, SystemClock):
+        if self._is_watched and isinstance(self._clock, SystemClock):
             self._watchdog = Watchdog(self._clock, self._observer)
             self._watchdog.start()
         return engine
@@ -118,6 +123,11 @@ class Host:
     def in_flight(self) -> int:
         """How many runs are being launched, or run by this process."""
         return 0 if self._engine is None else self._engine.in_flight
+
+    @property
+    def occupied(self) -> int:
+        """How much of the room for launches of this process the engine occupies."""
+        return 0 if self._engine is None else self._engine.occupied
 
     def is_carrying_caller(self) -> bool:
         """Return whether the current task belongs to a run in flight here, which cannot be waited for."""
