@@ -114,10 +114,11 @@ class ClockStepped:
 
 @dataclass(frozen=True, slots=True)
 class LeadershipChanged:
-    """This instance began to lead under `epoch`, or (None) stands by."""
+    """This instance began to lead under `epoch`, or (None) stands by; in a cluster, one `shard` of many."""
 
     at: Instant
     epoch: int | None
+    shard: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-# A new process counts as a member from its second look on: a process that dies while it starts moves no
-# shard.
-_LOOKS_TO_COUNT = 2
-# A shard is also free while its owner reconnects: other processes leave it alone for this many looks.
-_LOOKS_TO_RETURN = 2
-# If the chosen process has not taken a free shard after this many looks, any other process may.
-_LOOKS_TO_TAKE = 2
+    from dutiful.core.cadence import Instant
+
+# A process counts as a member after so many ms: one that dies while it starts moves no shard, and one that
+# has regained its session takes back what it had before others give it more.
+_COUNTS_AFTER = 2500
+# A shard is also free while its owner makes a lost session anew: others leave it alone for so long.
+_RETURNS_WITHIN = 1000
+# After so long the chosen process has not taken a free shard, and any other one may.
+_TAKEN_WITHIN = 1000
 
 
 class Placement(NamedTuple):
@@ -29,17 +31,19 @@ class Placement(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """How often in a row a process has seen each member, and each shard free."""
+    """Since when a process has seen each member, and each shard free, look after look."""
 
-    members: Mapping[str, int] = {}
-    free: Mapping[int, int] = {}
+    now: Instant = 0
+    members: Mapping[str, Instant] = {}
+    free: Mapping[int, Instant] = {}
 
-    def after(self, members: Collection[str], owners: Sequence[str | None]) -> Seen:
-        """Return the memory after one more look."""
+    def after(self, now: Instant, members: Collection[str], owners: Sequence[str | None]) -> Seen:
+        """Return what is known after one more look, made at `now`."""
         free = [place for place, owner in enumerate(owners) if owner is None]
         return Seen(
-            {member: self.members.get(member, 0) + 1 for member in members},
-            {place: self.free.get(place, 0) + 1 for place in free},
+            now,
+            {member: self.members.get(member, now) for member in members},
+            {place: self.free.get(place, now) for place in free},
         )
 
 
@@ -75,21 +79,21 @@ def place(scene: Scene) -> Placement:
 
 def _counted(scene: Scene) -> list[str]:
     """Return the members that count, this process always among them, in a stable order."""
-    looks = scene.seen.members
+    known = scene.seen.now - _COUNTS_AFTER
     return sorted(
         member
         for member in scene.members
-        if member == scene.me or looks.get(member, 0) >= _LOOKS_TO_COUNT or member in scene.owners
+        if member == scene.me or member in scene.owners or scene.seen.members[member] <= known
     )
 
 
 def _may_take(scene: Scene, place: int, goal: str | None) -> bool:
-    claim, looks = scene.claims[place], scene.seen.free.get(place, 0)
+    claim, waited = scene.claims[place], scene.seen.now - scene.seen.free[place]
     if claim == scene.me:
         return True
     # A claim that was not released belongs to a process that may be about to reconnect.
-    waits = _LOOKS_TO_RETURN if claim in scene.members else 0
-    return looks > waits and (goal == scene.me or looks > waits + _LOOKS_TO_TAKE)
+    waits = _RETURNS_WITHIN if claim in scene.members else 0
+    return waited >= waits and (goal == scene.me or waited >= waits + _TAKEN_WITHIN)
 
 
 def spread(owners: Sequence[str | None], members: Sequence[str]) -> list[str | None]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dutiful.runtime.clock import STEP_MIN, SystemClock
+from dutiful.runtime.ports import Clock
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
@@ -61,6 +62,17 @@ class SampledClock:
         assert self._offset is not None
         self._shown = shown = max(self._shown, int(now * 1000 + self._offset))
         return shown
+
+
+@runtime_checkable
+class SamplingClock(Clock, Protocol):
+    """A clock that follows the database's."""
+
+    def sample(self, sent: float, answered: float, said: Instant) -> None:
+        """Take in what the database's clock said to a question; `sent` and `answered` are `monotonic()`."""
+
+    def offset_ms(self) -> int | None:
+        """Return by how much the host's clock is ahead of the database's; None before the first sample."""
 
 
 class ClusterClock(SystemClock):

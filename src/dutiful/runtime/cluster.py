@@ -1,0 +1,379 @@
+"""The life of a worker among others: one engine for every shard that it leads.
+
+One look every half second tells who lives, who leads which shard, when each shard wants to be looked at, and
+what the database's clock says. It is also the sign of life that keeps the locks of this process. What to take
+and to give is decided by `core/placement.py`. The store's locks and its fence make sure that a wrong decision
+costs work and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from dutiful.core import event as happened
+from dutiful.core.errors import DutifulError
+from dutiful.core.placement import Scene, Seen, place
+from dutiful.runtime.clock import SystemClock
+from dutiful.runtime.cluster_clock import SamplingClock
+from dutiful.runtime.engine import DEFAULTS, Drained
+from dutiful.runtime.host import Host
+from dutiful.runtime.ports import Sharded, Store
+from dutiful.runtime.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from dutiful.core.cadence import Instant
+    from dutiful.core.event import Event
+    from dutiful.runtime.engine import Settings
+    from dutiful.runtime.ports import Clock, Launcher, Member, Observer, Retention, View
+
+_LOOK_S = 0.5
+# For so long after a lost session a process takes only the shards that it had: others are coming back, too.
+_REGAIN_S = 2.0
+# Engines that notice a step of the clock within so many ms of each other notice the same one.
+_SAME_STEP_MS = 2000
+
+
+class ShardedStore(Store, Sharded, Protocol):
+    """A store that many processes share, shard by shard."""
+
+
+class Standing(NamedTuple):
+    """What a worker knows of its cluster and of itself."""
+
+    me: Member
+    view: View | None
+    # Seconds since the last look that was answered; None before the first one.
+    looked_ago: float | None
+    # By how many ms the clock of this host is ahead of the database's; None where that is not known.
+    clock_offset_ms: int | None
+    # By place, the epoch under which this process leads.
+    leads: dict[int, int]
+    # By place, ms since the shard became due; only of shards that this process leads and that are due.
+    overdue: dict[int, int]
+
+
+class Cluster:
+    """Owns the engines of one worker from `open` to `close`.
+
+    `lease_s` is how long a silent process keeps its locks; a shard in which nothing was decided for twice as
+    long is released.
+    """
+
+    def __init__(
+        self,
+        door: str,
+        store: ShardedStore,
+        launcher: Launcher,
+        clock: Clock,
+        observer: Observer,
+        me: Member,
+        *,
+        pace: Settings = DEFAULTS,
+        retention: Callable[[], Retention] | None = None,
+        lease_s: float = 5.0,
+    ) -> None:
+        self._door, self._store, self._launcher, self._clock = door, store, launcher, clock
+        self._observer, self._pace, self._retention, self.me = observer, pace, retention, me
+        self._patience_ms = round(2000 * lease_s)
+        self._hosts: dict[int, Host] = {}
+        self._taken_at: dict[int, Instant] = {}
+        # Shards that are being handed over, and shards that this process has given up until an instant.
+        self._leaving: dict[int, asyncio.Task[None]] = {}
+        # Shards that others should have, as of the last look.
+        self.to_give: tuple[int, ...] = ()
+        self._shunned: dict[int, Instant] = {}
+        self._due_before = 0
+        self._seen = Seen()
+        self._view: View | None = None
+        self._looked_at: float | None = None
+        self._regained_at: float | None = None
+        self._trouble: str | None = None
+        self._stepped_at: Instant | None = None
+        self._woken: asyncio.Future[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._watchdog: Watchdog | None = None
+        self._draining = False
+
+    # Beginning and end
+
+    async def open(self) -> None:
+        """Open the store and join. Raises StoreError where the store, or its namespace, cannot be used."""
+        try:
+            with self._clock.hold():
+                await self._store.open()
+                await self._store.claim(self._door)
+                await self._store.join(self.me, self._hinted)
+        except BaseException:
+            await self._close_store()
+            raise
+
+    def start(self) -> None:
+        """Begin to look, to take shards, and to fire their schedules."""
+        self._looking = asyncio.create_task(self._look_again_and_again(), name="dutiful-cluster")
+        if isinstance(self._clock, SystemClock):
+            self._watchdog = Watchdog(self._clock, self._observer)
+            self._watchdog.start()
+
+    async def drain(self, within: float | None = None) -> Drained:
+        """Launch nothing more and release each shard as soon as none of its runs is in flight.
+
+        Waits `within` seconds for the runs in flight; returns what is left of them.
+        """
+        self._draining = True
+        await self._finish_hand_overs()
+        drained = await asyncio.gather(*(self._drain(*each, within) for each in [*self._hosts.items()]))
+        errors = [left.error for left in drained if left.error is not None]
+        return Drained(
+            [run for left in drained for run in left.in_flight],
+            [run for left in drained for run in left.unrecorded],
+            errors[0] if errors else None,
+        )
+
+    async def _drain(self, shard: int, host: Host, within: float | None) -> Drained:
+        drained = await host.drain(within)
+        if not drained.in_flight and not drained.unrecorded:
+            await self._release(shard)
+        return drained
+
+    async def close(self) -> None:
+        """Drop what is still in flight, as a crash would, leave the cluster and let go of the store."""
+        self.abandon()
+        with self._clock.hold(), contextlib.suppress(DutifulError, OSError):
+            await self._store.leave()
+        await self._close_store()
+
+    def abandon(self) -> None:
+        """Drop everything but the store at once, as a crash would: nothing more is launched or written."""
+        self._draining = True
+        for task in (self._looking, *self._leaving.values()):
+            if task is not None:
+                task.cancel()
+        for host in self._hosts.values():
+            host.abandon()
+        if self._watchdog is not None:
+            self._watchdog.stop()
+        self._looking = self._watchdog = None
+        self._hosts.clear()
+
+    async def _close_store(self) -> None:
+        with self._clock.hold():
+            await self._store.close()
+
+    # What others may ask
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the cluster was started and not yet closed."""
+        return self._looking is not None
+
+    @property
+    def epoch(self) -> int | None:
+        """The highest epoch under which this process leads a shard, None while it leads none."""
+        return max(
+            (epoch for host in self._hosts.values() if (epoch := host.epoch) is not None), default=None
+        )
+
+    @property
+    def schedules_due(self) -> int:
+        """How many schedules were found due, summed over all passes of all shards."""
+        return self._due_before + sum(host.schedules_due for host in self._hosts.values())
+
+    @property
+    def in_flight(self) -> int:
+        """How many runs are being launched, or run by this process."""
+        return sum(host.in_flight for host in self._hosts.values())
+
+    def standing(self) -> Standing:
+        """Return what this worker knows of its cluster and of itself."""
+        now, looked_at, clock = self._clock.epoch_ms(), self._looked_at, self._clock
+        wakes = {} if self._view is None else self._view.wakes
+        leads = {shard: host.epoch for shard, host in self._hosts.items() if host.epoch is not None}
+        overdue = {shard: now - wake for shard in leads if (wake := wakes.get(shard)) is not None}
+        return Standing(
+            self.me,
+            self._view,
+            None if looked_at is None else clock.monotonic() - looked_at,
+            clock.offset_ms() if isinstance(clock, SamplingClock) else None,
+            leads,
+            {shard: late for shard, late in overdue.items() if late > 0},
+        )
+
+    def wake(self) -> None:
+        """Look now. Edits need not wake anything: the store hints the leader of the shard."""
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    # Looking
+
+    def _hinted(self, shards: Collection[int]) -> None:
+        for shard in shards:
+            if shard in self._hosts:
+                self._hosts[shard].wake()
+        if not shards:
+            self.wake()
+
+    async def _look_again_and_again(self) -> None:
+        while True:
+            self._woken = asyncio.get_running_loop().create_future()
+            try:
+                with self._clock.hold():
+                    await self._follow(await self._look())
+                self._trouble = None
+            except Exception as error:  # noqa: BLE001 - whatever it was, the next look may succeed
+                self._note_failure(f"{type(error).__name__}: {error}")
+            await self._clock.wait(self._woken, _LOOK_S)
+
+    async def _look(self) -> View:
+        sent = self._clock.monotonic()
+        view = await self._store.look()
+        answered = self._clock.monotonic()
+        if isinstance(self._clock, SamplingClock):
+            self._clock.sample(sent, answered, view.now_ms)
+        if self._trouble is not None:
+            self._regained_at = answered
+        self._looked_at = answered
+        return view
+
+    def _note_failure(self, trouble: str) -> None:
+        """Report a look that failed, once for each way of failing; the engines stop by themselves."""
+        if trouble != self._trouble:
+            self._tell(happened.PassFailed(self._clock.epoch_ms(), trouble))
+        self._trouble = trouble
+
+    async def _follow(self, view: View) -> None:
+        before, self._view = self._view, view
+        self._seen = self._seen.after(view.now_ms, [member.owner for member in view.members], view.owners)
+        await self._let_go_of_lost(view)
+        await self._give_up_stuck(view)
+        placement = place(self._scene(view))
+        self.to_give = placement.give
+        for shard in self._locked_in_vain(view):
+            # The release of this shard failed on its way to the store, and the session lives on.
+            if shard in placement.give:
+                await self._store.shard(shard).close()
+            else:
+                await self._take(shard)
+        for shard in placement.take:
+            await self._take(shard)
+        self._give(placement.give)
+        self._wake_due(view, before)
+
+    def _scene(self, view: View) -> Scene:
+        now = self._clock.epoch_ms()
+        self._shunned = {shard: until for shard, until in self._shunned.items() if until > now}
+        members = [member.owner for member in view.members if not member.draining]
+        if self._draining:
+            members = [member for member in members if member != self.me.owner]
+        regained = self._regained_at is not None and self._clock.monotonic() < self._regained_at + _REGAIN_S
+        shunned = {*self._shunned, *self._leaving}
+        return Scene(self.me.owner, members, view.owners, view.claims, self._seen, regained, shunned)
+
+    async def _let_go_of_lost(self, view: View) -> None:
+        for shard in [*self._hosts]:
+            if view.owners[shard] not in (None, self.me.owner) and shard not in self._leaving:
+                await self._release(shard)
+
+    async def _give_up_stuck(self, view: View) -> None:
+        """Release shards in which something is overdue and no pass has ended for two leases."""
+        for shard, wake in view.wakes.items():
+            host = self._hosts.get(shard)
+            if host is None or wake is None:
+                continue
+            last = max(wake, self._taken_at[shard], host.passed_at or 0)
+            if view.now_ms - last > self._patience_ms:
+                self._shunned[shard] = self._clock.epoch_ms() + 2 * self._patience_ms
+                await self._release(shard)
+
+    def _wake_due(self, view: View, before: View | None) -> None:
+        """Wake the engines of shards that are due, or whose next wake has come nearer since the last look."""
+        for shard, host in self._hosts.items():
+            wake = view.wakes.get(shard)
+            known = None if before is None else before.wakes.get(shard)
+            nearer = wake is not None and (known is None or wake < known)
+            # An engine without the lock has not led yet, or has lost its session and leads again by passing.
+            if nearer or view.owners[shard] is None or (wake is not None and wake <= view.now_ms):
+                host.wake()
+
+    def _locked_in_vain(self, view: View) -> list[int]:
+        mine = [shard for shard, owner in enumerate(view.owners) if owner == self.me.owner]
+        return [shard for shard in mine if shard not in self._hosts and shard not in self._leaving]
+
+    # Taking and giving
+
+    async def _take(self, shard: int) -> None:
+        if shard in self._hosts or self._draining:
+            return
+        store = self._store.shard(shard)
+        pace = self._pace._replace(beside=partial(self._occupied_beside, shard))
+        host = Host(
+            self._door,
+            store,
+            self._launcher,
+            self._clock,
+            partial(self._hear, shard),
+            pace=pace,
+            retention=self._retention,
+            owner=self.me.owner,
+            is_watched=False,
+        )
+        await host.open()
+        self._hosts[shard], self._taken_at[shard] = host, self._clock.epoch_ms()
+        host.start()
+
+    def _occupied_beside(self, shard: int) -> int:
+        return sum(host.occupied for other, host in self._hosts.items() if other != shard)
+
+    def _give(self, shards: Iterable[int]) -> None:
+        """Begin to hand over the shards that have nothing in flight; the others wait for a later look."""
+        for shard in shards:
+            host = self._hosts.get(shard)
+            if host is not None and not host.in_flight and shard not in self._leaving:
+                task = asyncio.create_task(self._hand_over(shard, host), name=f"dutiful-hand-over-{shard}")
+                self._leaving[shard] = task
+                task.add_done_callback(partial(self._note_hand_over, shard))
+
+    def _note_hand_over(self, shard: int, _: asyncio.Task[None]) -> None:
+        self._leaving.pop(shard, None)
+
+    async def _hand_over(self, shard: int, host: Host) -> None:
+        # A run that began just now ends here, and the shard goes to its new owner without an orphan.
+        await host.drain()
+        await self._release(shard)
+
+    async def _release(self, shard: int) -> None:
+        """Let go of a shard; what is in flight is dropped, and adopted by the next leader."""
+        host = self._hosts.pop(shard, None)
+        if host is not None:
+            led = host.epoch is not None
+            self._due_before += host.schedules_due
+            with contextlib.suppress(DutifulError, OSError):
+                await host.close()
+            if led:
+                self._hear(shard, happened.LeadershipChanged(self._clock.epoch_ms(), None))
+
+    async def _finish_hand_overs(self) -> None:
+        if self._leaving:
+            await asyncio.wait([*self._leaving.values()], timeout=0)
+
+    # Telling
+
+    def _hear(self, shard: int, event: Event) -> None:
+        match event:
+            case happened.LeadershipChanged():
+                event = happened.LeadershipChanged(event.at, event.epoch, shard)
+            case happened.ClockStepped():
+                # Every engine notices the same step.
+                told, self._stepped_at = self._stepped_at, event.at
+                if told is not None and abs(event.at - told) < _SAME_STEP_MS:
+                    return
+        self._tell(event)
+
+    def _tell(self, event: Event) -> None:
+        # A broken observer must not end the looks, without which the locks of this process fall.
+        with contextlib.suppress(Exception):
+            self._observer(event)
