@@ -116,7 +116,8 @@ class Recorder:
                 if due is not None:
                     self._note_cursor(due)
                     # A full engine takes them over when it has room, and looks again at once.
-                    if due.schedule.id not in overtaken and move.wake_at != self._now()[0]:
+                    soon = move.wake_at is not None and move.wake_at <= self._now()[0]
+                    if due.schedule.id not in overtaken and not soon:
                         self._check_orphans(due, epoch)
             return committed
 

@@ -1,0 +1,166 @@
+"""Worlds with two to five nodes: shards change hands under every fault, and no rule is broken."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from multiprocessing import get_context
+
+import pytest
+from tests.sim import sharded, town
+from tests.sim.mutation import patched
+from tests.sim.sharded import Face
+from tests.sim.town import WANTED, plan_of, run_nodes
+
+from dutiful.core.placement import Placement
+from dutiful.runtime import cluster
+from dutiful.runtime.engine import Engine
+from dutiful.stores.memory import MemoryStore
+
+# Reached in too few worlds for a slice to depend on it.
+RARE = {"late delivery", "late delivery refused", "orphan adopted after hand-over"}
+SLICE = 40
+SOAK_WORLDS = int(os.environ.get("DUTIFUL_SOAK_NODE_WORLDS", "1000"))
+
+
+def survey(seeds):
+    """Return what broke, by seed, and in how many worlds each thing was reached."""
+    problems, reach = {}, Counter()
+    for seed in seeds:
+        result = run_nodes(plan_of(seed))
+        reach.update(name for name, count in result.reach.items() if count)
+        problems |= {seed: result.problems} if result.problems else {}
+    return problems, reach
+
+
+def campaign(worlds, chunk=10):
+    problems, reach = {}, Counter()
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        chunks = [range(first, min(first + chunk, worlds)) for first in range(0, worlds, chunk)]
+        for found, reached in pool.map(survey, chunks):
+            problems |= found
+            reach += reached
+    return problems, reach
+
+
+@pytest.mark.timeout(600)
+def test_no_world_of_the_slice_breaks_a_rule():
+    problems, reach = campaign(SLICE)
+    assert problems == {}
+    assert [name for name in WANTED if not reach[name] and name not in RARE] == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_no_world_breaks_a_rule_and_all_is_reached(capfd):
+    began = time.monotonic()
+    problems, reach = campaign(SOAK_WORLDS)
+    with capfd.disabled():
+        took = time.monotonic() - began
+        print(f"\n{SOAK_WORLDS} worlds with nodes, {len(problems)} failures, {took:.0f} s; {dict(reach)}")
+    assert problems == {}
+    assert [name for name in WANTED if not reach[name]] == []
+
+
+@pytest.mark.parametrize("seed", [2, 7])
+def test_a_seed_decides_everything(seed):
+    assert run_nodes(plan_of(seed)).digest() == run_nodes(plan_of(seed)).digest()
+
+
+# Locks only save work
+
+
+def takes_everything(scene):
+    return Placement(take=tuple(range(len(scene.owners))))
+
+
+def without_locks(seed, *, fence):
+    """Return what broke in a world in which every node leads every shard as often as it can."""
+    with ExitStack() as stack:
+        stack.enter_context(patched(cluster, "place", takes_everything))
+        stack.enter_context(patched(Face, "is_free", staticmethod(lambda *_: True)))
+        if not fence:
+            stack.enter_context(patched(Face, "fence", staticmethod(lambda *_: True)))
+            stack.enter_context(patched(MemoryStore, "_check", lambda *_: None))
+        return run_nodes(plan_of(seed)).problems
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_without_locks_the_nodes_depose_each_other_and_no_tick_is_lost_or_doubled(seed):
+    about_work = ("balance", "settled")
+    assert [each for each in without_locks(seed, fence=True) if not each.startswith(about_work)] == []
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_without_locks_and_fence_no_attempt_is_made_twice(seed):
+    problems = without_locks(seed, fence=False)
+    assert [each for each in problems if each.startswith(("attempts", "complete", "genuine"))] == []
+
+
+# Mistakes that must be noticed
+
+
+async def never_bumps_the_turn(_self, held):
+    held.unsure = False
+
+
+async def launches_without_asking(self, launch):
+    return await self._launcher.launch(launch)
+
+
+async def commits_whatever_the_version(self, moves, epoch, original=MemoryStore.commit):
+    rows = self._rows
+    fresh = [
+        move._replace(due=move.due._replace(version=rows[move.due.schedule.id].version))
+        for move in moves
+        if move.due.schedule.id in rows
+    ]
+    return await original(self, fresh, epoch)
+
+
+def puts_a_group_in_many_shards(schedule, shards):
+    return sharded.place_of(schedule._replace(policy=type(schedule.policy)()), shards)
+
+
+MUTANTS = {
+    "no version check": [(MemoryStore, "commit", commits_whatever_the_version)],
+    "no fence": [
+        (Face, "fence", staticmethod(lambda *_: True)),
+        (MemoryStore, "_check", lambda *_: None),
+    ],
+    "no turn bump": [(Face, "_bump_turn", never_bumps_the_turn)],
+    "epoch kept after another led": [(Face, "was_kept", staticmethod(lambda *_: True))],
+    "launch without holds": [(Engine, "_launch", launches_without_asking)],
+    "group in many shards": [(town, "place_of", puts_a_group_in_many_shards)],
+}
+QUICK = {"no fence"}
+WORLDS = 400
+
+
+def caught(name):
+    """Return the first seed that shows a mistake and does not fail without it."""
+    for seed in range(WORLDS):
+        with ExitStack() as stack:
+            for target, attribute, value in MUTANTS[name]:
+                stack.enter_context(patched(target, attribute, value))
+            problems = run_nodes(plan_of(seed)).problems
+        if problems and not run_nodes(plan_of(seed)).problems:
+            return seed, problems[0]
+    return None
+
+
+@pytest.mark.parametrize("name", sorted(QUICK))
+def test_a_mistake_is_noticed(name):
+    assert caught(name) is not None
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - QUICK))
+@pytest.mark.timeout(1200)
+def test_every_mistake_is_noticed(name, record_property):
+    found = caught(name)
+    record_property("found", str(found))
+    assert found is not None
