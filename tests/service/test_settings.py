@@ -39,6 +39,8 @@ def test_without_variables_the_defaults_are_in_force():
         "default_jitter_ms": 0,
         "store": "sqlite:dutiful.db",
         "namespace": "service",
+        "shards": 16,
+        "node": None,
         "lease_s": 5.0,
         "drain_s": 30.0,
         "host": "127.0.0.1",

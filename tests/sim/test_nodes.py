@@ -22,7 +22,7 @@ from dutiful.stores.memory import MemoryStore
 
 # Reached in too few worlds for a slice to depend on it.
 RARE = {"late delivery", "late delivery refused", "orphan adopted after hand-over"}
-SLICE = 40
+SLICE = 30
 SOAK_WORLDS = int(os.environ.get("DUTIFUL_SOAK_NODE_WORLDS", "1000"))
 
 
@@ -88,13 +88,13 @@ def without_locks(seed, *, fence):
         return run_nodes(plan_of(seed)).problems
 
 
-@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.parametrize("seed", [1])
 def test_without_locks_the_nodes_depose_each_other_and_no_tick_is_lost_or_doubled(seed):
     about_work = ("balance", "settled")
     assert [each for each in without_locks(seed, fence=True) if not each.startswith(about_work)] == []
 
 
-@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.parametrize("seed", [1])
 def test_without_locks_and_fence_no_attempt_is_made_twice(seed):
     problems = without_locks(seed, fence=False)
     assert [each for each in problems if each.startswith(("attempts", "complete", "genuine"))] == []
@@ -136,30 +136,37 @@ MUTANTS = {
     "launch without holds": [(Engine, "_launch", launches_without_asking)],
     "group in many shards": [(town, "place_of", puts_a_group_in_many_shards)],
 }
-QUICK = {"no fence"}
+# A world that is known to show the mistake; the soak looks for one by itself.
+SHOWN_BY = {"no fence": 25}
 WORLDS = 400
+
+
+def problems_with(name, seed):
+    """Return what breaks in a world when a mistake is made."""
+    with ExitStack() as stack:
+        for target, attribute, value in MUTANTS[name]:
+            stack.enter_context(patched(target, attribute, value))
+        return run_nodes(plan_of(seed)).problems
+
+
+@pytest.mark.parametrize("name", sorted(SHOWN_BY))
+def test_a_mistake_is_noticed(name):
+    assert problems_with(name, SHOWN_BY[name]) != []
+    assert run_nodes(plan_of(SHOWN_BY[name])).problems == []
 
 
 def caught(name):
     """Return the first seed that shows a mistake and does not fail without it."""
     for seed in range(WORLDS):
-        with ExitStack() as stack:
-            for target, attribute, value in MUTANTS[name]:
-                stack.enter_context(patched(target, attribute, value))
-            problems = run_nodes(plan_of(seed)).problems
+        problems = problems_with(name, seed)
         if problems and not run_nodes(plan_of(seed)).problems:
             return seed, problems[0]
     return None
 
 
-@pytest.mark.parametrize("name", sorted(QUICK))
-def test_a_mistake_is_noticed(name):
-    assert caught(name) is not None
-
-
 @pytest.mark.soak
-@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - QUICK))
-@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", sorted(MUTANTS))
+@pytest.mark.timeout(3600)
 def test_every_mistake_is_noticed(name, record_property):
     found = caught(name)
     record_property("found", str(found))

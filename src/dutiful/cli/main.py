@@ -30,6 +30,11 @@ COMMANDS = {
         "service",
         "Verify an audit log: each line has the hash of the one before.",
     ),
+    "cluster": Entry(
+        "dutiful.cli.cluster:cluster",
+        "service",
+        "Look at the workers that share one database, and move their shards.",
+    ),
     "config": Entry(
         "dutiful.cli.doctor:config",
         "service",

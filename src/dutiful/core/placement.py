@@ -51,7 +51,7 @@ class Scene(NamedTuple):
     """The input of `place`: one look at the cluster, and the memory after it."""
 
     me: str
-    # Living processes that may lead, without those that drain.
+    # Living processes that may lead, without those that drain while others do not.
     members: Collection[str]
     # By place: the process that holds the lock, and the process that the row of the shard names.
     owners: Sequence[str | None]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dutiful.core import event as happened
 from dutiful.core.errors import DutifulError
@@ -40,21 +40,6 @@ _SAME_STEP_MS = 2000
 
 class ShardedStore(Store, Sharded, Protocol):
     """A store that many processes share, shard by shard."""
-
-
-class Standing(NamedTuple):
-    """What a worker knows of its cluster and of itself."""
-
-    me: Member
-    view: View | None
-    # Seconds since the last look that was answered; None before the first one.
-    looked_ago: float | None
-    # By how many ms the clock of this host is ahead of the database's; None where that is not known.
-    clock_offset_ms: int | None
-    # By place, the epoch under which this process leads.
-    leads: dict[int, int]
-    # By place, ms since the shard became due; only of shards that this process leads and that are due.
-    overdue: dict[int, int]
 
 
 class Cluster:
@@ -90,7 +75,7 @@ class Cluster:
         self._due_before = 0
         self._seen = Seen()
         self._view: View | None = None
-        self._looked_at: float | None = None
+        self._followed_at: Instant | None = None
         self._regained_at: float | None = None
         self._trouble: str | None = None
         self._stepped_at: Instant | None = None
@@ -188,20 +173,18 @@ class Cluster:
         """How many runs are being launched, or run by this process."""
         return sum(host.in_flight for host in self._hosts.values())
 
-    def standing(self) -> Standing:
-        """Return what this worker knows of its cluster and of itself."""
-        now, looked_at, clock = self._clock.epoch_ms(), self._looked_at, self._clock
-        wakes = {} if self._view is None else self._view.wakes
-        leads = {shard: host.epoch for shard, host in self._hosts.items() if host.epoch is not None}
-        overdue = {shard: now - wake for shard in leads if (wake := wakes.get(shard)) is not None}
-        return Standing(
-            self.me,
-            self._view,
-            None if looked_at is None else clock.monotonic() - looked_at,
-            clock.offset_ms() if isinstance(clock, SamplingClock) else None,
-            leads,
-            {shard: late for shard, late in overdue.items() if late > 0},
-        )
+    @property
+    def passed_at(self) -> Instant | None:
+        """When a look was last answered and followed."""
+        return self._followed_at
+
+    def overdue(self) -> dict[int, int]:
+        """Return for how many ms shards of this process had waited at the last look; only late ones."""
+        view = self._view
+        if view is None:
+            return {}
+        late = {shard: view.now_ms - wake for shard, wake in view.wakes.items() if wake is not None}
+        return {shard: waited for shard, waited in late.items() if waited > 0}
 
     def wake(self) -> None:
         """Look now. Edits need not wake anything: the store hints the leader of the shard."""
@@ -223,7 +206,7 @@ class Cluster:
             try:
                 with self._clock.hold():
                     await self._follow(await self._look())
-                self._trouble = None
+                self._trouble, self._followed_at = None, self._clock.epoch_ms()
             except Exception as error:  # noqa: BLE001 - whatever it was, the next look may succeed
                 self._note_failure(f"{type(error).__name__}: {error}")
             await self._clock.wait(self._woken, _LOOK_S)
@@ -236,7 +219,6 @@ class Cluster:
             self._clock.sample(sent, answered, view.now_ms)
         if self._trouble is not None:
             self._regained_at = answered
-        self._looked_at = answered
         return view
 
     def _note_failure(self, trouble: str) -> None:
@@ -266,7 +248,9 @@ class Cluster:
     def _scene(self, view: View) -> Scene:
         now = self._clock.epoch_ms()
         self._shunned = {shard: until for shard, until in self._shunned.items() if until > now}
+        # Where all are asked to drain, nobody is left to give to.
         members = [member.owner for member in view.members if not member.draining]
+        members = members or [member.owner for member in view.members]
         if self._draining:
             members = [member for member in members if member != self.me.owner]
         regained = self._regained_at is not None and self._clock.monotonic() < self._regained_at + _REGAIN_S

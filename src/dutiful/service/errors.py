@@ -4,6 +4,7 @@ RequestRefusedError
 ├── OtherUserError            403  the caller may not act for that user
 ├── UnknownWorkflowError      404  there is no such version of a workflow
 ├── NoOutputError             404  no output of that run is kept
+├── UnknownNodeError          404  no worker of the cluster has that name
 ├── WorkflowExistsError       409  that version is stored with another DAG
 ├── WorkflowInUseError        409  schedules start that version
 └── DamagedScheduleError      409  the row of a schedule cannot be read
@@ -46,6 +47,17 @@ class NoOutputError(RequestRefusedError):
     def __init__(self, idempotency_key: str) -> None:
         message = "No output of this run is kept here; DUTIFUL_OUTPUT_DIR keeps that of commands"
         super().__init__(message, idempotency_key=idempotency_key)
+
+
+class UnknownNodeError(RequestRefusedError):
+    """No worker of the cluster has this name or id."""
+
+    status = 404
+    code = "unknown_node"
+
+    def __init__(self, node: str, known: list[str]) -> None:
+        there = f"there are {', '.join(known)}" if known else "no worker has joined"
+        super().__init__(f"There is no node {quoted(node)!r}; {there}", node=node, known=known)
 
 
 class WorkflowExistsError(RequestRefusedError):

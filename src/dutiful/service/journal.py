@@ -30,7 +30,8 @@ def write(event: Event) -> None:
             error = event.error if isinstance(event, happened.RunSettled) else None
             _log(level, run.status.value.lower(), event, error, **_of(run), detail=run.detail)
         case happened.LeadershipChanged():
-            _log(logging.INFO, "leading" if event.epoch is not None else "standby", event, epoch=event.epoch)
+            name = "leading" if event.epoch is not None else "standby"
+            _log(logging.INFO, name, event, epoch=event.epoch, shard=event.shard)
         case _:
             _write_trouble(event)
 

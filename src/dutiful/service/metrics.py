@@ -17,7 +17,7 @@ from dutiful.httpd.tls import TlsError, expiries
 from dutiful.service.views import trigger_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from prometheus_client import Metric
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dutiful.core.run import Run
     from dutiful.httpd.tls import TlsFiles
     from dutiful.runtime.ports import Clock
+    from dutiful.service.cluster import ClusterView
 
 _NOT_LAUNCHED = {
     Reason.LAUNCH_REFUSED,
@@ -79,6 +80,9 @@ class Metrics:
             "dutiful_launches_max", "Launches at a time; further runs wait in the store", registry=registry
         )
         self._leading = Gauge("dutiful_leading", "Whether this process leads", registry=registry)
+        # The shards that this process leads; None stands for a store that is not divided.
+        self._led: set[int | None] = set()
+        self._cluster = _ClusterGauges(registry)
         self._drift = Histogram(
             "scheduling_drift_seconds",
             "Between the planned time of a tick and its launch",
@@ -112,7 +116,8 @@ class Metrics:
             case happened.PassFailed():
                 self._failures.inc()
             case happened.LeadershipChanged():
-                self._leading.set(event.epoch is not None)
+                (self._led.discard if event.epoch is None else self._led.add)(event.shard)
+                self._leading.set(bool(self._led))
 
     def ended(self, run: Run) -> None:
         """Count a run if it has ended; runs on which executors report end outside the engine."""
@@ -129,6 +134,11 @@ class Metrics:
         """Set the number of schedules that miss each expectation."""
         for expectation, count in counts.items():
             self._missed.labels(expectation).set(count)
+
+    def cluster(self, view: ClusterView) -> None:
+        """Note the nodes and shards of a cluster."""
+        if view.shards:
+            self._cluster.set(view, len(self._led))
 
     def certificate(self, name: str, expires_at: datetime) -> None:
         """Set when a certificate expires."""
@@ -153,6 +163,34 @@ class Metrics:
         self._skipped.labels(str(run.reason)).inc(max(0, new))
         if run.reason is Reason.OVERLAP:
             self._overlap.inc(max(0, new))
+
+
+class _ClusterGauges:
+    """Gauges that only a cluster has; other stores show none of them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._gauges: dict[str, Gauge] = {}
+
+    def set(self, view: ClusterView, led: int) -> None:
+        self._gauge("dutiful_cluster_nodes", "Workers that have joined the cluster").set(len(view.nodes))
+        self._gauge("dutiful_shards_led", "Shards that this worker leads").set(led)
+        free = sum(shard.node is None for shard in view.shards)
+        self._gauge("dutiful_shards_free", "Shards that no worker leads").set(free)
+        lag = max(shard.lag_s for shard in view.shards)
+        self._gauge("dutiful_shard_lag_seconds", "How long the most overdue schedule has waited").set(lag)
+        epochs = self._gauge("dutiful_shard_epoch", "How often each shard has changed hands", ["shard"])
+        for shard in view.shards:
+            epochs.labels(str(shard.shard)).set(shard.epoch)
+        offset = self._gauge(
+            "dutiful_clock_offset_seconds", "By how much the host's clock is ahead of the database's"
+        )
+        offset.set((view.clock_offset_ms or 0) / 1000)
+
+    def _gauge(self, name: str, meaning: str, labels: Sequence[str] = ()) -> Gauge:
+        if name not in self._gauges:
+            self._gauges[name] = Gauge(name, meaning, labels, registry=self._registry)
+        return self._gauges[name]
 
 
 def _failed_to_launch(run: Run) -> bool:

@@ -61,6 +61,8 @@ class Settings:
     default_jitter_ms: int
     store: str
     namespace: str
+    shards: int
+    node: str | None
     lease_s: float
     drain_s: float
     host: str

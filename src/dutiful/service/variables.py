@@ -204,7 +204,14 @@ VARIABLES = (
     Variable("DUTIFUL_STORE", store, "sqlite:dutiful.db", "where schedules and runs are kept"),
     Variable("DUTIFUL_NAMESPACE", name, "service", "separates services that share a store"),
     Variable(
-        "DUTIFUL_LEASE_S", seconds(1, 300), "5", "after twice this without a pass a worker is not ready"
+        "DUTIFUL_SHARDS", number(1, 256), "16", "parts of a new PostgreSQL namespace, each led by one worker"
+    ),
+    Variable("DUTIFUL_NODE", name, None, "name of this process in the cluster; unset, host and process id"),
+    Variable(
+        "DUTIFUL_LEASE_S",
+        seconds(1, 300),
+        "5",
+        "a silent worker loses its shards after this, and is not ready after twice this",
     ),
     Variable("DUTIFUL_DRAIN_S", seconds(0, 86_400), "30", "how long a stop waits for runs in flight"),
     Variable("DUTIFUL_HOST", host, "127.0.0.1", "the address to listen at"),

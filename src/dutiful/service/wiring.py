@@ -14,10 +14,14 @@ from dutiful.launchers.executor import ExecutorSettings, Probing
 from dutiful.launchers.url import Executors, executor_for
 from dutiful.process.output_log import OutputFolder
 from dutiful.runtime.clock import SystemClock
+from dutiful.runtime.cluster_clock import ClusterClock
 from dutiful.runtime.loop_thread import LoopThread
+from dutiful.runtime.ports import Sharded
 from dutiful.service import journal
 from dutiful.service.board import Board
+from dutiful.service.cluster import ClusterView, cluster_view, member_named
 from dutiful.service.declaration import Defaults
+from dutiful.service.errors import UnknownNodeError
 from dutiful.service.expectations import Expectations
 from dutiful.service.http_settings import tls_files
 from dutiful.service.launcher import NoExecutor, RunLauncher, named_executors
@@ -34,12 +38,13 @@ if TYPE_CHECKING:
 
     from dutiful.launchers.executor import Executor
     from dutiful.process.output_log import Shown
-    from dutiful.runtime.ports import Clock
+    from dutiful.runtime.ports import Clock, Store
     from dutiful.service.settings import Settings
 
 T = TypeVar("T")
 logger = logging.getLogger("dutiful.service")
 _PROBE_EVERY_S = 5.0
+_SAMPLE_EVERY_S = 5.0
 
 
 class Service:
@@ -58,8 +63,10 @@ class Service:
         worker: bool = True,
         executor: Executor | None = None,
     ) -> None:
-        self.settings, self.clock = settings, clock or SystemClock()
-        self._store = store_for(settings.store, settings.namespace)
+        self.settings, self._store = settings, _store(settings)
+        # All nodes of a cluster read the database's clock: edits write cursors, too.
+        self.clock = clock or (ClusterClock() if isinstance(self._store, Sharded) else SystemClock())
+        self._sampling: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
         self._problem: str | None = None
@@ -86,7 +93,7 @@ class Service:
         settings, store, executors = self.settings, self._store, self._executors
         if isinstance(self.clock, SystemClock) and not isinstance(store, MemoryStore):
             self._thread = LoopThread("dutiful-worker")
-            store = store_for(settings.store, settings.namespace)
+            store = _store(settings)
             # Executors keep connections, which belong to one event loop.
             executors = _executors(settings, self.clock, self._given)
         return Worker(settings, store, executors, self.clock, self._metrics)
@@ -96,6 +103,9 @@ class Service:
         with self.clock.hold():
             await self._store.open()
             await self._store.claim("service")
+        if isinstance(self.clock, ClusterClock):
+            await self.cluster()
+            self._sampling = asyncio.create_task(self._read_clock(), name="dutiful-clock")
         if self._thread is not None:
             self._thread.start()
         if self._worker is not None:
@@ -114,8 +124,9 @@ class Service:
         cut: list[str] = []
         try:
             self.expectations.stop()
-            if self._watching is not None:
-                self._watching.cancel()
+            for task in (self._watching, self._sampling):
+                if task is not None:
+                    task.cancel()
             if self._worker is not None and (self._thread is None or self._thread.is_running):
                 cut = await self._beside(self._worker.stop())
         finally:
@@ -166,6 +177,45 @@ class Service:
         outputs = _outputs(self.settings)
         return None if outputs is None else outputs.read(idempotency_key)
 
+    async def cluster(self) -> ClusterView:
+        """Return the nodes and shards of the cluster; without any where the store is for one machine."""
+        if not isinstance(self._store, Sharded):
+            return ClusterView(self.clock.now())
+        sent = self.clock.monotonic()
+        with self.clock.hold():
+            view = await self._store.look()
+        offset = None
+        if isinstance(self.clock, ClusterClock):
+            self.clock.sample(sent, self.clock.monotonic(), view.now_ms)
+            offset = self.clock.offset_ms()
+        return cluster_view(view, offset)
+
+    async def _read_clock(self) -> None:
+        """Ask for the database's clock now and then, also where no worker of this process does."""
+        while True:
+            await self.clock.sleep(_SAMPLE_EVERY_S)
+            with suppress(StoreError):
+                await self.cluster()
+
+    async def drain_node(self, node: str) -> ClusterView:
+        """Ask a worker to give its shards away and to take no others; raises UnknownNodeError."""
+        store = self._store
+        if not isinstance(store, Sharded):
+            raise UnknownNodeError(node, [])
+        with self.clock.hold():
+            await store.drain(member_named(await store.look(), node).owner, True)
+        return await self.cluster()
+
+    async def rebalance(self) -> ClusterView:
+        """End every request to drain, so that the shards spread over all workers again."""
+        store = self._store
+        if isinstance(store, Sharded):
+            with self.clock.hold():
+                for member in (await store.look()).members:
+                    if member.draining:
+                        await store.drain(member.owner, False)
+        return await self.cluster()
+
     def metrics(self) -> str:
         """Return the metrics in the text format of Prometheus."""
         return self._metrics.text()
@@ -174,6 +224,7 @@ class Service:
         """Refresh the gauges that no event updates."""
         self._metrics.missed_expectations(self.expectations.missed())
         self._metrics.damaged(len(await self.registrar.damaged()))
+        self._metrics.cluster(await self.cluster())
         with self.clock.hold():
             self._metrics.open_runs(await self._store.open_counts())
 
@@ -190,6 +241,10 @@ class Service:
 
     def _due_so_far(self) -> int:
         return 0 if self._worker is None else self._worker.due_so_far()
+
+
+def _store(settings: Settings) -> Store:
+    return store_for(settings.store, settings.namespace, shards=settings.shards, lease=settings.lease_s)
 
 
 def _executors(settings: Settings, clock: Clock, given: Executor | None) -> Executors:

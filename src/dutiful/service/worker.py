@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from dutiful.core import event as happened
 from dutiful.launchers.executor import launches_that_fit
+from dutiful.runtime.cluster import Cluster
 from dutiful.runtime.engine import Settings as Pace
 from dutiful.runtime.host import Host
-from dutiful.runtime.ports import Retention
+from dutiful.runtime.ports import Retention, Sharded
 from dutiful.service import journal
+from dutiful.service.cluster import this_node
 from dutiful.service.launcher import RunLauncher
 from dutiful.service.types import Health
 from dutiful.service.views import moment
@@ -52,7 +54,16 @@ class Worker:
         pace = Pace(
             retry_after=tick, lookahead=settings.lookahead_ms, in_flight_max=self.launches_max, tick=tick
         )
-        self._host = Host("service", store, self._launcher, clock, self._hear, pace=pace, retention=Retention)
+        self._host = self._host_of(store, pace)
+
+    def _host_of(self, store: Store, pace: Pace) -> Host | Cluster:
+        """Return what owns the engines: one for a store of one machine, one for each shard in a cluster."""
+        settings, given = self._settings, (self._launcher, self._clock, self._hear)
+        if not isinstance(store, Sharded):
+            return Host("service", store, *given, pace=pace, retention=Retention)
+        # The looks of the cluster wake the engines, which need no tick of their own.
+        me, pace = this_node(settings.node), pace._replace(tick=None)
+        return Cluster("service", store, *given, me, pace=pace, retention=Retention, lease_s=settings.lease_s)
 
     async def start(self) -> None:
         """Open the store and start to fire. Raises StoreError where the store cannot be used."""
@@ -109,6 +120,8 @@ class Worker:
         reason = None
         if silent > patience_ms(self._settings):
             reason = self._failing() or f"the last pass was {silent / 1000:.0f} s ago"
+        elif isinstance(self._host, Cluster):
+            reason = self._overdue_shards(self._host)
         elif not leading:
             reason = await self._silent_leader()
         return Health(reason is None, leading, moment(passed_at), reason, self._trouble)
@@ -116,6 +129,14 @@ class Worker:
     def _failing(self) -> str | None:
         """Return that passes fail, without the error text: probes are public, and it contains paths."""
         return None if self._trouble is None else "passes fail; the log of the service says why"
+
+    def _overdue_shards(self, cluster: Cluster) -> str | None:
+        patience, overdue = patience_ms(self._settings), cluster.overdue()
+        late = sorted(shard for shard, waited in overdue.items() if waited > patience)
+        if not late:
+            return None
+        longest = max(overdue.values()) / 1000
+        return f"shards {', '.join(map(str, late))} have waited for up to {longest:.0f} s"
 
     async def _silent_leader(self) -> str | None:
         leader = await self._store.leader()

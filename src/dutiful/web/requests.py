@@ -115,6 +115,12 @@ class PauseManyRequest(StrictModel):
     label: Text | None = None
 
 
+class DrainRequest(StrictModel):
+    """Which worker is to give its shards away: its name or its id."""
+
+    node: Annotated[str, Field(min_length=1, max_length=256)]
+
+
 class BackfillRequest(StrictModel):
     """The past ticks in [start, end); `force` runs those too whose rows were pruned."""
 

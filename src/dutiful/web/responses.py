@@ -260,6 +260,36 @@ class HealthAnswer(Answer):
     reason: str | None
 
 
+class NodeAnswer(Answer):
+    """A worker of the cluster, and the shards that it leads."""
+
+    node_id: str
+    name: str
+    release: str
+    pid: int
+    joined_at: Instant
+    draining: bool
+    shards: list[int]
+
+
+class ShardAnswer(Answer):
+    """A shard: the node that leads it, its epoch, and how long its most overdue schedule has waited."""
+
+    shard: int
+    node: str | None
+    epoch: int
+    lag_s: float
+
+
+class ClusterAnswer(Answer):
+    """The cluster; a store for one machine has neither nodes nor shards."""
+
+    now: Instant
+    clock_offset_ms: int | None
+    nodes: list[NodeAnswer]
+    shards: list[ShardAnswer]
+
+
 class NextTickAnswer(Answer):
     """The next tick of a schedule."""
 

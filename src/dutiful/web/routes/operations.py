@@ -12,7 +12,7 @@ from dutiful.httpd.strict_route import StrictRoute
 from dutiful.service.board import Day, Line
 from dutiful.service.views import cron_of, next_run_at
 from dutiful.web import requests, responses
-from dutiful.web.authorized_service import Reader
+from dutiful.web.authorized_service import Reader, Writer
 from dutiful.web.drawing.density import Bucket
 from dutiful.web.pages.ledger import one_by_one
 from dutiful.web.pages.overview import buckets_of
@@ -70,6 +70,32 @@ async def summary_schedules(
     board, now = authorized.service.board, authorized.service.clock.now()
     lines = await board.lines(query.view, query.find, query.limit, authorized.tenant)
     return responses.LinesAnswer(now=now, schedules=[_line(line, now) for line in lines])
+
+
+@router.get("/cluster")
+async def cluster(authorized: Reader) -> responses.ClusterAnswer:
+    """Return the nodes of the cluster, who leads which shard, how late each is, and the clock offset."""
+    return responses.ClusterAnswer.model_validate(await authorized.service.cluster())
+
+
+@router.post("/cluster/drain")
+async def drain_node(authorized: Writer, given: requests.DrainRequest) -> responses.ClusterAnswer:
+    """Ask a node to give its shards away and to take no others, until `POST /cluster/rebalance`."""
+    authorized.caller.require("admin")
+    authorized.intend("drain_node", node=given.node)
+    view = await authorized.service.drain_node(given.node)
+    authorized.record("drain_node", node=given.node)
+    return responses.ClusterAnswer.model_validate(view)
+
+
+@router.post("/cluster/rebalance")
+async def rebalance(authorized: Writer) -> responses.ClusterAnswer:
+    """End every request to drain, so that the shards spread over all nodes again."""
+    authorized.caller.require("admin")
+    authorized.intend("rebalance")
+    view = await authorized.service.rebalance()
+    authorized.record("rebalance")
+    return responses.ClusterAnswer.model_validate(view)
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
