@@ -14,7 +14,8 @@ from dutiful.core.event import ClockStepped, LeadershipChanged, RunLaunched, Tic
 from dutiful.core.plan.outcome import Succeeded
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap
 from dutiful.core.run import Phase, Status
-from dutiful.runtime.engine import Drained, Settings
+from dutiful.runtime.engine import Settings
+from dutiful.runtime.in_flight import Drained
 
 
 def lasting(seconds):

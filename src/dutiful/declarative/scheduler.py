@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from dutiful.core.event import Event
     from dutiful.core.plan.reconcile import Difference, Survey
     from dutiful.declarative.registration import Registration
-    from dutiful.runtime.engine import Drained
+    from dutiful.runtime.in_flight import Drained
     from dutiful.runtime.ports import Clock
 
 Lifecycle: TypeAlias = Literal["uninitialized", "initializing", "running", "stopping", "stopped"]

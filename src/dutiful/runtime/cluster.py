@@ -18,8 +18,9 @@ from dutiful.core.errors import DutifulError
 from dutiful.core.placement import Scene, Seen, place
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.cluster_clock import SamplingClock
-from dutiful.runtime.engine import DEFAULTS, Drained
+from dutiful.runtime.engine import DEFAULTS
 from dutiful.runtime.host import Host
+from dutiful.runtime.in_flight import Drained
 from dutiful.runtime.ports import Sharded, Store
 from dutiful.runtime.watchdog import Watchdog
 

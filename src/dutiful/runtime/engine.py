@@ -20,7 +20,7 @@ from dutiful.core.run import Phase, Status
 from dutiful.core.snapshot import Limits
 from dutiful.runtime.clock import ClockWatch
 from dutiful.runtime.gc_pause import Collector
-from dutiful.runtime.in_flight import Flight, Flights, is_over, key_of, standing
+from dutiful.runtime.in_flight import Drained, Flight, Flights, is_over, key_of, standing
 from dutiful.runtime.ledger_lookup import recalled
 from dutiful.runtime.ports import CancellingLauncher, Launch
 
@@ -67,15 +67,6 @@ class Settings(NamedTuple):
 
 
 DEFAULTS = Settings()
-
-
-class Drained(NamedTuple):
-    """The rest after a stop: runs still in flight, and ended runs that could not be recorded."""
-
-    in_flight: Sequence[Run]
-    unrecorded: Sequence[Run]
-    # Why the ended runs could not be recorded.
-    error: Exception | None
 
 
 async def nothing_to_do(epoch: int) -> None:

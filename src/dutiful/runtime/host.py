@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
-    from dutiful.runtime.engine import Drained, Settings
+    from dutiful.runtime.engine import Settings
+    from dutiful.runtime.in_flight import Drained
     from dutiful.runtime.ports import Clock, Launcher, Observer, Retention, Store
 
 _PRUNE_EVERY_S = 600.0

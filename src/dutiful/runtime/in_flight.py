@@ -9,7 +9,7 @@ from dutiful.runtime.clock import STEP_MIN
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Phase, Run
@@ -62,6 +62,15 @@ class Flights(dict[Key, Flight]):
             flight = self.pop(key_of(run), None)
             if flight is not None and flight.task is not None:
                 flight.task.cancel()
+
+
+class Drained(NamedTuple):
+    """The rest after a stop: runs still in flight, and ended runs that could not be recorded."""
+
+    in_flight: Sequence[Run]
+    unrecorded: Sequence[Run]
+    # Why the ended runs could not be recorded.
+    error: Exception | None
 
 
 def key_of(run: Run) -> Key:
