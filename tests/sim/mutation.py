@@ -21,7 +21,8 @@ MUTANTS: dict[str, Mutant] = {}
 
 @contextmanager
 def patched(target: Any, name: str, value: Any) -> Iterator[None]:
-    original = getattr(target, name)
+    # As it stands in the class: getattr would unwrap a static method.
+    original = vars(target).get(name, getattr(target, name))
     setattr(target, name, value)
     try:
         yield

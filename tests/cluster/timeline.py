@@ -1,0 +1,35 @@
+"""A picture of a run: what was done to whom, and how late each tick was called."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.cluster.nemesis import Deed
+    from tests.crash.service_observer import Seen
+
+WIDTH, LEFT, ROW, SCALE = 1200, 110, 16, 60.0
+
+
+def timeline(log: list[Seen], deeds: list[Deed], first: int, last: int) -> str:
+    """Return an SVG: a lane of deeds for each target, and a dot for each call, higher the later it came."""
+    per_second = (WIDTH - LEFT - 20) / max(1, last - first)
+    targets = sorted({deed.target for deed in deeds})
+    parts = [_text(5, 20 + ROW * row, target) for row, target in enumerate(targets)]
+    for deed in deeds:
+        x, y = LEFT + (deed.at - first) * per_second, 20 + ROW * targets.index(deed.target)
+        parts.append(f'<path d="M{x:.1f} {y + 4}v-10" stroke="#b00"/>' + _text(x + 2, y, deed.kind))
+    ground = 40 + ROW * len(targets) + 2 * SCALE
+    parts += [_text(5, ground - SCALE * log10, f"{10**log10} s late") for log10 in (0, 1)]
+    for seen in log:
+        x, late = LEFT + (seen.tick - first) * per_second, max(0.0, seen.at - seen.tick)
+        colour = "#06c" if seen.attempt == 1 else "#e80"
+        y = ground - SCALE * min(2.0, (late + 0.1) ** 0.5)
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1.5" fill="{colour}"/>')
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {ground + 20:.0f}">'
+    return f'{head}<rect width="100%" height="100%" fill="#fff"/>{"".join(parts)}</svg>\n'
+
+
+def _text(x: float, y: float, text: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="9" font-family="sans-serif">{escape(text)}</text>'
