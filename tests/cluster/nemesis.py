@@ -50,9 +50,8 @@ class Deed(NamedTuple):
 class Node:
     """One process of dutiful, which can be killed, frozen and started again."""
 
-    def __init__(self, name: str, database_port: int, executor: str, *command: str) -> None:
-        self.name, self._command = name, command
-        self.port = port_without_listener()
+    def __init__(self, name: str, database_port: int, executor: str, command: str, port: int = 0) -> None:
+        self.name, self.port, self._command = name, port, command.split()
         self._environ = {
             **os.environ,
             "DUTIFUL_STORE": f"postgresql://postgres@127.0.0.1:{database_port}/postgres",
@@ -97,7 +96,8 @@ class Site:
     def __init__(self, server: Program, workers: int) -> None:
         self.server, self.observer = server, Observer()
         self._stack = contextlib.ExitStack()
-        self.api = Node("api", server.port, self.observer.url, "serve", "--no-worker")
+        port = self._stack.enter_context(port_without_listener())
+        self.api = Node("api", server.port, self.observer.url, "serve --no-worker", port)
         self.proxies: dict[str, Proxy] = {}
         self.workers: list[Node] = []
         self.deeds: list[Deed] = []
@@ -254,7 +254,7 @@ def judged(log: list[Seen], ledger: dict[str, list[dict[str, Any]]], first: int,
             f"extra: {schedule} has {count} rows for {tick}" for tick, count in covered.items() if count > 1
         )
         keys = {row["idempotency_key"] for row in rows}
-        ours = [key for key, made in calls.items() if made[0].schedule == schedule]
+        ours = [key for key, made in calls.items() if made[0].schedule == schedule and made[0].tick <= last]
         yield from (f"without a row: {calls[key]}" for key in ours if key not in keys)
         for row in rows:
             if row["status"] == "SUCCESS" and row["idempotency_key"] not in calls:

@@ -144,7 +144,8 @@ def row(schedule, tick, status="SUCCESS"):
         ),
         ([call("s", 100, at=99.9)], [row("s", 100), row("s", 101, "SKIPPED")], "early"),
         ([call("s", 100), call("s", 101)], [row("s", 100), row("s", 100), row("s", 101)], "extra"),
-        ([call("s", 100), call("s", 101), call("s", 102)], [row("s", 100), row("s", 101)], "without a row"),
+        ([call("s", 100), call("s", 101), call("s", 102)], [row("s", 100), row("s", 101)], None),
+        ([call("s", 99), call("s", 100), call("s", 101)], [row("s", 100), row("s", 101)], "without a row"),
     ],
 )
 def test_what_is_wrong_is_told(log, rows, rule):
