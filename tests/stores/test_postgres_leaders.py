@@ -171,6 +171,20 @@ def test_a_leader_that_is_cut_off_is_in_doubt_and_loses_its_lock_after_a_lease(p
         asyncio.run(story(proxy))
 
 
+def test_a_store_whose_database_has_gone_can_be_closed(postgres_url, postgres_port):
+    async def story(proxy):
+        store = PostgresStore(postgres_url.replace(f":{postgres_port}/", f":{proxy.port}/"))
+        await store.open()
+        await store.lead("me")
+        proxy.refuse = True
+        proxy.cut()
+        await store.close()
+        assert not store.holds(1)
+
+    with proxy_to(postgres_port) as proxy:
+        asyncio.run(story(proxy))
+
+
 def test_a_commit_that_arrives_after_it_was_given_up_changes_nothing(postgres_url, postgres_port):
     async def story(proxy):
         store = PostgresStore(postgres_url.replace(f":{postgres_port}/", f":{proxy.port}/"))

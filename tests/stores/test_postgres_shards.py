@@ -21,6 +21,7 @@ from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity
 from dutiful.runtime.ports import Sharded
 from dutiful.stores.postgres import PostgresStore
+from dutiful.stores.postgres.session import LockSession
 
 pytestmark = pytest.mark.parametrize("postgres_port", ["18"], indirect=True)
 
@@ -123,6 +124,32 @@ def test_a_member_whose_session_was_lost_joins_again_as_the_same(postgres_url):
             return False
 
         await until(leads_on)
+
+    over(postgres_url, story, shards=2)
+
+
+def test_a_member_whose_old_session_still_holds_its_node_tries_until_it_is_back(postgres_url, monkeypatch):
+    refused = []
+
+    async def story(first, second):
+        await first.join(me("1"), ignore)
+        await first.shard(0).lead("1")
+        real = LockSession.try_lock
+
+        async def try_lock(self, kind, key):
+            if self is first._opening.lock and kind == nodes and len(refused) < 2:
+                refused.append(key)
+                return False
+            return await real(self, kind, key)
+
+        nodes = first._opening.node_class
+        monkeypatch.setattr(LockSession, "try_lock", try_lock)
+        await execute(postgres_url, BACKENDS, first._opening.shard_class)
+
+        async def is_back():
+            return len(refused) == 2 and [each.owner for each in (await second.look()).members] == ["1"]
+
+        await until(is_back)
 
     over(postgres_url, story, shards=2)
 

@@ -56,7 +56,7 @@ class LockSession:
         self._who: Any = None
         self._turn = asyncio.Lock()
         self._keeping: asyncio.Task[None] | None = None
-        self._is_ended = False
+        self._is_ended = self._is_returning = False
         # Set when the session was lost, or must end.
         self._nudged = asyncio.Event()
         self._trust = lease - min(_MARGIN_S, lease / 4)
@@ -190,10 +190,12 @@ class LockSession:
     async def _keep(self) -> None:
         """Send a query three times per lease, and reconnect when the session is lost."""
         while not self._is_ended:
-            await self._wait(self._lease / 3)
+            await self._wait(_RECONNECT_S[0] if self._is_returning else self._lease / 3)
             with contextlib.suppress(StoreError):
                 if self._connection is None or self._connection.is_closed():
                     await self._reconnect()
+                if self._is_returning:
+                    await self._return()
                 elif boottime() - self._asked_at >= self._lease / 3:
                     await self.ask(lambda session: session.value("SELECT 1"))
 
@@ -207,10 +209,16 @@ class LockSession:
             except (*_LOST, TimeoutError):
                 # Spread the reconnects of many processes, so that they do not overload a starting database.
                 await self._wait(random.uniform(*_RECONNECT_S))  # noqa: S311 - not a secret
+        self._is_returning = True
+
+    async def _return(self) -> None:
+        """Tell that the session was made anew; tried again soon while the old one still holds its locks."""
         if self.on_regained is not None:
             await self.on_regained()
+        self._is_returning = False
 
     async def _wait(self, seconds: float) -> None:
-        self._nudged.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._nudged.wait(), seconds)
+        # After the wait: a session that is lost while this process is busy elsewhere is noticed at once.
+        self._nudged.clear()

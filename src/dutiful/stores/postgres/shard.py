@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -84,13 +85,13 @@ class Shard(NamespaceStore):
             if leading is None or not self._opening.is_open:
                 return
             fence = leading.fence
-            try:
+            # Without the release others wait a moment for this process to come back, and that is all.
+            with contextlib.suppress(StoreError):
                 await self._opening.passes.work(
                     lambda session: session.run(_RELEASE, fence.shard, fence.epoch)
                 )
-            finally:
-                await self._unlock(leading)
-                self._opening.hints.send()
+            await self._unlock(leading)
+            self._opening.hints.send()
 
     async def _unlock(self, leading: _Leading) -> None:
         lock = self._opening.lock
