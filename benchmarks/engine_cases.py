@@ -18,7 +18,7 @@ from statistics import quantiles
 
 from dutiful.core.cadence import Once
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.fire_times import first_wake
+from dutiful.core.plan.jitter import first_wake
 from dutiful.core.plan.reconcile import Changes, Put, reconcile
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, State, Task

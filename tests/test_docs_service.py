@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dutiful.core.plan import outcome
-from dutiful.httpd import auth, errors, keys, limits, middleware, tokens
+from dutiful.httpd import auth, errors, limits, middleware, token_keys, tokens
 from dutiful.httpd.auth import SCOPES
 from dutiful.launchers.executor import Meta
 from dutiful.service.variables import VARIABLES
@@ -56,7 +56,7 @@ def test_every_limit_is_documented(prefix):
 def codes() -> set[str]:
     """Return the codes with which the source says 401."""
     found = set()
-    for module in (auth, keys, tokens, middleware, errors):
+    for module in (auth, token_keys, tokens, middleware, errors):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.Constant) and re.fullmatch(
                 r"(token|certificate)_[a-z_]+", str(node.value)
@@ -73,7 +73,7 @@ def test_every_code_of_a_401_is_documented_and_no_other():
 
 def test_every_scope_and_algorithm_is_documented():
     words = {*re.findall(r"^\| `(\w+)` \|", AUTH, re.MULTILINE)}
-    assert {*SCOPES, *keys.ALGORITHMS} <= words
+    assert {*SCOPES, *token_keys.ALGORITHMS} <= words
 
 
 def test_every_part_of_the_meta_is_documented():

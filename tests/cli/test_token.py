@@ -11,8 +11,8 @@ from tests.httpd.mint import KEYS
 
 from dutiful.cli.main import cli
 from dutiful.httpd.auth import Caller
-from dutiful.httpd.keys import read_keys
 from dutiful.httpd.reloading_file import ReloadingFile
+from dutiful.httpd.token_keys import read_keys
 from dutiful.httpd.tokens import TokenCheck
 from dutiful.runtime.clock import SystemClock
 

@@ -14,10 +14,10 @@ from tests.httpd.middleware_server import LOOPBACK, middleware_server, request
 from tests.httpd.mint import CLAIMS, KEYS, NOW, token
 
 from dutiful.httpd.auth import Auth, read_clients
-from dutiful.httpd.keys import read_keys
 from dutiful.httpd.limits import Limits
 from dutiful.httpd.reloading_file import ReloadingFile
 from dutiful.httpd.tls import TlsError, TlsFiles, peer_names, server_context
+from dutiful.httpd.token_keys import read_keys
 from dutiful.httpd.tokens import TokenCheck
 from dutiful.testing import VirtualClock
 

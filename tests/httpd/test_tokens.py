@@ -15,8 +15,8 @@ from tests.httpd.mint import CLAIMS, KEYS, NOW, b64, claims, header, token
 
 from dutiful.httpd.auth import Caller
 from dutiful.httpd.errors import UnauthenticatedError
-from dutiful.httpd.keys import read_keys
 from dutiful.httpd.reloading_file import ReloadingFile
+from dutiful.httpd.token_keys import read_keys
 from dutiful.httpd.tokens import TokenCheck
 from dutiful.testing import VirtualClock
 

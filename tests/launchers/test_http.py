@@ -17,10 +17,10 @@ from tests.ports import port_without_listener
 from tests.still_loop import run_still, silent_server
 from tests.web_server import Reply, serving
 
+from dutiful.core.delivery_signature import signature
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.outcome import Accepted, Refused, Succeeded, Unanswered, Unreached
 from dutiful.core.policy import Reason
-from dutiful.core.signature import signature
 from dutiful.launchers.executor import Mode
 from dutiful.launchers.http import HttpExecutor
 from dutiful.outbound import Allowed

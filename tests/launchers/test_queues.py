@@ -11,8 +11,8 @@ from tests.launchers.queues import QUEUES, Files, launching, port_of
 from tests.ports import port_without_listener
 from tests.servers.proxy import proxy_to
 
+from dutiful.core.delivery_signature import signature
 from dutiful.core.plan.outcome import Accepted, Unanswered, Unreached
-from dutiful.core.signature import signature
 from dutiful.outbound.secret import Secret
 
 SECRET, TIMESTAMP = "s" * 32, "1772332201"

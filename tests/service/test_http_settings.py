@@ -8,9 +8,9 @@ import pytest
 from tests.httpd.mint import KEYS
 
 from dutiful.httpd.auth import Auth, ClientsFileError
-from dutiful.httpd.keys import KeyFileError
 from dutiful.httpd.middleware import MiddlewareSettings
 from dutiful.httpd.tls import TlsFiles
+from dutiful.httpd.token_keys import KeyFileError
 from dutiful.service.http_settings import middleware_settings, tls_files
 from dutiful.service.settings import settings_from
 from dutiful.testing import VirtualClock

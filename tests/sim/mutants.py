@@ -11,7 +11,7 @@ from tests.sim.recorder import key_of
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import StoreError
-from dutiful.core.plan import backfill, clock_rollback, draft, edit, fast_path, fire_times, outcome, planner
+from dutiful.core.plan import backfill, clock_rollback, draft, edit, fast_path, jitter, outcome, planner
 from dutiful.core.plan.draft import Draft
 from dutiful.core.policy import CatchUp, Reason
 from dutiful.core.run import IN_FLIGHT, Phase
@@ -229,7 +229,7 @@ def takes_ticks_of_a_new_cadence_for_decided(_):
     return lambda _cadence, row: (row.run_at, row.run_until or row.run_at)
 
 
-@mutant(fire_times, "_uniform")
+@mutant(jitter, "_uniform")
 def draws_jitter_afresh(_):
     rng = Random(0)
     return lambda _id, _tick: rng.getrandbits(60)

@@ -9,7 +9,7 @@ from tests.core.plan.planner_notation import at, clock
 
 from dutiful.core.cadence import Every
 from dutiful.core.cron.zone import epoch_ms
-from dutiful.core.plan.fire_times import first_wake
+from dutiful.core.plan.jitter import first_wake
 from dutiful.core.plan.outcome import Outcome, Succeeded
 from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.schedule import State

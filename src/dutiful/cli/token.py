@@ -11,7 +11,7 @@ import click
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
 from dutiful.httpd.auth import SCOPES
-from dutiful.httpd.keys import Key, hmac_bytes, new_key_file, read_keys
+from dutiful.httpd.token_keys import Key, hmac_bytes, new_key_file, read_keys
 from dutiful.httpd.tokens import LIFETIME_MAX
 from dutiful.runtime.clock import SystemClock
 

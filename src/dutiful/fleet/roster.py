@@ -11,7 +11,7 @@ from dutiful.core.cron.zone import epoch_ms, from_epoch_ms
 from dutiful.core.errors import OvertakenError
 from dutiful.core.plan.draft import Draft
 from dutiful.core.plan.edit import upserted
-from dutiful.core.plan.fire_times import first_wake
+from dutiful.core.plan.jitter import first_wake
 from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason, Retry
 from dutiful.core.run import Run

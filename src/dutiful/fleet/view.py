@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cron.zone import from_epoch_ms
 from dutiful.core.event import RunEndedByPlan, RunHeld, RunLaunched, RunSettled, TicksSkipped
-from dutiful.core.plan.fire_times import first_wake
+from dutiful.core.plan.jitter import first_wake
 from dutiful.core.policy import Reason
 from dutiful.core.run import Phase, Status
 from dutiful.fleet.types import ScheduleCheckResult, ScheduleInfo

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dutiful.core.name import subject_flaw
 from dutiful.httpd.auth import Caller, granted, users_of
 from dutiful.httpd.errors import InvalidJsonError, UnauthenticatedError
-from dutiful.httpd.keys import JTI_MAX, hmac_bytes
 from dutiful.httpd.strict_json import decode
+from dutiful.httpd.token_keys import JTI_MAX, hmac_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jwt import PyJWS
 
-    from dutiful.httpd.keys import Key
     from dutiful.httpd.reloading_file import ReloadingFile
+    from dutiful.httpd.token_keys import Key
     from dutiful.runtime.ports import Clock
 
 # Most bytes of a token; tolerated clock difference (s); longest time from iat to exp (s).

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from dutiful.core.delivery_signature import signature
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.core.signature import signature
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

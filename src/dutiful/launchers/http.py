@@ -10,10 +10,10 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
+from dutiful.core.delivery_signature import signature
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.outcome import Accepted, Outcome, Refused, Succeeded, Unanswered, Unreached
 from dutiful.core.policy import Reason
-from dutiful.core.signature import signature
 from dutiful.launchers.executor import Mode
 from dutiful.outbound import Allowed, ForbiddenTargetError, HttpClient, NoAnswerError, Outbound, parse_target
 from dutiful.outbound.client import prepare

@@ -12,9 +12,9 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dutiful.core.delivery_signature import is_signed
 from dutiful.core.errors import DutifulError
 from dutiful.core.plan.outcome import raised
-from dutiful.core.signature import is_signed
 from dutiful.receivers.seen import Answer, Claim, TaskFailedError
 from dutiful.runtime.clock import SystemClock
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.httpd.auth import Auth, Sessions, read_clients
-from dutiful.httpd.keys import read_keys, read_revoked
 from dutiful.httpd.limits import Limits, Rates
 from dutiful.httpd.middleware import MiddlewareSettings, PageAddress
 from dutiful.httpd.reloading_file import ReloadingFile
 from dutiful.httpd.tls import TlsFiles
+from dutiful.httpd.token_keys import read_keys, read_revoked
 from dutiful.httpd.tokens import TokenCheck
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tests.core.plan.planner_notation import HOUR, MINUTE, at, clock, decided, s
 
 from dutiful.core.cadence import Every, Once, next_tick
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.fire_times import fire_time
+from dutiful.core.plan.jitter import fire_time
 
 CADENCES = [
     Cron.parse("* * * * *"),

@@ -7,7 +7,7 @@ from tests.core.plan.planner_notation import HOUR, MINUTE, SECOND, at, clock, de
 
 from dutiful.core.cadence import Every
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.fire_times import fire_time
+from dutiful.core.plan.jitter import fire_time
 from dutiful.core.plan.planner import Batch, plan
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason, Retry
 from dutiful.core.run import Phase

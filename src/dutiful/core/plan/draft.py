@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.cadence import Every, count_ticks, last_tick, next_tick
 from dutiful.core.plan.clock_rollback import recorded
-from dutiful.core.plan.fire_times import fire_time, opening_cursor
+from dutiful.core.plan.jitter import fire_time, opening_cursor
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State

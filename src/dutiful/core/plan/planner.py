@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 from dutiful.core.errors import DutifulError
 from dutiful.core.plan.draft import Draft, gives_way
 from dutiful.core.plan.fast_path import usual_move
-from dutiful.core.plan.fire_times import fire_time, first_wake
+from dutiful.core.plan.jitter import fire_time, first_wake
 from dutiful.core.plan.outcome import timed_out
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Reason
 from dutiful.core.run import CANCEL_ASKED, IN_FLIGHT, OPEN, Phase, Run, Status

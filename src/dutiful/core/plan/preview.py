@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from dutiful.core.plan.draft import Draft
-from dutiful.core.plan.fire_times import fire_time
+from dutiful.core.plan.jitter import fire_time
 from dutiful.core.snapshot import Limits
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from dutiful.core.plan.fire_times import first_wake
+from dutiful.core.plan.jitter import first_wake
 from dutiful.core.run import IN_FLIGHT
 
 if TYPE_CHECKING:

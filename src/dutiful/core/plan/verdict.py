@@ -15,7 +15,7 @@ from dutiful.core.cron.dialect import DIALECTS
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.draft import Draft
-from dutiful.core.plan.fire_times import fire_time, opening_cursor
+from dutiful.core.plan.jitter import fire_time, opening_cursor
 from dutiful.core.plan.planner import decide
 from dutiful.core.plan.preview import HORIZON
 from dutiful.core.policy import Capacity, OnOrphan, Reason, Retry

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dutiful.core.errors import StoreError, quoted
 from dutiful.stores.schema import migrations
 from dutiful.stores.sqlite import inline_runs
-from dutiful.stores.sqlite.wal import lost_at
+from dutiful.stores.sqlite.wal_check import lost_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

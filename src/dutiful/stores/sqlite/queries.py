@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Policy
     from dutiful.core.run import Run
     from dutiful.core.snapshot import Snapshot
+    from dutiful.stores.sqlite.interned_texts import Texts
     from dutiful.stores.sqlite.reads import Damage
-    from dutiful.stores.sqlite.texts import Texts
 
 if TYPE_CHECKING:
     import sqlite3

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dutiful.core.run import Kind, Run
     from dutiful.runtime.ports import Facets
     from dutiful.stores.rows import Row
-    from dutiful.stores.sqlite.texts import Texts
+    from dutiful.stores.sqlite.interned_texts import Texts
 
 # Read along the index, so that the cost depends on the rows returned and not on the rows stored.
 _DUE = (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, StoreError
 from dutiful.stores.sqlite import edits, queries, reads, transfer, upkeep
 from dutiful.stores.sqlite.commit import commit
+from dutiful.stores.sqlite.comparison import survey
 from dutiful.stores.sqlite.file import (
     DatabaseFile,
     begin_leadership,
@@ -20,10 +21,9 @@ from dutiful.stores.sqlite.file import (
     store_number,
     stored_number,
 )
+from dutiful.stores.sqlite.interned_texts import Texts
 from dutiful.stores.sqlite.lock import LeaderLock
 from dutiful.stores.sqlite.settle import report, settle
-from dutiful.stores.sqlite.survey import survey
-from dutiful.stores.sqlite.texts import Texts
 from dutiful.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:

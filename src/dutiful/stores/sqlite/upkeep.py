@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.runtime.ports import Retention
-    from dutiful.stores.sqlite.texts import Texts
+    from dutiful.stores.sqlite.interned_texts import Texts
 
 # Schedules per slice: small enough that the commits of a pass do not wait long.
 _SLICE = 100

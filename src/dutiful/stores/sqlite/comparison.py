@@ -12,7 +12,7 @@ from dutiful.core.policy import Reason
 from dutiful.stores.codec import encode_cadence, encode_policy, row_checksum, shared_checksum
 from dutiful.stores.rows import SCHEDULE, listed
 from dutiful.stores.sqlite import reads
-from dutiful.stores.sqlite.texts import FoundTexts
+from dutiful.stores.sqlite.interned_texts import FoundTexts
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Policy
     from dutiful.core.schedule import Schedule
     from dutiful.stores.rows import Row
+    from dutiful.stores.sqlite.interned_texts import Texts
     from dutiful.stores.sqlite.reads import Damage
-    from dutiful.stores.sqlite.texts import Texts
 
 # From 1970 to 9999: engines write no other times.
 _POSSIBLE = "BETWEEN 0 AND 253402300799999"

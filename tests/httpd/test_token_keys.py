@@ -12,7 +12,8 @@ from tests.httpd.mint import EC, ED, KEYS, RSA, SHARED, b64, claims, pem, token
 from tests.httpd.test_tokens import ADA, check_in
 
 from dutiful.httpd.errors import UnauthenticatedError
-from dutiful.httpd.keys import (
+from dutiful.httpd.reloading_file import ReloadingFile
+from dutiful.httpd.token_keys import (
     KeyFileError,
     RevokedFileError,
     hmac_bytes,
@@ -20,7 +21,6 @@ from dutiful.httpd.keys import (
     read_keys,
     read_revoked,
 )
-from dutiful.httpd.reloading_file import ReloadingFile
 
 
 def read(tmp_path, content):

@@ -1,4 +1,4 @@
-"""When ticks fire: the first tick of a window, and the jitter, a hash on which every node agrees."""
+"""When ticks fire: the jitter, a hash on which every node agrees, and the first tick of a window."""
 
 from __future__ import annotations
 

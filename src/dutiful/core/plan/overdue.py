@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cadence import next_tick
-from dutiful.core.plan.fire_times import fire_time, opening_cursor
+from dutiful.core.plan.jitter import fire_time, opening_cursor
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant

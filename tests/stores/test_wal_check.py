@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from tests.stores.sqlite_rig import process
 
-from dutiful.stores.sqlite.wal import lost_at
+from dutiful.stores.sqlite.wal_check import lost_at
 
 HEADER, FRAME = 32, 24 + 4096
 
