@@ -1,1 +1,1 @@
-"""The edge of the service towards the network."""
+"""The HTTP side of the service: the JSON API and the pages of the dashboard."""

@@ -44,7 +44,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(service: Service) -> FastAPI:
-    """Return the application over a service; whoever calls this starts and stops the service."""
+    """Return the application over a service; the caller starts and stops the service."""
     app = _routes()
     app.state.service, app.state.clock = service, service.clock
     app.state.audit = AuditLog(service.clock, service.settings.audit_log)
@@ -59,7 +59,7 @@ def create_app(service: Service) -> FastAPI:
 
 
 def openapi_document() -> dict[str, Any]:
-    """Return what is served at /openapi.json."""
+    """Return the document that is served at /openapi.json."""
     return _routes().openapi()
 
 
@@ -69,7 +69,7 @@ def _routes() -> FastAPI:
         version=version("dutiful"),
         summary="Schedules that start workflows: once per tick, on time, or accounted for with a reason.",
         responses=_ERRORS,
-        # The pages that the framework would serve load scripts from elsewhere.
+        # The framework's own documentation pages would load scripts from other hosts.
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

@@ -1,4 +1,4 @@
-"""The service as one caller may use it: what the caller may do, and whose schedules it may see."""
+"""The service as one caller may use it: the caller's scopes, and the users that it may act for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AuthorizedService:
     service: Service
     caller: Caller
     audit: AuditLog
-    # Found in every line of the audit log that belongs to one request.
+    # The id of the request, in every line of the audit log that the request writes.
     request: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
 
     @property
@@ -71,7 +71,7 @@ class AuthorizedService:
     async def upsert(self, declared: Mapping[str, ScheduleInput]) -> list[Upserted]:
         """Store schedules of users for whom the caller may act, all or none.
 
-        The keys say where each schedule stands in the request, for errors.
+        Each key is the place of its schedule in the request; errors name that place.
         """
         with _named(declared):
             self._demand_users(declared)
@@ -93,7 +93,7 @@ class AuthorizedService:
         return [id_ for id_ in known if id_.startswith(f"{workflow_id}.") and id_ not in declared]
 
     async def warnings(self, given: ScheduleInput) -> list[str]:
-        """Return why the runs of a stored schedule would fail as things stand."""
+        """Return the reasons for which runs of this schedule would fail now; empty if there are none."""
         found = list[str]()
         if not await self.service.workflows.has_dag(given.workflow_id, given.version):
             place = f"/workflows/{given.workflow_id}/{given.version}"
@@ -114,28 +114,28 @@ class AuthorizedService:
     def _demand_executor(self, url: str | None) -> None:
         """Raise ScopeMissingError unless the caller may let a schedule use this executor.
 
-        Requests over HTTP pass the guard of addresses. Programs of this machine and queues do not: whoever
-        names one could reach what only the operator may.
+        HTTP requests pass the guard of addresses. Commands and queues do not, so only an admin may name them:
+        they could reach hosts and programs that are reserved to the operator.
         """
         if url is not None and url.strip().partition(":")[0].lower() not in ("http", "https"):
             self.caller.require("admin")
 
     def intend(self, action: str, **what: Any) -> None:
-        """Write down a change before it is made; raises AuditUnavailableError, which prevents the change."""
+        """Audit a change before it is made; raises AuditUnavailableError, which prevents the change."""
         self.intend_all(action, [what])
 
     def intend_all(self, action: str, what: Sequence[Mapping[str, Any]]) -> None:
-        """Write down the parts of a change, a line each, before it is made; raises AuditUnavailableError."""
+        """Audit the parts of a change, one line each, before it is made; raises AuditUnavailableError."""
         self.audit.intend(self.request, self.caller.user_id, action, what)
 
     def record(self, action: str, **what: Any) -> None:
-        """Write down a change that was made."""
+        """Audit a change that was made."""
         self.audit.record(self.request, self.caller.user_id, action, **what)
 
 
 @contextmanager
 def _named(places: Iterable[str]) -> Iterator[None]:
-    """Give an error about one of many things, by its `index`, the place of that thing in the request."""
+    """In an error about one of many items, replace its `index` by the place of the item in the request."""
     try:
         yield
     except DutifulError as error:
@@ -146,7 +146,7 @@ def _named(places: Iterable[str]) -> Iterator[None]:
 
 
 def _authorized_for(scope: Scope) -> Callable[[Request], Awaitable[AuthorizedService]]:
-    # A coroutine although it awaits nothing: FastAPI calls a plain function in a thread.
+    # A coroutine, although nothing is awaited: FastAPI would call a plain function in a thread.
     async def authorized(request: Request) -> AuthorizedService:
         state = request.app.state
         caller: Caller = request.state.caller

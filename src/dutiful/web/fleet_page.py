@@ -158,12 +158,12 @@ def _standing(each: Document, *, running: bool) -> tuple[str, str, str]:
 
 
 def at(text: str | None) -> datetime | None:
-    """Return the instant that an answer of the fleet names."""
+    """Return the instant that a text of the fleet names, None for None."""
     return None if text is None else datetime.fromisoformat(text)
 
 
 class OneQuery(BaseModel):
-    """Which run's output to show, and what was done before."""
+    """The run whose output to show, and a sentence about the action that led here."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What callers may send: strict models, so that nothing is guessed and a typing error is told."""
+"""The models of requests; they are strict, so that nothing is guessed and typing errors are reported."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
@@ -19,7 +19,7 @@ INTEGER_MAX = 2**53 - 1
 _SECONDS_MAX = 366 * 86_400
 
 Id = Annotated[str, Field(pattern=ID_PATTERN)]
-# In the path of a route.
+# The id of a schedule in the path of a route.
 ScheduleId = Annotated[str, Path(pattern=ID_PATTERN)]
 Version = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
 # No control characters: they would forge lines of logs and tables.
@@ -35,13 +35,13 @@ CatchupPolicy = Literal["none", "latest", "fire_immediately", "spread"]
 
 
 class StrictModel(BaseModel):
-    """Strict: no conversion, no unknown key."""
+    """A model without conversions and without unknown keys."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
 class ScheduleRequest(StrictModel):
-    """A schedule as a deploy declares it. What is left out takes the default of the settings."""
+    """A schedule as a deploy declares it. Fields that are left out take the defaults of the settings."""
 
     workflow_id: Id
     version: Version
@@ -77,16 +77,16 @@ class ScheduleRequest(StrictModel):
     calendar: Annotated[list[Annotated[str, Field(max_length=21)]], Field(max_length=1000)] | None = None
 
     def as_input(self) -> ScheduleInput:
-        """Return the same as the service takes it."""
+        """Return the schedule in the form that the service takes."""
         return ScheduleInput(**self.__dict__)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what was said, and nothing of what was left out."""
+        """Return the fields that the request has, without those that were left out."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 def _unwrapped(given: Any) -> Any:
-    """Return the list of a bulk, which may come under the key `schedules`."""
+    """Return the list of a bulk request, which may be under the key `schedules`."""
     return given["schedules"] if isinstance(given, dict) and [*given] == ["schedules"] else given
 
 
@@ -122,7 +122,7 @@ class DrainRequest(StrictModel):
 
 
 class BackfillRequest(StrictModel):
-    """The past ticks in [start, end); `force` runs those too whose rows were pruned."""
+    """The past ticks in [start, end); `force` also runs ticks whose rows were pruned."""
 
     start: Instant
     end: Instant
@@ -131,7 +131,7 @@ class BackfillRequest(StrictModel):
 
 
 class StartRequest(StrictModel):
-    """One run, as the worker asks the launcher for it."""
+    """One run, as a worker requests it from the launcher."""
 
     workflow_id: Id
     version: Version
@@ -141,7 +141,7 @@ class StartRequest(StrictModel):
 
 
 class ReportRequest(StrictModel):
-    """What an executor says of a run."""
+    """The report of an executor on a run."""
 
     status: Literal["STARTED", "SUCCESS", "FAILED"]
     attempt: Annotated[int, Field(ge=1, le=INTEGER_MAX)] | None = None
@@ -211,7 +211,7 @@ class NextQuery(BaseModel):
 
 
 class ExplainQuery(BaseModel):
-    """The instant that somebody wonders about."""
+    """The instant of the tick to explain."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -221,8 +221,8 @@ class ExplainQuery(BaseModel):
 class SaveWorkflowQuery(BaseModel):
     """How a DAG is stored.
 
-    `register` also stores the schedules that it declares, `replace` puts it in place of a stored version,
-    and `user_id` is the owner of a workflow that is new.
+    `register` also stores the schedules that the DAG declares, `replace` overwrites a stored version, and
+    `user_id` is the owner of a new workflow.
     """
 
     model_config = ConfigDict(extra="forbid")

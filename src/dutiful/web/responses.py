@@ -1,4 +1,4 @@
-"""What callers are answered; the models are also the schemas of the OpenAPI document."""
+"""The models of responses, which are also the schemas of the OpenAPI document."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dutiful.httpd.instants import Instant
 
 
 class Answer(BaseModel):
-    """Read off the values of the service."""
+    """A model that is filled from the attributes of the service's values."""
 
     model_config = ConfigDict(from_attributes=True)
 
 
 class Problem(Answer):
-    """What went wrong: a stable code, a sentence for people, the facts for programs."""
+    """A problem: a stable code, a sentence for people, and details for programs."""
 
     code: str
     message: str
@@ -56,7 +56,10 @@ class MovedAnswer(Answer):
 
 
 class UpsertPreviewAnswer(Answer):
-    """What an upsert would change; fire times are in the schedule's zone, compared up to `compared_until`."""
+    """The changes that an upsert would make.
+
+    Fire times are in the schedule's zone, and compared up to `compared_until`.
+    """
 
     schedule_id: str | None
     created: bool
@@ -138,7 +141,7 @@ class DamagedAnswer(Answer):
 
 
 class SchedulesAnswer(Answer):
-    """One page of schedules; the first one also has those that cannot be read, whatever the filters."""
+    """One page of schedules; the first page also has schedules that cannot be read, whatever the filters."""
 
     schedules: list[ScheduleAnswer]
     next_cursor: str | None
@@ -175,7 +178,7 @@ class RunAnswer(Answer):
 
 
 class OutputAnswer(Answer):
-    """The output of a run, of a long one the end, without characters that command a terminal."""
+    """The output of a run, or its end if it is long, without control characters for terminals."""
 
     idempotency_key: str
     output: str
@@ -200,7 +203,7 @@ class ExplanationAnswer(Answer):
 
 
 class TriggeredAnswer(Answer):
-    """The run that was asked for."""
+    """The run that was requested."""
 
     idempotency_key: str
     run_at: Instant
@@ -245,7 +248,7 @@ class WorkflowsAnswer(Answer):
 
 
 class StartedAnswer(Answer):
-    """Whether the executor took the run; `duplicate` if a run was started under its key before."""
+    """Whether the executor accepted the run; `duplicate` if a run with this key was started before."""
 
     started: bool
     duplicate: bool = False
@@ -321,7 +324,7 @@ class BucketAnswer(Answer):
 
 
 class LineAnswer(Answer):
-    """One schedule of a list: how it is, its latest ticks as words, oldest first, and its next tick."""
+    """One schedule of a list: its state, its latest ticks, oldest first, and its next tick."""
 
     schedule_id: str
     state: Literal["ran", "failed", "skipped", "running", "to_come", "paused", "aside"]
@@ -343,7 +346,7 @@ class LinesAnswer(Answer):
 
 
 class SummaryAnswer(Answer):
-    """What an overview shows: the worker's health, counts, what is next, what failed within a day."""
+    """The facts of an overview: the worker's health, counts, next ticks, and the failures of a day."""
 
     now: Instant
     health: HealthAnswer

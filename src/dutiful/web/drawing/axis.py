@@ -1,4 +1,4 @@
-"""The axis of time under a drawing: round instants of a zone, weekends, and changes of its clock."""
+"""The time axis under a drawing: labels at round times, weekends, and changes of the zone's clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ClockChange(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return what the clocks do: "clocks go back 1 h"."""
+        """Return the change in words, such as "clocks go back 1 h"."""
         hours, minutes = divmod(abs(self.by) // 60, 60)
         span = " ".join(
             part for part in (f"{hours} h" * bool(hours), f"{minutes} min" * bool(minutes)) if part
@@ -37,9 +37,9 @@ class ClockChange(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The stretch of time that a drawing of so many pixels shows; `zone` is that of its labels.
+    """The time that a drawing shows, the `zone` of its labels, and the width of the drawing in pixels.
 
-    Both ends are in UTC: two datetimes of one zone would be compared by their wall times.
+    Both ends are in UTC: Python compares two datetimes of one zone by their wall times.
     """
 
     start: datetime
@@ -48,7 +48,7 @@ class Span(NamedTuple):
     width: float
 
     def x(self, at: datetime) -> float:
-        """Return where an instant lies, also beyond the edges."""
+        """Return the x coordinate of an instant, which may lie beyond the edges."""
         return (at.astimezone(UTC) - self.start) / (self.end - self.start) * self.width
 
     def holds(self, at: datetime) -> bool:
@@ -99,7 +99,7 @@ def _midnight(day: date, zone: tzinfo) -> datetime:
 
 
 def labels(span: Span, y: float, room: float = _LABEL_WIDTH) -> str:
-    """Return the labels of the axis; one that would be cut at an edge is left out."""
+    """Return the labels of the axis, without labels that an edge would cut."""
     shown = [(span.x(at), words) for at, words in span.round_instants(room)]
     fits = [(x, words) for x, words in shown if 3.2 * len(words) <= x <= span.width - 3.2 * len(words)]
     return "".join(text(x, y, words, anchor="middle") for x, words in fits)
@@ -131,6 +131,6 @@ def _flag(span: Span, change: ClockChange, top: float, bottom: float) -> str:
 
 
 def now_line(x: float, bottom: float) -> str:
-    """Return the line of the present, with its word."""
+    """Return the line of the present time, with the word "now"."""
     box = rect(x - 19, 2, 38, 18, "nowbox", 9) + text(x, 15, "now", "nowtext", "middle")
     return line(x, 20, x, bottom, "now") + box

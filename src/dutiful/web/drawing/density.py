@@ -1,4 +1,4 @@
-"""Many ticks as bars: how many ran, failed and were skipped in each bucket of time, and how many come."""
+"""Many ticks as bars: how many ran, failed, were skipped or are to come in each bucket of time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCALE_ROOM = 34  # pixels at the right for the numbers of the scale
 
 
 class Bucket(NamedTuple):
-    """What became of the ticks from `start` on, for the width of a bucket. `skipped` is by reason."""
+    """The counts of the ticks in one bucket of time, which begins at `start`; `skipped` counts by reason."""
 
     start: datetime
     ran: int = 0
@@ -28,12 +28,12 @@ class Bucket(NamedTuple):
 
     @property
     def above(self) -> int:
-        """Return how many stand above the line."""
+        """Return the number of ticks that are drawn above the line."""
         return self.ran + self.failed + self.to_come
 
 
 class Density(NamedTuple):
-    """All that the drawing shows. `href` gives the page about the ticks from one instant to another."""
+    """All that the drawing shows; `href` returns the page about the ticks between two instants."""
 
     span: Span
     buckets: Sequence[Bucket]
@@ -45,7 +45,7 @@ class Density(NamedTuple):
 
 
 def density(it: Density, css: str = "wide") -> str:
-    """Return the bars on a square-root scale; failures have a lane above, so that one of 400 is seen."""
+    """Return the bars on a square-root scale; a lane above shows failures, so that 1 of 400 is visible."""
     shown = [bucket for bucket in it.buckets if it.span.holds(bucket.start)]
     fullest = max((bucket.above for bucket in shown), default=0)
     top = max(fullest, 4)
@@ -83,7 +83,7 @@ def _scale(span: Span, top: int) -> str:
 
 
 def _links(it: Density) -> list[str]:
-    """Return one link for each hour or so: a bar alone is too narrow to be hit."""
+    """Return one link for each hour or so; a single bar is too narrow to click."""
     drawn, begin = list[str](), it.span.start
     while begin < it.span.end:
         end = min(begin + it.hour, it.span.end)
@@ -109,7 +109,7 @@ def _bars(it: Density, shown: list[Bucket], top: int) -> list[str]:
         if bucket.ran:
             drawn["ran"] += bar(x, _BASE - 1, wide, max(solid, 1.5))
         if bucket.failed:
-            # At least 6 pixels: one failure among hundreds is seen.
+            # At least 6 pixels, so that one failure among hundreds is visible.
             drawn["failed"] += bar(x, _BASE - 1 - solid, wide, max(failed - solid, 6))
         if bucket.to_come:
             drawn["comebar"] += bar(x + 0.5, _BASE - failed, max(wide - 1, 0.6), max(whole - failed, 2))
@@ -126,7 +126,7 @@ def _fall(skipped: int, shown: list[Bucket]) -> float:
 
 
 def _failures(it: Density, shown: list[Bucket], top: int) -> list[str]:
-    """Return a flag for each bucket with failures; where words would touch, only the cross."""
+    """Return a flag for each bucket with failures; where labels would touch, only the line of the flag."""
     drawn, taken = list[str](), -math.inf
     for bucket in shown:
         if not bucket.failed:
@@ -146,7 +146,7 @@ def _failures(it: Density, shown: list[Bucket], top: int) -> list[str]:
 
 
 def _skips(it: Density, shown: list[Bucket]) -> str:
-    """Return the most frequent reason for skipping with its number, under where most of them are."""
+    """Return the most frequent reason for skips with its count, placed under the middle of its ticks."""
     total: Counter[str] = Counter()
     for bucket in shown:
         total.update(bucket.skipped)
@@ -161,7 +161,7 @@ def _skips(it: Density, shown: list[Bucket]) -> str:
 
 
 def _peak(it: Density, shown: list[Bucket], fullest: int, top: int) -> str:
-    """Return the time and number of the fullest bucket to come, where it stands out from the others."""
+    """Return the time and count of the fullest future bucket, if it stands out from the others."""
     coming = [bucket for bucket in shown if bucket.to_come]
     if not coming or fullest < 8:
         return ""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 LANES_MAX, MARKS_MAX = 20, 2000
-"""Beyond these the picture shows the schedules with most to tell, and says so."""
+"""The most lanes of a picture, and the measure by which a lane of many successful ticks is thinned out."""
 
 _LEFT, _RIGHT, _TOP, _LANE, _WIDTH = 150, 210, 62, 64, 1100
 _LIGHT = {
@@ -46,14 +46,14 @@ Theme = Literal["auto", "light", "dark"]
 
 
 class Lane(NamedTuple):
-    """One schedule: its ticks in order, and when each of them was launched, where that is later."""
+    """One schedule: its ticks in order, each with the time of its launch if that was later than the tick."""
 
     name: str
     ticks: list[tuple[Tick, datetime | None]]
 
     @property
     def account(self) -> str:
-        """Return what became of its ticks: 17 ran, 2 failed."""
+        """Return the outcomes of the ticks in words, such as "17 ran, 2 failed"."""
         counts: dict[str, int] = {}
         for tick, _ in self.ticks:
             state = "ran" if tick.state in {"hand", "backfilled"} else tick.state
@@ -107,7 +107,7 @@ def picture(it: Picture, theme: Theme = "auto") -> str:
 
 
 def themed(rules: str, theme: Theme) -> str:
-    """Return the rules of a picture with the colours of one theme, or of the reader's own."""
+    """Return the CSS rules of a picture in the colours of one theme; "auto" follows the reader's system."""
     light, dark = rules.format(**_LIGHT), rules.format(**_DARK)
     if theme == "auto":
         return f"{light}@media(prefers-color-scheme:dark){{{dark}}}"
@@ -115,7 +115,7 @@ def themed(rules: str, theme: Theme) -> str:
 
 
 def _chosen(lanes: list[Lane]) -> tuple[list[Lane], int]:
-    """Return the lanes that fit, those with trouble first, in the order of the file."""
+    """Return the lanes that fit, in their given order, and the number left out; lanes with trouble stay."""
 
     def told(lane: Lane) -> int:
         return sum(tick.state != "ran" for tick, _ in lane.ticks)
@@ -135,7 +135,7 @@ def _outage(span: Span, begin: datetime, end: datetime, bottom: float) -> str:
     top, high = _TOP - 12, bottom - _TOP + 12
     hatch, begins = "", left - high
     while begins < right:
-        # A diagonal from the bottom, cut where the band begins and ends.
+        # One line of the hatching, cut at the left and right edges of the band.
         low, far = max(begins, left), min(begins + high, right)
         hatch += (
             f"M{number(low)} {number(top + high - (low - begins))}l{number(far - low)} {number(low - far)}"
@@ -165,7 +165,7 @@ def _lane(span: Span, lane: Lane, base: float) -> str:
             mark, taken = _skipped(span, tick, base, taken)
             drawn.append(mark)
         elif tick.state == "ran" and launched is None and place % every:
-            continue  # too many to tell apart; the account at the right has them all
+            continue  # too many to tell apart; the count at the right includes them
         elif tick.state == "ran" and launched is None:
             bars += _bar(span, tick, tick.at, base)
         else:

@@ -38,7 +38,7 @@ def circle(x: float, y: float, radius: float, css: str) -> str:
 
 
 def path(drawn: str, css: str) -> str:
-    """Return a path; nothing for an empty one."""
+    """Return a path element, or nothing for an empty path."""
     return f'<path d="{drawn}" class="{css}"/>' if drawn else ""
 
 
@@ -50,7 +50,7 @@ def text(x: float, y: float, words: str, css: str = "", anchor: str = "") -> str
 
 
 def link(href: str, title: str, *drawn: str) -> str:
-    """Return elements inside a link that the keyboard passes over: a table beside has the same links."""
+    """Return elements inside a link that the Tab key skips: a table beside the drawing has the same links."""
     return f'<a href="{escape(href)}" tabindex="-1"><title>{escape(title)}</title>{"".join(drawn)}</a>'
 
 
@@ -61,7 +61,7 @@ def drawing(width: float, height: float, css: str, *drawn: str) -> str:
 
 
 def bar(x: float, bottom: float, width: float, height: float) -> str:
-    """Return the path of an upright bar, for one `path` that holds many."""
+    """Return the path of an upright bar; many bars may share one path element."""
     return f"M{number(x)} {number(bottom)}v{number(-height)}h{number(width)}v{number(height)}z"
 
 
@@ -81,7 +81,7 @@ TERMINAL: dict[str, tuple[str, str]] = {
     "late": ("→", "+"),
     "clock": ("⚑", "~"),
 }
-"""The shape of each state in a terminal: in Unicode, and where the encoding has only ASCII."""
+"""The character of each state in a terminal: in Unicode, and for encodings that have only ASCII."""
 
 _SHAPES = {
     "ran": '<rect x="5.5" y="2.5" width="5" height="11" rx="1" class="ran"/>',
@@ -100,7 +100,7 @@ _SHAPES = {
 
 
 class Tick(NamedTuple):
-    """One tick, or a stretch of `ticks` ticks until `until` that were skipped for one reason."""
+    """One tick, or `ticks` skipped ticks from `at` to `until` that share one reason."""
 
     at: datetime
     state: State
@@ -112,7 +112,7 @@ class Tick(NamedTuple):
 
 
 def shape(state: str, size: int = 14) -> str:
-    """Return the shape that stands for a state beside words."""
+    """Return the shape of a state, to be shown beside words."""
     box = f'width="{size}" height="{size}" viewBox="0 0 16 16"'
     return f'<svg class="plot shape" {box} aria-hidden="true">{_SHAPES[state]}</svg>'
 

@@ -1,4 +1,4 @@
-"""Calendars: a year of days, and a day of minutes, as squares whose shade is a number."""
+"""Calendars: a year of days, and a day of minutes, as squares whose shade shows a count."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Became: TypeAlias = Literal["none", "same", "moved", "removed", "added"]
 SHADES = (1, 5, 17, 49, 121)
-"""The lowest number of ticks in a minute of each shade; the legend prints them."""
+"""The lowest number of ticks per minute of each shade; the legend prints these numbers."""
 
 _CSS = {"none": "d0", "same": "d1", "moved": "moved", "removed": "d0", "added": "added"}
 _DAY_WIDTH, _DAY_HEIGHT = 48.0 + 60 * 16.0, 18.0 + 24 * 11.8 + 4
@@ -28,7 +28,7 @@ _WEEKDAYS = {0: "Mon", 2: "Wed", 4: "Fri", 6: "Sun"}
 
 
 class Year(NamedTuple):
-    """What becomes of each day, from the Monday of `first` on. Days that are missing have no ticks."""
+    """The days of a calendar from `first` on, in weeks from Monday; a day that is missing has no ticks."""
 
     first: date
     days: Mapping[date, Became]
@@ -37,7 +37,7 @@ class Year(NamedTuple):
 
 
 def year(it: Year, css: str = "wide") -> str:
-    """Return weeks as columns and weekdays as rows; today is ringed, and so is a change of the clock."""
+    """Return weeks as columns and weekdays as rows, with a ring around today and each change of the clock."""
     cell, pitch, left = (9.0, 10.76, 30) if css == "wide" else (12.0, 14.6, 34)
     monday = it.first - timedelta(days=it.first.weekday())
     drawn = [text(0, 18 + row * pitch + cell - 1, name) for row, name in _WEEKDAYS.items()]
@@ -140,7 +140,7 @@ def _day_of_minutes(counts: Sequence[int]) -> list[str]:
 
 
 def week_matrix(counts: Sequence[int], names: Sequence[str], css: str = "narrow") -> str:
-    """Return seven days of 24 hours, one row for each day: what a phone has room for."""
+    """Return seven days of 24 hours, one row for each day, small enough for a phone."""
     left, top, wide, high = 34.0, 16.0, 13.4, 22.0
     cells: dict[int, str] = {}
     for place, count in enumerate(counts):

@@ -1,4 +1,4 @@
-"""The strip of one schedule: each tick where it lies in time, and what became of it."""
+"""The strip of one schedule: each tick at its place in time, with its outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 MARKS_MAX = 120
-"""Beyond so many ticks the marks would touch each other, and a density drawing takes their place."""
+"""With more ticks than this the marks would touch, so a density drawing is used instead."""
 
 _TOP, _BASE = 24, 104
 _WIDE_HEIGHT, _NARROW_HEIGHT = 176, 168
@@ -34,7 +34,7 @@ _BAR_LOW, _BAR_HIGH = 16, 44
 
 
 class Strip(NamedTuple):
-    """All that a strip shows. `href` gives the page about a tick, `said` its words."""
+    """All that a strip shows; `href` returns the page about a tick, `said` the tick in words."""
 
     span: Span
     ticks: list[Tick]
@@ -70,7 +70,7 @@ def _is_shown(span: Span, tick: Tick) -> bool:
 
 
 def _pitch(span: Span, ticks: list[Tick]) -> float:
-    """Return the room of one tick: the smallest distance, within what can be clicked and seen."""
+    """Return the width of one tick: the smallest distance of two, but wide enough to be seen and clicked."""
     places = sorted(span.x(tick.at) for tick in ticks if tick.state != "hand")
     gaps = [after - before for before, after in pairwise(places) if after - before > 1]
     return min(max(min(gaps, default=30), 7), 30)
@@ -91,7 +91,7 @@ def _shape(it: Strip, tick: Tick, x: float, pitch: float, longest: float) -> str
         return circle(x, _BASE, min(4.2, width / 2), "come")
     tall = _height(tick.took, longest)
     if tick.state == "running":
-        # Open at the present: nobody knows yet how long it takes.
+        # The bar of a running tick ends at the present, because its length is not known yet.
         right = min(it.span.x(it.now), x + 2 * width) if it.now > tick.at else x + width / 2
         return rect(x - width / 2, _BASE - 1 - tall, max(width, right - x), tall, "running", 1.5)
     if tick.state == "hand":
@@ -107,7 +107,7 @@ def _shape(it: Strip, tick: Tick, x: float, pitch: float, longest: float) -> str
 
 
 def _height(took: float | None, longest: float) -> float:
-    """Return how tall a bar is: by the logarithm of its time, against the longest of the strip."""
+    """Return the height of a bar: the logarithm of its time, relative to the longest time of the strip."""
     if not took or not longest:
         return _BAR_LOW
     return _BAR_LOW + (_BAR_HIGH - _BAR_LOW) * math.log1p(took) / math.log1p(longest)
@@ -125,7 +125,7 @@ def _chosen(it: Strip, pitch: float, bottom: float) -> str:
 
 
 def _brackets(span: Span, ticks: list[Tick], pitch: float) -> list[str]:
-    """Return a bracket under each row of neighbours that were skipped for one reason, with its number."""
+    """Return a bracket, with a count, under neighbouring ticks that were skipped for one reason."""
     drawn, taken = list[str](), -math.inf
     for (state, reason), group in groupby(ticks, lambda tick: (tick.state, tick.reason)):
         if state != "skipped":
@@ -155,7 +155,7 @@ class Drift(NamedTuple):
 
 
 def drift(late: list[float | None], box: Drift = Drift()) -> str:  # noqa: B008 - a value, never changed
-    """Return a dot for how late each tick was launched, in seconds, on a scale from 1 ms to 1 min."""
+    """Return a dot for the delay of each launch, in seconds, on a scale from 1 ms to 1 min."""
 
     def y(seconds: float) -> float:
         share = (math.log10(min(max(seconds, 0.001), 60)) + 3) / (math.log10(60) + 3)
@@ -176,7 +176,7 @@ def drift(late: list[float | None], box: Drift = Drift()) -> str:  # noqa: B008 
 
 
 def meter(seconds: float, usual: float | None) -> str:
-    """Return how long a run has taken, against the usual time, which is marked by a line."""
+    """Return a bar for the time that a run has taken, with a line at the usual time."""
     whole = 1.25 * max(seconds, usual or 0) or 1
     over = usual is not None and seconds > usual
     fill = rect(

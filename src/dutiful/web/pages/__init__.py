@@ -14,6 +14,6 @@ from dutiful.web.pages import (
     why,
 )
 
-# The editor's `/ui/schedules/new` comes before `/ui/schedules/{schedule_id}`.
+# The first match wins, so the editor's `/ui/schedules/new` is before `/ui/schedules/{schedule_id}`.
 _PAGES = (overview, schedules, editor, actions, schedule, runs, calendar, cron_lab, why, system, session)
 PAGE_ROUTERS = tuple(page.router for page in _PAGES)

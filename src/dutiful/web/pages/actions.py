@@ -1,4 +1,4 @@
-"""What people do to one schedule: run it now, pause, resume, backfill, delete. Each is one question first."""
+"""Actions on one schedule: run now, pause, resume, backfill, delete. Each asks for confirmation first."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
@@ -26,7 +26,7 @@ router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_
 
 
 def back(schedule_id: str, done: str) -> RedirectResponse:
-    """Return to the page of a schedule, which says what was done."""
+    """Return a redirect to the page of a schedule, which shows the sentence `done`."""
     return RedirectResponse(f"/ui/schedules/{schedule_id}?{urlencode({'done': done})}", 303)
 
 
@@ -65,7 +65,7 @@ async def ask_run(request: Request, authorized: Reader, schedule_id: requests.Sc
 
 @router.post("/ui/schedules/{schedule_id}/run")
 async def run(request: Request, authorized: Starter, schedule_id: requests.ScheduleId) -> Response:
-    """Run a schedule now, beside its ticks."""
+    """Run a schedule now, in addition to its ticks."""
     await read_form(request)
     await authorized.schedule(schedule_id)
     authorized.intend("trigger", schedule_id=schedule_id, via="page")
@@ -175,7 +175,7 @@ async def ask_delete(request: Request, authorized: Reader, schedule_id: requests
 
 @router.post("/ui/schedules/{schedule_id}/delete")
 async def delete(request: Request, authorized: Writer, schedule_id: requests.ScheduleId) -> Response:
-    """Delete a schedule whose id was typed."""
+    """Delete a schedule if its id was typed as confirmation."""
     form = await read_form(request)
     await authorized.schedule(schedule_id)
     if form.get("typed", "").strip() != schedule_id:

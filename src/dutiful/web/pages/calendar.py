@@ -1,4 +1,4 @@
-"""The calendar of all schedules: when is it crowded, and what would an outage cost."""
+"""The calendar of all schedules: the crowded times, and the cost of an outage."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations

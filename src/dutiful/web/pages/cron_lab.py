@@ -1,4 +1,4 @@
-"""What a cron text means: English, fire times, remarks and a year of days. Needs no schedule."""
+"""The meaning of a cron text: English, fire times, remarks and a year of days. Needs no schedule."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CronQuery(BaseModel):
 
 
 class Meaning(NamedTuple):
-    """A cron text in words, drawings and fire times; with a `problem`, why it has none."""
+    """A cron text in words, drawings and fire times, or the `problem` for which it has none."""
 
     cron: Cron | None
     parts: list[tuple[str, str]]
@@ -67,7 +67,7 @@ def parts_of(text: str) -> list[tuple[str, str]]:
 
 
 def meaning(text: str, zone: str, now: datetime, dialect: str = "standard", **dst: Any) -> Meaning:
-    """Return what a text means in a zone, from the present on."""
+    """Return the meaning of a text in a zone, from the present on."""
     parts = parts_of(text)
     try:
         cron = Cron.parse(text, dialect, zone, **(dst or {"dst": "vixie"}))
@@ -110,7 +110,7 @@ def count_in_year(cron: Cron, now: datetime) -> int:
 
 
 def fire_days(cron: Cron, now: datetime) -> dict[Any, Became]:
-    """Return the days of the next year that have a tick: one search for each of them."""
+    """Return the days of the next year that have a tick, with one search for each day."""
     days: dict[Any, Became] = {}
     at, end = now, now + timedelta(days=371)
     while True:
@@ -122,7 +122,7 @@ def fire_days(cron: Cron, now: datetime) -> dict[Any, Became]:
             return days
         day = at.date()
         days[day] = "same"
-        # The last second of the day, so that the next search finds another day.
+        # Continue from the last second of the day, so that the next search finds another day.
         at = datetime(day.year, day.month, day.day, 23, 59, 59, tzinfo=cron.zone.tzinfo, fold=1)
 
 

@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What an edit does to the fire times `within` a time from now; `rows` has the first days that differ."""
+    """The effect of an edit on the fire times `within` a time from now; `rows` has the first changed days."""
 
     within: timedelta
     before: int
@@ -118,7 +118,7 @@ async def _answer(
 
 
 def _plain(wanted: ScheduleInput) -> dict[str, Any]:
-    """Return what was asked for as JSON can hold it."""
+    """Return the requested schedule in values that JSON can hold."""
     told = {name: value for name, value in wanted._asdict().items() if value is not None}
     return {
         name: value if isinstance(value, (int, float, bool, dict)) else str(value)
@@ -138,7 +138,7 @@ def _given(view: ScheduleView) -> dict[str, str]:
 
 
 def _input(given: dict[str, str], view: ScheduleView | None) -> ScheduleInput:
-    """Return what to store: the stored schedule with the fields of the form in their places.
+    """Return the schedule to store: the stored one, with the values of the form in place of its own.
 
     An upsert declares the whole schedule, so settings that the form does not show are carried over.
     """
@@ -206,7 +206,7 @@ def _compared(old: Cron | None, told: Meaning, now: datetime) -> Changes | None:
 
 
 def compare(old: Cron, new: Cron, now: datetime) -> Changes:
-    """Return which fire times an edit moves, adds and removes, in a year or as far as they can be listed."""
+    """Return the fire times that an edit moves, adds and removes, within a year or as far as listed."""
     within = _comparable(old, new, now)
     end = now + within
     before = {at.astimezone(UTC): at for at in old.between(now + timedelta(seconds=1), end)}
@@ -227,7 +227,7 @@ def compare(old: Cron, new: Cron, now: datetime) -> Changes:
 
 
 def _comparable(old: Cron, new: Cron, now: datetime) -> timedelta:
-    """Return the longest of a few times in which neither cron has too many ticks to compare."""
+    """Return the longest of a few periods in which neither cron has too many ticks to compare."""
     begin = int(now.timestamp())
     for within in _HORIZONS:
         end = begin + int(within.total_seconds())

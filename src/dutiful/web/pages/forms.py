@@ -1,7 +1,8 @@
-"""Forms of the pages: what was sent, and the proof that the page of this service sent it.
+"""Forms of the pages: their fields, and the proof that a page of this service sent them.
 
-A browser sends cookies along with what any page posts here. So a form carries a field that only a page of
-this service can know: a keyed hash of a secret in an HttpOnly cookie and the user, masked anew each time.
+A browser sends its cookies along with a form that any site posts here. So each form has a field that only a
+page of this service can know: a keyed hash of a secret in an HttpOnly cookie and the user, masked anew each
+time.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ class ForgedFormError(RequestRefusedError):
 
 
 def cookie_name(request: Request) -> str:
-    """Return the name of the cookie; with TLS the prefix binds it to this host alone."""
+    """Return the name of the cookie; with TLS its prefix makes browsers bind the cookie to this host."""
     return _HOST_COOKIE if request.url.scheme == "https" else _COOKIE
 
 
 def secret_of(request: Request) -> str:
-    """Return the secret of this browser, a new one where it has none."""
+    """Return the secret of this browser, or a new one if it has none."""
     known = getattr(request.state, "csrf_secret", None) or request.cookies.get(cookie_name(request), "")
     if len(known) != 2 * _SECRET_BYTES:
         known = secrets.token_hex(_SECRET_BYTES)
@@ -52,14 +53,14 @@ def secret_of(request: Request) -> str:
 
 
 def field_value(request: Request) -> str:
-    """Return the value of the hidden field, masked anew so that compression tells nothing about it."""
+    """Return the value of the hidden field, masked anew so that compression leaks nothing about it."""
     mask = secrets.token_bytes(_SECRET_BYTES)
     proof = _proof(secret_of(request), request.state.caller.user_id)
     return (mask + bytes(a ^ b for a, b in zip(mask, proof, strict=True))).hex()
 
 
 def keep_secret(request: Request, response: Response) -> None:
-    """Set the cookie where this answer made a new secret."""
+    """Set the cookie if this request made a new secret."""
     made = getattr(request.state, "csrf_secret", None)
     if made is not None and request.cookies.get(cookie_name(request)) != made:
         secure = request.url.scheme == "https"

@@ -37,7 +37,7 @@ SAID = {
 
 
 def state_of(run: RunView) -> State:
-    """Return what an entry is drawn as."""
+    """Return the state in which an entry is drawn."""
     if run.status == "FAILED":
         return "failed"
     if run.status == "SKIPPED":
@@ -49,7 +49,7 @@ def state_of(run: RunView) -> State:
 
 
 def late_by(run: RunView) -> float | None:
-    """Return how many seconds after its fire time a tick was launched; None where that means nothing."""
+    """Return the seconds from fire time to launch; None before the launch and for manual or backfill runs."""
     if run.started_at is None or run.trigger != "schedule":
         return None
     return max(0.0, (run.started_at - run.fire_at).total_seconds())
@@ -88,7 +88,7 @@ def ticks_of(runs: Sequence[RunView], cron: Cron) -> Iterator[Tick]:
 
 
 def one_by_one(run: RunView) -> list[Tick]:
-    """Return an entry as so many equal ticks, for drawings without an axis of time."""
+    """Return the ticks of an entry one by one, at most as many as a small strip shows."""
     return [tick_of(run)._replace(until=None, ticks=1)] * min(run.ticks, Mini.PAST)
 
 
@@ -136,7 +136,7 @@ class Entry(NamedTuple):
 
 
 def entries(runs: list[RunView], cron: Cron, now: datetime, *, fold: bool) -> list[Entry]:
-    """Return rows for entries, newest first; with `fold`, two and more quiet successes are one row."""
+    """Return rows for entries, newest first; with `fold`, neighbouring plain successes share one row."""
     rows: list[Entry] = []
     quiet: list[RunView] = []
     for run in runs:
@@ -233,7 +233,7 @@ def _why(run: RunView, cron: Cron) -> str:
     if late is not None and late > LATE_S:
         return "launched late, within the grace"
     before = run.run_at - timedelta(hours=1)
-    # The hour before has the same wall time: the clock went back, and this is the second of two.
+    # If the hour before has the same wall time, the clock went back and this is the second of the two.
     zone = cron.zone.tzinfo
     same = before.astimezone(zone).replace(tzinfo=None) == run.run_at.astimezone(zone).replace(tzinfo=None)
     return "this time came twice" if same and before.tzinfo is UTC else ""

@@ -35,7 +35,7 @@ _Told = tuple[str, Markup, Markup]
 
 
 class Need(NamedTuple):
-    """One entry of "Needs you": a schedule, what is wrong in a few words, and in a sentence."""
+    """One entry of "Needs you": a schedule, its trouble in a few words, and in a sentence."""
 
     schedule_id: str
     shape: str
@@ -51,7 +51,7 @@ class Need(NamedTuple):
 
 
 def need_of(trouble: Trouble, now: datetime) -> Need:
-    """Return a schedule that needs somebody, in words."""
+    """Return a schedule in trouble as an entry of "Needs you"."""
     schedule, last = trouble.due.schedule, trouble.runs[-1] if trouble.runs else None
     failed = next((run for run in reversed(trouble.runs) if run.status == "FAILED"), None)
     shape, css = {"quarantined": ("aside", "skip"), "failed": ("failed", "fail")}.get(
@@ -122,7 +122,7 @@ def _skipping(trouble: Trouble, _: RunView | None, now: datetime) -> _Told:
 
 
 def damaged_need(damaged: Damaged) -> Need:
-    """Return a schedule whose row cannot be read, in words."""
+    """Return a schedule whose row cannot be read as an entry of "Needs you"."""
     what = Markup("Its row cannot be read: {}. Store it again, or delete it.").format(damaged.problem)
     empty = Markup("")
     return Need(damaged.schedule_id, "aside", "skip", "damaged", what, empty, "", "", None, False, False)
@@ -147,7 +147,7 @@ _WIDTH = timedelta(milliseconds=TEN_MINUTES)
 
 @router.get("/", dependencies=[LIVE])
 async def overview(request: Request, authorized: Reader) -> HTMLResponse:
-    """Show what needs somebody, what ran, what runs and what is next."""
+    """Show the schedules in trouble, the last day, the runs in flight and the next ticks."""
     return page("overview.html", request, every=5, **await facts(authorized))
 
 
@@ -157,7 +157,7 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
     now = authorized.service.clock.now().astimezone(UTC)
     health = await authorized.service.health()
     day = await board.day(owner)
-    # One more than is shown tells that there are more.
+    # Read more schedules than are shown, because the heading counts all of them.
     troubles = await board.troubles(200, owner)
     needs = [damaged_need(each) for each in await authorized.damaged()]
     needs += [need_of(trouble, now) for trouble in troubles]
@@ -187,14 +187,14 @@ def heading(health: Health, needs: int) -> str:
 
 
 def buckets_of(day: Day, now: datetime) -> list[Bucket]:
-    """Return the day in buckets of ten minutes: recorded ones, and after the present the forecast."""
+    """Return the day in buckets of ten minutes: recorded ticks, and after the present the forecast."""
     found: dict[datetime, dict[str, Any]] = {}
     for tally in day.tallies:
         bucket = found.setdefault(moment(tally.at), {"ran": 0, "failed": 0, "skipped": Counter()})
         if tally.status == "SKIPPED":
             bucket["skipped"][str(tally.reason)] += tally.ticks
         else:
-            # A run in flight stands above the line too: it did start.
+            # Count a run in flight above the line too, because it did start.
             bucket["failed" if tally.status == "FAILED" else "ran"] += tally.ticks
     present = now - timedelta(milliseconds=int(now.timestamp() * 1000) % TEN_MINUTES)
     for at, ticks in day.forecast.items():
@@ -202,13 +202,13 @@ def buckets_of(day: Day, now: datetime) -> list[Bucket]:
         recorded = (
             bucket.get("ran", 0) + bucket.get("failed", 0) + sum(bucket.get("skipped", Counter()).values())
         )
-        # The bucket of the present is partly over.
+        # The bucket of the present is partly over, so subtract the ticks that are recorded.
         bucket["to_come"] = max(0, ticks - recorded) if moment(at) <= present else ticks
     return [Bucket(at, **found[at]) for at in sorted(found)]
 
 
 def draw_day(day: Day, now: datetime, hours: int, width: float, css: str) -> str:
-    """Return the drawing of the day, so many hours back and ahead."""
+    """Return the drawing of the day, with this many hours back and ahead."""
     around = timedelta(hours=hours)
     span = Span(now - around, now + around, UTC, width)
     drawn = Density(
@@ -241,7 +241,7 @@ def day_said(day: Day) -> str:
 
 
 def soon_of(soon: Soon) -> dict[str, Any]:
-    """Return the schedules of one minute, in words."""
+    """Return the schedules that are due in one minute, in words."""
     first, *others = soon.schedules
     names = [due.schedule.id for due in soon.schedules]
     if not others:

@@ -1,4 +1,4 @@
-"""From a template and its facts to a page, and from an error to the page that tells it."""
+"""Pages made from templates, and errors of pages shown as pages."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
@@ -36,35 +36,36 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parents[1]
 THEME_COOKIE, KEYS_COOKIE = "dutiful-theme", "dutiful-keys"
 THEMES = ("light", "dark")
-# Under the API's no-referrer a browser posts forms with the origin "null", which is refused.
+# Pages need a referrer policy: under the API's no-referrer, browsers post forms with the origin "null", which
+# is refused.
 _HEADERS = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
 
 
 @cache
 def static_url(name: str) -> str:
-    """Return the address of a static file with the hash of its bytes, so that browsers may keep it."""
+    """Return the address of a static file with the hash of its bytes, so that browsers may cache it."""
     digest = hashlib.sha256((_HERE / "static" / name).read_bytes()).hexdigest()[:12]
     return f"/static/{name}?v={digest}"
 
 
 class HashedFiles(StaticFiles):
-    """Files whose addresses change with their bytes, so that a browser asks for each of them once."""
+    """Files whose addresses change with their bytes, so that a browser requests each of them once."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        """Return a file that may be kept for a year."""
+        """Return a file that may be cached for a year."""
         response = super().file_response(*args, **kwargs)
         response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         return response
 
 
 class UnchangedError(Exception):
-    """A page is asked for again, and nothing was written since the browser got it."""
+    """A page is requested again, and nothing was written since the browser got it."""
 
 
 async def live(request: Request, authorized: Reader) -> None:
-    """Note the revision of the store for a page that refreshes itself; raise UnchangedError if it is known.
+    """Note the store's revision for a page that refreshes itself; raise UnchangedError if the browser has it.
 
-    The revision is read before anything that the page shows: what is written meanwhile is shown next time.
+    The revision is read before the facts of the page, so a write in between shows at the next refresh.
     """
     revision = await authorized.service.board.revision()
     if request.headers.get("dutiful-revision") == revision:
@@ -78,7 +79,7 @@ LIVE = Depends(live)
 def page(
     template: str, request: Request, status: int = 200, *, every: int | None = None, **facts: Any
 ) -> HTMLResponse:
-    """Return a whole page; a page with the dependency `LIVE` is asked for again `every` few seconds."""
+    """Return a whole page; a page with the dependency `LIVE` is requested again `every` so many seconds."""
     now = request.app.state.clock.now().astimezone(UTC)
     theme = request.cookies.get(THEME_COOKIE)
     frame = {
@@ -100,20 +101,20 @@ def page(
 
 
 def _time(at: datetime, shown: str | None = None, now: datetime | None = None) -> Markup:
-    """Return an instant as an element that programs can read; its title has the whole instant."""
+    """Return an instant as a time element, whose title has the whole instant."""
     said = shown if shown is not None else words.moment(at, now or at)
     iso = rfc_3339(at)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, iso, said)
 
 
 def _countdown(at: datetime, now: datetime) -> Markup:
-    """Return the attribute of a distance under a minute, which a script may count down."""
+    """Return the attribute by which a script may count down a distance of less than a minute."""
     seconds = round((at - now).total_seconds())
     return Markup(' data-in="{}"').format(seconds) if 0 < seconds < 60 else Markup("")
 
 
 def _drawn(drawing: str) -> Markup:
-    """Return a drawing as it is; `dutiful.web.drawing` has escaped every text in it."""
+    """Return a drawing without escaping it; `dutiful.web.drawing` has escaped every text in it."""
     return Markup(drawing)  # noqa: S704
 
 

@@ -58,7 +58,7 @@ class Group(NamedTuple):
 
 @router.get("/ui/runs", dependencies=[LIVE])
 async def runs(request: Request, authorized: Reader, query: Annotated[RunsQuery, Query()]) -> HTMLResponse:
-    """Show what became of the ticks of all schedules, newest first."""
+    """Show the entries of all schedules in the ledger, newest first."""
     found = await authorized.service.board.entries(
         _READ,
         status=query.status or None,
@@ -98,7 +98,7 @@ def _link(query: RunsQuery, **changes: Any) -> str:
 
 
 def groups_of(runs: list[RunView]) -> list[Group]:
-    """Return entries grouped by what became of them and why, trouble first."""
+    """Return entries grouped by status, reason and first line of detail, trouble first."""
     order = {"FAILED": 0, "SKIPPED": 1, "STARTED": 2, "ENQUEUED": 3, "SUCCESS": 4}
 
     def kind(run: RunView) -> tuple[int, str, str]:
@@ -147,7 +147,7 @@ async def run(
     try:
         view = await authorized.schedule(found.schedule_id)
     except UnknownScheduleError:
-        # A run of another user is as unknown as one that does not exist.
+        # Treat a run of another user like a run that does not exist.
         raise UnknownRunError(key) from None
     cron, now = view.cron, authorized.service.clock.now().astimezone(UTC)
     asked = await why(authorized, view, cron, found.run_at)

@@ -1,4 +1,4 @@
-"""One schedule: is it well, when is it next, what became of each tick, and why."""
+"""One schedule: its state, its next tick, and the outcome of each tick with the reason."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
@@ -41,7 +41,7 @@ RANGES = {
     "90d": timedelta(days=90),
     "1y": timedelta(days=365),
 }
-# The present lies at 76 % of the strip: more is known of the past.
+# Place the present at 76 % of the strip, because more is known of the past.
 _AHEAD = 24 / 76
 _TICKS_WANTED = 60
 _ROWS_READ, _FIRES_SHOWN, _DRIFT_SHOWN = 1000, 6, 60
@@ -60,7 +60,7 @@ class ScheduleQuery(BaseModel):
 
 
 class Account(NamedTuple):
-    """What became of the ticks in the range: due = ran + failed + skipped + open."""
+    """The outcomes of the ticks in the range: due = ran + failed + skipped + open."""
 
     ran: int
     failed: int
@@ -69,7 +69,7 @@ class Account(NamedTuple):
 
     @property
     def due(self) -> int:
-        """Return how many there were."""
+        """Return the number of all ticks."""
         return self.ran + self.failed + self.skipped + self.open
 
 
@@ -123,7 +123,7 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
 
 
 def usual_range(cron: Cron, now: datetime) -> str:
-    """Return the range in which about 60 ticks lie, so that each can be seen."""
+    """Return the shortest range with at least 20 ticks, else a year, so that each tick can be seen."""
     begin = int(now.timestamp())
     for name, length in RANGES.items():
         if cron.count_epoch(begin - int(length.total_seconds()), begin) >= _TICKS_WANTED // 3:
@@ -132,7 +132,7 @@ def usual_range(cron: Cron, now: datetime) -> str:
 
 
 def standing(view: ScheduleView, runs: list[RunView]) -> tuple[str, str, str]:
-    """Return (shape, css, words) of how a schedule is."""
+    """Return (shape, css, words) for the state of a schedule."""
     last = last_of(runs)
     if view.quarantine is not None:
         return "aside", "skip", "Set aside"
@@ -154,7 +154,7 @@ def last_of(runs: list[RunView]) -> RunView | None:
 
 
 def account_of(runs: list[RunView]) -> Account:
-    """Return how many ticks ended how."""
+    """Return the number of ticks by outcome."""
     ticks: Counter[str] = Counter()
     for run in runs:
         ticks[run.status] += run.ticks
@@ -216,7 +216,7 @@ def _to_come(at: datetime) -> Tick:
 
 
 def _dense(view: ScheduleView, cron: Cron, ticks: list[Tick], now: datetime, span: Span, css: str) -> str:
-    """Return a density drawing, whose future is counted and not listed."""
+    """Return a density drawing, whose future ticks are counted and not listed."""
     buckets, width = 120 if css == "wide" else 60, (span.end - span.start) / (120 if css == "wide" else 60)
     found: list[dict[str, Any]] = [
         {"ran": 0, "failed": 0, "skipped": Counter(), "to_come": 0} for _ in range(buckets)
@@ -258,7 +258,7 @@ def _drift_said(runs: list[RunView]) -> str:
 
 
 def _next_change(cron: Cron, now: datetime) -> str | None:
-    """Return what the next change of the clock does to the schedule, None where none comes within a year."""
+    """Return the effect of the next change of the clock on the schedule; None if none comes within a year."""
     end = now + timedelta(days=366)
     changes = clock_changes(cron.zone, now, end)
     if not changes:

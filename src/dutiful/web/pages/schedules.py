@@ -42,7 +42,7 @@ STATES = {
 
 
 class SchedulesQuery(BaseModel):
-    """What to find, in which state, and where the page begins."""
+    """The text to find, the state of the schedules, and the cursor of the page."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -55,7 +55,7 @@ class SchedulesQuery(BaseModel):
 
 
 class Filter(NamedTuple):
-    """What people write into the field: part of an id, `name=value`, `workflow:NAME`, `user:NAME`."""
+    """A filter as a text: part of an id, `name=value`, `workflow:NAME` or `user:NAME`."""
 
     part: str | None = None
     label: str | None = None
@@ -64,7 +64,7 @@ class Filter(NamedTuple):
 
     @staticmethod
     def read(text: str) -> Filter:
-        """Return the meaning of a text."""
+        """Return the filter that a text means."""
         given = text.strip()
         name, colon, value = given.partition(":")
         if colon and value and name in {"workflow", "user", "label"}:
@@ -76,7 +76,7 @@ class Filter(NamedTuple):
 
     @property
     def facets(self) -> list[tuple[str, str]]:
-        """Return the facets that schedules must have; empty for part of an id, which no index finds."""
+        """Return the facets that schedules must have; empty for part of an id, which no index covers."""
         wanted = (("user", self.user_id), ("workflow", self.workflow_id), ("label", self.label))
         return [(name, value) for name, value in wanted if value is not None]
 
@@ -129,7 +129,7 @@ async def facts(authorized: AuthorizedService, query: SchedulesQuery) -> dict[st
 
 
 async def _bulk(authorized: AuthorizedService, query: SchedulesQuery) -> Matching | None:
-    """Return what a change of all schedules that match would touch; None where the filter is no facet."""
+    """Return how many schedules a bulk change would affect; None if the filter allows no bulk change."""
     facets = _own_facets(authorized, Filter.read(query.q))
     if not facets or query.state not in {"all", "paused"}:
         return None
@@ -137,7 +137,7 @@ async def _bulk(authorized: AuthorizedService, query: SchedulesQuery) -> Matchin
 
 
 def _own_facets(authorized: AuthorizedService, wanted: Filter) -> list[tuple[str, str]]:
-    """Return the facets of a filter within what the caller may see; empty where it names nothing."""
+    """Return a filter's facets, limited to the caller's users; empty for other users or without facets."""
     if not wanted.facets or (wanted.user_id is not None and not authorized.caller.acts_for(wanted.user_id)):
         return []
     return wanted._replace(user_id=wanted.user_id or authorized.tenant).facets
@@ -180,7 +180,7 @@ async def pause_many(request: Request, authorized: Writer) -> Response:
 
 
 def _bulk_problem(query: BulkQuery, found: Matching, note: str, typed: str) -> str | None:
-    """Return what is missing before all schedules of a filter may change, None where nothing is."""
+    """Return the problem that prevents a bulk change, None if there is none."""
     count = changing(query, found)
     if count == 0:
         return "Nothing would change."
@@ -228,7 +228,7 @@ def _link(query: SchedulesQuery, **changes: Any) -> str:
 async def _found(
     authorized: AuthorizedService, query: SchedulesQuery
 ) -> tuple[list[ScheduleView], str | None]:
-    """Return the schedules of this page, and where the next one begins."""
+    """Return the schedules of this page, and the cursor of the next page."""
     registrar, wanted = authorized.service.registrar, Filter.read(query.q)
     if query.state in {"all", "paused"} and wanted.part is None and query.sort == "id":
         owner = authorized.tenant

@@ -38,7 +38,7 @@ class LoginQuery(BaseModel):
 
 
 def safe_next(wanted: str) -> str:
-    """Return a path of these pages, the overview for anything else: no other host can be named."""
+    """Return the path if it is one of these pages, else the overview, so that redirects stay on this host."""
     plain = wanted.isprintable() and "\\" not in wanted
     is_own = wanted == "/" or wanted.startswith(("/ui/", "/?"))
     return wanted if plain and is_own and not wanted.startswith(("//", LOGIN)) else "/"
@@ -49,7 +49,7 @@ LOGIN = "/ui/login"
 
 @router.get(LOGIN)
 async def ask(request: Request, query: Annotated[LoginQuery, Query()]) -> Response:
-    """Show the form, or go on where no login is needed."""
+    """Show the login form, or redirect if no login is needed."""
     if request.app.state.auth.sessions is None:
         return RedirectResponse("/", 303)
     return _form(request, query.next, _WHY.get(query.why, ""))
@@ -57,7 +57,7 @@ async def ask(request: Request, query: Annotated[LoginQuery, Query()]) -> Respon
 
 @router.post(LOGIN)
 async def log_in(request: Request) -> Response:
-    """Check a token as the API would, and keep it sealed in a cookie."""
+    """Check a token as the API would, and store it, sealed, in a cookie."""
     form = await read_form(request)
     auth, token = request.app.state.auth, form.get("token", "").strip()
     request.app.state.logins.take(network_of(request.client.host if request.client else ""))
@@ -103,7 +103,7 @@ async def me(request: Request, authorized: Reader) -> HTMLResponse:
 
 @router.post("/ui/theme")
 async def theme(request: Request, authorized: Reader) -> RedirectResponse:
-    """Keep the theme that was chosen in a cookie of this browser."""
+    """Store the chosen theme in a cookie of this browser."""
     del authorized
     form = await read_form(request)
     answer = RedirectResponse("/ui/me", 303)
@@ -116,7 +116,7 @@ async def theme(request: Request, authorized: Reader) -> RedirectResponse:
 
 @router.post("/ui/keys")
 async def keys(request: Request, authorized: Reader) -> RedirectResponse:
-    """Switch the keys of the pages off or on in this browser: other programs may need them."""
+    """Switch keyboard shortcuts off or on in this browser: other programs may need the keys."""
     del authorized
     form = await read_form(request)
     answer = RedirectResponse("/ui/me#keys", 303)
@@ -128,7 +128,7 @@ async def keys(request: Request, authorized: Reader) -> RedirectResponse:
 
 
 def _is_private(request: Request) -> bool:
-    """Return whether nobody between the browser and the service can read the token."""
+    """Return whether the connection to the browser is private: TLS, or on this machine."""
     return request.url.scheme == "https" or is_loopback(request.url.hostname or "")
 
 

@@ -1,4 +1,4 @@
-"""The machine room: who leads, is it in time, which settings hold, and who changed what."""
+"""The pages for admins: the leader, its punctuality, the settings in force, and the audit log."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TAIL_BYTES = 262_144
 
 @router.get("/ui/system")
 async def system(request: Request, authorized: Reader) -> HTMLResponse:
-    """Show who leads, whether it is in time, and which settings are in force."""
+    """Show the leader, whether it is on time, and the settings in force."""
     authorized.caller.require("admin")
     service = authorized.service
     day = await service.board.day()
@@ -42,7 +42,7 @@ async def system(request: Request, authorized: Reader) -> HTMLResponse:
 
 @router.get("/ui/audit")
 async def audit(request: Request, authorized: Reader) -> HTMLResponse:
-    """Show who changed what, newest first, and whether the chain of the file holds."""
+    """Show the changes in the audit log, newest first, and whether its chain of hashes holds."""
     authorized.caller.require("admin")
     path = authorized.service.settings.audit_log
     if path is None:
@@ -57,7 +57,7 @@ async def audit(request: Request, authorized: Reader) -> HTMLResponse:
 
 
 def _tail(path: File) -> list[dict[str, Any]]:
-    """Return the newest changes in an audit file, newest first, each with whether it was done."""
+    """Return the newest changes in an audit file, newest first, each with whether it was completed."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
@@ -79,7 +79,7 @@ def _entry(line: bytes) -> dict[str, Any] | None:
 
 
 def _chain(path: str) -> tuple[bool, str]:
-    """Return whether the chain of hashes holds, and what there is to say about it."""
+    """Return whether the chain of hashes holds, and a sentence about it."""
     try:
         verified = verify([path])
     except (AuditFileError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Why a tick ran, did not run, or will run: the verdict, what decided, and every question asked."""
+"""Why a tick ran, did not run, or will run: the verdict, the deciding setting, and every check made."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
@@ -34,7 +34,7 @@ ADVICE = "write a time such as 2026-11-01 01:30, yesterday 01:30, or 2026-11-01T
 
 
 class Why(NamedTuple):
-    """A verdict as the page shows it; with a `problem`, what was asked could not be read."""
+    """A verdict as the page shows it, or the `problem` for which the question could not be read."""
 
     asked: str
     instant: datetime | None = None
@@ -58,9 +58,9 @@ class Why(NamedTuple):
 
 
 def parse_asked(text: str, cron: Cron, now: datetime) -> tuple[datetime | None, str]:
-    """Return the instant that people mean by a text, in the zone of the schedule, or why there is none.
+    """Return the instant that a text names, in the zone of the schedule, or the problem with the text.
 
-    A wall time that the clock skips on that day stays as it is, so that the verdict can say so.
+    A wall time that the clock skips on that day is kept, so that the verdict can say so.
     """
     given, zone = text.strip(), cron.zone.tzinfo
     if match := _WALL.fullmatch(given):

@@ -1,4 +1,4 @@
-"""The words of the pages: distances, spans, places and times as people say them."""
+"""The words of the pages: distances, durations, places and times in everyday English."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ REASONS = {
     "undecided": "It is still to come.",
     "unrecorded": "Its entry is no longer kept, or the schedule did not exist yet.",
 }
-"""One sentence for each reason of the ledger, and for what only a verdict says."""
+"""One sentence for each reason of the ledger, and for each code that only a verdict has."""
 
 
 def span(seconds: float) -> str:
@@ -113,7 +113,7 @@ def moment(at: datetime, now: datetime) -> str:
 
 
 def near(at: datetime, now: datetime) -> str:
-    """Return an instant as one says it about the present: today 01:30, Tue 01:30, 12 Nov 01:30."""
+    """Return an instant relative to the present: today 01:30, Tue 01:30, 12 Nov 01:30."""
     apart = (at.date() - now.astimezone(at.tzinfo).date()).days
     named = {0: "today", 1: "tomorrow", -1: "yesterday"}.get(apart)
     if named is None:
@@ -130,7 +130,7 @@ def soonly(at: datetime, now: datetime) -> str:
 
 
 def begin(text: str) -> str:
-    """Return a text as it stands at the beginning of a line: with a capital."""
+    """Return a text with a capital at its beginning."""
     return text[:1].upper() + text[1:]
 
 
@@ -163,13 +163,13 @@ def in_zone(at: datetime, zone: tzinfo) -> datetime:
 
 
 def foreign(text: str | None, most: int = 2000) -> str:
-    """Return a text that others wrote, cut where it is too long for a page."""
+    """Return a text from outside, cut if it is too long for a page."""
     said = text or ""
     return said if len(said) <= most else f"{said[:most]}… (cut)"
 
 
 def first_line(text: str | None) -> str:
-    """Return the first line of a text that others wrote, at most 200 characters of it."""
+    """Return the first line of a text from outside, at most 200 characters of it."""
     return foreign(next(iter((text or "").splitlines()), ""), 200)
 
 
@@ -191,7 +191,7 @@ FOLDS = {"both": "run both times", "first": "the first time counts", "last": "th
 
 
 def settings_said(view: ScheduleView) -> list[tuple[str, str, str]]:
-    """Return (name, value, note) of each setting that decides about ticks."""
+    """Return (name, value, note) of each setting that affects ticks."""
     timeout = "never" if view.run_timeout_s is None else span(view.run_timeout_s)
     rows = [
         ("Overlap", view.overlap_policy, OVERLAPS[view.overlap_policy]),

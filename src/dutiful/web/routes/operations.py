@@ -1,4 +1,4 @@
-"""What operators and their tools ask: is it alive, is it ready, how much does it do."""
+"""Routes for operators and their tools: health, readiness, overview and metrics."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def readyz(request: Request, response: Response) -> responses.HealthAnswer
 
 @router.get("/summary")
 async def summary(authorized: Reader) -> responses.SummaryAnswer:
-    """Return what the overview shows: health, counts, the account of a day, next ticks, latest runs."""
+    """Return the facts of the overview: health, counts, the account of a day, next ticks, latest runs."""
     board, owner = authorized.service.board, authorized.tenant
     found = await authorized.service.registrar.summary(owner)
     day = await board.day(owner)
@@ -122,7 +122,7 @@ def _bucket(bucket: Bucket) -> dict[str, Any]:
 
 
 def _line(line: Line, now: datetime) -> responses.LineAnswer:
-    """Return one schedule of a list: its state, its latest ticks and what keeps it from running."""
+    """Return one schedule of a list: its state, its latest ticks and a note on its trouble."""
     schedule, runs, cron = line.due.schedule, line.runs, cron_of(line.due)
     last, state = runs[0] if runs else None, _state(line)
     past = [tick.state for run in reversed(runs) for tick in one_by_one(run)]
@@ -152,7 +152,7 @@ def _state(line: Line) -> str:
 
 
 def _note(line: Line) -> str:
-    """Return why a schedule is in trouble, or that it is running: the words of the last column."""
+    """Return a note on the trouble of a schedule, or else the reason of its last entry."""
     if line.due.state.quarantine is not None:
         return line.due.state.quarantine
     skipped, last = line.due.state.skipped, line.runs[0] if line.runs else None

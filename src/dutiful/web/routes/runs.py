@@ -1,4 +1,4 @@
-"""Runs: what happened, why, once more, and what executors report."""
+"""Routes of runs: list, explain, trigger, backfill, cancel, and the reports of executors."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
@@ -54,10 +54,10 @@ async def get_run(authorized: Reader, idempotency_key: RunKey) -> responses.RunA
 
 @router.get("/runs/{idempotency_key}/output")
 async def get_output(authorized: Reader, idempotency_key: RunKey) -> responses.OutputAnswer:
-    """Return the end of what the command of a run has printed, at most 64 KiB.
+    """Return the end of the output of a run's command, at most 64 KiB.
 
-    404 where no output is kept: DUTIFUL_OUTPUT_DIR is not set, the executor is no command, or the run is old
-    or was launched by another process.
+    404 if no output is stored: DUTIFUL_OUTPUT_DIR is not set, the executor is not a command, or the run is
+    old or was launched by another process.
     """
     run = await authorized.service.registrar.get_run(idempotency_key, authorized.caller.acts_for)
     found = authorized.service.output(run.idempotency_key)
@@ -83,10 +83,10 @@ async def trigger(
     wanted: requests.TriggerRequest | None = None,
     idempotency_key: Annotated[str | None, Header(pattern=r"^[!-~]{1,256}$")] = None,
 ) -> responses.TriggeredAnswer:
-    """Run a schedule now, beside its ticks, whether it is paused or not.
+    """Run a schedule now, in addition to its ticks, even if it is paused.
 
-    The body may have an `input` in place of the schedule's own. A second request with the same
-    `Idempotency-Key` is answered with the run of the first.
+    The body may have an `input` that replaces the schedule's own. A second request with the same
+    `Idempotency-Key` returns the run of the first.
     """
     given = None if wanted is None else wanted.input
     await authorized.demand_schedule(schedule_id)
@@ -112,7 +112,7 @@ async def backfill(
 
 @router.post("/runs/{idempotency_key}/cancel")
 async def cancel_run(authorized: Starter, idempotency_key: RunKey) -> responses.RunAnswer:
-    """Ask for a run to be ended, and return it as it stands; a run that has ended stays as it is."""
+    """Request the end of a run, and return the run as it stands; a run that has ended stays as it is."""
     found = await authorized.service.registrar.get_run(idempotency_key, authorized.caller.acts_for)
     authorized.intend("cancel", schedule_id=found.schedule_id, idempotency_key=idempotency_key)
     run = await authorized.service.registrar.cancel_run(idempotency_key)
@@ -126,7 +126,7 @@ async def report_status(
     idempotency_key: RunKey,
     report: requests.ReportRequest,
 ) -> responses.RunAnswer:
-    """Take what an executor says of a run, and return the run as it now stands; the first end wins."""
+    """Record an executor's report on a run, and return the run as it now stands; the first end wins."""
     run = await authorized.service.registrar.report(
         idempotency_key,
         report.status,
@@ -140,9 +140,9 @@ async def report_status(
 
 @router.post("/run-launcher/start", response_model_exclude_defaults=True)
 async def start_run(authorized: Starter, start: requests.StartRequest) -> responses.StartedAnswer:
-    """Hand one run to the executor; false if there is no such workflow, or the executor did not take it.
+    """Pass one run to the executor; false if the workflow is unknown or the executor does not accept the run.
 
-    A key under which a run was started, here or in the ledger, starts nothing: that is a duplicate.
+    A key under which a run was started before, here or in the ledger, starts nothing: that is a duplicate.
     """
     authorized.demand_user(start.user_id)
     async with authorized.service.launcher.one_at_a_time(start.idempotency_key):

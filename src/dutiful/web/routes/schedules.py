@@ -1,4 +1,4 @@
-"""Schedules: declare, list, look at, pause, delete."""
+"""Routes of schedules: declare, list, show, pause, delete."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def upsert_schedule(authorized: Writer, schedule: requests.ScheduleRequest
 async def preview_upsert(
     authorized: Reader, schedule: requests.ScheduleRequest
 ) -> responses.UpsertPreviewAnswer:
-    """Say what an upsert with this body would change, without storing it: meaning, findings, fire times."""
+    """Return the changes that an upsert with this body would make to a schedule, without storing anything."""
     given = schedule.as_input()
     authorized.demand_user(given.user_id)
     found = await authorized.service.registrar.preview_upsert(given, authorized.caller.acts_for)
@@ -52,7 +52,7 @@ async def upsert_many_schedules(authorized: Writer, schedules: requests.BulkRequ
 
 @router.post("/pause")
 async def pause_schedule(authorized: Writer, pause: requests.PauseRequest) -> responses.PausedAnswer:
-    """Pause or resume one schedule; the note is shown to whoever wonders why."""
+    """Pause or resume one schedule, with a note that says why."""
     await authorized.demand_schedule(pause.schedule_id)
     action = "pause" if pause.paused else "resume"
     authorized.intend(action, schedule_id=pause.schedule_id, note=pause.note)
@@ -112,7 +112,7 @@ async def get_schedule(authorized: Reader, schedule_id: requests.ScheduleId) -> 
 
 @router.delete("/{schedule_id}", status_code=204, response_class=Response)
 async def delete_schedule(authorized: Writer, schedule_id: requests.ScheduleId) -> None:
-    """Delete a schedule; what it has started already goes on."""
+    """Delete a schedule; runs that it has started go on."""
     with suppress(DamagedScheduleError):
         await authorized.demand_schedule(schedule_id)
     authorized.intend("delete", schedule_id=schedule_id)

@@ -41,7 +41,8 @@ async def save_workflow(
 ) -> responses.WorkflowAnswer:
     """Store a DAG; with `register=true` also a schedule for each of its `schedule_based` triggers.
 
-    A stored version stays as it is, unless its owner says `replace=true`. All is stored, or nothing.
+    A stored version is changed only if its owner requests `replace=true`. Either everything is stored or
+    nothing.
     """
     owner = query.user_id or authorized.caller.user_id
     declared = schedules_of(workflow_id, version, dag, owner) if query.register_ else {}
@@ -78,7 +79,7 @@ async def load_workflow(authorized: Reader, workflow_id: WorkflowId, version: Ve
 
 @router.delete("/{workflow_id}/{version}", status_code=204, response_class=Response)
 async def delete_workflow(authorized: Writer, workflow_id: WorkflowId, version: Version) -> None:
-    """Delete one version of a workflow that no schedule starts; runs that it was launched for go on."""
+    """Delete one version of a workflow that no schedule starts; runs already launched from it go on."""
     using = await authorized.service.registrar.schedules_of(workflow_id, version)
     if using:
         raise WorkflowInUseError(workflow_id, version, using)
@@ -87,7 +88,7 @@ async def delete_workflow(authorized: Writer, workflow_id: WorkflowId, version: 
     authorized.record("delete_workflow", workflow_id=workflow_id, version=version)
 
 
-# Where compilers put the settings of a trigger, beside the trigger itself.
+# Keys of a trigger under which compilers nest its settings.
 _NESTED = ("config", "configuration", "schedule", "parameters")
 _CRON_NAMES = ("cron_expr", "cron", "cron_expression", "expression")
 _TAKEN = frozenset(ScheduleRequest.model_fields) - {"workflow_id", "version", "schedule_id"}
@@ -96,10 +97,10 @@ _TAKEN = frozenset(ScheduleRequest.model_fields) - {"workflow_id", "version", "s
 def schedules_of(
     workflow_id: str, version: int, dag: Mapping[str, Any], owner: str
 ) -> dict[str, ScheduleInput]:
-    """Return one schedule for each trigger, by its place; raises InvalidRequestError with all that is wrong.
+    """Return one schedule for each trigger, by its place; raises InvalidRequestError with every problem.
 
-    The user is the trigger's, else the DAG's, else `owner`. An id depends on the workflow and on the name
-    or place of the trigger, not on the version: the next deploy edits the schedules of the one before.
+    The user is the trigger's, else the DAG's, else `owner`. An id depends on the workflow and on the name or
+    place of the trigger, not on the version, so the next deploy edits the schedules of the one before.
     """
     inputs: dict[str, ScheduleInput] = {}
     problems, ids = list[dict[str, str]](), set[str]()
@@ -129,7 +130,7 @@ def _schedule_triggers(dag: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[st
 
 
 def _settings(trigger: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a trigger says about its schedule; a DAG is not ours, so other keys are left alone."""
+    """Return the settings of a trigger's schedule; other keys of the DAG are ignored."""
     nested = [trigger[name] for name in _NESTED if isinstance(trigger.get(name), Mapping)]
     merged: dict[str, Any] = {}
     for part in (*nested, trigger):
