@@ -173,8 +173,7 @@ class Board:
 
     async def _unaccounted(self, now: Instant, owner: str | None) -> int:
         """Return how many ticks are overdue without a row; every decided tick has one."""
-        del owner
-        late = (await self._store.load(now - _LATE, _LATE_READ)).batch.due
+        late = await self._store.soonest(_LATE_READ, [] if owner is None else [("user", owner)])
         return sum(_undecided(due, now - _LATE) for due in late)
 
     async def _drift(self) -> tuple[float, float] | None:
