@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from nats.aio.client import Client
@@ -199,9 +198,14 @@ class _Connection:
 
     async def close(self) -> None:
         # The client's close hangs for ever after a failed TLS handshake.
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(_CLOSE_WITHIN_S):
                 await self._client.close()
+        except TimeoutError:
+            # Without this the socket would stay open until the garbage collector finds it.
+            transport = getattr(self._client, "_transport", None)
+            if transport is not None:
+                transport.close()
 
     async def _note(self, error: Exception) -> None:
         """Remember why no server was found; other errors are raised by the calls that meet them."""
