@@ -176,6 +176,8 @@ def test_an_audit_file_is_shown_with_its_chain(tmp_path):
     with running(tmp_path, DUTIFUL_AUDIT_LOG=f"{tmp_path}/audit.jsonl") as service:
         service.put("/workflows/report/1", {"nodes": []})
         service.upsert()
+        overview = page(service, "/").text
         text = page(service, "/ui/audit").text
+    assert "Latest changes Audit 03-02 09:00 local upsert nightly" in overview
     assert "local upsert nightly" in text
     assert "Chain intact, 4 lines" in text

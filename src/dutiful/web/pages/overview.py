@@ -24,6 +24,7 @@ from dutiful.web.drawing.strip import meter
 from dutiful.web.pages import words
 from dutiful.web.pages.ledger import one_by_one, tick_href
 from dutiful.web.pages.rendering import LIVE, page
+from dutiful.web.pages.system import latest_changes
 
 if TYPE_CHECKING:
     from dutiful.service.board import Day, Running, Soon, Trouble
@@ -173,6 +174,7 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
         "day_narrow": draw_day(day, now, 6, 360, "narrow"),
         "day_said": day_said(day),
         "soon": [soon_of(each) for each in (await board.soonest(200, owner))[:_NEXT_SHOWN]],
+        "changes": await latest_changes(authorized),
         "running": [running_of(each, now) for each in await board.running(_RUNNING_SHOWN, owner)],
     }
 

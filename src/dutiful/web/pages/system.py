@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 from pathlib import Path as File
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
@@ -17,10 +17,14 @@ from dutiful.service.settings import effective
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages.rendering import page
 
+if TYPE_CHECKING:
+    from dutiful.web.authorized_service import AuthorizedService
+
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 _LINES_SHOWN = 100
 _TAIL_BYTES = 262_144
+_LATEST, _LATEST_BYTES = 5, 16_384
 
 
 @router.get("/ui/system")
@@ -51,22 +55,30 @@ async def audit(request: Request, authorized: Reader) -> HTMLResponse:
         "audit.html",
         request,
         file=path,
-        lines=await asyncio.to_thread(_tail, File(path)),
+        lines=await asyncio.to_thread(_tail, File(path), _LINES_SHOWN, _TAIL_BYTES),
         chain=await asyncio.to_thread(_chain, path),
     )
 
 
-def _tail(path: File) -> list[dict[str, Any]]:
+async def latest_changes(authorized: AuthorizedService) -> list[dict[str, Any]] | None:
+    """Return the newest changes; None where no file is kept or the caller may not read it."""
+    path = authorized.service.settings.audit_log
+    if path is None or not authorized.caller.may("admin"):
+        return None
+    return await asyncio.to_thread(_tail, File(path), _LATEST, _LATEST_BYTES)
+
+
+def _tail(path: File, most: int, size: int) -> list[dict[str, Any]]:
     """Return the newest changes in an audit file, newest first, each with whether it was completed."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            file.seek(max(0, path.stat().st_size - size))
             lines = file.read().splitlines()
     except OSError:
         return []
     entries = [entry for line in reversed(lines) if (entry := _entry(line)) is not None]
     done = {entry.get("request") for entry in entries if entry.get("phase") == "done"}
-    asked = [entry for entry in entries if entry.get("phase") == "asked"][:_LINES_SHOWN]
+    asked = [entry for entry in entries if entry.get("phase") == "asked"][:most]
     return [{**entry, "done": entry.get("request") in done} for entry in asked]
 
 
