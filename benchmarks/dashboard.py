@@ -124,14 +124,14 @@ async def _view_until_told(port: int) -> None:
     paths = [path for path, _ in BUDGET.values()]
 
     async def view(number: int) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await asyncio.sleep(number * 5 / VIEWERS)
         while not ended.done():
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(f"GET {paths[number % len(paths)]} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
             head = await reader.readuntil(b"\r\n\r\n")
             await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r")[0]))
+            writer.close()
             await asyncio.wait([ended], timeout=5)
-        writer.close()
 
     await asyncio.gather(*map(view, range(VIEWERS)))
 

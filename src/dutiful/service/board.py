@@ -198,9 +198,19 @@ class Board:
         return forecast
 
     async def troubles(self, limit: int, owner: str | None = None) -> list[Trouble]:
-        """Return the schedules that need attention: quarantined first, then failed, then skipping."""
-        found = [await self._trouble(due) for due in await self._store.troubled(limit, owner)]
-        return sorted(found, key=lambda trouble: (_KINDS.index(trouble.kind), trouble.due.schedule.id))
+        """Return the first schedules that need attention: quarantined, then failed, then skipping ones."""
+        found = await self._store.troubled(_LATE_READ, owner)
+        found.sort(key=lambda due: (_KINDS.index(kind_of(due)), due.schedule.id))
+        return [await self._trouble(due) for due in found[:limit]]
+
+    async def trouble_kinds(self, owner: str | None = None) -> dict[str, str]:
+        """Return up to 1,000 schedules that need attention, by id, and why; reads none of their entries."""
+        return {due.schedule.id: kind_of(due) for due in await self._store.troubled(_LATE_READ, owner)}
+
+    async def running_ids(self, owner: str | None = None) -> list[str]:
+        """Return the schedules of up to 1,000 runs in flight, ordered by id."""
+        runs = await self._store.open_runs(_LATE_READ, owner)
+        return sorted({run.schedule_id for run in runs if run.phase in IN_FLIGHT})
 
     async def _trouble(self, due: Snapshot) -> Trouble:
         runs = await self._store.ledger(due.schedule.id, None, _USUAL_OF)

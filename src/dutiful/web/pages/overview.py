@@ -158,16 +158,15 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
     now = authorized.service.clock.now().astimezone(UTC)
     health = await authorized.service.health()
     day = await board.day(owner)
-    # Read more schedules than are shown, because the heading counts all of them.
-    troubles = await board.troubles(200, owner)
     needs = [damaged_need(each) for each in await authorized.damaged()]
-    needs += [need_of(trouble, now) for trouble in troubles]
+    count = len(needs) + len(await board.trouble_kinds(owner))
+    needs += [need_of(trouble, now) for trouble in await board.troubles(NEEDS_SHOWN, owner)]
     return {
         "health": health,
-        "heading": heading(health, len(needs)),
-        "title": f"{len(needs)} need you" if needs else "Nothing needs you",
+        "heading": heading(health, count),
+        "title": f"{count:,} need you" if needs else "Nothing needs you",
         "needs": needs[:NEEDS_SHOWN],
-        "needs_count": len(needs),
+        "needs_count": count,
         "census": await board.census(owner),
         "day": day,
         "day_wide": draw_day(day, now, 12, 1146, "wide"),

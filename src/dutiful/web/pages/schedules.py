@@ -104,15 +104,14 @@ async def facts(authorized: AuthorizedService, query: SchedulesQuery) -> dict[st
     board, owner = authorized.service.board, authorized.tenant
     now = authorized.service.clock.now().astimezone(UTC)
     views, more = await _found(authorized, query)
-    troubles = await board.troubles(1000, owner)
     census = await board.census(owner)
-    kinds = [trouble.kind for trouble in troubles]
+    kinds = [*(await board.trouble_kinds(owner)).values()]
     counts = {
         "all": census.schedules,
         "trouble": len(kinds),
         "failed": kinds.count("failed"),
         "skipping": kinds.count("skipping"),
-        "running": len({each.run.schedule_id for each in await board.running(1000, owner)}),
+        "running": len(await board.running_ids(owner)),
         "paused": census.paused,
         "aside": kinds.count("quarantined"),
     }
@@ -252,11 +251,11 @@ async def _ids(
 ) -> tuple[list[str], str | None]:
     board, owner, after = authorized.service.board, authorized.tenant, query.cursor or ""
     if query.state == "running":
-        found = sorted({each.run.schedule_id for each in await board.running(1000, owner)})
+        found = await board.running_ids(owner)
     elif query.state in {"failed", "skipping", "aside", "trouble"}:
         kind = {"aside": "quarantined"}.get(query.state, query.state)
-        troubles = await board.troubles(1000, owner)
-        found = sorted(each.due.schedule.id for each in troubles if kind in {each.kind, "trouble"})
+        kinds = await board.trouble_kinds(owner)
+        found = sorted(one for one in kinds if kind in {kinds[one], "trouble"})
     elif query.sort == "next":
         groups = await board.soonest(SHOWN, owner)
         return [due.schedule.id for group in groups for due in group.schedules][:SHOWN], None

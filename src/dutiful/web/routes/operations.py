@@ -54,7 +54,7 @@ async def summary(authorized: Reader) -> responses.SummaryAnswer:
     day = await board.day(owner)
     shown = {
         "health": await authorized.service.health(),
-        "needs": len(await board.troubles(_COUNTED, owner)),
+        "needs": len(await board.trouble_kinds(owner)),
         "running": len(await board.running(_COUNTED, owner)),
         "account": _account(day),
         "day": [_bucket(bucket) for bucket in buckets_of(day, found.now)],
