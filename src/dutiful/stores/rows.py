@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dutiful.core.errors import CodecError, quoted
+from dutiful.core.errors import CodecError, StoreError, quoted
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Kind, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
@@ -140,6 +140,15 @@ def read_run(schedule_id: str, row: Row) -> Run:
     key = values[_KEY]
     values[_KEY] = key.hex() if key is not None and values[_KIND] == "manual" else None
     return tuple.__new__(Run, values)
+
+
+def readable_run(schedule_id: str, row: Row) -> Run:
+    """Return a row of the ledger, or raise StoreError where it cannot be read."""
+    try:
+        return read_run(schedule_id, row)
+    except CodecError as error:
+        problem = f"The ledger of {schedule_id!r} cannot be read"
+        raise StoreError(problem, f"{error}; repair the row in the table runs") from error
 
 
 def state_columns(state: State) -> Row:

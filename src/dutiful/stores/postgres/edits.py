@@ -19,7 +19,7 @@ from dutiful.stores.codec import (
     shared_checksum,
     text_number,
 )
-from dutiful.stores.postgres import texts, workflows
+from dutiful.stores.postgres import interned_texts, workflows
 from dutiful.stores.postgres.commit import INSERT_RUN, insert_rest
 from dutiful.stores.postgres.connections import storable
 from dutiful.stores.postgres.reads import find_run
@@ -316,7 +316,7 @@ async def _declared(session: Session, schedules: Iterable[tuple[Schedule, _Known
             shared[cadence, policy] = found
         checksum = row_checksum(found[2], schedule.id, task, payload, start, end, paused)
         rows.append((task, payload, *found[:2], start, end, paused, checksum, owner_of(schedule)))
-    await texts.store(session, {text for pair in shared for text in pair})
+    await interned_texts.store(session, {text for pair in shared for text in pair})
     return rows
 
 

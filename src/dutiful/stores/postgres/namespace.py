@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeVar
 
-from dutiful.stores.postgres import database, edits, figures, reads, workflows
+from dutiful.stores.postgres import database, edits, queries, reads, workflows
 from dutiful.stores.postgres.connections import storable
 from dutiful.stores.postgres.settle import report
 
@@ -181,7 +181,7 @@ class NamespaceStore:
     async def runs(self, wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
         """Return the rows that match."""
         return await self._read(
-            lambda session: figures.matching(session, self._opening.namespace, wanted, after, limit)
+            lambda session: queries.matching(session, self._opening.namespace, wanted, after, limit)
         )
 
     async def note_start(self, key: str, now: Instant, keep: int) -> None:
@@ -203,7 +203,7 @@ class NamespaceStore:
 
     async def open_counts(self) -> dict[str, int]:
         """Return how many open runs are in each phase."""
-        return await self._read(lambda session: figures.open_counts(session, self._opening.namespace))
+        return await self._read(lambda session: queries.open_counts(session, self._opening.namespace))
 
     async def find(self, key: str) -> Found | None:
         """Return the row with this key, and its schedule."""
@@ -219,13 +219,13 @@ class NamespaceStore:
     ) -> list[Tally]:
         """Return the number of recorded ticks by status and reason."""
         return await self._read(
-            lambda session: figures.tallies(session, self._opening.namespace, owner, since, until, width)
+            lambda session: queries.tallies(session, self._opening.namespace, owner, since, until, width)
         )
 
     async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
         """Return runs that have not ended."""
         return await self._read(
-            lambda session: figures.open_runs(session, self._opening.namespace, owner, limit)
+            lambda session: queries.open_runs(session, self._opening.namespace, owner, limit)
         )
 
     async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
@@ -233,21 +233,21 @@ class NamespaceStore:
         if not storable([part]):
             return []
         return await self._read(
-            lambda session: figures.find_ids(session, self._opening.namespace, owner, part, after, limit)
+            lambda session: queries.find_ids(session, self._opening.namespace, owner, part, after, limit)
         )
 
     async def troubled(self, limit: int, owner: str | None = None) -> list[Snapshot]:
         """Return schedules that need attention."""
         opening = self._opening
         return await self._marking(
-            lambda session: figures.troubled(session, opening.texts, opening.namespace, owner, limit)
+            lambda session: queries.troubled(session, opening.texts, opening.namespace, owner, limit)
         )
 
     async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int]]:
         """Return each cadence and policy with the number of schedules."""
         opening = self._opening
         return await self._read(
-            lambda session: figures.cadences(session, opening.texts, opening.namespace, owner)
+            lambda session: queries.cadences(session, opening.texts, opening.namespace, owner)
         )
 
     # Workflows

@@ -14,8 +14,8 @@ from dutiful.stores.postgres import database
 from dutiful.stores.postgres.connections import EDITS, PASS_SETTINGS, PASSES, Connections
 from dutiful.stores.postgres.database import lock_class
 from dutiful.stores.postgres.edits import Places
+from dutiful.stores.postgres.interned_texts import Texts
 from dutiful.stores.postgres.session import LockSession, pooled
-from dutiful.stores.postgres.texts import Texts
 
 if TYPE_CHECKING:
     from collections.abc import Collection

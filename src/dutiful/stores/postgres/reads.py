@@ -7,17 +7,26 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from dutiful.core.errors import CodecError, StoreError
+from dutiful.core.errors import CodecError
 from dutiful.core.plan.planner import Batch
 from dutiful.core.plan.reconcile import Note, Survey
 from dutiful.core.policy import Reason
 from dutiful.core.snapshot import Snapshot
 from dutiful.runtime.ports import Found, Loaded
 from dutiful.stores.codec import encode_cadence, encode_policy, row_checksum, shared_checksum, text_number
-from dutiful.stores.postgres import texts as texts_table
+from dutiful.stores.postgres import interned_texts
 from dutiful.stores.postgres.connections import storable
 from dutiful.stores.postgres.statements import INLINE_AS_ROW
-from dutiful.stores.rows import READ, RUN_ALL, SCHEDULE, listed, read_due, read_run, read_schedule
+from dutiful.stores.rows import (
+    READ,
+    RUN_ALL,
+    SCHEDULE,
+    listed,
+    read_due,
+    read_run,
+    read_schedule,
+    readable_run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
     from dutiful.core.schedule import Schedule
     from dutiful.runtime.ports import Facets
     from dutiful.stores.postgres.connections import Session
-    from dutiful.stores.postgres.texts import Texts
+    from dutiful.stores.postgres.interned_texts import Texts
     from dutiful.stores.rows import Row
 
 _END_OF_TIME = 2**63 - 1
@@ -244,15 +253,6 @@ async def notes(session: Session, namespace: str, ids: Iterable[str]) -> dict[st
     return {schedule_id: Note._make(note) for schedule_id, *note in rows}
 
 
-def readable_run(schedule_id: str, row: Row) -> Run:
-    """Return a row of the ledger, or raise StoreError where it cannot be read."""
-    try:
-        return read_run(schedule_id, row)
-    except CodecError as error:
-        problem = f"The ledger of {schedule_id!r} cannot be read"
-        raise StoreError(problem, f"{error}; repair the row in the table runs") from error
-
-
 async def _read(session: Session, texts: Texts, rows: Sequence[Row]) -> Read:
     """Return the schedules in rows of the columns _READ, with their open runs."""
     await texts.learn(session, {(row[_CADENCE], row[_POLICY]) for row in rows if row[1] is not None})
@@ -345,7 +345,7 @@ async def _shared(
         except CodecError:
             # A value without a text is in no row; writing it raises the same error.
             continue
-    there = await texts_table.stored(session, {text for pair in encoded.values() for text in pair})
+    there = await interned_texts.stored(session, {text for pair in encoded.values() for text in pair})
     return {
         key: (text_number(pair[0]), text_number(pair[1]), shared_checksum(*pair))
         for key, pair in encoded.items()

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.runtime.ports import Retention
     from dutiful.stores.postgres.connections import Session
+    from dutiful.stores.postgres.interned_texts import Texts
     from dutiful.stores.postgres.statements import Fence
-    from dutiful.stores.postgres.texts import Texts
 
 # Schedules per prune statement: small enough that the commits of a pass do not wait long.
 _SLICE = 200

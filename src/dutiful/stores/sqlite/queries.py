@@ -12,8 +12,13 @@ from dutiful.core.run import Status
 from dutiful.core.tally import Tally, in_order, spread
 from dutiful.core.workflow import Workflow, WorkflowEntry
 from dutiful.runtime.ports import RunPage, RunPlace
-from dutiful.stores.rows import RUN_ALL, listed, read_run
-from dutiful.stores.sqlite.reads import ID_AND_RUN, readable_run, some
+from dutiful.stores.rows import (
+    RUN_ALL,
+    listed,
+    read_run,
+    readable_run,
+)
+from dutiful.stores.sqlite.reads import ID_AND_RUN, some
 
 if TYPE_CHECKING:
     import sqlite3

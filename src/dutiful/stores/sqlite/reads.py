@@ -8,7 +8,7 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from dutiful.core.errors import CodecError, StoreError
+from dutiful.core.errors import CodecError
 from dutiful.core.plan.planner import Batch
 from dutiful.core.plan.reconcile import Note
 from dutiful.core.snapshot import Snapshot
@@ -21,6 +21,7 @@ from dutiful.stores.rows import (
     read_due,
     read_run,
     read_schedule,
+    readable_run,
 )
 from dutiful.stores.sqlite.inline_runs import AS_ROW
 
@@ -303,15 +304,6 @@ def notes(connection: sqlite3.Connection, namespace: str, ids: Iterable[str]) ->
     """Return the notes of these schedules."""
     rows = connection.execute(_NOTES, (namespace, json.dumps([*ids])))
     return {schedule_id: Note._make(note) for schedule_id, *note in rows}
-
-
-def readable_run(schedule_id: str, row: Row) -> Run:
-    """Return a row of the ledger, or raise StoreError where it cannot be read."""
-    try:
-        return read_run(schedule_id, row)
-    except CodecError as error:
-        problem = f"The ledger of {schedule_id!r} cannot be read"
-        raise StoreError(problem, f"{error}; repair the row in the table runs") from error
 
 
 def _read(texts: Texts, rows: Iterable[Row]) -> tuple[dict[int, Snapshot], list[Damage]]:

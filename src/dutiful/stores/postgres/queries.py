@@ -11,8 +11,13 @@ from dutiful.core.policy import Reason
 from dutiful.core.run import Status
 from dutiful.core.tally import Tally, in_order, spread
 from dutiful.runtime.ports import RunPage, RunPlace
-from dutiful.stores.postgres.reads import ID_AND_RUN, readable_run, some
-from dutiful.stores.rows import RUN_ALL, listed, read_run
+from dutiful.stores.postgres.reads import ID_AND_RUN, some
+from dutiful.stores.rows import (
+    RUN_ALL,
+    listed,
+    read_run,
+    readable_run,
+)
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Cadence, Instant
@@ -20,8 +25,8 @@ if TYPE_CHECKING:
     from dutiful.core.run import Run
     from dutiful.runtime.ports import RunFilter
     from dutiful.stores.postgres.connections import Session
+    from dutiful.stores.postgres.interned_texts import Texts
     from dutiful.stores.postgres.reads import Read
-    from dutiful.stores.postgres.texts import Texts
 
 # $1 is the namespace and $2 the owner; NULL stands for all owners.
 _OWNED = "namespace = $1 AND ($2::text IS NULL OR owner = $2)"
