@@ -70,6 +70,10 @@ def test_a_seed_decides_everything(seed):
     assert run_nodes(plan_of(seed)).digest() == run_nodes(plan_of(seed)).digest()
 
 
+def test_a_hanging_run_of_a_schedule_that_was_removed_does_not_keep_its_shard():
+    assert run_nodes(plan_of(928)).problems == []
+
+
 # Locks only save work
 
 

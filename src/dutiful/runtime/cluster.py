@@ -243,7 +243,7 @@ class Cluster:
                 await self._take(shard)
         for shard in placement.take:
             await self._take(shard)
-        self._give(placement.give)
+        await self._give(placement.give)
         self._wake_due(view, before)
 
     def _scene(self, view: View) -> Scene:
@@ -313,11 +313,16 @@ class Cluster:
     def _occupied_beside(self, shard: int) -> int:
         return sum(host.occupied for other, host in self._hosts.items() if other != shard)
 
-    def _give(self, shards: Iterable[int]) -> None:
+    async def _give(self, shards: Iterable[int]) -> None:
         """Begin to hand over the shards that have nothing in flight; the others wait for a later look."""
         for shard in shards:
             host = self._hosts.get(shard)
-            if host is not None and not host.in_flight and shard not in self._leaving:
+            if host is None or shard in self._leaving:
+                continue
+            if host.in_flight:
+                # A run of a schedule that was removed ends by nothing else, and would keep the shard here.
+                await host.cancel_outlived()
+            else:
                 task = asyncio.create_task(self._hand_over(shard, host), name=f"dutiful-hand-over-{shard}")
                 self._leaving[shard] = task
                 task.add_done_callback(partial(self._note_hand_over, shard))

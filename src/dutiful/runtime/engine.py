@@ -285,7 +285,7 @@ class Engine:
     ) -> Instant | None:
         if self._room() == 0:
             # Due schedules wait for a run to end; cancel runs past their timeouts meanwhile.
-            await self._cancel_outlived()
+            await self.cancel_outlived()
             return now + self._settings.retry_after
         ended = any(run.phase is Phase.ENDED for move in made for run in move.changes)
         due = len(loaded.batch.due)
@@ -442,7 +442,7 @@ class Engine:
             return error
         return None
 
-    async def _cancel_outlived(self) -> None:
+    async def cancel_outlived(self) -> None:
         """Cancel runs past their timeout that no plan will end, because their schedule was removed."""
         outlived = self._running.outlived(self._clock.monotonic())
         if outlived:

@@ -130,6 +130,11 @@ class Host:
         """How much of the room for launches of this process the engine occupies."""
         return 0 if self._engine is None else self._engine.occupied
 
+    async def cancel_outlived(self) -> None:
+        """Cancel runs past their timeout that no plan will end, because their schedule was removed."""
+        if self._engine is not None:
+            await self._engine.cancel_outlived()
+
     def is_carrying_caller(self) -> bool:
         """Return whether the current task belongs to a run in flight here, which cannot be waited for."""
         carried = carried_run.get()
