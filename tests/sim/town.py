@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dutiful.core.plan.fire_times import first_wake
 from tests.sim.checkers import JUDGES, attempts, cases, settled
 from tests.sim.executor import Call
 from tests.sim.genesis import SCALES, Genesis
@@ -22,6 +21,7 @@ from dutiful.core.cadence import Every
 from dutiful.core.errors import UnknownScheduleError
 from dutiful.core.event import LeadershipChanged, PassFailed
 from dutiful.core.plan.edit import arm
+from dutiful.core.plan.jitter import first_wake
 from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.run import IN_FLIGHT
 from dutiful.core.schedule import Task
