@@ -13,11 +13,11 @@ from dutiful.httpd.audit import AuditFileError, ChainedFile, TornRecordError, Ve
 def audit(files: tuple[str, ...], repair: bool) -> None:
     """Verify an audit log: each line has the hash of the one before.
 
-    Name the files of a log that was moved away now and then together, the oldest first. Lines taken
-    off its end leave no trace in it: keep the last hash elsewhere, and compare.
+    Name all files of a rotated log together, the oldest first. Lines removed from the end leave no
+    trace in the log: store the last hash in another place, and compare.
 
-    A record that a crash cut off is told from a line that was changed. --repair marks it as torn, as
-    the service does when it writes the next line; nothing is removed.
+    A record that a crash cut off is reported differently from a line that was changed. --repair marks
+    it as torn, as the service does when it writes the next line; nothing is removed.
 
     Example: dutiful audit audit.jsonl.1 audit.jsonl
     """

@@ -106,7 +106,7 @@ def _print_status(answer: dict[str, Any]) -> None:
 
 
 def _account(answer: dict[str, Any]) -> str:
-    """Return one line: how many shards are led, how late they are, and how wrong the answering clock is."""
+    """Return one line: how many shards have a leader, how late they are, and the offset of the clock."""
     listed = answer["shards"]
     led = sum(shard["node"] is not None for shard in listed)
     late = max(shard["lag_s"] for shard in listed)

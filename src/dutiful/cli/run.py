@@ -62,8 +62,8 @@ def run(target: str, trace: str | None, json_lines: bool, quiet: bool, **setting
     """Run the tasks that a Python module registers, until SIGINT or SIGTERM.
 
     MODULE is looked for in the current directory first. NAME is a list of (name, cron text, callback,
-    retry delay), or a function that returns one. The first signal waits for what runs, a second one
-    does not: what it cuts short starts again next time.
+    retry delay), or a function that returns one. The first signal waits for the runs in flight, a
+    second one does not: runs that it interrupts start again next time.
 
     Exit code 1 if the store cannot be used, the module fails to load, or a second signal came.
 

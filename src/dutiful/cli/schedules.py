@@ -202,7 +202,7 @@ def _pause(schedule_id: str, paused: bool, note: str | None, as_json: bool) -> N
 @_id
 @click.confirmation_option(prompt="Delete this schedule?", help="Do not ask.")
 def delete(schedule_id: str) -> None:
-    """Delete a schedule; what it has started already goes on.
+    """Delete a schedule; runs that it has started go on.
 
     Example: dutiful schedules delete nightly --yes
     """
@@ -216,7 +216,7 @@ def delete(schedule_id: str) -> None:
 @click.option("--key", metavar="TEXT", help="Run it once, however often it is asked for with this key.")
 @_as_json
 def trigger(schedule_id: str, given: str | None, key: str | None, as_json: bool) -> None:
-    """Run a schedule now, beside its ticks.
+    """Run a schedule now, in addition to its ticks.
 
     Example: dutiful schedules trigger nightly --input '{"day": "2026-03-01"}'
     """

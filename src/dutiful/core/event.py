@@ -114,7 +114,7 @@ class ClockStepped:
 
 @dataclass(frozen=True, slots=True)
 class LeadershipChanged:
-    """This instance began to lead under `epoch`, or (None) stands by; in a cluster, one `shard` of many."""
+    """This instance began to lead under `epoch`, or (None) stands by; in a cluster, for one `shard`."""
 
     at: Instant
     epoch: int | None

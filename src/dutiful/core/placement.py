@@ -14,31 +14,31 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
 
-# A process counts as a member after so many ms: one that dies while it starts moves no shard, and one that
-# has regained its session takes back what it had before others give it more.
+# A process counts as a member after this many ms. So a process that dies while it starts moves no shard, and
+# a process that has regained its session takes back its shards before others give it more.
 _COUNTS_AFTER = 2500
-# A shard is also free while its owner makes a lost session anew: others leave it alone for so long.
+# A shard is free while its owner replaces a lost session; other processes leave it alone for this many ms.
 _RETURNS_WITHIN = 1000
-# After so long the chosen process has not taken a free shard, and any other one may.
+# If the chosen process has not taken a free shard after this many ms, any other process may take it.
 _TAKEN_WITHIN = 1000
 
 
 class Placement(NamedTuple):
-    """The result of a look: shards (by place) to lead from now on, and shards to release."""
+    """A decision: the shards (by place) to lead from now on, and the shards to release."""
 
     take: tuple[int, ...] = ()
     give: tuple[int, ...] = ()
 
 
 class Seen(NamedTuple):
-    """Since when a process has seen each member, and each shard free, look after look."""
+    """The instants since which a process has seen each member, and each shard free, in every look."""
 
     now: Instant = 0
     members: Mapping[str, Instant] = {}
     free: Mapping[int, Instant] = {}
 
     def after(self, now: Instant, members: Collection[str], owners: Sequence[str | None]) -> Seen:
-        """Return what is known after one more look, made at `now`."""
+        """Return the memory after one more look, made at `now`."""
         free = [place for place, owner in enumerate(owners) if owner is None]
         return Seen(
             now,
@@ -51,7 +51,7 @@ class Scene(NamedTuple):
     """The input of `place`: one look at the cluster, and the memory after it."""
 
     me: str
-    # Living processes that may lead, without those that drain while others do not.
+    # Living processes that may lead. Draining processes are left out, unless all of them drain.
     members: Collection[str]
     # By place: the process that holds the lock, and the process that the row of the shard names.
     owners: Sequence[str | None]

@@ -11,7 +11,7 @@ DutifulError
     ├── FleetControlError           the running fleet refuses, or does not answer
     ├── JobNotStartedError          a job certainly did not begin
     ├── WorkSourceError             a work source cannot be used
-    └── FleetManagerError           what the fleet was asked for cannot be
+    └── FleetManagerError           the fleet cannot do what was requested
         ├── CronParseError          "0 25 * * *" is not a cron expression (also a ValueError)
         ├── AgentNotFoundError      there is no such agent (also a LookupError)
         ├── ScheduleNotFoundError   the agent has no such schedule (also a LookupError)

@@ -1,9 +1,9 @@
-"""The life of a worker among others: one engine for every shard that it leads.
+"""The worker of a cluster: one engine for every shard that this process leads.
 
-One look every half second tells who lives, who leads which shard, when each shard wants to be looked at, and
-what the database's clock says. It is also the sign of life that keeps the locks of this process. What to take
-and to give is decided by `core/placement.py`. The store's locks and its fence make sure that a wrong decision
-costs work and nothing else.
+Every half second the worker queries the store (`look`) for the living members, the leader and the next wake
+of each shard, and the database's clock. The query is also the heartbeat that keeps the locks of this process.
+`core/placement.py` decides which shards to take and to give. The locks and the fence of the store make sure
+that a wrong decision costs work and nothing else.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ if TYPE_CHECKING:
     from dutiful.runtime.ports import Clock, Launcher, Member, Observer, Retention, View
 
 _LOOK_S = 0.5
-# For so long after a lost session a process takes only the shards that it had: others are coming back, too.
+# This many seconds after a lost session a process takes only the shards that it had: the other processes are
+# coming back, too.
 _REGAIN_S = 2.0
-# Engines that notice a step of the clock within so many ms of each other notice the same one.
+# Engines that notice a clock step within this many ms of each other notice the same step.
 _SAME_STEP_MS = 2000
 
 
 class ShardedStore(Store, Sharded, Protocol):
-    """A store that many processes share, shard by shard."""
+    """A store that many processes share; each process leads some of its shards."""
 
 
 class Cluster:
     """Owns the engines of one worker from `open` to `close`.
 
-    `lease_s` is how long a silent process keeps its locks; a shard in which nothing was decided for twice as
-    long is released.
+    A silent process keeps its locks for `lease_s` seconds. A shard with overdue work that has had no pass for
+    twice as long is released.
     """
 
     def __init__(
@@ -68,9 +69,9 @@ class Cluster:
         self._patience_ms = round(2000 * lease_s)
         self._hosts: dict[int, Host] = {}
         self._taken_at: dict[int, Instant] = {}
-        # Shards that are being handed over, and shards that this process has given up until an instant.
+        # Hand-overs in progress, by shard.
         self._leaving: dict[int, asyncio.Task[None]] = {}
-        # Shards that others should have, as of the last look.
+        # Shards of this process that another process should lead, as of the last look.
         self.to_give: tuple[int, ...] = ()
         self._shunned: dict[int, Instant] = {}
         self._due_before = 0
@@ -99,16 +100,16 @@ class Cluster:
             raise
 
     def start(self) -> None:
-        """Begin to look, to take shards, and to fire their schedules."""
+        """Begin to query the cluster, to take shards, and to fire their schedules."""
         self._looking = asyncio.create_task(self._look_again_and_again(), name="dutiful-cluster")
         if isinstance(self._clock, SystemClock):
             self._watchdog = Watchdog(self._clock, self._observer)
             self._watchdog.start()
 
     async def drain(self, within: float | None = None) -> Drained:
-        """Launch nothing more and release each shard as soon as none of its runs is in flight.
+        """Launch nothing more, and release each shard as soon as none of its runs is in flight.
 
-        Waits `within` seconds for the runs in flight; returns what is left of them.
+        Waits `within` seconds for the runs in flight, and returns the runs that are left.
         """
         self._draining = True
         await self._finish_hand_overs()
@@ -127,7 +128,7 @@ class Cluster:
         return drained
 
     async def close(self) -> None:
-        """Drop what is still in flight, as a crash would, leave the cluster and let go of the store."""
+        """Drop the runs in flight, as a crash would, leave the cluster and close the store."""
         self.abandon()
         with self._clock.hold(), contextlib.suppress(DutifulError, OSError):
             await self._store.leave()
@@ -150,11 +151,11 @@ class Cluster:
         with self._clock.hold():
             await self._store.close()
 
-    # What others may ask
+    # State, for the owner of the worker
 
     @property
     def is_started(self) -> bool:
-        """Whether the cluster was started and not yet closed."""
+        """Whether the worker was started and not yet closed."""
         return self._looking is not None
 
     @property
@@ -176,11 +177,11 @@ class Cluster:
 
     @property
     def passed_at(self) -> Instant | None:
-        """When a look was last answered and followed."""
+        """The instant of the last look that the store answered and this process acted on."""
         return self._followed_at
 
     def overdue(self) -> dict[int, int]:
-        """Return for how many ms shards of this process had waited at the last look; only late ones."""
+        """Return how many ms each late shard of this process had waited at the last look."""
         view = self._view
         if view is None:
             return {}
@@ -188,7 +189,7 @@ class Cluster:
         return {shard: waited for shard, waited in late.items() if waited > 0}
 
     def wake(self) -> None:
-        """Look now. Edits need not wake anything: the store hints the leader of the shard."""
+        """Look now. An edit needs no call: the store notifies the leader of the shard."""
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
@@ -223,7 +224,7 @@ class Cluster:
         return view
 
     def _note_failure(self, trouble: str) -> None:
-        """Report a look that failed, once for each way of failing; the engines stop by themselves."""
+        """Report a look that failed, once for each different error; the engines stop by themselves."""
         if trouble != self._trouble:
             self._tell(happened.PassFailed(self._clock.epoch_ms(), trouble))
         self._trouble = trouble
@@ -236,7 +237,7 @@ class Cluster:
         placement = place(self._scene(view))
         self.to_give = placement.give
         for shard in self._locked_in_vain(view):
-            # The release of this shard failed on its way to the store, and the session lives on.
+            # This process holds the lock but has no engine: an earlier release did not reach the store.
             if shard in placement.give:
                 await self._store.shard(shard).close()
             else:
@@ -249,7 +250,7 @@ class Cluster:
     def _scene(self, view: View) -> Scene:
         now = self._clock.epoch_ms()
         self._shunned = {shard: until for shard, until in self._shunned.items() if until > now}
-        # Where all are asked to drain, nobody is left to give to.
+        # If all members drain, treat none as draining: there is no other member to give shards to.
         members = [member.owner for member in view.members if not member.draining]
         members = members or [member.owner for member in view.members]
         if self._draining:
@@ -264,7 +265,7 @@ class Cluster:
                 await self._release(shard)
 
     async def _give_up_stuck(self, view: View) -> None:
-        """Release shards in which something is overdue and no pass has ended for two leases."""
+        """Release shards with overdue work in which no pass has ended for two leases."""
         for shard, wake in view.wakes.items():
             host = self._hosts.get(shard)
             if host is None or wake is None:
@@ -275,12 +276,12 @@ class Cluster:
                 await self._release(shard)
 
     def _wake_due(self, view: View, before: View | None) -> None:
-        """Wake the engines of shards that are due, or whose next wake has come nearer since the last look."""
+        """Wake the engines of shards that are due, or whose next wake is earlier than at the last look."""
         for shard, host in self._hosts.items():
             wake = view.wakes.get(shard)
             known = None if before is None else before.wakes.get(shard)
             nearer = wake is not None and (known is None or wake < known)
-            # An engine without the lock has not led yet, or has lost its session and leads again by passing.
+            # An engine without the lock has not led yet, or has lost its session; its next pass leads again.
             if nearer or view.owners[shard] is None or (wake is not None and wake <= view.now_ms):
                 host.wake()
 
@@ -314,13 +315,13 @@ class Cluster:
         return sum(host.occupied for other, host in self._hosts.items() if other != shard)
 
     async def _give(self, shards: Iterable[int]) -> None:
-        """Begin to hand over the shards that have nothing in flight; the others wait for a later look."""
+        """Begin to hand over the shards that have no run in flight; the others wait for a later look."""
         for shard in shards:
             host = self._hosts.get(shard)
             if host is None or shard in self._leaving:
                 continue
             if host.in_flight:
-                # A run of a schedule that was removed ends by nothing else, and would keep the shard here.
+                # Cancel runs of removed schedules: nothing else ends them, and they would keep the shard.
                 await host.cancel_outlived()
             else:
                 task = asyncio.create_task(self._hand_over(shard, host), name=f"dutiful-hand-over-{shard}")
@@ -331,12 +332,12 @@ class Cluster:
         self._leaving.pop(shard, None)
 
     async def _hand_over(self, shard: int, host: Host) -> None:
-        # A run that began just now ends here, and the shard goes to its new owner without an orphan.
+        # Wait for a run that began just now, so that the new leader finds no orphan.
         await host.drain()
         await self._release(shard)
 
     async def _release(self, shard: int) -> None:
-        """Let go of a shard; what is in flight is dropped, and adopted by the next leader."""
+        """Release a shard; its runs in flight are dropped here, and adopted by the next leader."""
         host = self._hosts.pop(shard, None)
         if host is not None:
             led = host.epoch is not None
@@ -350,20 +351,20 @@ class Cluster:
         if self._leaving:
             await asyncio.wait([*self._leaving.values()], timeout=0)
 
-    # Telling
+    # Events
 
     def _hear(self, shard: int, event: Event) -> None:
         match event:
             case happened.LeadershipChanged():
                 event = happened.LeadershipChanged(event.at, event.epoch, shard)
             case happened.ClockStepped():
-                # Every engine notices the same step.
+                # Every engine notices the same clock step, so report it once.
                 told, self._stepped_at = self._stepped_at, event.at
                 if told is not None and abs(event.at - told) < _SAME_STEP_MS:
                     return
         self._tell(event)
 
     def _tell(self, event: Event) -> None:
-        # A broken observer must not end the looks, without which the locks of this process fall.
+        # A broken observer must not end the looks, which keep the locks of this process alive.
         with contextlib.suppress(Exception):
             self._observer(event)

@@ -66,10 +66,10 @@ class SampledClock:
 
 @runtime_checkable
 class SamplingClock(Clock, Protocol):
-    """A clock that follows the database's."""
+    """A clock that follows the database's clock."""
 
     def sample(self, sent: float, answered: float, said: Instant) -> None:
-        """Take in what the database's clock said to a question; `sent` and `answered` are `monotonic()`."""
+        """Add an answer of the database's clock; `sent` and `answered` are values of `monotonic()`."""
 
     def offset_ms(self) -> int | None:
         """Return by how much the host's clock is ahead of the database's; None before the first sample."""

@@ -62,7 +62,7 @@ class Settings(NamedTuple):
     in_flight_max: int | None = None
     # Longest time between two passes, for stores that other processes may write to.
     tick: int | None = None
-    # How much of `in_flight_max` other engines of this process occupy; None where there are none.
+    # Returns how much of `in_flight_max` the other engines of this process use; None without other engines.
     beside: Callable[[], int] | None = None
 
 
@@ -105,7 +105,7 @@ class Engine:
         self._running = Flights()
         self._cancelling: set[asyncio.Task[None]] = set()
         self._finished: list[tuple[Launch, Outcome, Instant]] = []
-        # Room for launches that the present pass may use up, and other engines of the process may not.
+        # Launches that the present pass has reserved, so that no other engine of the process uses them.
         self._reserved = 0
         # Moves of commits that were not acknowledged: each may or may not be stored.
         self._unsure: list[Move] = []
@@ -127,7 +127,7 @@ class Engine:
 
     @property
     def occupied(self) -> int:
-        """Return how much of the room for launches this engine uses, or may use up in the present pass."""
+        """Return how much of `in_flight_max` this engine uses, or has reserved for the present pass."""
         return len(self._running) + len(self._finished) + self._reserved
 
     # Life
@@ -334,7 +334,7 @@ class Engine:
         return Limits(epoch, self._settings.lookahead, status, self._reserve(len(batch.due)), began)
 
     def _reserve(self, due: int) -> int | None:
-        """Return how many runs this pass may launch; engines beside this one leave that room alone."""
+        """Return how many runs this pass may launch, and reserve them before other engines of the process."""
         room = self._room()
         if room is not None and self._settings.beside is not None:
             self._reserved = room = min(room, due + _SPARE)
@@ -468,7 +468,7 @@ class Engine:
         self._finished.clear()
         self._unsure.clear()
 
-    # Telling
+    # Events
 
     def _tell_damage(self, damaged: Sequence[tuple[str, str]], now: Instant) -> None:
         """Report each damaged schedule once, and again if it was repaired and is damaged anew."""

@@ -127,7 +127,7 @@ class Host:
 
     @property
     def occupied(self) -> int:
-        """How much of the room for launches of this process the engine occupies."""
+        """How much of `in_flight_max` the engine uses or has reserved."""
         return 0 if self._engine is None else self._engine.occupied
 
     async def cancel_outlived(self) -> None:

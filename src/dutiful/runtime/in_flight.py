@@ -65,7 +65,7 @@ class Flights(dict[Key, Flight]):
 
 
 class Drained(NamedTuple):
-    """The rest after a stop: runs still in flight, and ended runs that could not be recorded."""
+    """The runs left after a drain: runs still in flight, and ended runs that could not be recorded."""
 
     in_flight: Sequence[Run]
     unrecorded: Sequence[Run]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class NodeView(NamedTuple):
     """A worker of the cluster."""
 
-    # Made anew at every start of the process; `name` is for people.
+    # A new id at every start of the process; `name` is for people.
     node_id: str
     name: str
     release: str
@@ -45,20 +45,20 @@ class ClusterView(NamedTuple):
     """The cluster at one moment. A store for one machine has neither nodes nor shards to show."""
 
     now: datetime
-    # By how many ms the clock of the answering host is ahead of the database's.
+    # How many ms the clock of the answering host is ahead of the database's clock.
     clock_offset_ms: int | None = None
     nodes: Sequence[NodeView] = ()
     shards: Sequence[ShardView] = ()
 
 
 def this_node(name: str | None) -> Member:
-    """Return this process as a member, under its own name or that of its host."""
+    """Return this process as a member, under the given name or under its host and process id."""
     pid = os.getpid()
     return Member(uuid.uuid4().hex, name or f"{socket.gethostname()}:{pid}", version("dutiful"), pid)
 
 
 def cluster_view(view: View, clock_offset_ms: int | None) -> ClusterView:
-    """Return what people are shown of a look."""
+    """Return the nodes and shards of a look, as operators see them."""
     names = {member.owner: member.name for member in view.members}
     nodes = [
         NodeView(

@@ -80,7 +80,7 @@ class Metrics:
             "dutiful_launches_max", "Launches at a time; further runs wait in the store", registry=registry
         )
         self._leading = Gauge("dutiful_leading", "Whether this process leads", registry=registry)
-        # The shards that this process leads; None stands for a store that is not divided.
+        # The shards that this process leads; None is the only shard of a store without shards.
         self._led: set[int | None] = set()
         self._cluster = _ClusterGauges(registry)
         self._drift = Histogram(
@@ -136,7 +136,7 @@ class Metrics:
             self._missed.labels(expectation).set(count)
 
     def cluster(self, view: ClusterView) -> None:
-        """Note the nodes and shards of a cluster."""
+        """Record the nodes and shards of a cluster."""
         if view.shards:
             self._cluster.set(view, len(self._led))
 
@@ -166,7 +166,7 @@ class Metrics:
 
 
 class _ClusterGauges:
-    """Gauges that only a cluster has; other stores show none of them."""
+    """The gauges of a cluster; other stores export none of them."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry

@@ -64,7 +64,7 @@ class Service:
         executor: Executor | None = None,
     ) -> None:
         self.settings, self._store = settings, _store(settings)
-        # All nodes of a cluster read the database's clock: edits write cursors, too.
+        # All nodes of a cluster use the database's clock, also nodes without a worker: edits write cursors.
         self.clock = clock or (ClusterClock() if isinstance(self._store, Sharded) else SystemClock())
         self._sampling: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -178,7 +178,7 @@ class Service:
         return None if outputs is None else outputs.read(idempotency_key)
 
     async def cluster(self) -> ClusterView:
-        """Return the nodes and shards of the cluster; without any where the store is for one machine."""
+        """Return the nodes and shards of the cluster; a store for one machine has none."""
         if not isinstance(self._store, Sharded):
             return ClusterView(self.clock.now())
         sent = self.clock.monotonic()
@@ -191,7 +191,7 @@ class Service:
         return cluster_view(view, offset)
 
     async def _read_clock(self) -> None:
-        """Ask for the database's clock now and then, also where no worker of this process does."""
+        """Sample the database's clock at intervals, whether or not this process has a worker."""
         while True:
             await self.clock.sleep(_SAMPLE_EVERY_S)
             with suppress(StoreError):

@@ -57,11 +57,11 @@ class Worker:
         self._host = self._host_of(store, pace)
 
     def _host_of(self, store: Store, pace: Pace) -> Host | Cluster:
-        """Return what owns the engines: one for a store of one machine, one for each shard in a cluster."""
+        """Return the owner of the engines: one engine on a store of one machine, else one per shard."""
         settings, given = self._settings, (self._launcher, self._clock, self._hear)
         if not isinstance(store, Sharded):
             return Host("service", store, *given, pace=pace, retention=Retention)
-        # The looks of the cluster wake the engines, which need no tick of their own.
+        # The cluster wakes the engines after each look, so they need no regular tick.
         me, pace = this_node(settings.node), pace._replace(tick=None)
         return Cluster("service", store, *given, me, pace=pace, retention=Retention, lease_s=settings.lease_s)
 

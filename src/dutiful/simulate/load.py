@@ -26,7 +26,7 @@ class Move(NamedTuple):
 
 
 class Stagger(NamedTuple):
-    """What moving schedules would do: ticks of each minute afterwards, and the moves."""
+    """The effect of moving schedules: the ticks of each minute afterwards, and the moves."""
 
     counts: list[int]
     moves: list[Move]

@@ -1,7 +1,6 @@
-"""A namespace as rows: what `dutiful store copy` reads from one durable store and writes to another.
+"""A namespace as rows, which `dutiful store copy` reads from one durable store and writes to another.
 
-The columns are those that the dialects share. What a dialect keeps beside them follows from these, and is
-made by the store that is written to.
+The columns are those that all dialects share. The target store derives its other columns from them.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Transferable(Protocol):
         """Lead the whole namespace and return its facts; None while another process leads."""
 
     async def read_rows(self, table: str, after: Row | None, limit: int) -> list[Row]:
-        """Return rows of the shared columns whose keys come after the one given, in the order of the keys."""
+        """Return rows of the shared columns whose keys come after the key `after`, ordered by key."""
 
     async def write_rows(self, table: str, rows: Sequence[Row], offset: int) -> None:
         """Write rows; numbers of schedules grow by `offset`."""
@@ -72,7 +71,7 @@ class Transferable(Protocol):
         """Return how many rows of the namespace a table has."""
 
     async def finish(self, facts: Facts) -> None:
-        """Complete what follows from the rows, and give the namespace to its door."""
+        """Complete the derived values, and give the namespace to its door."""
 
 
 async def copy(source: Transferable, target: Transferable) -> dict[str, int]:

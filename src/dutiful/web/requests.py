@@ -116,7 +116,7 @@ class PauseManyRequest(StrictModel):
 
 
 class DrainRequest(StrictModel):
-    """Which worker is to give its shards away: its name or its id."""
+    """The name or id of the worker that should give its shards away."""
 
     node: Annotated[str, Field(min_length=1, max_length=256)]
 

@@ -85,7 +85,7 @@ MACROS = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a cron text may contain. `extended` adds names, steps, macros and 7 for Sunday."""
+    """The syntax of cron texts. `extended` adds names, steps, macros and 7 for Sunday."""
 
     name: str
     extended: bool = False

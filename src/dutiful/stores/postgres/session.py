@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from dutiful.stores.postgres.connections import Address
 
-# The process stops believing in its locks so long before the server can end its session; at most a quarter of
-# a lease.
+# The process treats its locks as lost this many seconds before the server can end its session; at most a
+# quarter of a lease.
 _MARGIN_S = 1.0
 _RECONNECT_S = (0.05, 2.0)
 _LOST = (pg.PostgresError, pg.InterfaceError, OSError)
@@ -49,7 +49,7 @@ class LockSession:
 
     def __init__(self, address: Address, lease: float) -> None:
         self._address, self._lease = address, lease
-        # Called after the session was made anew, on the event loop of the session.
+        # Called after a lost session was replaced, on the event loop of the session.
         self.on_regained: Callable[[], Awaitable[None]] | None = None
         self._heard: dict[str, Callable[[str], None]] = {}
         self._connection: Any = None
@@ -105,7 +105,7 @@ class LockSession:
             try:
                 answer = await question(Session(connection, self._lease / 2))
             except asyncio.CancelledError:
-                # The answer of an abandoned question would be taken for that of the next one.
+                # Drop the connection: the next query on it could get the answer of this cancelled one.
                 self._lose(connection)
                 raise
             except _LOST as error:
@@ -212,7 +212,7 @@ class LockSession:
         self._is_returning = True
 
     async def _return(self) -> None:
-        """Tell that the session was made anew; tried again soon while the old one still holds its locks."""
+        """Report that the session was replaced; fails, to be repeated, while the old one holds its locks."""
         if self.on_regained is not None:
             await self.on_regained()
         self._is_returning = False
@@ -220,5 +220,5 @@ class LockSession:
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._nudged.wait(), seconds)
-        # After the wait: a session that is lost while this process is busy elsewhere is noticed at once.
+        # Clear after the wait, so that a loss noted while this process was busy ends the next wait at once.
         self._nudged.clear()

@@ -58,8 +58,8 @@ _FREED = (
     " WHERE ends AND capacity_group IS NOT NULL ORDER BY capacity_group, place DESC"
 )
 # The times follow from the status: the attempt succeeded, found nothing to do, or failed. The wake of the
-# schedule no longer heeds the timeout of the run, and is no later than its retry; a tick that waits for the
-# run, or for a slot of the group, is looked at now.
+# schedule ignores the timeout of the run from now on, and is no later than its retry. A tick that waits for
+# the run, or for a slot of the group, makes the schedule due now.
 _AFTER = (
     "UPDATE states SET version = states.version + 1,"
     " succeeded_at = CASE WHEN t.ends AND t.status = 'SUCCESS' THEN t.ended_at ELSE states.succeeded_at END,"

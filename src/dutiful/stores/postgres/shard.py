@@ -85,7 +85,7 @@ class Shard(NamespaceStore):
             if leading is None or not self._opening.is_open:
                 return
             fence = leading.fence
-            # Without the release others wait a moment for this process to come back, and that is all.
+            # A failed release is harmless: others wait a moment for this process, then take the shard.
             with contextlib.suppress(StoreError):
                 await self._opening.passes.work(
                     lambda session: session.run(_RELEASE, fence.shard, fence.epoch)

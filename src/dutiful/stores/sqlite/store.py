@@ -466,7 +466,7 @@ class SqliteStore:
         return await self._read(lambda connection: transfer.count_rows(connection, self._namespace, table))
 
     async def finish(self, facts: Facts) -> None:
-        """Complete what follows from the rows, and give the namespace to its door."""
+        """Complete the derived values, and give the namespace to its door."""
         await self._write(lambda connection: transfer.finish(connection, self._namespace, facts))
 
     # Upkeep

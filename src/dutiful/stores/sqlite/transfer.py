@@ -93,7 +93,7 @@ def clear(connection: sqlite3.Connection, namespace: str) -> None:
 
 
 def finish(connection: sqlite3.Connection, namespace: str, facts: Facts) -> None:
-    """Complete what follows from the rows, and give the namespace to its door."""
+    """Complete the derived values, and give the namespace to its door."""
     connection.execute(
         "UPDATE runs SET capacity_group = (SELECT capacity_group FROM states WHERE number = schedule)"
         " WHERE schedule IN (SELECT number FROM states WHERE namespace = ? AND capacity_group IS NOT NULL)",
