@@ -21,14 +21,19 @@ def timeline(log: list[Seen], deeds: list[Deed], first: int, last: int) -> str:
         x, y = LEFT + (deed.at - first) * per_second, 20 + ROW * targets.index(deed.target)
         parts.append(f'<path d="M{x:.1f} {y + 4}v-10" stroke="#b00"/>' + _text(x + 2, y, deed.kind))
     ground = 40 + ROW * len(targets) + 2 * SCALE
-    parts += [_text(5, ground - SCALE * log10, f"{10**log10} s late") for log10 in (0, 1)]
+    parts += [_text(5, ground - _height(late), f"{late:g} s late") for late in (0, 1, 4)]
     for seen in log:
         x, late = LEFT + (seen.tick - first) * per_second, max(0.0, seen.at - seen.tick)
         colour = "#06c" if seen.attempt == 1 else "#e80"
-        y = ground - SCALE * min(2.0, (late + 0.1) ** 0.5)
+        y = ground - _height(late)
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1.5" fill="{colour}"/>')
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {ground + 20:.0f}">'
     return f'{head}<rect width="100%" height="100%" fill="#fff"/>{"".join(parts)}</svg>\n'
+
+
+def _height(late: float) -> float:
+    """Return how high a call is drawn: by the root, so that tenths of a second and seconds both show."""
+    return SCALE * min(2.0, late**0.5)
 
 
 def _text(x: float, y: float, text: str) -> str:
