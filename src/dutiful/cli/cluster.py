@@ -52,7 +52,7 @@ def shards(as_json: bool) -> None:
         print_json(answer["shards"])
         return
     rows = [
-        [str(shard["shard"]), shard["node"] or "nobody", str(shard["epoch"]), f"{shard['lag_s']:.1f} s"]
+        [str(shard["shard"]), shard["node"] or "-", str(shard["epoch"]), f"{shard['lag_s']:.1f} s"]
         for shard in answer["shards"]
     ]
     print_table(["shard", "led by", "epoch", "late by"], rows, empty=_ALONE)

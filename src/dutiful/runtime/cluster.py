@@ -73,6 +73,7 @@ class Cluster:
         self._leaving: dict[int, asyncio.Task[None]] = {}
         # Shards of this process that another process should lead, as of the last look.
         self.to_give: tuple[int, ...] = ()
+        # Shards that made no progress here, each with the instant until which this process does not take it.
         self._shunned: dict[int, Instant] = {}
         self._due_before = 0
         self._seen = Seen()

@@ -161,8 +161,8 @@ _PAGES.globals.update(
 _TITLES = {
     403: "You may not do this",
     404: "There is no such thing",
-    409: "Somebody was faster",
-    422: "This cannot be meant",
+    409: "Another request changed it first",
+    422: "This is not valid",
     429: "Too many tries",
     503: "The store cannot be used",
 }

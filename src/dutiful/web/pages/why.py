@@ -151,7 +151,7 @@ def _launched(run: RunView) -> str:
         return ""
     late = (run.started_at - run.fire_at).total_seconds()
     times = f", in {run.attempt} attempts" if run.attempt > 1 else ""
-    who = {"manual": "Somebody asked for it", "backfill": "A backfill asked for it"}.get(
+    who = {"manual": "A user asked for it", "backfill": "A backfill asked for it"}.get(
         run.trigger, "It was due"
     )
     return f"{who} and it was launched {words.span(max(0.0, late))} after its time{times}."

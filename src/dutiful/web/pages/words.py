@@ -34,7 +34,7 @@ REASONS = {
     "launch_refused": "The executor refused it.",
     "launch_failed": "The executor could not be reached, as often as it was tried.",
     "unknown_workflow": "The workflow that it names is not stored.",
-    "outcome_unknown": "It was launched, and nobody knows whether it arrived.",
+    "outcome_unknown": "It was launched, and whether it arrived is not known.",
     "lost_run": "It started and never reported back.",
     "interrupted": "The process that ran it ended first.",
     "task_failed": "It ran, and the task failed.",
