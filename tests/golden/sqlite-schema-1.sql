@@ -15,16 +15,16 @@ CREATE TABLE declarations (
   damage         TEXT,              -- why this row cannot be read; the row is kept and the schedule does not run
   UNIQUE (namespace, id)
 ) STRICT;
-INSERT INTO "declarations" VALUES(1,'default','busy','greet','hello busy',2436003570699434547,3903325544704860854,NULL,NULL,0,866815220,NULL);
-INSERT INTO "declarations" VALUES(2,'default','failing','greet','hello failing',2436003570699434547,6339482164331581599,NULL,NULL,0,696346828,NULL);
-INSERT INTO "declarations" VALUES(3,'default','once','greet','hello once',193037269271375675,2149263658270148957,NULL,NULL,0,2176852484,NULL);
-INSERT INTO "declarations" VALUES(4,'default','paused','greet','hello paused',2436003570699434547,1503741841922924179,NULL,NULL,1,3748193183,NULL);
-INSERT INTO "declarations" VALUES(5,'default','period','greet','hello period',807679686962023153,1503741841922924179,NULL,NULL,0,3698089652,NULL);
-INSERT INTO "declarations" VALUES(6,'default','plain','greet','hello plain',2436003570699434547,1503741841922924179,NULL,NULL,0,131444080,NULL);
-INSERT INTO "declarations" VALUES(7,'default','rich','report','{"to": "é日"}',5678078731533317459,3499667699100363184,1700000040000,1701000040000,0,556961160,NULL);
-INSERT INTO "declarations" VALUES(8,'default','asked','greet','hello asked',9161279673916447068,1503741841922924179,NULL,NULL,0,2053416145,NULL);
-INSERT INTO "declarations" VALUES(9,'service','nightly','workflow','{"workflow_id":"report","version":3,"user_id":"ada","labels":{"team":"é日"}}',4694102313970013462,7963705609602296917,NULL,NULL,1,4271185823,NULL);
-INSERT INTO "declarations" VALUES(10,'inline','inline','greet','hello inline',2436003570699434547,3643084984129099496,NULL,NULL,0,835080890,NULL);
+INSERT INTO "declarations" VALUES(1,'default','busy','greet','hello busy',2436003570699434547,4182838529300665068,NULL,NULL,0,341569620,NULL);
+INSERT INTO "declarations" VALUES(2,'default','failing','greet','hello failing',2436003570699434547,3151282038506021353,NULL,NULL,0,559195988,NULL);
+INSERT INTO "declarations" VALUES(3,'default','once','greet','hello once',193037269271375675,6148904361652813649,NULL,NULL,0,46563713,NULL);
+INSERT INTO "declarations" VALUES(4,'default','paused','greet','hello paused',2436003570699434547,5264409224774440929,NULL,NULL,1,899029717,NULL);
+INSERT INTO "declarations" VALUES(5,'default','period','greet','hello period',807679686962023153,5264409224774440929,NULL,NULL,0,658455482,NULL);
+INSERT INTO "declarations" VALUES(6,'default','plain','greet','hello plain',2436003570699434547,5264409224774440929,NULL,NULL,0,234666954,NULL);
+INSERT INTO "declarations" VALUES(7,'default','rich','report','{"to": "é日"}',5678078731533317459,8525291059798338327,1700000040000,1701000040000,0,1076625076,NULL);
+INSERT INTO "declarations" VALUES(8,'default','asked','greet','hello asked',9161279673916447068,5264409224774440929,NULL,NULL,0,1723121808,NULL);
+INSERT INTO "declarations" VALUES(9,'service','nightly','workflow','{"workflow_id":"report","version":3,"user_id":"ada","labels":{"team":"é日"}}',4694102313970013462,2792154975921083686,NULL,NULL,1,222610865,NULL);
+INSERT INTO "declarations" VALUES(10,'inline','inline','greet','hello inline',2436003570699434547,6466813108736152005,NULL,NULL,0,3196362960,NULL);
 CREATE TABLE facets (
   namespace TEXT    NOT NULL,
   name      TEXT    NOT NULL,
@@ -139,16 +139,16 @@ CREATE TABLE texts (
 ) STRICT;
 INSERT INTO "texts" VALUES(193037269271375675,'{"v":1,"kind":"once","at":1700000040000}');
 INSERT INTO "texts" VALUES(807679686962023153,'{"v":1,"kind":"every","period":90000,"anchor":"start"}');
-INSERT INTO "texts" VALUES(1503741841922924179,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true,"retention_age":null,"retention_rows":null}');
-INSERT INTO "texts" VALUES(2149263658270148957,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":false,"retention_age":null,"retention_rows":null}');
 INSERT INTO "texts" VALUES(2436003570699434547,'{"v":1,"kind":"cron","text":"* * * * *","dialect":"posix","zone":"UTC","gap":"skip","fold":"both"}');
-INSERT INTO "texts" VALUES(3499667699100363184,'{"v":1,"overlap":"queue","catch_up":"spread","grace":1,"catch_up_cap":2,"jitter":3,"jitter_early":false,"retry":{"delay":4,"limit":5,"backoff":6},"launch_retry":{"delay":7,"limit":null,"backoff":8},"capacity":{"group":"agent","limit":7},"max_runs":8,"on_orphan":"give_up","run_timeout":9,"queue_limit":10,"ledger":true,"retention_age":11,"retention_rows":12}');
-INSERT INTO "texts" VALUES(3643084984129099496,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":null,"queue_limit":1000,"ledger":false,"retention_age":null,"retention_rows":null}');
-INSERT INTO "texts" VALUES(3903325544704860854,'{"v":1,"overlap":"allow","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":{"group":"agent","limit":2},"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true,"retention_age":null,"retention_rows":null}');
+INSERT INTO "texts" VALUES(2792154975921083686,'{"v":1,"overlap":"allow","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true,"retention_age":null,"retention_rows":null,"start_within":null,"finish_within":null,"succeed_every":null}');
+INSERT INTO "texts" VALUES(3151282038506021353,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":{"delay":5000,"limit":2,"backoff":1},"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true,"retention_age":null,"retention_rows":null,"start_within":null,"finish_within":null,"succeed_every":null}');
+INSERT INTO "texts" VALUES(4182838529300665068,'{"v":1,"overlap":"allow","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":{"group":"agent","limit":2},"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true,"retention_age":null,"retention_rows":null,"start_within":null,"finish_within":null,"succeed_every":null}');
 INSERT INTO "texts" VALUES(4694102313970013462,'{"v":1,"kind":"cron","text":"*/1 * * * *","dialect":"standard","zone":"Europe/Berlin","gap":"skip","fold":"both"}');
+INSERT INTO "texts" VALUES(5264409224774440929,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true,"retention_age":null,"retention_rows":null,"start_within":null,"finish_within":null,"succeed_every":null}');
 INSERT INTO "texts" VALUES(5678078731533317459,'{"v":1,"kind":"cron","text":"30 2 * * 1-5","dialect":"standard","zone":"Europe/Berlin","gap":"run_after","fold":"first"}');
-INSERT INTO "texts" VALUES(6339482164331581599,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":{"delay":5000,"limit":2,"backoff":1},"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true,"retention_age":null,"retention_rows":null}');
-INSERT INTO "texts" VALUES(7963705609602296917,'{"v":1,"overlap":"allow","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":true,"retention_age":null,"retention_rows":null}');
+INSERT INTO "texts" VALUES(6148904361652813649,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":3600000,"queue_limit":1000,"ledger":false,"retention_age":null,"retention_rows":null,"start_within":null,"finish_within":null,"succeed_every":null}');
+INSERT INTO "texts" VALUES(6466813108736152005,'{"v":1,"overlap":"skip","catch_up":"none","grace":60000,"catch_up_cap":100,"jitter":0,"jitter_early":true,"retry":null,"launch_retry":null,"capacity":null,"max_runs":null,"on_orphan":"relaunch","run_timeout":null,"queue_limit":1000,"ledger":false,"retention_age":null,"retention_rows":null,"start_within":null,"finish_within":null,"succeed_every":null}');
+INSERT INTO "texts" VALUES(8525291059798338327,'{"v":1,"overlap":"queue","catch_up":"spread","grace":1,"catch_up_cap":2,"jitter":3,"jitter_early":false,"retry":{"delay":4,"limit":5,"backoff":6},"launch_retry":{"delay":7,"limit":null,"backoff":8},"capacity":{"group":"agent","limit":7},"max_runs":8,"on_orphan":"give_up","run_timeout":9,"queue_limit":10,"ledger":true,"retention_age":11,"retention_rows":12,"start_within":null,"finish_within":null,"succeed_every":null}');
 INSERT INTO "texts" VALUES(9161279673916447068,'{"v":1,"kind":"on_demand"}');
 CREATE TABLE workflows (
   namespace   TEXT    NOT NULL,
