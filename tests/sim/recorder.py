@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cadence import Every
-from dutiful.core.policy import OnOrphan, Overlap, Reason
+from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.stores.memory import MemoryStore
 from dutiful.stores.sqlite import inline_runs
@@ -304,9 +304,16 @@ class Recorder:
         old, new = before.schedule, after.schedule
         if (old.cadence, old.window, old.paused) == (new.cadence, new.window, new.paused):
             dropped = {Reason.REPLACED, Reason.MISSED}
+            rows = [row for row in rows if not self._was_missed(old.policy, new.policy, row)]
             skipped = [row for row in rows if row.schedule_id == new.id and row.reason in dropped]
             if skipped and not any(row.backfill is not None for row in rows):
                 self.complain("owed", f"an edit of {new.id} that moves no tick skipped {skipped}")
+
+    def _was_missed(self, old: Policy, new: Policy, row: Run) -> bool:
+        """Return whether a tick was missed by the policy before the edit, which the new one would run."""
+        same = (old.catch_up, old.grace, old.catch_up_cap) == (new.catch_up, new.grace, new.catch_up_cap)
+        late = self._now()[0] - (row.run_until or row.run_at) > old.grace
+        return not same and late and old.catch_up is CatchUp.NONE and row.reason is Reason.MISSED
 
     def _check_fence(self, what: str, epoch: int) -> None:
         if epoch != self.epoch:

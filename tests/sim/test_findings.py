@@ -6,9 +6,12 @@ import asyncio
 from datetime import timedelta
 from itertools import count
 
+import pytest
 from tests.core.plan.planner_notation import HOUR, MINUTE, at, schedule
 from tests.sim.gate import Gate, depose
+from tests.sim.genesis import world_of
 from tests.sim.rig import Rig
+from tests.sim.stages import STAGES
 from tests.spec.world import play
 
 from dutiful.core.cadence import Once
@@ -390,3 +393,16 @@ def test_ticks_of_another_cadence_that_begin_where_a_stretch_is_on_record_are_ac
             return (await rig.rows())[-2:]
 
     assert asyncio.run(scenario()) == ["10:01-10:08 SKIPPED paused", "10:03-10:15 SKIPPED missed"]
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        # A run whose commit was not acknowledged began after the next commit had ended it.
+        927,
+        # An edit of the catch-up policy counts ticks as missed that the old policy had missed.
+        1470,
+    ],
+)
+def test_a_world_that_broke_a_rule_keeps_it_now(seed):
+    assert STAGES["memory"](world_of(seed)).problems == []

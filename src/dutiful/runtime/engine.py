@@ -327,6 +327,8 @@ class Engine:
             found = present.get(key_of(run))
             if run.phase is Phase.LAUNCHED and found is not None and standing(found) == standing(run):
                 self._start(Launch(move.due.schedule, found, due.number), self._now(), 0)
+                # Let this run begin before the pass goes on: the plan may end it, and then it must not begin.
+                self._waited = False
 
     def _limits(self, epoch: int, batch: Batch, now: Instant) -> Limits:
         status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
