@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import warnings
 
 import pytest
 from tests.launchers.metas import DAG, KEY, META, META_JSON
@@ -27,6 +29,18 @@ def queue(request):
 def port(request, queue):
     """The port of the shared server of this kind."""
     return port_of(request.getfixturevalue(queue.fixture))
+
+
+@pytest.fixture(autouse=True)
+def _forget_refused_connections():
+    """Collect here the sockets that the clients leave open where a server refuses them.
+
+    Otherwise their warnings fail whichever test is running when they are collected.
+    """
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 async def handed_over(url: str, *keys: str, **settings):

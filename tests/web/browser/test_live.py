@@ -185,11 +185,13 @@ def test_keys_go_to_pages_and_rows_and_open_questions(service, page):
 def test_keys_can_be_switched_off(service, page):
     opened(page, service, "/ui/me")
     page.get_by_role("button", name="Switch keys off").click()
+    page.get_by_role("button", name="Switch keys on").wait_for()
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.tagName") == "BODY"
     page.get_by_role("button", name="Switch keys on").click()
+    page.get_by_role("button", name="Switch keys off").wait_for()
     page.keyboard.press("/")
-    assert page.evaluate("document.activeElement.id") == "find"
+    page.wait_for_function("document.activeElement.id === 'find'")
 
 
 def test_the_script_is_within_its_budget(service, page):
