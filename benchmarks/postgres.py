@@ -46,7 +46,7 @@ def run() -> Section:
     with tempfile.TemporaryDirectory(prefix="dutiful-servers-") as name:
         folder = Path(name, "postgres")
         folder.mkdir(mode=0o711)
-        server = program.postgres(folder, "18", durable=True)
+        server = program.postgres(folder, durable=True)
         server.start()
         try:
             rows = asyncio.run(_rows(f"postgresql://postgres@127.0.0.1:{server.port}/postgres"))

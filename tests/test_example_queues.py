@@ -68,7 +68,7 @@ def every_second(service, dag) -> None:
     })  # fmt: skip
 
 
-@pytest.mark.parametrize("postgres_port", ["18"], indirect=True)
+@pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 def test_the_consumer_of_nats_writes_each_invoice_once(tmp_path, nats_url, postgres_url, own_name):
     async def ask(statement, *arguments):
         connection = await asyncpg.connect(postgres_url)

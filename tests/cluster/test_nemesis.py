@@ -26,7 +26,7 @@ def server():
     # Not in `tmp_path`: the server runs as another user, who may not enter that folder.
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o711)
-        started = program.postgres(Path(folder), "18")
+        started = program.postgres(Path(folder))
         started.start()
         try:
             yield started

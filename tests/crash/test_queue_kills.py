@@ -216,7 +216,7 @@ def exactly_once(folder, postgres_url, *, large):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("postgres_port", ["18"], indirect=True)
+@pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 def test_with_postgres_seen_every_key_has_exactly_one_effect(tmp_path, postgres_url):
     told, _ = exactly_once(tmp_path, postgres_url, large=False)
     assert wrong(told, exactly=True) == []
@@ -233,7 +233,7 @@ def test_with_valkey_seen_a_repeat_has_a_cause_and_a_higher_start(tmp_path, valk
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("postgres_port", ["18"], indirect=True)
+@pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 def test_with_postgres_seen_500_keys_have_exactly_one_effect_each(tmp_path, postgres_url, capfd):
     told, summary = exactly_once(tmp_path, postgres_url, large=True)
     with capfd.disabled():

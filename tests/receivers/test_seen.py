@@ -23,7 +23,7 @@ def new_seen(request, tmp_path):
     if request.param == "valkey":
         url, name = request.getfixturevalue("valkey_url"), request.getfixturevalue("own_name")
         return lambda **settings: ValkeySeen(url, prefix=name, **settings)
-    port, name = request.getfixturevalue("postgres18"), request.getfixturevalue("own_name")
+    port, name = request.getfixturevalue("newest_postgres"), request.getfixturevalue("own_name")
     url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     return lambda **_: PostgresSeen(url, table=name)
 

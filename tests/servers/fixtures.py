@@ -9,13 +9,13 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.program import POSTGRES_VERSIONS
+from tests.servers.program import postgres_versions
 from tests.servers.shared import shared_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["nats_url", "own_name", "postgres18", "postgres_port", "postgres_url", "valkey_url"]
+__all__ = ["nats_url", "newest_postgres", "own_name", "postgres_port", "postgres_url", "valkey_url"]
 
 _numbers = itertools.count(1)
 
@@ -40,20 +40,20 @@ def own_name() -> str:
     return f"t{os.getpid()}_{next(_numbers)}_{uuid.uuid4().hex[:6]}"
 
 
-@pytest.fixture(scope="session", params=sorted(POSTGRES_VERSIONS))
+@pytest.fixture(scope="session", params=["oldest", "newest"] if len(postgres_versions()) > 1 else ["newest"])
 def postgres_port(request: pytest.FixtureRequest) -> Iterator[int]:
-    """The port of the shared PostgreSQL server, once for each version at hand.
+    """The port of the shared PostgreSQL server, once for the oldest and once for the newest at hand.
 
-    For one version only: `@pytest.mark.parametrize("postgres_port", ["18"], indirect=True)`.
+    For one version only: `@pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)`.
     """
-    with shared_server(f"postgres{request.param}") as port:
+    with shared_server(f"postgres-{request.param}") as port:
         yield port
 
 
 @pytest.fixture(scope="session")
-def postgres18() -> Iterator[int]:
+def newest_postgres() -> Iterator[int]:
     """The port of the shared PostgreSQL server of the newest version, for tests that need no other."""
-    with shared_server("postgres18") as port:
+    with shared_server("postgres-newest") as port:
         yield port
 
 

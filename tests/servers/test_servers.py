@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -101,7 +102,7 @@ def test_workers_share_one_server_which_ends_with_the_last_of_them_even_a_killed
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("postgres_port", ["18"], indirect=True)
+@pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 def test_one_version_of_postgres_can_be_asked_for(postgres_port):
     async def story():
         connection = await asyncpg.connect(f"postgresql://postgres@127.0.0.1:{postgres_port}/postgres")
@@ -110,4 +111,45 @@ def test_one_version_of_postgres_can_be_asked_for(postgres_port):
         finally:
             await connection.close()
 
-    assert asyncio.run(story()).startswith("18")
+    assert int(asyncio.run(story())) // 10_000 == max(program.postgres_versions())
+
+
+AS_ORDINARY_USER = """
+import os, sys
+from pathlib import Path
+from tests.servers import program
+
+program.postgres_versions()
+# Python loads this codec when an address is first used, and may lie where an ordinary user cannot read.
+"localhost".encode("idna")
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(program.NOBODY)
+    os.setuid(program.NOBODY)
+server = program.postgres(Path(sys.argv[1]), sys.argv[2])
+server.start()
+print(os.geteuid())
+server.close()
+"""
+
+
+@pytest.fixture
+def home():
+    """A folder of an ordinary user; the temporary folder of a test belongs to the user who runs the tests."""
+    with tempfile.TemporaryDirectory(prefix="home-") as folder:
+        if os.geteuid() == 0:
+            os.chown(folder, program.NOBODY, program.NOBODY)
+        yield folder
+
+
+@pytest.mark.parametrize("which", ["oldest", "newest"])
+def test_an_ordinary_user_can_start_postgres(which, home):
+    programs = program.postgres_versions().values()
+    if os.geteuid() == 0 and not all(map(program.is_open_to_all, programs)):
+        pytest.skip("other users cannot reach the programs of PostgreSQL")
+    done = subprocess.run(
+        [sys.executable, "-c", AS_ORDINARY_USER, home, which],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    user = os.geteuid() or program.NOBODY
+    assert (done.stdout, done.returncode) == (f"{user}\n", 0), done.stderr

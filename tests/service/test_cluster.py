@@ -13,7 +13,7 @@ from dutiful.service.errors import UnknownNodeError
 from dutiful.service.settings import settings_from
 from dutiful.service.wiring import Service
 
-newest = pytest.mark.parametrize("postgres_port", ["18"], indirect=True)
+newest = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 
 
 def service_of(url, name, **changes):

@@ -283,7 +283,7 @@ def postgres_port():
     """Return the port of the shared server, which is used until this process ends."""
     using = ExitStack()
     atexit.register(using.close)
-    return using.enter_context(shared_server("postgres18"))
+    return using.enter_context(shared_server("postgres-newest"))
 
 
 class WithPostgres(TwoStores):

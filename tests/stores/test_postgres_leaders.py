@@ -31,7 +31,7 @@ from dutiful.stores.postgres.commit import commit
 from dutiful.stores.postgres.connections import PASSES, Deadlines
 from dutiful.stores.postgres.session import LockSession
 
-pytestmark = pytest.mark.parametrize("postgres_port", ["18"], indirect=True)
+pytestmark = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 
 
 # Two openings

@@ -23,7 +23,7 @@ from dutiful.runtime.ports import Sharded
 from dutiful.stores.postgres import PostgresStore
 from dutiful.stores.postgres.session import LockSession
 
-pytestmark = pytest.mark.parametrize("postgres_port", ["18"], indirect=True)
+pytestmark = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 
 
 def test_a_shard_loads_only_its_own_schedules_and_a_group_shares_a_shard(postgres_url):

@@ -19,7 +19,7 @@ from dutiful.stores.postgres import PostgresStore
 from dutiful.stores.sqlite import SqliteStore
 from dutiful.stores.transfer import COPYING, copy
 
-pytestmark = pytest.mark.parametrize("postgres_port", ["18"], indirect=True)
+pytestmark = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 
 
 async def fill(store):
