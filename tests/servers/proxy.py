@@ -53,21 +53,25 @@ class Proxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        if self.refuse:
-            writer.transport.abort()
-            return
+        # Known from here on: `cut` and the end of the proxy close a connection at whatever step it is.
+        writers = {writer}
+        self._writers |= writers
         try:
+            if self.refuse:
+                writer.transport.abort()
+                return
             from_server, to_server = await asyncio.open_connection("127.0.0.1", self.target_port)
-        except OSError:
-            writer.transport.abort()
-            return
-        self._writers |= {writer, to_server}
-        try:
+            writers.add(to_server)
+            self._writers.add(to_server)
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._pass(reader, to_server, is_request=True))
                 both.create_task(self._pass(from_server, writer, is_request=False))
+        except OSError:
+            writer.transport.abort()
         finally:
-            self._writers -= {writer, to_server}
+            self._writers -= writers
+            for each in writers:
+                each.close()
 
     async def _pass(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, is_request: bool
