@@ -70,15 +70,30 @@ CHECKS = [
 ]
 
 
-@lazily.parametrize()
-@settings(
-    max_examples=40,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[*HealthCheck],
-)
-def test_whatever_is_sent_is_answered_as_documented(case):
+def examples(count):
+    return settings(
+        max_examples=count,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=[*HealthCheck],
+    )
+
+
+def check(case):
     with requests.Session() as session:
         session.trust_env = False
         case.call_and_validate(session=session, checks=CHECKS)
+
+
+@lazily.parametrize()
+@examples(12)
+def test_whatever_is_sent_is_answered_as_documented(case):
+    check(case)
+
+
+@pytest.mark.soak
+@lazily.parametrize()
+@examples(200)
+def test_whatever_is_sent_for_long_is_answered_as_documented(case):
+    check(case)

@@ -8,13 +8,21 @@ from urllib.parse import quote
 
 import httpx2
 import pytest
-from tests.web.running import SCHEDULE
+from tests.web.running import SCHEDULE, running
 
 from dutiful.runtime.clock import SystemClock
 from dutiful.service.settings import settings_from
 from dutiful.web.app import create_app
 
 JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """One service for all refusals, none of which may leave anything behind."""
+    with running(tmp_path_factory.mktemp("service")) as it:
+        it.put("/workflows/report/1", {"nodes": []})
+        yield it
 
 
 def refused(answer):
@@ -136,6 +144,7 @@ def test_a_body_is_taken_as_json_if_nothing_else_is_said(service, kind):
     service.upsert()
     body = json.dumps({"schedule_id": "nightly", "paused": True}).encode()
     answer = service.client.post("/schedules/pause", content=body, headers=kind)
+    assert service.client.delete("/schedules/nightly").is_success
     assert (answer.status_code, answer.json()["paused"]) == (200, True)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
 
     from dutiful.httpd.tls import TlsFiles
 
-# Seconds that requests in progress may take after `stop`.
+# Seconds that requests in progress may take after `stop`, and between two looks whether they have ended.
 _GRACE_SECONDS = 5
+_LOOK_SECONDS = 0.01
+# The Date header of answers is renewed this often.
+_DATE_SECONDS = 1
 
 
 class CannotListenError(DutifulError):
@@ -56,22 +60,50 @@ class HttpServer(uvicorn.Server):
             proxy_headers=False,
             access_log=False,
             log_config=None,
-            timeout_graceful_shutdown=_GRACE_SECONDS,
         )
         super().__init__(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = asyncio.Event()
 
     async def answer(self) -> None:
         """Answer requests until `stop` is called."""
-        await self.serve(sockets=[self._listener])
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self.serve(sockets=[self._listener])
+        finally:
+            self._loop = None
 
     def stop(self) -> None:
-        """Take no more requests; `answer` returns after those in progress."""
+        """Take no more requests; `answer` returns after those in progress. May be called from any thread."""
         self.should_exit = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stopped.set)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, and call `on_listening` with the URL."""
         await super().startup(sockets)
         self._on_listening(url_of(self._scheme, self._listener))
+
+    async def main_loop(self) -> None:
+        """Wait for `stop`: the loop of uvicorn wakes ten times a second to look for it."""
+        while not self.should_exit:
+            await self.on_tick(0)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), _DATE_SECONDS)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close what is idle, and wait for requests in progress; then cancel them."""
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        state = self.server_state
+        for connection in [*state.connections]:
+            connection.shutdown()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_SECONDS):
+                while state.connections or state.tasks:  # noqa: ASYNC110 - the sets of uvicorn have no event
+                    await asyncio.sleep(_LOOK_SECONDS)
+        for task in [*state.tasks]:
+            task.cancel()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
