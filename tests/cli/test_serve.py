@@ -73,7 +73,7 @@ def test_the_worker_fires_what_a_server_without_one_was_given(tmp_path):
         started(tmp_path, "worker", **executor),
     ):
         url = address(server)
-        with httpx2.Client(base_url=url, trust_env=False, timeout=60) as client:
+        with httpx2.Client(base_url=url, trust_env=False, verify=False, timeout=60) as client:
             client.put("/workflows/w/1", json={"nodes": [1]}).raise_for_status()
             schedule = {"workflow_id": "w", "version": 1, "user_id": "u", "schedule_id": "s"}
             every_second = {"cron_expr": "* * * * * *", "dialect": "seconds"}

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from dutiful.service.wiring import Service
 
 _HERE = Path(__file__).parent
+_ERROR = {"$ref": "#/components/schemas/ErrorAnswer"}
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": responses.ErrorAnswer, "description": description}
+    status: {"description": description, "content": {"application/json": {"schema": _ERROR}}}
     for status, description in {
         400: "The body is not the JSON that is taken",
         401: "The caller is not authenticated",
@@ -41,6 +42,9 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         503: "The store or the audit log cannot be used at the moment",
     }.items()
 }
+# The model is given once, which defines its schema in the document. The framework makes a validator for every
+# model of every route when the route is first asked for, and nothing is ever validated against this one.
+_ERRORS[500]["model"] = responses.ErrorAnswer
 
 
 def create_app(service: Service) -> FastAPI:

@@ -139,7 +139,7 @@ def started(**environ: str) -> Iterator[Seeded]:
             **environ,
         }
     )
-    with thread, httpx2.Client(base_url=thread.url, trust_env=False, timeout=60) as client:
+    with thread, httpx2.Client(base_url=thread.url, trust_env=False, verify=False, timeout=60) as client:
         yield Seeded(thread.url, client, thread.clock, thread.service, thread.loop)
 
 
