@@ -81,7 +81,7 @@ def running(folder: Path, **environ: str) -> Iterator[Running]:
         # A run under `hang` would hold up the end of every test for as long as this.
         "DUTIFUL_DRAIN_S": "0",
         "DUTIFUL_PORT": "0",
-        # Ticks have their own wakes; the regular look at the store only costs time, a thousand a virtual hour.
+        # Each tick wakes the worker; a look at the store every virtual second would only take time.
         "TICK_MS": "60000",
         **environ,
     }
