@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections import Counter
@@ -13,7 +14,7 @@ import pytest
 from tests.sim import sharded, town
 from tests.sim.mutation import patched
 from tests.sim.sharded import Face
-from tests.sim.town import WANTED, plan_of, run_nodes
+from tests.sim.town import WANTED, Town, plan_of, run_nodes
 
 from dutiful.core.placement import Placement
 from dutiful.runtime import cluster
@@ -72,6 +73,36 @@ def test_a_seed_decides_everything(seed):
 
 def test_a_hanging_run_of_a_schedule_that_was_removed_does_not_keep_its_shard():
     assert run_nodes(plan_of(928)).problems == []
+
+
+def quiet(**changes):
+    """Return a plan of three nodes to which nothing is done, without schedules."""
+    plan = plan_of(2)
+    world = plan.world._replace(entries=(), actions=())
+    return plan._replace(world=world, shards=16, nodes=3, actions=(), **changes)
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_others_lead_the_shards_of_a_stopping_node_within_a_fifth_of_a_second(leaves):
+    """Also while it is still a member, because it waits for a run of another shard."""
+
+    async def story():
+        nodes = Town(quiet())
+        try:
+            for _ in range(3):
+                await nodes._join()
+            await nodes._advance_to(20)
+            leaving = nodes.nodes[0]
+            owner = leaving.cluster.me.owner
+            assert nodes.database.view(None).owners.count(owner) == 5
+            stopping = asyncio.create_task(leaving.stop() if leaves else leaving.cluster.drain(0))
+            await nodes.clock.advance(0.2)
+            assert {*nodes.database.view(None).owners}.isdisjoint({None, owner})
+            await stopping
+        finally:
+            await nodes._end()
+
+    asyncio.run(story())
 
 
 # Locks only save work

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from dutiful.runtime.ports import Clock, Launcher, Member, Observer, Retention, View
 
 _LOOK_S = 0.5
+# While a shard is free, look this often (s) instead: two processes that looked at different moments may each
+# leave the shard to the other. A shard that stays free longer than the second number (ms) is in trouble, and
+# more looks do not help.
+_FREE_LOOK_S, _FREE_LOOK_MS = 0.05, 3000
 # This many seconds after a lost session a process takes only the shards that it had: the other processes are
 # coming back, too.
 _REGAIN_S = 2.0
@@ -85,6 +89,8 @@ class Cluster:
         self._woken: asyncio.Future[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._watchdog: Watchdog | None = None
+        # Set while this process leaves: the task that marks it as draining for the other processes.
+        self._marking: asyncio.Task[None] | None = None
         self._draining = False
 
     # Beginning and end
@@ -112,6 +118,8 @@ class Cluster:
 
         Waits `within` seconds for the runs in flight, and returns the runs that are left.
         """
+        if self._marking is None:
+            self._marking = asyncio.create_task(self._mark_draining(), name="dutiful-drain")
         self._draining = True
         await self._finish_hand_overs()
         drained = await asyncio.gather(*(self._drain(*each, within) for each in [*self._hosts.items()]))
@@ -121,6 +129,12 @@ class Cluster:
             [run for left in drained for run in left.unrecorded],
             errors[0] if errors else None,
         )
+
+    async def _mark_draining(self) -> None:
+        """Tell the other processes that this one takes no shards, so that they do not wait for it."""
+        # Not awaited: a database that does not answer must not delay the releases.
+        with contextlib.suppress(DutifulError, OSError):
+            await self._store.drain(self.me.owner, True)
 
     async def _drain(self, shard: int, host: Host, within: float | None) -> Drained:
         drained = await host.drain(within)
@@ -138,7 +152,7 @@ class Cluster:
     def abandon(self) -> None:
         """Drop everything but the store at once, as a crash would: nothing more is launched or written."""
         self._draining = True
-        for task in (self._looking, *self._leaving.values()):
+        for task in (self._looking, self._marking, *self._leaving.values()):
             if task is not None:
                 task.cancel()
         for host in self._hosts.values():
@@ -212,7 +226,13 @@ class Cluster:
                 self._trouble, self._followed_at = None, self._clock.epoch_ms()
             except Exception as error:  # noqa: BLE001 - whatever it was, the next look may succeed
                 self._note_failure(f"{type(error).__name__}: {error}")
-            await self._clock.wait(self._woken, _LOOK_S)
+            await self._clock.wait(self._woken, self._pause_s())
+
+    def _pause_s(self) -> float:
+        """Return after how many seconds to look again if there is no hint."""
+        others = [since for shard, since in self._seen.free.items() if shard not in self._hosts]
+        is_new = any(self._seen.now - since < _FREE_LOOK_MS for since in others)
+        return _FREE_LOOK_S if is_new and self._trouble is None else _LOOK_S
 
     async def _look(self) -> View:
         sent = self._clock.monotonic()
