@@ -6,23 +6,26 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tests.cluster.judge import Evidence
     from tests.cluster.nemesis import Deed
-    from tests.crash.service_observer import Seen
 
 WIDTH, LEFT, ROW, SCALE = 1200, 110, 16, 60.0
 
 
-def timeline(log: list[Seen], deeds: list[Deed], first: int, last: int) -> str:
+def timeline(evidence: Evidence, deeds: list[Deed]) -> str:
     """Return an SVG: a lane of deeds for each target, and a dot for each call, higher the later it came."""
+    first, last = evidence.first, evidence.last
     per_second = (WIDTH - LEFT - 20) / max(1, last - first)
     targets = sorted({deed.target for deed in deeds})
     parts = [_text(5, 20 + ROW * row, target) for row, target in enumerate(targets)]
     for deed in deeds:
         x, y = LEFT + (deed.at - first) * per_second, 20 + ROW * targets.index(deed.target)
-        parts.append(f'<path d="M{x:.1f} {y + 4}v-10" stroke="#b00"/>' + _text(x + 2, y, deed.kind))
+        width = max(1, (deed.until - deed.at) * per_second)
+        parts.append(f'<rect x="{x:.1f}" y="{y - 8}" width="{width:.1f}" height="10" fill="#fbb"/>')
+        parts.append(_text(x + 2, y, deed.kind))
     ground = 40 + ROW * len(targets) + 2 * SCALE
     parts += [_text(5, ground - _height(late), f"{late:g} s late") for late in (0, 1, 4)]
-    for seen in log:
+    for seen in evidence.log:
         x, late = LEFT + (seen.tick - first) * per_second, max(0.0, seen.at - seen.tick)
         colour = "#06c" if seen.attempt == 1 else "#e80"
         y = ground - _height(late)

@@ -48,17 +48,25 @@ class Program:
 
     def start(self) -> None:
         """Start the server and return once it answers."""
+        deadline = time.monotonic() + _READY_WITHIN_S
+        try:
+            # The processes of a killed PostgreSQL end a moment after it, and a new one refuses to start
+            # beside them.
+            while not self._is_started() and time.monotonic() < deadline:
+                time.sleep(0.05)
+        except BaseException:
+            self.close()
+            raise
+
+    def _is_started(self) -> bool:
+        """Start the server; return whether it answers, or False where an older one is not gone yet."""
         as_user = {} if self._user is None else {"user": self._user, "group": self._user, "extra_groups": []}
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 cwd=self.folder, **as_user,
             )  # fmt: skip
-        try:
-            self._wait_until_ready(self.process)
-        except BaseException:
-            self.close()
-            raise
+        return self._answers(self.process)
 
     def stop(self) -> None:
         """End the server as its operator would, and return once it is gone."""
@@ -88,13 +96,15 @@ class Program:
             process.kill()
             process.wait()
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+    def _answers(self, process: subprocess.Popen[bytes]) -> bool:
         deadline = time.monotonic() + _READY_WITHIN_S
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError):
                 if self._ready(self.port):
-                    return
+                    return True
             if process.poll() is not None:
+                if "is still in use" in self.log()[-1000:]:
+                    return False
                 raise RuntimeError(f"{self._argv[0]} ended with {process.returncode}:\n{self.log()[-2000:]}")
             time.sleep(0.01)
         raise RuntimeError(f"{self._argv[0]} did not answer in time:\n{self.log()[-2000:]}")

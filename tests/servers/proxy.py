@@ -22,7 +22,7 @@ class Proxy:
         """Whether what the server says is thrown away, while requests still reach it."""
         self.hold_requests = False
         """Whether what clients say from now on is kept until `deliver`, even if they are gone by then."""
-        self._delivered = threading.Event()
+        self._delivered = asyncio.Event()
         self.refuse = False
         """Whether new connections are closed at once."""
         self.connections = 0
@@ -43,8 +43,14 @@ class Proxy:
         self._loop.call_soon_threadsafe(close)
 
     def deliver(self) -> None:
-        """Pass on what was held."""
-        self._delivered.set()
+        """Pass on what was held; what is held after this waits for the next call."""
+
+        def release() -> None:
+            held, self._delivered = self._delivered, asyncio.Event()
+            held.set()
+
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(release)
 
     def wait_for_request(self, content: bytes) -> None:
         """Return once a client has sent something that contains these bytes."""
@@ -63,9 +69,11 @@ class Proxy:
             from_server, to_server = await asyncio.open_connection("127.0.0.1", self.target_port)
             writers.add(to_server)
             self._writers.add(to_server)
-            async with asyncio.TaskGroup() as both:
-                both.create_task(self._pass(reader, to_server, is_request=True))
-                both.create_task(self._pass(from_server, writer, is_request=False))
+            # The end of the proxy cancels this task, which asyncio's streams would report as an error.
+            with contextlib.suppress(asyncio.CancelledError):
+                async with asyncio.TaskGroup() as both:
+                    both.create_task(self._pass(reader, to_server, is_request=True))
+                    both.create_task(self._pass(from_server, writer, is_request=False))
         except OSError:
             writer.transport.abort()
         finally:
@@ -82,7 +90,7 @@ class Proxy:
                     held = self.hold_requests
                     self._note(data)
                     if held:
-                        await asyncio.to_thread(self._delivered.wait, 60)
+                        await asyncio.wait_for(self._delivered.wait(), 60)
                 elif self.drop_answers:
                     continue
                 target.write(data)
