@@ -72,6 +72,8 @@ class NodeExecutor(Executor):
         key, now = key_of(launch.run), self._clock.epoch_ms()
         if launch.run.attempt == 1 and now < launch.run.fire_at and launch.run.kind == "schedule":
             self._recorder.complain("early", f"{key} was launched at {now}, before {launch.run.fire_at}")
+        if self._clock.monotonic() >= self._store.trusted_until:
+            self._recorder.complain("doubt", f"{key} was launched when the session might have ended")
         return await super().launch(launch)
 
     async def _note(self, launch: Launch, manner: str) -> None:

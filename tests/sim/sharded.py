@@ -54,6 +54,8 @@ class Shard:
     turn: int = 0
     claim: str | None = None
     lock: Session | None = None
+    # The process that wrote under each epoch.
+    writers: dict[int, str] = field(default_factory=dict)
 
     @property
     def epoch(self) -> int:
@@ -413,7 +415,15 @@ class Face:
         shard = self._shard
         if not self.fence(shard, epoch, turn):
             raise LostLeadershipError(epoch, shard.epoch)
+        self._check_writer(shard, epoch)
         return await getattr(shard.witness, name)(*args)
+
+    def _check_writer(self, shard: Shard, epoch: int) -> None:
+        """An epoch belongs to one process: what another one launched under it would be adopted by none."""
+        assert self._node.me is not None
+        writer, me = shard.writers.setdefault(epoch, self._node.me.owner), self._node.me.owner
+        if writer != me:
+            shard.witness.complain("epoch", f"{me} and {writer} wrote under epoch {epoch} of {self._place}")
 
 
 class Namespace:

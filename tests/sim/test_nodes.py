@@ -11,14 +11,12 @@ from contextlib import ExitStack
 from multiprocessing import get_context
 
 import pytest
-from tests.sim import sharded, town
 from tests.sim.mutation import patched
 from tests.sim.sharded import Face
 from tests.sim.town import WANTED, Town, plan_of, run_nodes
 
 from dutiful.core.placement import Placement
 from dutiful.runtime import cluster
-from dutiful.runtime.engine import Engine
 from dutiful.stores.memory import MemoryStore
 
 # Reached in too few worlds for a slice to depend on it.
@@ -133,76 +131,3 @@ def test_without_locks_the_nodes_depose_each_other_and_no_tick_is_lost_or_double
 def test_without_locks_and_fence_no_attempt_is_made_twice(seed):
     problems = without_locks(seed, fence=False)
     assert [each for each in problems if each.startswith(("attempts", "complete", "genuine"))] == []
-
-
-# Mistakes that must be noticed
-
-
-async def never_bumps_the_turn(_self, held):
-    held.unsure = False
-
-
-async def launches_without_asking(self, launch):
-    return await self._launcher.launch(launch)
-
-
-async def commits_whatever_the_version(self, moves, epoch, original=MemoryStore.commit):
-    rows = self._rows
-    fresh = [
-        move._replace(due=move.due._replace(version=rows[move.due.schedule.id].version))
-        for move in moves
-        if move.due.schedule.id in rows
-    ]
-    return await original(self, fresh, epoch)
-
-
-def puts_a_group_in_many_shards(schedule, shards):
-    return sharded.place_of(schedule._replace(policy=type(schedule.policy)()), shards)
-
-
-MUTANTS = {
-    "no version check": [(MemoryStore, "commit", commits_whatever_the_version)],
-    "no fence": [
-        (Face, "fence", staticmethod(lambda *_: True)),
-        (MemoryStore, "_check", lambda *_: None),
-    ],
-    "no turn bump": [(Face, "_bump_turn", never_bumps_the_turn)],
-    "epoch kept after another led": [(Face, "was_kept", staticmethod(lambda *_: True))],
-    "launch without holds": [(Engine, "_launch", launches_without_asking)],
-    "group in many shards": [(town, "place_of", puts_a_group_in_many_shards)],
-}
-# A world that is known to show the mistake; the soak looks for one by itself.
-SHOWN_BY = {"no fence": 25}
-WORLDS = 400
-
-
-def problems_with(name, seed):
-    """Return what breaks in a world when a mistake is made."""
-    with ExitStack() as stack:
-        for target, attribute, value in MUTANTS[name]:
-            stack.enter_context(patched(target, attribute, value))
-        return run_nodes(plan_of(seed)).problems
-
-
-@pytest.mark.parametrize("name", sorted(SHOWN_BY))
-def test_a_mistake_is_noticed(name):
-    assert problems_with(name, SHOWN_BY[name]) != []
-    assert run_nodes(plan_of(SHOWN_BY[name])).problems == []
-
-
-def caught(name):
-    """Return the first seed that shows a mistake and does not fail without it."""
-    for seed in range(WORLDS):
-        problems = problems_with(name, seed)
-        if problems and not run_nodes(plan_of(seed)).problems:
-            return seed, problems[0]
-    return None
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", sorted(MUTANTS))
-@pytest.mark.timeout(3600)
-def test_every_mistake_is_noticed(name, record_property):
-    found = caught(name)
-    record_property("found", str(found))
-    assert found is not None
