@@ -14,7 +14,7 @@ from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity
 from dutiful.stores.postgres import commit, edits, settle, shard, statements
 
-pytestmark = pytest.mark.parametrize("postgres_port", ["18"], indirect=True)
+pytestmark = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 
 
 # Stories, each with its right end
