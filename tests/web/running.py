@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 
 from dutiful.httpd.server import HttpServer, listen
-from dutiful.service.settings import settings_from
+from dutiful.service.settings import Settings, settings_from
 from dutiful.service.wiring import Service
 from dutiful.testing import VirtualClock
 from dutiful.web.app import create_app
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 MONDAY = "2026-03-02T09:00:00+00:00"
@@ -33,7 +34,7 @@ class Running:
 
     def advance(self, seconds: float) -> None:
         """Let virtual time pass."""
-        asyncio.run_coroutine_threadsafe(self.clock.advance(seconds), self.loop).result(60)
+        asyncio.run_coroutine_threadsafe(self.clock.advance(seconds), self.loop).result(120)
 
     def get(self, path: str, **query: Any) -> Any:
         answer = self.client.get(path, params=query)
@@ -73,20 +74,33 @@ async def run_dag(dag: dict[str, Any], _meta: Any) -> None:
 
 
 @contextmanager
-def running(folder: Path, **environ: str) -> Iterator[Running]:
-    """Run a service on a store in `folder` until the block ends."""
+def running(
+    folder: Path | None,
+    *,
+    start: str = MONDAY,
+    executor: Callable[[VirtualClock], Any] | None = None,
+    tick_ms: int | None = None,
+    **environ: str,
+) -> Iterator[Running]:
+    """Run a service on a store in `folder`, or in memory, until the block ends.
+
+    `tick_ms` may be longer than the settings allow, so that a month of virtual time passes in seconds.
+    """
     environ = {
-        "DUTIFUL_STORE": f"sqlite:{folder}/service.db",
-        "DUTIFUL_EXECUTOR": "python:tests.web.running:run_dag",
+        "DUTIFUL_STORE": "memory:" if folder is None else f"sqlite:{folder}/service.db",
         # A run under `hang` would hold up the end of every test for as long as this.
         "DUTIFUL_DRAIN_S": "0",
         "DUTIFUL_PORT": "0",
         # Each tick wakes the worker; a look at the store every virtual second would only take time.
         "TICK_MS": "60000",
+        **({"DUTIFUL_EXECUTOR": "python:tests.web.running:run_dag"} if executor is None else {}),
         **environ,
     }
+    settings = settings_from(environ)
+    if tick_ms is not None:
+        settings = dataclasses.replace(settings, tick_ms=tick_ms)
     with (
-        _Thread(environ) as thread,
+        _Thread(settings, start, executor) as thread,
         httpx2.Client(base_url=thread.url, trust_env=False, verify=False, timeout=60) as client,
     ):
         yield Running(thread.url, client, thread.clock, thread.service, thread.loop)
@@ -95,8 +109,10 @@ def running(folder: Path, **environ: str) -> Iterator[Running]:
 class _Thread:
     """The loop of the service in a thread of its own."""
 
-    def __init__(self, environ: dict[str, str]) -> None:
-        self._settings = settings_from(environ)
+    def __init__(
+        self, settings: Settings, start: str, executor: Callable[[VirtualClock], Any] | None
+    ) -> None:
+        self._settings, self._start, self._executor = settings, start, executor
         self._listening = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._error: BaseException | None = None
@@ -124,8 +140,9 @@ class _Thread:
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.clock = VirtualClock(MONDAY)
-        self.service = Service(self._settings, self.clock)
+        self.clock = VirtualClock(self._start)
+        executor = None if self._executor is None else self._executor(self.clock)
+        self.service = Service(self._settings, self.clock, executor=executor)
         with listen("127.0.0.1", 0) as listener:
             await self.service.start()
             try:

@@ -37,8 +37,8 @@ def service():
         yield it
 
 
-# Not for the session: its event loop would be in the way of other tests of this worker.
-@pytest.fixture(scope="module")
+# Not for the session: the event loop of Playwright would be in the way of other tests of this worker.
+@pytest.fixture(scope="package")
 def browser():
     executable = chromium()
     with sync_playwright() as playwright:

@@ -41,4 +41,4 @@ SHIFT = (
     ".observe({type: 'layout-shift', buffered: true});"
     " requestAnimationFrame(() => setTimeout(() => done(moved), 0)) })"
 )
-"""Returns what has moved since the page began to load, without anybody having asked for it."""
+"""Returns the elements that have moved since the page began to load."""

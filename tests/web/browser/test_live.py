@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.web.browser.pages import SHIFT
-from tests.web.browser.seed import started
+from tests.web.browser.seed import started, store
 
 SECONDS = 5
 
@@ -12,9 +12,9 @@ SECONDS = 5
 @pytest.fixture(scope="module")
 def service():
     with started() as it:
-        assert it.client.put("/workflows/poll/14", json={"takes": 4}).status_code == 200
+        it.put("/workflows/poll/14", {"takes": 4})
         for name in ("a.first", "b.second", "c.third"):
-            it.upsert({"schedule_id": name, "workflow_id": "poll", "cron_expr": "*/5 * * * *"})
+            store(it, {"schedule_id": name, "workflow_id": "poll", "cron_expr": "*/5 * * * *"})
         it.advance(900)
         yield it
 
@@ -88,7 +88,7 @@ def test_what_is_typed_survives_twenty_refreshes(service, page):
 def test_the_focus_stays_where_it_is_when_rows_change(service, page):
     opened(page, service, "/ui/schedules")
     page.locator("a.id", has_text="b.second").focus()
-    service.upsert({"schedule_id": "a.second", "workflow_id": "poll", "cron_expr": "*/5 * * * *"})
+    store(service, {"schedule_id": "a.second", "workflow_id": "poll", "cron_expr": "*/5 * * * *"})
     pass_seconds(page, 15)
     assert page.locator("a.id", has_text="a.second").count() == 1
     assert page.evaluate("document.activeElement.textContent") == "b.second"
@@ -192,6 +192,20 @@ def test_keys_can_be_switched_off(service, page):
     page.get_by_role("button", name="Switch keys off").wait_for()
     page.keyboard.press("/")
     page.wait_for_function("document.activeElement.id === 'find'")
+
+
+def test_seven_tabs_of_one_browser_stay_alive(service, browser):
+    context = browser.new_context()
+    tabs = [context.new_page() for _ in range(7)]
+    for tab in tabs:
+        tab.clock.install()
+        tab.goto(f"{service.url}/ui/schedules/b.second")
+    service.advance(600)
+    for tab in tabs:
+        with tab.expect_response(lambda answer: answer.request.resource_type == "fetch") as refreshed:
+            tab.clock.run_for(SECONDS * 1000)
+        assert refreshed.value.status in {200, 204}
+    context.close()
 
 
 def test_the_script_is_within_its_budget(service, page):

@@ -1,0 +1,156 @@
+"""The pages for people who see no colours, choose their own, or use only the keyboard."""
+
+from __future__ import annotations
+
+import pytest
+from tests.web.browser.pages import SETTLEMENT
+from tests.web.browser.png import rows
+from tests.web.test_style import contrast
+
+KEY_PAGES = ["/", SETTLEMENT, f"{SETTLEMENT}/edit"]
+HERE = "document.activeElement.outerHTML.slice(0, 120)"
+MARKS = ".ran .failed .cross .skipped .come .comebar .skipbar .axis .now .d1 .today"
+# Returns the colour of the canvas, and class, fill and stroke of each mark that is drawn.
+PAINTED = """marks => {
+  const canvas = document.body.appendChild(document.createElement("i"));
+  canvas.style.color = "Canvas";
+  const drawn = [...document.querySelectorAll(marks.split(" ").map(mark => ".plot " + mark).join())];
+  return [getComputedStyle(canvas).color, drawn.map(mark => {
+    const style = getComputedStyle(mark);
+    return [mark.getAttribute("class"), style.fill, style.stroke];
+  })];
+}"""
+
+
+@pytest.fixture
+def page(browser):
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="light")
+    yield context.new_page()
+    context.close()
+
+
+def colour(said):
+    """Return a computed colour as #rrggbb, None for a colour that draws nothing."""
+    if said == "none" or (said.startswith("rgba") and said.endswith(", 0)")):
+        return None
+    parts = said[said.index("(") + 1 : said.index(")")].split(",")[:3]
+    return "#" + "".join(f"{int(float(part)):02x}" for part in parts)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_marks_can_be_seen_in_forced_colours(service, page, theme):
+    page.emulate_media(forced_colors="active", color_scheme=theme)
+    for path in KEY_PAGES:
+        page.goto(service.url + path)
+        ground, marks = page.evaluate(PAINTED, MARKS)
+        assert marks
+        for name, *painted in marks:
+            seen = [one for one in map(colour, painted) if one is not None]
+            assert max(contrast(one, colour(ground)) for one in seen) >= 3, (path, name, painted)
+
+
+def test_the_current_page_and_the_chosen_answer_are_marked_in_forced_colours(service, page):
+    page.emulate_media(forced_colors="active")
+    page.goto(service.url + KEY_PAGES[2])
+    border = "element => getComputedStyle(element).borderBottomWidth"
+    other, current = page.locator(".nav a:not([aria-current])").first, page.locator(".nav a[aria-current]")
+    assert (other.evaluate(border), current.evaluate(border)) == ("2px", "3px")
+    free, chosen = (
+        page.locator(".choice label:not(:has(:checked))").first,
+        page.locator(".choice label:has(:checked)").first,
+    )
+    assert (free.evaluate(border), chosen.evaluate(border)) == ("1px", "2px")
+
+
+def test_every_state_has_a_shape_of_its_own_without_colour(service, page):
+    page.goto(service.url + SETTLEMENT)
+    session = page.context.new_cdp_session(page)
+    session.send("Emulation.setEmulatedVisionDeficiency", {"type": "achromatopsia"})
+    legend = page.locator(".strip .legend li")
+    shapes = {
+        legend.nth(place).inner_text(): legend.nth(place).locator("svg") for place in range(legend.count())
+    }
+    drawn = {name: outline(svg.screenshot()) for name, svg in shapes.items()}
+    assert len(drawn) == 7
+    names = sorted(drawn)
+    alike = [
+        (one, other)
+        for one in names
+        for other in names
+        if one < other and not apart(drawn[one], drawn[other])
+    ]
+    assert alike == []
+
+
+def outline(png):
+    """Return the pixels that differ from the ground, as a set of places; every pixel must be grey."""
+    pixels = rows(png)
+    assert all(max(pixel[:3]) - min(pixel[:3]) <= 2 for row in pixels for pixel in row)
+    ground = pixels[0][0][0]
+    return {
+        (x, y) for y, row in enumerate(pixels) for x, pixel in enumerate(row) if abs(pixel[0] - ground) > 40
+    }
+
+
+def apart(one, other):
+    """Return whether two shapes differ in at least a quarter of what either of them draws."""
+    return len(one ^ other) >= len(one | other) / 4
+
+
+def tab_to(page, name, role="link"):
+    """Press Tab until the control with this name has the focus, which must be visible at each step."""
+    wanted = page.get_by_role(role, name=name).first
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        # After the last control the focus is on the body, once.
+        outlined = "(at => at === document.body || getComputedStyle(at).outlineStyle !== 'none')"
+        assert page.evaluate(f"{outlined}(document.activeElement)"), page.evaluate(HERE)
+        if wanted.evaluate("element => element === document.activeElement"):
+            return
+    raise AssertionError(f"Tab does not reach {name}")
+
+
+def test_a_schedule_is_found_explained_edited_and_saved_by_keyboard_only(service, page):
+    page.goto(f"{service.url}/ui/schedules")
+    tab_to(page, "Find a schedule", "searchbox")
+    page.keyboard.type("clickstream")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=clickstream")
+    tab_to(page, "etl.clickstream")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/etl.clickstream")
+    tab_to(page, "Another time", "textbox")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("yesterday 01:10")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**at=yesterday**")
+    assert "The cron has no tick then." in page.locator("#why").inner_text()
+    tab_to(page, "Edit")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/edit")
+    tab_to(page, "Cron text", "textbox")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("*/20 * * * *")
+    tab_to(page, "Save", "button")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/etl.clickstream?done=**")
+    assert service.get("/schedules/etl.clickstream")["cron_expr"] == "*/20 * * * *"
+
+
+def test_a_schedule_is_run_and_many_are_paused_by_keyboard_only(service, page):
+    page.goto(f"{service.url}/ui/schedules/cache.warm")
+    page.keyboard.press("t")
+    page.wait_for_url("**/cache.warm/run")
+    tab_to(page, "Run now", "button")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/cache.warm?done=**")
+    page.goto(f"{service.url}/ui/schedules?q=team%3Dbilling")
+    tab_to(page, "Pause 2…")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/pause-many**")
+    tab_to(page, "Why are they paused?", "textbox")
+    page.keyboard.type("books are closed")
+    tab_to(page, "Pause 2 schedules", "button")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**done=2**")
+    assert service.get("/schedules/invoices.export")["pause_note"] == "books are closed"
