@@ -139,6 +139,12 @@ def effective(environ: Mapping[str, str]) -> list[Effective]:
     ]
 
 
+def in_force(settings: Settings) -> list[tuple[str, str]]:
+    """Return the name and the value of each setting that has a value, in their order, secrets hidden."""
+    values = [(variable.name, _shown(getattr(settings, variable.field))) for variable in VARIABLES]
+    return [(name, value) for name, value in values if value is not None]
+
+
 class _Given(NamedTuple):
     """The text of one setting; `place` tells a person where to find it."""
 

@@ -57,7 +57,7 @@ def test_runs_are_grouped_by_cause_trouble_first(service):
     service.upsert(schedule_id="good", cron_expr="* * * * *")
     service.advance(121)
     text = page(service, "/ui/runs").text
-    assert text.index("4 failed task_failed a, b RuntimeError: disk full") < text.index("2 success good")
+    assert text.index("4 failed task_failed a, b RuntimeError: disk full") < text.index("2 ran good")
     only = page(service, "/ui/runs?status=FAILED&view=each").text
     assert "disk full" in only
     assert "good" not in only
@@ -67,7 +67,7 @@ def test_runs_of_one_time_are_a_link(service):
     service.upsert(schedule_id="good", cron_expr="* * * * *")
     service.advance(301)
     path = "/ui/runs?since=2026-03-02T09:02:00Z&until=2026-03-02T09:04:00Z"
-    assert "2 success good" in page(service, path).text
+    assert "2 ran good" in page(service, path).text
 
 
 def test_one_run_is_told_from_its_tick_to_its_end(service):
@@ -76,7 +76,7 @@ def test_one_run_is_told_from_its_tick_to_its_end(service):
     [run] = service.get("/schedules/good/runs")["runs"]
     text = page(service, f"/ui/runs/{run['idempotency_key']}").text
     assert "Tick 09:01:00.000 planned Launched 09:01:00.000 attempt 1, 0 ms after its time" in text
-    assert "Ended 09:01:00.000 success after 0 ms" in text
+    assert "Ended 09:01:00.000 ran, in 0 ms" in text
     assert page(service, f"/ui/runs/{'0' * 64}", 404)
 
 
@@ -178,6 +178,6 @@ def test_an_audit_file_is_shown_with_its_chain(tmp_path):
         service.upsert()
         overview = page(service, "/").text
         text = page(service, "/ui/audit").text
-    assert "Latest changes Audit 03-02 09:00 local upsert nightly" in overview
-    assert "local upsert nightly" in text
+    assert "Latest changes Audit 09:00 local stored nightly" in overview
+    assert "local stored nightly 09:00 local stored the workflow report" in text
     assert "Chain intact, 4 lines" in text

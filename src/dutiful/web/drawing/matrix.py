@@ -84,7 +84,9 @@ def _months(monday: date, weeks: int, left: float, pitch: float) -> list[str]:
         begins = week == 0 or (day - timedelta(weeks=1)).month != day.month
         if begins and x > free:
             label = f"{day:%b %Y}" if day.month == 1 else f"{day:%b}"
-            drawn.append(text(x, 10, label))
+            # A name over the last week would stand out of the drawing.
+            if x + 6.5 * len(label) <= left + weeks * pitch:
+                drawn.append(text(x, 10, label))
             free = x + 6.5 * len(label) + 6
     return drawn
 

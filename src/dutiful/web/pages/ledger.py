@@ -48,6 +48,13 @@ def state_of(run: RunView) -> State:
     return by_hand.get(run.trigger, "ran")
 
 
+def became(run: RunView) -> str:
+    """Return the outcome of an entry in one word, the same on every page."""
+    if run.status in {"ENQUEUED", "STARTED"}:
+        return "waiting" if run.started_at is None else "running"
+    return {"SKIPPED": "skipped", "FAILED": "failed"}.get(run.status, "ran")
+
+
 def late_by(run: RunView) -> float | None:
     """Return the seconds from fire time to launch; None before the launch and for manual or backfill runs."""
     if run.started_at is None or run.trigger != "schedule":
@@ -201,11 +208,6 @@ def _entry(run: RunView, cron: Cron, now: datetime) -> Entry:
     stretch = run.run_until is not None
     last = None if run.run_until is None else run.run_until.astimezone(zone)
     when = words.moment(at, now) if last is None else _between(at, last, now)
-    became = {
-        "skipped": "skipped",
-        "failed": "failed",
-        "running": "waiting" if run.started_at is None else "running",
-    }.get(state, "ran")
     return Entry(
         when,
         run.run_at,
@@ -213,7 +215,7 @@ def _entry(run: RunView, cron: Cron, now: datetime) -> Entry:
         run.idempotency_key,
         state,
         CSS[state],
-        f"{run.ticks:,} {became}" if stretch else became,
+        f"{run.ticks:,} {became(run)}" if stretch else became(run),
         run.reason,
         _why(run, cron),
         "" if late is None else words.span(late),

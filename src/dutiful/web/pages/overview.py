@@ -105,7 +105,7 @@ def _skipping(trouble: Trouble, _: RunView | None, now: datetime) -> _Told:
         what = Markup('{} <span class="reason">{}</span>').format(words.REASONS.get(reason, ""), reason)
         return mark, what, Markup("")
     began = trouble.open_run.run_at.astimezone(_zone(trouble))
-    usual = "" if trouble.usual is None else f"; usually it takes {words.span(trouble.usual)}"
+    usual = "" if trouble.usual is None else f"; usually it takes {words.unbroken(words.span(trouble.usual))}"
     what = Markup(
         'The run of <time datetime="{}">{}</time> is still in flight, for {}{}:'
         ' <span class="reason">{}</span>'

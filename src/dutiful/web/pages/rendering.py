@@ -26,6 +26,7 @@ from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing import marks
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import field_value, keep_secret
+from dutiful.web.pages.ledger import became
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -137,6 +138,8 @@ _PAGES.filters.update(
     span=words.span,
     offset=words.offset,
     clock=words.clock,
+    logged=words.logged,
+    acted=words.acted,
 )
 _PAGES.globals.update(
     time=_time,
@@ -155,6 +158,7 @@ _PAGES.globals.update(
     static=static_url,
     version=version("dutiful"),
     reasons=words.REASONS,
+    became=became,
 )
 
 

@@ -18,7 +18,7 @@ from dutiful.httpd.instants import Instant, rfc_3339
 from dutiful.service.types import RunView
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
-from dutiful.web.pages.ledger import CSS, late_by, state_of, tick_href, took
+from dutiful.web.pages.ledger import CSS, became, late_by, state_of, tick_href, took
 from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.why import why
 
@@ -54,6 +54,7 @@ class Group(NamedTuple):
     schedules: list[str]
     newest: RunView
     oldest: RunView
+    each: str
 
 
 @router.get("/ui/runs", dependencies=[LIVE])
@@ -74,7 +75,7 @@ async def runs(request: Request, authorized: Reader, query: Annotated[RunsQuery,
         filter=query,
         statuses=STATUSES,
         reason_names=_REASONS,
-        groups=groups_of(found),
+        groups=groups_of(found, query),
         runs=[(run, state_of(run), CSS[state_of(run)]) for run in found[:SHOWN]],
         count=len(found),
         most=_READ,
@@ -97,8 +98,8 @@ def _link(query: RunsQuery, **changes: Any) -> str:
     return "/ui/runs" + (f"?{urlencode(kept)}" if kept else "")
 
 
-def groups_of(runs: list[RunView]) -> list[Group]:
-    """Return entries grouped by status, reason and first line of detail, trouble first."""
+def groups_of(runs: list[RunView], query: RunsQuery) -> list[Group]:
+    """Return the entries of a query grouped by status, reason and first line of detail, trouble first."""
     order = {"FAILED": 0, "SKIPPED": 1, "STARTED": 2, "ENQUEUED": 3, "SUCCESS": 4}
 
     def kind(run: RunView) -> tuple[int, str, str]:
@@ -124,6 +125,7 @@ def groups_of(runs: list[RunView]) -> list[Group]:
                 names,
                 entries[-1],
                 entries[0],
+                _link(query, view="each", status=entries[0].status, reason=reason),
             )
         )
     return grouped
@@ -183,14 +185,14 @@ def moments_of(run: RunView, now: datetime) -> list[Moment]:
     if run.ended_at is not None and run.started_at is not None:
         end = words.span((run.ended_at - run.started_at).total_seconds())
         failed: Literal["done", "failed"] = "failed" if run.status == "FAILED" else "done"
-        moments.append(Moment("Ended", run.ended_at, f"{run.status.lower()} after {end}", failed))
+        moments.append(Moment("Ended", run.ended_at, f"{became(run)}, in {end}", failed))
     elif run.status in {"STARTED", "ENQUEUED"}:
         since = run.started_at or run.created_at
         moments.append(
             Moment("Ends", None, f"not yet, for {words.span((now - since).total_seconds())}", "open")
         )
     else:
-        moments.append(Moment("Recorded", run.updated_at, run.status.lower(), "done"))
+        moments.append(Moment("Recorded", run.updated_at, became(run), "done"))
     return moments
 
 

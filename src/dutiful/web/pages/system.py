@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from dutiful.httpd.audit import AuditFileError, verify
-from dutiful.service.settings import effective
+from dutiful.service.settings import in_force
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages.rendering import page
 
@@ -40,7 +39,7 @@ async def system(request: Request, authorized: Reader) -> HTMLResponse:
         drift=day.drift,
         census=await service.board.census(),
         damaged=await authorized.damaged(),
-        settings=[each for each in effective(os.environ) if each.value is not None],
+        settings=in_force(service.settings),
     )
 
 

@@ -15,7 +15,7 @@ from dutiful.core.errors import DutifulError, UnknownScheduleError
 from dutiful.httpd.instants import parse_instant
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
-from dutiful.web.pages.ledger import state_of
+from dutiful.web.pages.ledger import became, state_of
 from dutiful.web.pages.rendering import page
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 _WALL = re.compile(r"(?:(\d{4}-\d\d-\d\d)|(today|yesterday|tomorrow))[ T]+(\d\d?:\d\d(?::\d\d)?)", re.ASCII)
+_EXAMPLES = 3
 _DAYS = {"today": 0, "yesterday": -1, "tomorrow": 1}
 ADVICE = "write a time such as 2026-11-01 01:30, yesterday 01:30, or 2026-11-01T06:30:00Z"
 
@@ -103,7 +104,8 @@ async def why(
         shape,
         css,
         status,
-        told.code if run is None or run.reason is not None else "",
+        # "TO COME" says the same as the code undecided.
+        told.code if told.code != "undecided" and (run is None or run.reason is not None) else "",
         _sentence(told, view, now),
         told.setting,
         told.text,
@@ -176,6 +178,7 @@ async def explain(request: Request, authorized: Reader, query: Annotated[WhyQuer
         "zone": UTC,
         "problem": None,
         "near_ids": [],
+        "examples": [] if query.schedule else await _examples(authorized),
     }
     if query.schedule:
         now = authorized.service.clock.now().astimezone(UTC)
@@ -193,3 +196,11 @@ async def explain(request: Request, authorized: Reader, query: Annotated[WhyQuer
         )
         facts |= {"why": told, "view": view, "zone": cron.zone.tzinfo}
     return page("why.html", request, **facts)
+
+
+async def _examples(authorized: AuthorizedService) -> list[tuple[RunView, str]]:
+    """Return up to three ticks that a reader may wonder about: failures first, then skipped ticks."""
+    found: list[RunView] = []
+    for status in ("FAILED", "SKIPPED"):
+        found += await authorized.service.board.entries(_EXAMPLES, status=status, owner=authorized.tenant)
+    return [(run, became(run)) for run in found[:_EXAMPLES]]

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from dutiful.core.cron.cron import Cron
-
-if TYPE_CHECKING:
     from dutiful.service.types import ScheduleView
 
 
@@ -47,6 +45,23 @@ REASONS = {
 """One sentence for each reason of the ledger, and for each code that only a verdict has."""
 
 
+ACTED = {
+    "upsert": "stored",
+    "delete": "deleted",
+    "pause": "paused",
+    "resume": "resumed",
+    "trigger": "ran by hand",
+    "backfill": "asked for past ticks of",
+    "start": "started",
+    "cancel": "cancelled a run of",
+    "save_workflow": "stored the workflow",
+    "delete_workflow": "deleted the workflow",
+    "drain_node": "drained a node",
+    "rebalance": "spread the shards anew",
+}
+"""The verb of a sentence for each action of the audit file."""
+
+
 def span(seconds: float) -> str:
     """Return a length of time in its two largest units: 12 ms, 4 min 10 s, 1 d 2 h."""
     if seconds < 1:
@@ -63,6 +78,11 @@ def span(seconds: float) -> str:
     return " ".join(part for part in parts if part)
 
 
+def unbroken(text: str) -> str:
+    """Return a text that a browser keeps on one line."""
+    return text.replace(" ", "\u00a0")
+
+
 def distance(instant: datetime, now: datetime) -> str:
     """Return how far away an instant is: in 24 min, 3 h ago, now."""
     seconds = round((instant - now).total_seconds())
@@ -75,7 +95,7 @@ def roughly(instant: datetime, now: datetime) -> str:
     """Return how far away an instant is in its largest unit: in 24 min, 3 h ago."""
     seconds = round((instant - now).total_seconds())
     unit, size = next((pair for pair in _UNITS if abs(seconds) >= pair[1]), ("s", 1))
-    said = f"{abs(seconds) // size} {unit}"
+    said = f"{abs(seconds) // size:,} {unit}"
     return "now" if seconds == 0 else f"in {said}" if seconds > 0 else f"{said} ago"
 
 
@@ -127,6 +147,20 @@ def soonly(at: datetime, now: datetime) -> str:
     if apart == 0:
         return clock(at)
     return f"{clock(at)} {at:%a}" if apart < 7 else f"{at.day} {at:%b}"
+
+
+def logged(at: str, now: datetime) -> str:
+    """Return the time of an audit line, short: 14:05 for today, else 2 Nov 14:05."""
+    instant = datetime.fromisoformat(at).astimezone(UTC)
+    if instant.date() == now.date():
+        return f"{instant:%H:%M}"
+    year = "" if instant.year == now.year else f" {instant.year}"
+    return f"{instant.day} {instant:%b}{year} {instant:%H:%M}"
+
+
+def acted(action: str) -> str:
+    """Return an action of the audit file as the verb of a sentence: paused, stored, ran by hand."""
+    return ACTED.get(action, action.replace("_", " "))
 
 
 def begin(text: str) -> str:
