@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import asyncpg
-from tests.stores.notation import MINUTE, T0, ending, make_moves, put, schedule
+from tests.stores.notation import MINUTE, T0, declare, ending, make_moves, put, schedule
 
 from dutiful.core.plan.reconcile import Changes
+from dutiful.runtime.clock import boottime
 from dutiful.stores.postgres import PostgresStore, commit, reads, settle
+from dutiful.stores.postgres.due_from import BEGINNING, DueFrom
 from dutiful.stores.postgres.statements import LEAD, Values
 
 SOME = 3000
@@ -67,7 +70,7 @@ async def statements(store, now):
     rows = [settle._row(n, each.number, each, each.run.attempt) for n, each in enumerate(ended)]
     settled = settle._statement(LEAD, values.rows((*settle._SETTLED, *settle._EFFECTS), rows), inline=False)
     return {
-        "load": (reads._DUE, [fence.shard, now, 6, "default"]),
+        "load": (reads._DUE, [fence.shard, now, 6, "default", BEGINNING]),
         "commit": commit._statement(fence, commit._parts(moves, range(len(moves)))),
         "settle": (settled, values.all),
     }
@@ -108,6 +111,85 @@ async def execute(url, *statements):
         return [await connection.fetch(statement) for statement in statements]
     finally:
         await connection.close()
+
+
+# The due index under a transaction that stays open
+
+
+@contextlib.asynccontextmanager
+async def held_snapshot(url):
+    """Keep a transaction open, as a backup does: the server keeps every row version from now on."""
+    connection = await asyncpg.connect(url)
+    try:
+        async with connection.transaction(isolation="repeatable_read"):
+            await connection.fetch("SELECT 1 FROM states LIMIT 1")
+            yield
+    finally:
+        await connection.close()
+
+
+async def pages_read(store, statement, *values):
+    """Return how many pages a statement reads."""
+
+    async def explain(session):
+        return await session.value(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", *values)
+
+    [answer] = json.loads(await store._opening.passes.work(explain))
+    return answer["Plan"]["Shared Hit Blocks"] + answer["Plan"]["Shared Read Blocks"]
+
+
+def test_under_a_held_snapshot_a_bound_spares_the_due_query_the_moves_since(postgres_url):
+    async def story(store):
+        await fill(store, 2000)
+        async with held_snapshot(postgres_url):
+            for minute in range(3):
+                assert len(await burst(store, T0 + minute * MINUTE)) == 2000
+            shard, now = store.shard(0)._leading.fence.shard, T0 + 2 * MINUTE + 1
+            return [
+                await pages_read(store, reads._DUE, shard, now, 9, "default", since)
+                for since in (BEGINNING, T0 + 2 * MINUTE + 1)
+            ]
+
+    every_move, bounded = over(postgres_url, story)
+    assert every_move > 1000
+    assert bounded < 100
+
+
+def test_a_slow_query_from_the_beginning_is_followed_by_bounded_ones_for_twenty_times_as_long():
+    due_from = DueFrom()
+    assert due_from.at(100.0) == BEGINNING
+    due_from.found(T0, T0 + MINUTE, 100.0, 100.004)
+    assert due_from.at(100.005) == BEGINNING, "it was quick enough to be repeated"
+    due_from.found(T0 - 5, T0 + 2 * MINUTE, 101.0, 101.1)
+    assert [due_from.at(time) for time in (101.1, 103.0, 103.2)] == [T0 - 5, T0 - 5, BEGINNING]
+
+
+def test_the_bound_leaves_a_minute_for_wakes_that_are_written_late():
+    due_from = DueFrom()
+    due_from.found(None, T0 + 2 * MINUTE, 101.0, 101.1)
+    assert due_from.at(101.1) == T0 + MINUTE
+
+
+def test_a_hint_during_a_query_leads_to_another_one_from_the_beginning():
+    due_from = DueFrom()
+    due_from.forget(101.05)
+    due_from.found(T0, T0, 101.0, 101.1)
+    assert due_from.at(101.1) == BEGINNING
+
+
+def test_a_wake_long_past_is_found_at_once_after_an_edit_also_while_queries_are_bounded(postgres_url):
+    async def story(store):
+        await store.apply(Changes([put(schedule("later"), T0 + 9 * MINUTE)]))
+        store._opening.due_from[0] = DueFrom(slow_s=0, rest=1e9)
+        assert (await store.load(T0 + 8 * MINUTE, 9)).batch.due == []
+        assert store._opening.due_from[0].at(boottime()) == T0 + 7 * MINUTE
+        await declare(store, schedule("owed"))
+        return [due.schedule.id for due in (await store.load(T0 + 8 * MINUTE, 9)).batch.due]
+
+    assert over(postgres_url, story) == ["owed"]
+
+
+# Updates of rows
 
 
 def test_the_end_of_a_run_rewrites_its_row_on_its_page_and_touches_no_index(postgres_url):

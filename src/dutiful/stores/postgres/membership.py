@@ -9,6 +9,7 @@ import json
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import StoreError
+from dutiful.runtime.clock import boottime
 from dutiful.runtime.ports import Member, View
 from dutiful.stores.postgres.opening import places_of
 
@@ -32,7 +33,8 @@ _FORGET = (
 )
 # One statement, so that all of it is of one moment: locks, rows, and the next wake of each shard. $1 is the
 # namespace, $2 and $3 the classes of the locks of shards and nodes, $4 whether only the shards whose lock
-# this session holds have a wake. A lock belongs to the member whose node is locked by the same session.
+# this session holds have a wake, $5 the wakes from which the shards are read. A lock belongs to the member
+# whose node is locked by the same session.
 _LOOK = (
     "WITH locks AS MATERIALIZED (SELECT classid::bigint AS class, objid::bigint AS key, pid FROM pg_locks"
     " WHERE locktype = 'advisory' AND objsubid = 2 AND granted"
@@ -43,7 +45,8 @@ _LOOK = (
     " CASE WHEN locks.pid IS NOT NULL THEN coalesce(members.owner, shards.owner) END AS holder,"
     " CASE WHEN NOT $4 OR locks.pid = pg_backend_pid() THEN (SELECT json_build_array(wake_at) FROM (SELECT"
     " wake_at"
-    " FROM states WHERE states.shard = shards.shard ORDER BY wake_at, number LIMIT 1) AS first) END AS wake"
+    " FROM states WHERE states.shard = shards.shard AND wake_at >= ($5::bigint[])[place + 1]"
+    " ORDER BY wake_at, number LIMIT 1) AS first) END AS wake"
     " FROM shards LEFT JOIN locks ON class = $2 AND key = shards.shard"
     " LEFT JOIN members ON members.backend = locks.pid WHERE shards.namespace = $1)"
     f" SELECT {_NOW_MS} AS now_ms, pg_backend_pid() AS backend,"
@@ -70,7 +73,13 @@ class Membership:
         self._me = me
         opening.lock.on_regained = self._join_again
         await opening.open_lock()
-        await opening.lock.listen(opening.hints.channel, lambda payload: hinted(places_of(payload)))
+
+        def hear(payload: str) -> None:
+            places = places_of(payload)
+            opening.heard(places)
+            hinted(places)
+
+        await opening.lock.listen(opening.hints.channel, hear)
         await opening.edits.work(lambda session: session.run(_FORGET, opening.namespace, opening.node_class))
         await self._lock_node()
 
@@ -91,13 +100,20 @@ class Membership:
     async def look(self) -> View:
         """Return the members and shards as they are now, and keep the session alive."""
         opening, joined = self._opening, self._me is not None
-        values = opening.namespace, opening.shard_class, opening.node_class, joined
+        places = await opening.find_places()
+        shards = range(len(places.shards)) if places is not None else ()
 
         async def ask(session: Session) -> View:
+            began = boottime()
+            since = [opening.due_from[place].at(began) for place in shards]
+            values = opening.namespace, opening.shard_class, opening.node_class, joined, since
             row = await session.row(_LOOK, *values)
             if joined:
                 opening.lock.check_backend(row["backend"])
-            return _view(row["now_ms"], json.loads(row["members"] or "[]"), json.loads(row["shards"] or "[]"))
+            view = _view(row["now_ms"], json.loads(row["members"] or "[]"), json.loads(row["shards"] or "[]"))
+            for place, wake in view.wakes.items():
+                opening.due_from[place].found(wake, view.now_ms, began, boottime())
+            return view
 
         view: View = await (opening.lock.ask(ask) if joined else opening.edits.work(ask))
         return view

@@ -78,19 +78,21 @@ class NamespaceStore:
         """Write and delete schedules."""
         places = await self._opening.places()
         await self._write(lambda session: edits.apply(session, self._opening.namespace, places, changes))
+        # An edit or a removal may also wake other schedules, those blocked on the same group.
+        self._opening.heard(range(len(places.shards)))
         self._hint_puts(places, changes)
 
     def _hint_puts(self, places: Places, changes: Changes) -> None:
         written = {places.place_of(put.schedule) for put in changes.puts if put.wake_at is not None}
         if written:
-            self._opening.hints.send(written)
+            self._opening.hint(written)
 
     async def request(self, run: Run) -> Run | None:
         """Record a manual run."""
         opening = self._opening
         requested, shard = await self._write(lambda session: edits.request(session, opening.namespace, run))
         if shard is not None:
-            opening.hints.send([(await opening.places()).shards.index(shard)])
+            opening.hint([(await opening.places()).shards.index(shard)])
         return requested
 
     async def report(self, found: Run, became: Settlement) -> bool:
@@ -100,7 +102,7 @@ class NamespaceStore:
             lambda session: report(session, opening.namespace, found, became)
         )
         if shard is not None:
-            opening.hints.send([(await opening.places()).shards.index(shard)])
+            opening.hint([(await opening.places()).shards.index(shard)])
         return applied
 
     async def get(self, schedule_id: str) -> Snapshot | None:

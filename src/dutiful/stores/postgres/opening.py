@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import hashlib
 import secrets
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import StoreError
+from dutiful.runtime.clock import boottime
 from dutiful.runtime.ports import Leader
 from dutiful.stores.postgres import database
 from dutiful.stores.postgres.connections import EDITS, PASS_SETTINGS, PASSES, Connections
 from dutiful.stores.postgres.database import lock_class
+from dutiful.stores.postgres.due_from import DueFrom
 from dutiful.stores.postgres.edits import Places
 from dutiful.stores.postgres.interned_texts import Texts
 from dutiful.stores.postgres.session import LockSession, pooled
@@ -50,6 +53,8 @@ class Opening:
         self.hints = Hints(self.edits, schema, namespace)
         self.texts = Texts()
         self.shard_class, self.node_class = lock_class("shard", schema), lock_class("node", schema)
+        # By place.
+        self.due_from = defaultdict[int, DueFrom](DueFrom)
         self.is_open = True
         self._places: Places | None = None
 
@@ -95,6 +100,16 @@ class Opening:
         if not await self.passes.work(beside_two):
             await self.lock.close()
             raise pooled(self.address)
+
+    def hint(self, places: Collection[int]) -> None:
+        """Tell all processes, this one too, that wakes were written in these shards."""
+        self.heard(places)
+        self.hints.send(places)
+
+    def heard(self, places: Collection[int]) -> None:
+        """Note that wakes were written in these shards, perhaps for a time that is past."""
+        for place in places:
+            self.due_from[place].forget(boottime())
 
     async def leader_of(self, shard: int) -> Leader | None:
         """Return the process that leads a shard, or None."""

@@ -12,6 +12,7 @@ from dutiful.core.plan.planner import Batch
 from dutiful.core.plan.reconcile import Note, Survey
 from dutiful.core.policy import Reason
 from dutiful.core.snapshot import Snapshot
+from dutiful.runtime.clock import boottime
 from dutiful.runtime.ports import Found, Loaded
 from dutiful.stores.codec import encode_cadence, encode_policy, row_checksum, shared_checksum, text_number
 from dutiful.stores.postgres import interned_texts
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from dutiful.core.schedule import Schedule
     from dutiful.runtime.ports import Facets
     from dutiful.stores.postgres.connections import Session
+    from dutiful.stores.postgres.due_from import DueFrom
     from dutiful.stores.postgres.interned_texts import Texts
     from dutiful.stores.rows import Row
 
@@ -49,7 +51,7 @@ _DUE = (
     " wake_at,"
     " EXISTS (SELECT 1 FROM declarations WHERE namespace = $4 AND damage IS NOT NULL) AS damaged) AS next"
     " LEFT JOIN LATERAL ("
-    f" SELECT {_READ}, wake_at FROM (SELECT * FROM states WHERE shard = $1 AND wake_at <= $2"
+    f" SELECT {_READ}, wake_at FROM (SELECT * FROM states WHERE shard = $1 AND wake_at BETWEEN $5 AND $2"
     " ORDER BY wake_at, number LIMIT $3) AS states LEFT JOIN declarations USING (number)) AS due ON true"
     " ORDER BY due.wake_at, due.number"
 )
@@ -113,11 +115,13 @@ async def load(
     now: Instant,
     limit: int,
     also: Collection[str],
+    due_from: DueFrom,
 ) -> tuple[Loaded, list[Damage]]:
     """Return the due schedules of a shard, the schedules with these ids, and those found damaged."""
-    most = max(limit, 0)
-    rows = await session.rows(_DUE, shard, now, most + 1, namespace)
-    next_wake, any_damaged = rows[0]["next_wake"], rows[0]["damaged"]
+    most, began = max(limit, 0), boottime()
+    rows = await session.rows(_DUE, shard, now, most + 1, namespace, due_from.at(began))
+    next_wake, any_damaged, first = rows[0]["next_wake"], rows[0]["damaged"], rows[0]["wake_at"]
+    due_from.found(next_wake if first is None else first, now, began, boottime())
     if len(rows) > most and rows[most]["number"] is not None:
         next_wake = rows[most]["wake_at"]
     taken = [tuple(row)[2:-1] for row in rows[:most] if row["number"] is not None]

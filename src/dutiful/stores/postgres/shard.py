@@ -140,6 +140,7 @@ class Shard(NamespaceStore):
             await self._unlock(_Leading(owner, Fence(shard, 0, 0), generation))
             raise
         self._leading, self._in_transit = _Leading(owner, fence, generation), False
+        self._opening.heard([self._place])
         self._highest = max(self._highest, fence.epoch)
         return fence.epoch
 
@@ -248,6 +249,7 @@ class Shard(NamespaceStore):
                 await edits.apply(session, self._opening.namespace, places, changes)
 
         await self._fenced(changes.under, work)
+        self._opening.heard([self._place])
 
     # Passes
 
@@ -258,7 +260,10 @@ class Shard(NamespaceStore):
         shard = await self._number()
 
         async def work(session: Session) -> tuple[Loaded, list[Damage]]:
-            return await reads.load(session, opening.texts, opening.namespace, shard, now, limit, also)
+            due_from = opening.due_from[self._place]
+            return await reads.load(
+                session, opening.texts, opening.namespace, shard, now, limit, also, due_from
+            )
 
         while True:
             loaded, damage = await opening.passes.work(work)
@@ -279,12 +284,14 @@ class Shard(NamespaceStore):
     async def rearm(self, now: Instant, beyond: int) -> int:
         """Re-arm the schedules that are far ahead of `now`."""
         opening = self._opening
-        return await self._fenced(
+        count = await self._fenced(
             self._epoch(),
             lambda session, fence: upkeep.rearm(
                 session, opening.texts, opening.namespace, fence, now, beyond
             ),
         )
+        opening.heard([self._place])
+        return count
 
     async def prune(self, now: Instant, retention: Retention) -> int:
         """Delete ended rows beyond the retention, in slices, so that passes can run in between."""
