@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 RUN_STAMP := $(VENV)/.ready-run
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate
 
-.PHONY: pictures run tour test quick versions check fmt bench soak docs openapi pictures lock clean
+.PHONY: pictures run tour test quick versions check fmt bench peers soak docs openapi pictures lock clean
 
 run: $(RUN_STAMP)  ## the service at http://127.0.0.1:8787, with schedules that fire within seconds
 	@$(BIN)/python examples/service.py
@@ -40,6 +40,10 @@ fmt: $(STAMP)
 
 bench: $(STAMP)  ## ratios against peers measured in the same run
 	$(BIN)/python -m benchmarks
+
+peers: $(STAMP)  ## build/peers: peers of the section `postgres`, which contradict the lock
+	$(BIN)/python -m venv build/peers
+	build/peers/bin/python -m pip install --quiet -r benchmarks/peers.txt
 
 soak: $(STAMP)  ## the long campaigns: every zone, every transition
 	$(BIN)/python -m pytest -n auto -m soak --timeout 7200

@@ -38,7 +38,7 @@ _SIGNED = "SELECT current_setting('dutiful.session', true), pg_backend_pid()"
 _POOL = 2
 # Do not wait for the disk: a lost hint only delays other processes until their next look.
 _NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
-# Hints within this time (s) are sent as one.
+# At most one hint is sent in this time (s); those that follow it sooner are sent as one.
 _BUNDLED_S = 0.01
 
 
@@ -133,6 +133,7 @@ class Hints:
         self.channel, self._connections = f"dutiful_{digest[:16]}", connections
         self._waiting: set[int] | None = None
         self._sending: set[asyncio.Task[None]] = set()
+        self._sent_at = 0.0
 
     def send(self, places: Collection[int] = ()) -> None:
         """Send a hint for these shards; no places means that members, locks or drain requests changed."""
@@ -145,7 +146,10 @@ class Hints:
         task.add_done_callback(self._sending.discard)
 
     async def _send_soon(self) -> None:
-        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=_BUNDLED_S)
+        pause = self._sent_at + _BUNDLED_S - boottime()
+        if pause > 0:
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=pause)
+        self._sent_at = boottime()
         await self.flush()
 
     async def flush(self) -> None:
