@@ -247,7 +247,7 @@ def test_what_is_disabled_while_the_fleet_is_stopped_stays_so(stopped):
 def test_the_example_of_init_is_valid_runs_and_is_never_overwritten(tmp_path):
     assert command(tmp_path, "init")[0] == 0
     code, output = command(tmp_path, "validate")
-    assert (code, output) == (0, "ok: 3 agents with 6 schedules in 1 file(s)\n")
+    assert (code, output) == (0, "ok: 3 agents with 6 schedules in 1 file\n")
     written = (tmp_path / "fleet.yaml").read_text()
     with started(tmp_path) as running:
         running.until("watcher/disk: done", "watcher/load: done")

@@ -21,7 +21,7 @@ from dutiful.cli.fleet_client import (
     wait_for_run,
 )
 from dutiful.cli.fleet_display import Tables, show_logs, terminal_width, watch_status
-from dutiful.cli.output import Group, print_json
+from dutiful.cli.output import Group, counted, print_json
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ def validate(path: Path, as_json: bool, offline: bool) -> None:
         counts = {"files": [str(file) for file in files], "agents": len(agents), "schedules": schedules}
         print_json({**counts, "problems": rows})
     elif not problems:
-        click.echo(f"ok: {len(agents)} agents with {schedules} schedules in {len(files)} file(s)")
+        agents_said, schedules_said = counted(len(agents), "agent"), counted(schedules, "schedule")
+        click.echo(f"ok: {agents_said} with {schedules_said} in {counted(len(files), 'file')}")
     for problem in () if as_json else problems:
         click.echo(str(problem))
     sys.exit(1 if problems else 0)

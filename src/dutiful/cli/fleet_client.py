@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dutiful.cli.output import counted
 from dutiful.cli.signals import end_at_once, hear_signals
 from dutiful.core.errors import DutifulError, InvalidArgumentError
 from dutiful.fleet.control.answers import answer
@@ -214,7 +215,8 @@ async def _serve(
             raise click.ClickException(str(error)) from error
         agents = daemon.watched.fleet.agents
         count = sum(len(agent.schedules) for agent in agents)
-        logger.info("started: %d agents with %d schedules, state in %s", len(agents), count, daemon.state_dir)
+        said = counted(len(agents), "agent"), counted(count, "schedule")
+        logger.info("started: %s with %s, state in %s", *said, daemon.state_dir)
         if listener is not None:
             listener.start()
         serving = None if pages is None else asyncio.create_task(pages.answer(), name="dutiful-fleet-page")

@@ -166,6 +166,11 @@ def state_cell(state: str) -> str:
     return f"{unicode if is_utf else plain} {state.replace('_', ' ')}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 agent, 12,480 schedules."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def duration(seconds: float) -> str:
     """Return a length of time in its two largest units: "1.5 s", "6 h 30 min", "2 d"."""
     if seconds < 60:

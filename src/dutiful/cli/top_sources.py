@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from dutiful.cli.api import DEFAULT_URL, ask, ask_about, path_of
+from dutiful.cli.output import counted
 from dutiful.cli.top_frame import Row, Shown
 from dutiful.core.errors import quoted
 from dutiful.declarative.inspection import open_tasks
@@ -218,7 +219,7 @@ class FleetSource:
             clock.now().astimezone(clock.timezone),
             str(status["status"]),
             status["stall"] is None and status["problem"] is None,
-            f"{agents} agent{'s' * (agents != 1)}, {running} job{'s' * (running != 1)} running",
+            f"{counted(agents, 'agent')}, {counted(running, 'job')} running",
             _in_view(rows, view, find)[:limit],
             _counts(rows),
         )
