@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import html
 import json
 
 import httpx2
@@ -43,10 +44,12 @@ def test_the_output_of_a_command_is_shown_where_it_is_kept(tmp_path):
         while service.get(f"/runs/{key}")["status"] != "SUCCESS":
             service.advance(1)
         shown = service.get(f"/runs/{key}/output")
+        on_page = service.client.get(f"/ui/runs/{key}").text
         unknown = service.client.get("/runs/none/output")
     assert (shown["idempotency_key"], shown["truncated"]) == (key, False)
     # Both streams are kept, in the order in which they are read.
     assert shown["output"].replace("oops\n", "") == '{"n": 1}\ufffd[2J<b>'
+    assert f"<bdi>{html.escape(shown['output']).replace('&quot;', '&#34;')}</bdi></pre>" in on_page
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "unknown_run")
 
 

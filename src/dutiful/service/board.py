@@ -34,6 +34,9 @@ _USUAL_OF = 20
 # Ticks that are due and still undecided after this time (ms) are shown as unaccounted.
 _LATE = 5_000
 _LATE_READ = 1000
+# A run is long from this many times its usual duration on, and not before this many seconds. Each run that is
+# looked at costs one read of its schedule's ledger, so only the oldest ones are.
+_LONG, _LONG_S, _LONG_READ = 3, 60.0, 20
 # Keep a forecast this long (ms): making one examines every distinct cadence.
 _FORECAST_KEPT = 60_000
 # The kinds of trouble, worst first.
@@ -87,6 +90,10 @@ class Running(NamedTuple):
 
     run: RunView
     usual: float | None
+
+    def seconds(self, now: datetime) -> float:
+        """Return for how long it has been in flight."""
+        return max(0.0, (now - (self.run.started_at or self.run.fire_at)).total_seconds())
 
 
 class Line(NamedTuple):
@@ -159,7 +166,7 @@ class Board:
         tallies = await self._tallies(until, owner)
         forecast = await self.forecast(until - TEN_MINUTES, until + _DAY // 2, TEN_MINUTES, owner)
         account = _account(tallies, await self._unaccounted(now, owner))
-        return Day(tallies, forecast, account, await self._drift())
+        return Day(tallies, forecast, account, await self._drift(owner))
 
     async def _tallies(self, until: Instant, owner: str | None) -> list[Tally]:
         """Return the tallies of a day; those before the last hour hardly change and are kept for a minute."""
@@ -176,8 +183,12 @@ class Board:
         late = await self._store.soonest(_LATE_READ, [] if owner is None else [("user", owner)])
         return sum(_undecided(due, now - _LATE) for due in late)
 
-    async def _drift(self) -> tuple[float, float] | None:
-        runs = await self._store.recent(_LATE_READ)
+    async def _drift(self, owner: str | None) -> tuple[float, float] | None:
+        """Return the median and the 99th percentile of the lateness of the owner's latest launches."""
+        if owner is None:
+            runs = await self._store.recent(_LATE_READ)
+        else:
+            runs = (await self._store.runs(RunFilter(owner=owner), None, _LATE_READ)).runs
         late = sorted(lateness(run) for run in runs if run.started_at is not None and run.kind == "schedule")
         return None if not late else (late[len(late) // 2], late[len(late) * 99 // 100])
 
@@ -226,6 +237,15 @@ class Board:
             for schedule_id in sorted({run.schedule_id for run in runs})
         }
         return [Running(view_run(run), usuals[run.schedule_id]) for run in runs]
+
+    async def long_runs(self, owner: str | None = None) -> list[Running]:
+        """Return those of the oldest runs in flight that take much longer than usual for their schedule."""
+        now = self._clock.now()
+        return [
+            each
+            for each in await self.running(_LONG_READ, owner)
+            if each.usual is not None and each.seconds(now) > max(_LONG * each.usual, _LONG_S)
+        ]
 
     async def lines(self, view: str, find: str, limit: int, owner: str | None = None) -> list[Line]:
         """Return at most `limit` schedules of a view whose id contains a text, each with its last 20 runs.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily
@@ -226,15 +226,31 @@ async def watch_certificates(files: TlsFiles, clock: Clock, metrics: Metrics) ->
 def look_at_certificates(files: TlsFiles, clock: Clock, metrics: Metrics) -> None:
     """Record when the certificates expire, and warn about those that expire soon."""
     try:
-        found = expiries(files)
+        for name, at in expiries(files).items():
+            metrics.certificate(name, at)
     except TlsError as error:
         logger.warning("it is not known when the certificates expire: %s", error)
         return
-    now = clock.now()
-    for name, at in found.items():
-        metrics.certificate(name, at)
-        if at - now <= WARN_BEFORE:
-            tense = "expires" if at > now else "has expired"
-            logger.warning(
-                "%s %s: %s; put a new one in its place", _NAMES[name], tense, f"{at:%Y-%m-%d %H:%M}Z"
-            )
+    for each in expiring(files, clock.now()):
+        logger.warning("%s", each)
+
+
+class Expiring(NamedTuple):
+    """A certificate that has expired or expires soon."""
+
+    name: str
+    at: datetime
+    has_expired: bool
+
+    def __str__(self) -> str:
+        tense = "has expired" if self.has_expired else "expires"
+        return f"{self.name} {tense}: {self.at:%Y-%m-%d %H:%M}Z; put a new one in its place"
+
+
+def expiring(files: TlsFiles, now: datetime) -> list[Expiring]:
+    """Return the certificates that have expired or expire within two weeks; none if a file is unreadable."""
+    try:
+        found = expiries(files)
+    except TlsError:
+        return []
+    return [Expiring(_NAMES[name], at, at <= now) for name, at in found.items() if at - now <= WARN_BEFORE]

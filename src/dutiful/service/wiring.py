@@ -25,7 +25,7 @@ from dutiful.service.errors import UnknownNodeError
 from dutiful.service.expectations import Expectations
 from dutiful.service.http_settings import tls_files
 from dutiful.service.launcher import NoExecutor, RunLauncher, named_executors
-from dutiful.service.metrics import Metrics, watch_certificates
+from dutiful.service.metrics import Expiring, Metrics, expiring, watch_certificates
 from dutiful.service.registrar import SchedulerRegistrar
 from dutiful.service.types import Health
 from dutiful.service.worker import Worker, patience_ms
@@ -142,13 +142,15 @@ class Service:
         if self._worker is None:
             return Health(True, False, None, None)
         health = await self._worker.health()
-        if health.ok and await self._executor_problem() is not None:
+        if health.ok and await self.executor_problem() is not None:
             reason = "the executor cannot be reached; the log and `dutiful doctor` say why"
             return health._replace(ok=False, reason=reason)
         return health
 
-    async def _executor_problem(self) -> str | None:
-        """Return why runs cannot be handed over; probes at most every few seconds."""
+    async def executor_problem(self) -> str | None:
+        """Return why this process cannot hand runs over, None if it can; probes at most every few seconds."""
+        if self._worker is None:
+            return None
         now = self.clock.monotonic()
         if now >= self._probe_at:
             self._probe_at = now + _PROBE_EVERY_S
@@ -171,6 +173,15 @@ class Service:
                 executors.append(self._executors.get(url))
         probed = await asyncio.gather(*(each.probe() for each in executors if isinstance(each, Probing)))
         return "; ".join(problem for problem in probed if problem is not None) or None
+
+    async def lacks_executor(self) -> bool:
+        """Return whether neither the settings nor any schedule name an executor."""
+        return not self.launcher.has_executor and not await named_executors(self._store)
+
+    async def expiring_certificates(self) -> list[Expiring]:
+        """Return the certificates of this server that have expired or expire within two weeks."""
+        files = tls_files(self.settings)
+        return [] if files is None else await asyncio.to_thread(expiring, files, self.clock.now())
 
     def output(self, idempotency_key: str) -> Shown | None:
         """Return the output of a command's run as it may be shown, or None if none is kept here."""

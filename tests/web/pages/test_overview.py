@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
+import trustme
 from tests.web.pages.html import page
-from tests.web.running import SCHEDULE
+from tests.web.running import SCHEDULE, running
+
+from dutiful.service.launcher import NoExecutor
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
 
@@ -55,6 +59,57 @@ def test_a_schedule_that_skips_tick_after_tick_names_the_run_in_its_way(service)
     assert "since 09:01 UTC, 4 min 1 s" in found.text
 
 
+def test_a_run_that_takes_much_longer_than_usual_needs_the_reader(service):
+    service.put("/workflows/slow/1", {"nodes": []})
+    service.upsert(schedule_id="slow", cron_expr="* * * * *", workflow_id="slow", overlap_policy="allow")
+    service.advance(61)
+    service.put("/workflows/slow/1", {"hang": True}, replace=True)
+    service.advance(60)
+    assert "Working. Nothing needs you." in page(service).text
+    service.upsert(schedule_id="slow", cron_expr="0 0 1 1 *", workflow_id="slow", overlap_policy="allow")
+    service.advance(60)
+    found = page(service)
+    assert "Working. One thing needs you." in found.text
+    assert "slow runs long Its run has been in flight for 1 min 1 s; usually it takes 0 ms." in found.text
+    [run] = service.get("/runs", status="STARTED")["runs"]
+    assert f"/ui/runs/{run['idempotency_key']}" in found.links
+
+
+def test_an_executor_that_is_not_set_needs_the_operator():
+    with running(None, executor=lambda _: NoExecutor()) as service:
+        text = page(service).text
+    assert "Working. One thing needs you." in text
+    assert "The executor is not set Every run is refused. Set DUTIFUL_EXECUTOR" in text
+
+
+def test_an_executor_that_does_not_answer_needs_the_operator():
+    with running(None, executor=lambda _: Silent()) as service:
+        text = page(service).text
+    assert "Not working: the executor cannot be reached" in text
+    assert "The executor does not answer Runs cannot be handed over: http://jobs.test: no answer" in text
+
+
+class Silent:
+    """An executor whose probe fails."""
+
+    async def run(self, *_):
+        raise AssertionError("nothing is due in this test")
+
+    async def probe(self):
+        return "http://jobs.test: no answer"
+
+
+def test_a_certificate_close_to_its_end_needs_the_operator(tmp_path):
+    end = datetime(2026, 3, 10, 12)  # noqa: DTZ001 - trustme wants UTC without saying so
+    leaf = trustme.CA().issue_cert("localhost", not_after=end)
+    leaf.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    leaf.private_key_pem.write_to_path(tmp_path / "key.pem")
+    files = {"DUTIFUL_TLS_CERT": f"{tmp_path}/cert.pem", "DUTIFUL_TLS_KEY": f"{tmp_path}/key.pem"}
+    with running(None, **files) as service:
+        text = page(service).text
+    assert "The certificate of the server expires soon It ends on 2026-03-10 12:00 UTC." in text
+
+
 def test_what_is_next_is_grouped_by_its_minute(service):
     for name in ("a", "b", "c", "d"):
         service.upsert(schedule_id=name, cron_expr="30 9 * * *")
@@ -81,7 +136,7 @@ def test_more_than_ten_that_need_somebody_are_counted(service):
     service.advance(61)
     text = page(service).text
     assert "Working. 12 things need you." in text
-    assert "And 2 more schedules. All of them" in text
+    assert "And 2 more things. All of them" in text
 
 
 def test_every_instant_is_a_time_element(service):

@@ -36,19 +36,24 @@ _Told = tuple[str, Markup, Markup]
 
 
 class Need(NamedTuple):
-    """One entry of "Needs you": a schedule, its trouble in a few words, and in a sentence."""
+    """One entry of "Needs you": a schedule or a part of the service, and its trouble in words.
 
-    schedule_id: str
+    `href` is the page of the schedule, or the page that says more of the part.
+    """
+
+    name: str
+    href: str
     shape: str
     css: str
     mark: str
     what: Markup
-    more: Markup
-    mini: str
-    mini_said: str
-    why: str | None
-    can_run: bool
-    can_mend: bool
+    more: Markup = Markup("")
+    mini: str = ""
+    mini_said: str = ""
+    why: str | None = None
+    run: str | None = None
+    can_run: bool = False
+    can_mend: bool = False
 
 
 def need_of(trouble: Trouble, now: datetime) -> Need:
@@ -64,6 +69,7 @@ def need_of(trouble: Trouble, now: datetime) -> Need:
     at = None if last is None else (failed or last).run_at if trouble.kind == "failed" else last.run_at
     return Need(
         schedule.id,
+        _schedule_href(schedule.id),
         shape,
         css,
         mark,
@@ -72,6 +78,7 @@ def need_of(trouble: Trouble, now: datetime) -> Need:
         mini([tick for run in trouble.runs for tick in one_by_one(run)], to_come),
         f"last {min(20, len(trouble.runs))}" + (f", next {to_come}" if to_come else ""),
         None if at is None else tick_href(schedule.id, at),
+        None if trouble.open_run is None else f"/ui/runs/{trouble.open_run.idempotency_key}",
         can_run=trouble.kind == "failed",
         can_mend=trouble.kind == "quarantined",
     )
@@ -125,8 +132,42 @@ def _skipping(trouble: Trouble, _: RunView | None, now: datetime) -> _Told:
 def damaged_need(damaged: Damaged) -> Need:
     """Return a schedule whose row cannot be read as an entry of "Needs you"."""
     what = Markup("Its row cannot be read: {}. Store it again, or delete it.").format(damaged.problem)
-    empty = Markup("")
-    return Need(damaged.schedule_id, "aside", "skip", "damaged", what, empty, "", "", None, False, False)
+    return Need(damaged.schedule_id, _schedule_href(damaged.schedule_id), "aside", "skip", "damaged", what)
+
+
+def long_need(running: Running, now: datetime) -> Need:
+    """Return a run that takes much longer than usual as an entry of "Needs you"."""
+    run, usual = running.run, running.usual or 0.0
+    what = Markup("Its run has been in flight for {}; usually it takes {}.").format(
+        words.unbroken(words.span(running.seconds(now))), words.unbroken(words.span(usual))
+    )
+    href = f"/ui/runs/{run.idempotency_key}"
+    name = run.schedule_id
+    return Need(name, _schedule_href(name), "running", "run", "runs long", what, run=href)
+
+
+async def service_needs(authorized: AuthorizedService) -> list[Need]:
+    """Return the parts of the service that need an operator; other callers get none."""
+    if not authorized.caller.may("admin"):
+        return []
+    service, needs = authorized.service, list[Need]()
+    for each in await service.expiring_certificates():
+        mark = "has expired" if each.has_expired else "expires soon"
+        what = Markup('It ends on <time datetime="{}">{}</time> UTC. Put a new one in its place.').format(
+            rfc_3339(each.at), f"{each.at:%Y-%m-%d %H:%M}"
+        )
+        needs.append(Need(words.begin(each.name), "/ui/system", "aside", "skip", mark, what))
+    if (problem := await service.executor_problem()) is not None:
+        what = Markup("Runs cannot be handed over: <code>{}</code>").format(words.foreign(problem, 500))
+        needs.append(Need("The executor", "/ui/system", "failed", "fail", "does not answer", what))
+    elif await service.lacks_executor():
+        what = Markup("Every run is refused. Set <code>DUTIFUL_EXECUTOR</code> and start the service again.")
+        needs.append(Need("The executor", "/ui/system", "aside", "skip", "is not set", what))
+    return needs
+
+
+def _schedule_href(schedule_id: str) -> str:
+    return f"/ui/schedules/{quote(schedule_id)}"
 
 
 def _zone(trouble: Trouble) -> tzinfo:
@@ -159,8 +200,12 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
     health = await authorized.service.health()
     day = await board.day(owner)
     needs = [damaged_need(each) for each in await authorized.damaged()]
-    count = len(needs) + len(await board.trouble_kinds(owner))
+    kinds = await board.trouble_kinds(owner)
+    slow = [each for each in await board.long_runs(owner) if each.run.schedule_id not in kinds]
+    others = [long_need(each, now) for each in slow] + await service_needs(authorized)
+    count = len(needs) + len(kinds) + len(others)
     needs += [need_of(trouble, now) for trouble in await board.troubles(NEEDS_SHOWN, owner)]
+    needs += others
     return {
         "health": health,
         "heading": heading(health, count),
@@ -265,12 +310,10 @@ def soon_of(soon: Soon) -> dict[str, Any]:
 
 def running_of(running: Running, now: datetime) -> dict[str, Any]:
     """Return one run in flight, in words and as a bar against its usual time."""
-    run = running.run
-    began = run.started_at or run.fire_at
-    seconds = max(0.0, (now - began).total_seconds())
+    run, seconds = running.run, running.seconds(now)
     return {
         "run": run,
-        "began": began,
+        "began": run.started_at or run.fire_at,
         "seconds": seconds,
         "usual": running.usual,
         "meter": meter(seconds, running.usual),

@@ -3,6 +3,7 @@
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Annotated, Any, Literal, NamedTuple
@@ -166,6 +167,8 @@ async def run(
         sentence=asked.sentence,
         setting=asked.setting,
         explain=tick_href(found.schedule_id, found.run_at),
+        output=await asyncio.to_thread(authorized.service.output, found.idempotency_key),
+        keeps_output=authorized.service.settings.output_dir is not None,
     )
 
 
