@@ -1,4 +1,4 @@
-"""Service, broker and consumers of a queue, killed again and again; what was done is judged from outside."""
+"""Service, broker and consumers of a queue, killed again and again; their effects are judged from outside."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.ports import port_without_listener
 from tests.servers import program
 from tests.servers.proxy import proxy_to
 
+from dutiful.core.plan.outcome import Accepted
 from dutiful.launchers.url import executor_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,10 +30,13 @@ URLS = {
     "redis": "redis://127.0.0.1:{port}/0",
     "celery": "celery+redis://127.0.0.1:{port}/0?task=app.run",
 }
-
-
-# A busy machine takes its time for a few thousand runs.
+# A busy machine needs minutes for a few thousand runs.
 SETTLED_WITHIN_S = 600
+# Longer than any run waits in the queue of a busy machine; a lost run ends after it.
+RUN_TIMEOUT_S = 300
+CONSUMERS = 2
+# Runs of each schedule that are published twice after each kill of the service.
+REPEATED_EACH = 8
 
 
 class Effect(NamedTuple):
@@ -44,11 +48,18 @@ class Effect(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a campaign has come to."""
+    """The result of a campaign: the ledger, the effects, and the keys whose consumer was killed."""
 
     rows: list[dict]
     effects: list[Effect]
     deaths: set[str]
+    may_lose: int = 0
+    """How many messages the kills of the broker may have lost on their way to a consumer."""
+
+    @property
+    def lost(self) -> set[str]:
+        """The keys that ended as `lost_run` without an effect."""
+        return {row["idempotency_key"] for row in self.rows if row["reason"] == "lost_run"} - {*self.done}
 
     @property
     def done(self) -> dict[str, list[Effect]]:
@@ -67,6 +78,8 @@ class Campaign:
         self.one_death_in = one_death_in
         self.over = threading.Event()
         self.schedules: list[str] = []
+        self.relay_kills = self.broker_kills = 0
+        self.repeated: set[str] = set()
 
     @contextmanager
     def running(self):
@@ -83,7 +96,7 @@ class Campaign:
             self.service._environ |= {"DUTIFUL_LAUNCH_RETRIES": "8", "DUTIFUL_EXECUTOR_TIMEOUT_S": "2"}
             self.service.start()
             stack.callback(lambda: self.service.kill(15))
-            threads = [threading.Thread(target=self._consume, args=(n,)) for n in range(2)]
+            threads = [threading.Thread(target=self._consume, args=(n,)) for n in range(CONSUMERS)]
             for thread in threads:
                 thread.start()
             try:
@@ -110,12 +123,12 @@ class Campaign:
             process.wait(60)
 
     def fire(self, schedules: int, seconds: float, rounds: int) -> None:
-        """Fire every second for so long, while the parts are killed in turn."""
+        """Fire every second for this many seconds, while service and broker are killed in turn."""
         self.service.ask("PUT", "/workflows/w/1", {"nodes": []})
         self.schedules = [f"s{n}" for n in range(schedules)]
         common = {"workflow_id": "w", "version": 1, "user_id": "u", "timezone": "UTC"}
         common |= {"cron_expr": "* * * * * *", "overlap_policy": "allow"}
-        common |= {"catchup_policy": "fire_immediately", "run_timeout_s": 600}
+        common |= {"catchup_policy": "fire_immediately", "run_timeout_s": RUN_TIMEOUT_S}
         for name in self.schedules:
             self.service.ask("POST", "/schedules/upsert", {"schedule_id": name, **common})
         for number in range(rounds):
@@ -126,30 +139,33 @@ class Campaign:
 
     def _harm(self, number: int) -> None:
         if number % 2 == 0:
-            # Published and not settled: the broker's confirmations are lost, and then the service.
+            # Kill the service between publish and settle: lose the broker's confirmations first.
             self.proxy.drop_answers = True
             time.sleep(1.2)
             self.service.kill()
             self.proxy.drop_answers = False
             self.proxy.cut()
             self.service.start()
+            self.relay_kills += 1
             asyncio.run(self._repeat_messages())
         else:
             self.broker.kill()
             time.sleep(1)
             self.broker.start()
+            self.broker_kills += 1
 
     async def _repeat_messages(self) -> None:
-        """Publish the last runs again, past the duplicate window of the broker."""
+        """Publish the newest runs of each schedule again, with an id that the broker does not recognise."""
         executor = executor_for(self.direct, SETTINGS)
-        keys = [row["idempotency_key"] for row in self.service.ledger("s0") if row["attempt"]][:5]
-        for key in keys:
+        newest = [row for name in self.schedules for row in self.service.ledger(name)[:REPEATED_EACH]]
+        for key in {row["idempotency_key"] for row in newest if row["attempt"]}:
             meta = META._replace(idempotency_key=key, attempt=1, task_failures=1)
-            await executor.run({"nodes": []}, meta)
+            assert isinstance(await executor.run({"nodes": []}, meta), Accepted)
+            self.repeated.add(key)
         await executor.close()
 
     def told(self) -> Told:
-        """Return what there is once every run of the ledger has ended."""
+        """Return ledger, effects and deaths once every run of the ledger has ended."""
         deadline = time.monotonic() + SETTLED_WITHIN_S
         while True:
             rows = [row for name in self.schedules for row in self.service.ledger(name)]
@@ -158,7 +174,9 @@ class Campaign:
             assert time.monotonic() < deadline, [row for row in rows if row["status"] != "SUCCESS"][:3]
             time.sleep(0.2)
         deaths = {path.name.removeprefix("died-") for path in self.folder.glob("died-*")}
-        return Told(rows, self._effects(), deaths)
+        # Celery pops a message from Redis before it notes it as unacknowledged: a kill in between loses it.
+        may_lose = CONSUMERS * self.broker_kills if self.kind == "celery" else 0
+        return Told(rows, self._effects(), deaths, may_lose)
 
     def _effects(self) -> list[Effect]:
         if self.effects_in is None:
@@ -177,11 +195,13 @@ async def _rows(url: str, statement: str) -> list[tuple[Any, ...]]:
 
 
 def wrong(told: Told, *, exactly: bool) -> list[str]:
-    """Return what breaks the promise: one effect a key, or repeats that a death or an attempt explains.
+    """Return the breaches of the promise: one effect per key, or repeats with a death or attempt as cause.
 
-    Every repeat must know that it is one: it has a higher start than the effect before it.
+    Each repeat must have a higher start than the effect before it, so that the consumer can tell.
     """
-    fired = [row for row in told.rows if row["reason"] != "paused"]
+    excused = told.lost if len(told.lost) <= told.may_lose else set()
+    rows = [row for row in told.rows if row["idempotency_key"] not in excused]
+    fired = [row for row in rows if row["reason"] != "paused"]
     failed = [row for row in fired if row["status"] != "SUCCESS"]
     problems = [f"{row['run_at']} is {row['status']} {row['reason']}" for row in failed]
     keys = {row["idempotency_key"] for row in fired}
@@ -199,6 +219,7 @@ def wrong(told: Told, *, exactly: bool) -> list[str]:
 
 
 def fought(folder: Path, kind: str, seen: str, effects_in: str | None, *, large: bool) -> tuple[Told, str]:
+    """Run a campaign to its end; return its result, and a sentence with its counts."""
     # Every death costs the start of a process, so the large campaign has them at longer intervals.
     campaign = Campaign(folder, kind, seen, effects_in, 32 if large else 8)
     with campaign.running():
@@ -206,19 +227,22 @@ def fought(folder: Path, kind: str, seen: str, effects_in: str | None, *, large:
         told = campaign.told()
     repeats = len(told.effects) - len(told.done)
     aware = sum(effect.start > 1 for effect in told.effects)
-    said = f"{len(told.done)} keys, {len(told.deaths)} deaths, {repeats} repeats, {aware} that know it"
-    return told, f"{kind}: {said}"
+    faults = f"{campaign.relay_kills} relay kills, {campaign.broker_kills} broker kills"
+    faults += f", {len(campaign.repeated)} keys published twice, {len(told.deaths)} consumers killed"
+    counts = f"{len(told.done)} keys, {repeats} effects repeated, {aware} with a start above 1"
+    counts += f", {len(told.lost)} lost by the broker"
+    return told, f"{kind} with {seen.partition(':')[0]}: {faults}; {counts}"
 
 
-def exactly_once(folder, postgres_url, *, large):
+def exactly_once(folder: Path, kind: str, postgres_url: str, *, large: bool) -> tuple[Told, str]:
     asyncio.run(_rows(postgres_url, "CREATE TABLE effects (key text, attempt int, start int)"))
-    return fought(folder, "nats", postgres_url, postgres_url, large=large)
+    return fought(folder, kind, postgres_url, postgres_url, large=large)
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 def test_with_postgres_seen_every_key_has_exactly_one_effect(tmp_path, postgres_url):
-    told, _ = exactly_once(tmp_path, postgres_url, large=False)
+    told, _ = exactly_once(tmp_path, "nats", postgres_url, large=False)
     assert wrong(told, exactly=True) == []
     assert len(told.done) >= 16
 
@@ -233,9 +257,10 @@ def test_with_valkey_seen_a_repeat_has_a_cause_and_a_higher_start(tmp_path, valk
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", URLS)
 @pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
-def test_with_postgres_seen_500_keys_have_exactly_one_effect_each(tmp_path, postgres_url, capfd):
-    told, summary = exactly_once(tmp_path, postgres_url, large=True)
+def test_with_postgres_seen_500_keys_have_exactly_one_effect_each(tmp_path, postgres_url, kind, capfd):
+    told, summary = exactly_once(tmp_path, kind, postgres_url, large=True)
     with capfd.disabled():
         print(f"\n{summary}", file=sys.stderr)
     assert wrong(told, exactly=True) == []
@@ -245,13 +270,14 @@ def test_with_postgres_seen_500_keys_have_exactly_one_effect_each(tmp_path, post
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kind", ["nats", "redis", "celery"])
+@pytest.mark.parametrize("kind", URLS)
 def test_with_valkey_seen_the_repeats_of_500_keys_are_explained(tmp_path, valkey_url, kind, capfd):
     told, summary = fought(tmp_path, kind, valkey_url, None, large=True)
     with capfd.disabled():
         print(f"\n{summary}", file=sys.stderr)
     assert wrong(told, exactly=False) == []
     assert len(told.done) >= 500
+    assert told.deaths
 
 
 def test_the_judge_finds_what_is_wrong():
@@ -267,4 +293,6 @@ def test_the_judge_finds_what_is_wrong():
     assert wrong(Told([row], [once, once], {"a"}), exactly=False) == [unaware]
     assert wrong(Told([], [once], set()), exactly=True) == ["a is in no ledger"]
     lost = {**row, "status": "FAILED", "reason": "lost_run"}
-    assert wrong(Told([lost], [once], set()), exactly=True) == ["t is FAILED lost_run"]
+    assert wrong(Told([lost], [once], set(), may_lose=1), exactly=True) == ["t is FAILED lost_run"]
+    assert wrong(Told([lost], [], set(), may_lose=1), exactly=True) == []
+    assert wrong(Told([lost], [], set()), exactly=True) == ["t is FAILED lost_run", "a was never done"]
