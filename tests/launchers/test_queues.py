@@ -94,7 +94,7 @@ def test_a_server_that_answers_has_nothing_wrong(queue, port, own_name):
 def test_silence_after_the_message_leaves_the_outcome_open_and_nothing_is_sent_twice(queue, port, own_name):
     async def story():
         with proxy_to(port) as proxy:
-            async with launching(queue.url(proxy.port, own_name), timeout=1.0) as executor:
+            async with launching(queue.url(proxy.port, own_name), timeout=3.0) as executor:
                 await executor.run(DAG, META._replace(idempotency_key="first"))
                 proxy.drop_answers = True
                 lost = await executor.run(DAG, META)
