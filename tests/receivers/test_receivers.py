@@ -230,6 +230,43 @@ def test_a_receiver_speaks_tls_with_a_password_and_a_client_certificate(
         assert asyncio.run(story(url)) == [("a", 1)]
 
 
+async def first_warning(caplog) -> str:
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "dutiful.receivers"]
+
+    async with asyncio.timeout(30):
+        while not told():  # noqa: ASYNC110 - a log tells nobody
+            await asyncio.sleep(0.02)
+    return told()[0]
+
+
+@pytest.mark.parametrize(("kind", "receiver"), [("nats", NatsReceiver), ("stream", StreamReceiver)])
+@pytest.mark.parametrize("fault", ["nobody listens", "wrong password"])
+def test_a_receiver_without_a_queue_says_why_and_can_be_stopped(
+    kind, receiver, fault, seen, tmp_path, own_name, caplog
+):
+    queue = QUEUES[kind]
+    server = queue.server(tmp_path, "right")
+    if fault == "wrong password":
+        server.start()
+
+    async def story():
+        url = queue.url(server.port, own_name, f"{queue.user}:canary@")
+        async with receiving(receiver(url, print, seen=seen)):
+            return await first_warning(caplog)
+
+    try:
+        told = asyncio.run(story())
+    finally:
+        server.close()
+    assert told.startswith("the queue does not answer, trying again: ")
+    reasons = (
+        ("Connect call failed",) if fault == "nobody listens" else ("Authorization", "username-password")
+    )
+    assert any(reason in told for reason in reasons)
+    assert "canary" not in told
+
+
 async def redeliver_soon(queue: Queue) -> None:
     client = await nats.connect(queue.address)
     jetstream = client.jetstream()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -48,11 +49,12 @@ def run(url: str, command: tuple[str, ...], log: str, timeout: float, **settings
 
 
 async def _receive(url: str, handle: Any, settings: dict[str, Any]) -> None:
-    made = _receiver(url, handle, settings)
+    seen = await _prepared(settings["seen"])
+    made = _receiver(url, handle, {**settings, "seen": seen})
     asked = asyncio.Event()
     with hear_signals(asked, lambda: "ended at once; the runs under way are delivered again"):
         working = asyncio.create_task(made.run())
-        click.echo(f"taking runs from {url.partition('?')[0].rpartition('@')[2]}; stop with Ctrl-C")
+        click.echo(f"taking runs from {_shown(url)}; stop with Ctrl-C")
         stopping = asyncio.create_task(asked.wait())
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
         made.stop()
@@ -66,7 +68,7 @@ def _receiver(url: str, handle: Any, settings: dict[str, Any]) -> NatsReceiver |
     from dutiful.receivers import NatsReceiver, StreamReceiver
 
     common = {
-        "seen": _seen(settings["seen"]),
+        "seen": settings["seen"],
         "service": settings["service"] or os.environ.get("DUTIFUL_URL") or DEFAULT_URL,
         "token": os.environ.get("DUTIFUL_TOKEN") or None,
         "secret": os.environ.get("DUTIFUL_EXECUTOR_SECRET") or None,
@@ -74,11 +76,36 @@ def _receiver(url: str, handle: Any, settings: dict[str, Any]) -> NatsReceiver |
     }
     scheme = url.partition("://")[0]
     if scheme in _NATS:
+        _need("nats", scheme)
         return NatsReceiver(url, handle, durable=settings["name"], **common)
     if scheme in _REDIS:
+        _need("redis", scheme)
         return StreamReceiver(url, handle, group=settings["name"], **common)
     advice = "write nats://HOST:PORT or redis://HOST:PORT/DB; for Celery, see dutiful.receivers.celery_task"
     raise InvalidArgumentError("--from", scheme, advice)
+
+
+def _need(package: str, scheme: str) -> None:
+    if find_spec(package) is None:
+        advice = f"the package {package!r} is missing; install dutiful[receivers]"
+        raise InvalidArgumentError("--from", f"{scheme}:…", advice)
+
+
+async def _prepared(url: str) -> Seen:
+    """Return the seen store, ready for use; raises InvalidArgumentError if it cannot be used."""
+    seen = _seen(url)
+    try:
+        await seen.prepare()
+    except Exception as error:  # noqa: BLE001 - every database has errors of its own
+        await seen.close()
+        raise InvalidArgumentError("--seen", _shown(url), f"it cannot be used: {error}") from None
+    return seen
+
+
+def _shown(url: str) -> str:
+    """Return a URL without credentials and options."""
+    scheme, _, place = url.partition("?")[0].rpartition("://")
+    return f"{scheme}://{place.rpartition('@')[2]}" if scheme else place
 
 
 def _seen(url: str) -> Seen:

@@ -11,7 +11,7 @@ from dutiful.receivers.delivery import Envelope
 from dutiful.receivers.receiver import LATER_S, SILENT_S, Receiver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _FORM = "nats://HOST:PORT?stream=DUTIFUL&subject=dutiful.runs"
 _OPTIONS = ("stream", "subject", "credentials")
 _FETCH_S = 1.0
+_CONNECT_S = 10.0
 
 
 class NatsReceiver(Receiver["Msg"]):
@@ -90,24 +91,49 @@ class NatsQueue:
         )
 
     async def _connected(self) -> Client:
+        if self._client is None or self._client.is_closed:
+            self._client = await self._connect()
+        return self._client
+
+    async def _connect(self) -> Client:
+        """Return a connected client; raises ConnectionError when every host was tried once."""
         from nats.aio.client import Client
 
-        if self._client is None or self._client.is_closed:
-            broker, client = self._broker, Client()
-            await client.connect(
-                servers=[f"{broker.scheme}://{host}" for host in broker.hosts],
-                user=broker.user if broker.password is not None else None,
-                password=broker.password,
-                token=broker.user if broker.password is None else None,
-                user_credentials=broker.options.get("credentials"),
-                tls=self._tls,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=1,
-                name="dutiful receiver",
-                error_cb=_ignore,
-            )
-            self._client = client
-        return self._client
+        client, problems = Client(), list[Exception]()
+
+        async def note(error: Exception) -> None:
+            if limit.when() is None:
+                # Connected before: the call that meets this error raises it.
+                return
+            problems.append(error)
+            if len(problems) == len(self._broker.hosts):
+                limit.reschedule(asyncio.get_running_loop().time())
+
+        try:
+            # The client would try again for ever, in silence, and could not be stopped.
+            async with asyncio.timeout(_CONNECT_S) as limit:
+                await self._open(client, note)
+                limit.reschedule(None)
+        except TimeoutError as error:
+            await _close(client)
+            problem = self._broker.without_secrets(problems[-1] if problems else error)
+            raise ConnectionError(f"no connection to {self._broker.shown}: {problem}") from None
+        return client
+
+    async def _open(self, client: Client, note: Callable[[Exception], Awaitable[None]]) -> None:
+        broker = self._broker
+        await client.connect(
+            servers=[f"{broker.scheme}://{host}" for host in broker.hosts],
+            user=broker.user if broker.password is not None else None,
+            password=broker.password,
+            token=broker.user if broker.password is None else None,
+            user_credentials=broker.options.get("credentials"),
+            tls=self._tls,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=1,
+            name="dutiful receiver",
+            error_cb=note,
+        )
 
     def open(self, message: Msg) -> Envelope:
         """Return the content of a message; the message id of a task's retry is KEY:ATTEMPT."""
@@ -136,10 +162,11 @@ class NatsQueue:
         """Close the connection."""
         client, self._client, self._subscription = self._client, None, None
         if client is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_FETCH_S):
-                    await client.close()
+            await _close(client)
 
 
-async def _ignore(_: Exception) -> None:
-    """Ignore the error: the call that meets it raises it."""
+async def _close(client: Client) -> None:
+    # The client's close hangs for ever after a failed TLS handshake.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_FETCH_S):
+            await client.close()

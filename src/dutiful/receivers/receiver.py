@@ -81,6 +81,7 @@ class Receiver(Generic[M]):
         self._work = Work(handle, seen, Reports(service, token, self._clock))
         self._active: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
+        self._problem: str | None = None
 
     async def run(self) -> None:
         """Receive until `stop` is called, and then finish the runs that have begun.
@@ -106,13 +107,22 @@ class Receiver(Generic[M]):
         try:
             messages = await self._queue.take(self._concurrency - len(self._active))
         except self._queue.errors as error:
-            _log.warning("the queue does not answer, trying again: %s", error)
+            self._tell(str(error) or type(error).__name__)
             await self._clock.sleep(_PAUSE_S)
             return
+        self._tell(None)
         for message in messages:
             task = asyncio.create_task(self._settle(message), name="dutiful-delivery")
             self._active.add(task)
             task.add_done_callback(self._active.discard)
+
+    def _tell(self, problem: str | None) -> None:
+        """Log why the queue does not answer, once for each problem, and when it answers again."""
+        if problem is not None and problem != self._problem:
+            _log.warning("the queue does not answer, trying again: %s", problem)
+        elif problem is None and self._problem is not None:
+            _log.info("the queue answers again")
+        self._problem = problem
 
     async def _settle(self, message: M) -> None:
         try:

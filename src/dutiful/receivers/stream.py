@@ -148,8 +148,13 @@ class StreamQueue:
     def _connected(self) -> Redis:
         if self._client is None:
             from redis.asyncio import Redis
+            from redis.asyncio.retry import Retry
+            from redis.backoff import NoBackoff
 
-            self._client = Redis(**self._how, ssl="ssl_ca_certs" in self._how)
+            # One retry, for a connection that was closed while idle. The pauses of the client's own retries
+            # would hold up `stop` while the server is away.
+            retry = Retry(NoBackoff(), 1)
+            self._client = Redis(**self._how, ssl="ssl_ca_certs" in self._how, retry=retry)
         return self._client
 
 
