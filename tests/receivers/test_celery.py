@@ -7,15 +7,19 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from celery import Celery
+from tests.launchers.metas import DAG, KEY, META_JSON
 from tests.receivers.rig import SECRET, publish, reporting
 
-from dutiful.receivers import SqliteSeen, celery_task
+from dutiful.receivers import PostgresSeen, SqliteSeen, ValkeySeen, celery_task
+from dutiful.receivers.celery import run_on_loop
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -88,6 +92,52 @@ def test_a_worker_process_that_is_killed_at_work_gets_the_run_again(tmp_path, va
         )
     # Killed between effect and record: without a transaction the effect repeats.
     assert effects(tmp_path) == ["a 1", "a 1"]
+
+
+@pytest.mark.parametrize("store", ["valkey", "postgres"])
+def test_the_threads_of_one_worker_share_the_seen_store(store, request, own_name, caplog):
+    if store == "valkey":
+        seen = ValkeySeen(request.getfixturevalue("valkey_url"), prefix=own_name)
+    else:
+        port = request.getfixturevalue("newest_postgres")
+        seen = PostgresSeen(f"postgresql://postgres@127.0.0.1:{port}/postgres", table=own_name)
+    app = Celery("tests", broker="redis://127.0.0.1:1/0", set_as_current=False)
+    done: list[str] = []
+    task = celery_task(app, "t", seen=seen)(lambda delivery: done.append(delivery.key))
+    # As a worker does before its threads begin.
+    app.finalize()
+    together = threading.Barrier(4)
+
+    def work(thread: int) -> None:
+        for number in range(5):
+            key = f"{thread}-{number}"
+            together.wait(30)
+            task.apply(args=[DAG, {**META_JSON, "idempotency_key": key}], task_id=key)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
+    run_on_loop(seen.close())
+    assert sorted(done) == [f"{thread}-{number}" for thread in range(4) for number in range(5)]
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_a_run_waits_for_a_seen_store_that_does_not_answer_yet(tmp_path):
+    class Late(SqliteSeen):
+        tries = 0
+
+        async def prepare(self):
+            self.tries += 1
+            if self.tries == 1:
+                raise OSError("the disk is not there yet")
+            await super().prepare()
+
+    app = Celery("tests", broker="redis://127.0.0.1:1/0", set_as_current=False)
+    done: list[str] = []
+    seen = Late(tmp_path / "seen.db")
+    task = celery_task(app, "t", seen=seen)(lambda delivery: done.append(delivery.key))
+    # A task that is called at once is also retried at once.
+    task.apply(args=[DAG, META_JSON], task_id=KEY)
+    assert (done, seen.tries) == ([KEY], 2)
 
 
 @pytest.mark.parametrize(("visible_after", "warnings"), [(10, 1), (7200, 0)])

@@ -7,18 +7,19 @@ import json
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from dutiful.receivers.delivery import BadMessageError, Delivery, Envelope, Reports, Settled, Work
 from dutiful.receivers.receiver import LATER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from dutiful.receivers.seen import Seen
 
 _log = logging.getLogger("dutiful.receivers")
 _VISIBLE_AFTER_S = 3600
+T = TypeVar("T")
 
 
 def celery_task(
@@ -47,7 +48,7 @@ def celery_task(
             except BadMessageError as error:
                 _log.error("a message is dropped: %s", error)
                 return
-            if _loop().run(_prepared(seen, work, delivery)) is Settled.LATER:
+            if run_on_loop(_prepared(seen, work, delivery)) is Settled.LATER:
                 raise task.retry(countdown=LATER_S)
 
         # Acknowledge after the report, so that the broker delivers the message again if the worker is lost.
@@ -67,9 +68,15 @@ def celery_task(
 
 
 async def _prepared(seen: Seen, work: Work, delivery: Delivery) -> Settled:
-    if seen not in _threads.prepared:
-        await seen.prepare()
-        _threads.prepared.append(seen)
+    prepared = _Process.this().prepared
+    try:
+        if seen not in prepared:
+            await seen.prepare()
+            prepared.append(seen)
+    except Exception:  # noqa: BLE001 - every database has errors of its own
+        # An exception here would acknowledge the message, and the run would be lost.
+        _log.exception("run %s is left for later: the seen store does not answer", delivery.key)
+        return Settled.LATER
     return await work.do(delivery)
 
 
@@ -85,24 +92,39 @@ def _envelope(request: Any, dag: Any, meta: dict[str, Any]) -> Envelope:
 _HEADERS = ("dutiful_timestamp", "dutiful_signature")
 
 
-class _Threads(threading.local):
-    """The event loop of each worker thread, which keeps the connections of the seen store."""
+class _Process:
+    """The event loop of this process, on a thread of its own.
 
-    runner: asyncio.Runner | None = None
-    process: int = 0
+    The connections of a seen store belong to one loop, so all threads of a worker must use the same one.
+    """
+
+    _this: ClassVar[_Process | None] = None
+    _making = threading.Lock()
+
+    @classmethod
+    def this(cls) -> _Process:
+        """Return the loop of this process; a forked worker makes its own, as no thread survives a fork."""
+        with cls._making:
+            if cls._this is None or cls._this.number != os.getpid():
+                cls._this = cls()
+            return cls._this
 
     def __init__(self) -> None:
+        self.number = os.getpid()
         self.prepared: list[Seen] = []
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, name="dutiful-receivers", daemon=True).start()
 
 
-_threads = _Threads()
-
-
-def _loop() -> asyncio.Runner:
-    # A loop that was made before a worker process was forked belongs to its parent.
-    if _threads.runner is None or _threads.process != os.getpid():
-        _threads.runner, _threads.process, _threads.prepared = asyncio.Runner(), os.getpid(), []
-    return _threads.runner
+def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that runs on the loop of this process."""
+    running = asyncio.run_coroutine_threadsafe(work, _Process.this().loop)
+    try:
+        return running.result()
+    except BaseException:
+        # Celery ends a task at its time limit by raising here.
+        running.cancel()
+        raise
 
 
 def _warn(app: Any, run_timeout: float) -> None:

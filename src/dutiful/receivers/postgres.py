@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS {table} (
   key text PRIMARY KEY, state text NOT NULL, attempt int NOT NULL, error text, starts int NOT NULL,
   updated_at timestamptz NOT NULL DEFAULT now())"""
 _LOCK = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))"
+_WAIT = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
 _FIND = "SELECT state, attempt, error, starts FROM {table} WHERE key = $1"
 _PUT = """INSERT INTO {table} (key, state, attempt, error, starts) VALUES ($1, $2, $3, $4, $5)
   ON CONFLICT (key) DO UPDATE SET state = $2, attempt = $3, error = $4, starts = $5, updated_at = now()
@@ -35,11 +37,15 @@ class PostgresSeen:
             raise InvalidArgumentError("table", table, "write a name of letters, digits and underscores")
         self._url, self._table, self._keep = url, table, keep
         self._pool: Any = None
+        self._connecting = asyncio.Lock()
 
     async def prepare(self) -> None:
         """Create the table if it is missing, and forget keys that are older than `keep`."""
         pool = await self._connected()
-        await pool.execute(self._sql(_TABLE))
+        async with pool.acquire() as connection, connection.transaction():
+            # IF NOT EXISTS does not help two consumers that create the table at the same moment.
+            await connection.execute(_WAIT, self._table)
+            await connection.execute(self._sql(_TABLE))
         await pool.execute(self._sql(_FORGET), self._keep)
 
     @asynccontextmanager
@@ -83,8 +89,9 @@ class PostgresSeen:
         return text.format(table=self._table)
 
     async def _connected(self) -> Any:
-        if self._pool is None:
-            import asyncpg
+        async with self._connecting:
+            if self._pool is None:
+                import asyncpg
 
-            self._pool = await asyncpg.create_pool(self._url, min_size=1, max_size=16)
-        return self._pool
+                self._pool = await asyncpg.create_pool(self._url, min_size=1, max_size=16)
+            return self._pool
