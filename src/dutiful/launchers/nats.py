@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nats.aio.client import Client
 from nats.errors import ConnectionClosedError, Error, MaxPayloadError, NoServersError
@@ -18,10 +19,13 @@ from dutiful.launchers.broker import TIMEOUT_S, TLS_OPTIONS, Broker, Message
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Awaitable, Callable
 
     from nats.js import JetStreamContext
 
     from dutiful.launchers.executor import ExecutorSettings, Meta
+
+    Closed: TypeAlias = Callable[[], Awaitable[None]]
 
 _FORM = "nats://HOST:PORT?stream=DUTIFUL&subject=dutiful.runs"
 _OPTIONS = ("stream", "subject", "credentials", *TLS_OPTIONS)
@@ -144,34 +148,21 @@ class NatsExecutor:
         return f"{what} {self._broker.shown}: {self._broker.without_secrets(error)}"
 
 
-class _Connection:
-    """One connection, which ends the waits for acknowledgements as soon as it is lost."""
+async def connect(
+    broker: Broker, tls: ssl.SSLContext | None, within: float, name: str, closed: Closed | None = None
+) -> Client:
+    """Return a connected client; raises the error of the server that was tried last.
 
-    def __init__(self, within: float) -> None:
-        self._within = within
-        self._client = Client()
-        self._error: Exception | None = None
-        self._waits: set[asyncio.Timeout] = set()
+    The client does not reconnect by itself: it would send buffered messages after their launch was given up,
+    and never return from a first connect. `closed` is called when the connection is lost.
+    """
+    client, problems = Client(), list[Exception]()
 
-    @property
-    def is_open(self) -> bool:
-        return self._client.is_connected
+    async def note(error: Exception) -> None:
+        problems[:] = [error]
 
-    @property
-    def jetstream(self) -> JetStreamContext:
-        return self._jetstream
-
-    async def open(self, broker: Broker, tls: ssl.SSLContext | None) -> None:
-        try:
-            await self._connect(broker, tls)
-        except NoServersError as error:
-            raise self._error or error from None
-        self._jetstream = self._client.jetstream(timeout=self._within)
-
-    async def _connect(self, broker: Broker, tls: ssl.SSLContext | None) -> None:
-        # The client must not reconnect by itself: it would send buffered messages after their launch was
-        # given up.
-        await self._client.connect(
+    try:
+        await client.connect(
             servers=[f"{broker.scheme}://{host}" for host in broker.hosts],
             user=broker.user if broker.password is not None else None,
             password=broker.password,
@@ -181,11 +172,50 @@ class _Connection:
             allow_reconnect=False,
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
-            connect_timeout=max(1, round(self._within)),
-            name="dutiful",
-            error_cb=self._note,
-            closed_cb=self._give_up_waiting,
+            connect_timeout=max(1, round(within)),
+            name=name,
+            error_cb=note,
+            closed_cb=closed,
         )
+    except BaseException as error:
+        await close(client)
+        if isinstance(error, NoServersError) and problems:
+            raise problems[0] from None
+        raise
+    return client
+
+
+async def close(client: Client) -> None:
+    """Close the connection of a client."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_WITHIN_S):
+            await client.close()
+    # The client's close hangs after a failed TLS handshake, and does nothing after a connect that was
+    # cancelled: without this the socket would stay open until the garbage collector finds it.
+    transport = getattr(client, "_transport", None)
+    if transport is not None:
+        transport.close()
+
+
+class _Connection:
+    """One connection, which ends the waits for acknowledgements as soon as it is lost."""
+
+    def __init__(self, within: float) -> None:
+        self._within = within
+        self._client: Client | None = None
+        self._waits: set[asyncio.Timeout] = set()
+
+    @property
+    def is_open(self) -> bool:
+        return self._client is not None and self._client.is_connected
+
+    @property
+    def jetstream(self) -> JetStreamContext:
+        return self._jetstream
+
+    async def open(self, broker: Broker, tls: ssl.SSLContext | None) -> None:
+        self._client = await connect(broker, tls, self._within, "dutiful", self._give_up_waiting)
+        self._jetstream = self._client.jetstream(timeout=self._within)
 
     async def publish(self, subject: str, body: bytes, headers: dict[str, str]) -> PubAck:
         limit = asyncio.timeout(self._within)
@@ -197,19 +227,8 @@ class _Connection:
             self._waits.discard(limit)
 
     async def close(self) -> None:
-        # The client's close hangs for ever after a failed TLS handshake.
-        try:
-            async with asyncio.timeout(_CLOSE_WITHIN_S):
-                await self._client.close()
-        except TimeoutError:
-            # Without this the socket would stay open until the garbage collector finds it.
-            transport = getattr(self._client, "_transport", None)
-            if transport is not None:
-                transport.close()
-
-    async def _note(self, error: Exception) -> None:
-        """Remember why no server was found; other errors are raised by the calls that meet them."""
-        self._error = error
+        if self._client is not None:
+            await close(self._client)
 
     async def _give_up_waiting(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dutiful.launchers.broker import TLS_OPTIONS, Broker
@@ -11,7 +9,7 @@ from dutiful.receivers.delivery import Envelope
 from dutiful.receivers.receiver import LATER_S, SILENT_S, Receiver
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
@@ -96,44 +94,15 @@ class NatsQueue:
         return self._client
 
     async def _connect(self) -> Client:
-        """Return a connected client; raises ConnectionError when every host was tried once."""
-        from nats.aio.client import Client
+        """Return a connected client; raises ConnectionError."""
+        from dutiful.launchers.nats import connect
 
-        client, problems = Client(), list[Exception]()
-
-        async def note(error: Exception) -> None:
-            if limit.when() is None:
-                # Connected before: the call that meets this error raises it.
-                return
-            problems.append(error)
-            if len(problems) == len(self._broker.hosts):
-                limit.reschedule(asyncio.get_running_loop().time())
-
-        try:
-            # The client would try again for ever, in silence, and could not be stopped.
-            async with asyncio.timeout(_CONNECT_S) as limit:
-                await self._open(client, note)
-                limit.reschedule(None)
-        except TimeoutError as error:
-            await _close(client)
-            problem = self._broker.without_secrets(problems[-1] if problems else error)
-            raise ConnectionError(f"no connection to {self._broker.shown}: {problem}") from None
-        return client
-
-    async def _open(self, client: Client, note: Callable[[Exception], Awaitable[None]]) -> None:
         broker = self._broker
-        await client.connect(
-            servers=[f"{broker.scheme}://{host}" for host in broker.hosts],
-            user=broker.user if broker.password is not None else None,
-            password=broker.password,
-            token=broker.user if broker.password is None else None,
-            user_credentials=broker.options.get("credentials"),
-            tls=self._tls,
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=1,
-            name="dutiful receiver",
-            error_cb=note,
-        )
+        try:
+            return await connect(broker, self._tls, _CONNECT_S, "dutiful receiver")
+        except self.errors as error:
+            problem = f"no connection to {broker.shown}: {broker.without_secrets(error)}"
+            raise ConnectionError(problem) from None
 
     def open(self, message: Msg) -> Envelope:
         """Return the content of a message; the message id of a task's retry is KEY:ATTEMPT."""
@@ -162,11 +131,6 @@ class NatsQueue:
         """Close the connection."""
         client, self._client, self._subscription = self._client, None, None
         if client is not None:
-            await _close(client)
+            from dutiful.launchers.nats import close
 
-
-async def _close(client: Client) -> None:
-    # The client's close hangs for ever after a failed TLS handshake.
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_FETCH_S):
-            await client.close()
+            await close(client)
