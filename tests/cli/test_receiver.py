@@ -32,10 +32,10 @@ def test_a_url_that_names_no_queue_is_refused_with_advice(url, advice, tmp_path)
     assert advice in refused("--from", url, "--seen", f"sqlite:{tmp_path}/seen.db")
 
 
-def test_a_seen_store_that_cannot_be_used_is_told_in_one_line_without_its_password(tmp_path):
-    told = refused("--from", "nats://127.0.0.1", "--seen", f"sqlite:{tmp_path}/missing/seen.db")
-    place = f"sqlite:{tmp_path}/missing/seen.db"
-    assert told == f"Error: Invalid --seen '{place}': it cannot be used: unable to open database file"
+def test_a_seen_store_that_cannot_be_used_is_told_in_one_line_without_its_password():
+    told = refused("--from", "nats://127.0.0.1", "--seen", "sqlite:missing/seen.db")
+    problem = "it cannot be used: unable to open database file"
+    assert told == f"Error: Invalid --seen 'sqlite:missing/seen.db': {problem}"
     with port_without_listener() as port:
         url = f"redis://ada:canary@127.0.0.1:{port}/0"
         told = refused("--from", "nats://127.0.0.1", "--seen", url)
