@@ -35,12 +35,12 @@ class Proxy:
     def cut(self) -> None:
         """Close all connections."""
 
-        def close() -> None:
-            for writer in self._writers:
-                writer.transport.abort()
-
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(close)
+        self._loop.call_soon_threadsafe(self._abort)
+
+    def _abort(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
 
     def deliver(self) -> None:
         """Pass on what was held; what is held after this waits for the next call."""
@@ -117,6 +117,10 @@ def proxy_to(target_port: int, tls: ssl.SSLContext | None = None) -> Iterator[Pr
         ready.set()
         await done.wait()
         server.close()
+        # A task that is cancelled before its first step would leave the connection it was made for open.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            proxy._abort()
+            await asyncio.wait(others, timeout=0.01)
 
     thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()
@@ -124,7 +128,7 @@ def proxy_to(target_port: int, tls: ssl.SSLContext | None = None) -> Iterator[Pr
     try:
         yield proxy
     finally:
-        proxy.cut()
+        proxy.deliver()
         assert proxy._loop is not None
         assert done is not None
         proxy._loop.call_soon_threadsafe(done.set)
