@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.stores.contract import StoreContract
+from tests.stores.contract_pair import PairContract
+from tests.stores.postgres_rig import depose
 
 from dutiful.stores.postgres import PostgresStore
 
@@ -15,3 +17,15 @@ class TestPostgres(StoreContract):
 
     def new_store(self, _directory):
         return PostgresStore(self.url)
+
+
+class TestTwoOpeningsOfPostgres(PairContract):
+    @pytest.fixture(autouse=True)
+    def _database(self, postgres_url):
+        self.url = postgres_url
+
+    def new_pair(self, _directory):
+        return PostgresStore(self.url), PostgresStore(self.url)
+
+    async def depose(self, store):
+        await depose(store)

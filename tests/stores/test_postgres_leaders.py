@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 
 import asyncpg
 import pytest
+from tests.servers.pooler import pooler_to
 from tests.servers.proxy import proxy_to
 from tests.stores.notation import (
     MINUTE,
@@ -15,90 +15,18 @@ from tests.stores.notation import (
     declare,
     ending,
     make_moves,
-    open_run,
     pass_at,
-    put,
-    report,
     schedule,
 )
-from tests.stores.postgres_rig import BACKENDS, execute, over, until
+from tests.stores.postgres_rig import BACKENDS, depose, execute, over, until
 
-from dutiful.core.errors import LostLeadershipError, OvertakenError, StoreError
-from dutiful.core.plan.reconcile import Changes
+from dutiful.core.errors import LostLeadershipError, StoreError
 from dutiful.stores.postgres import PostgresStore
-from dutiful.stores.postgres import session as session_module
 from dutiful.stores.postgres.commit import commit
 from dutiful.stores.postgres.connections import PASSES, Deadlines
 from dutiful.stores.postgres.session import LockSession
 
 pytestmark = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
-
-
-# Two openings
-
-
-def test_the_second_stands_by_and_takes_over_with_a_higher_epoch(postgres_url):
-    async def story(first, second):
-        assert (await first.lead("me"), await second.lead("you")) == (1, None)
-        assert not second.holds(1)
-        await declare(first, schedule())
-        [launch] = await pass_at(first, T0)
-        await first.close()
-        assert await second.lead("you") == 2
-        assert [due.schedule.id for due in (await second.load(0, 10)).batch.due] == ["a"]
-        [again] = await pass_at(second, T0 + 1, epoch=2)
-        await first.open()
-        assert (launch.run.attempt, again.run.attempt) == (1, 2)
-
-    over(postgres_url, story)
-
-
-def test_the_one_that_was_deposed_writes_nothing_and_holds_nothing(postgres_url):
-    async def story(first, second):
-        await first.lead("me")
-        await declare(first, schedule())
-        [launch] = await pass_at(first, T0)
-        await depose(first)
-        assert await second.lead("you") == 2
-        for write in (
-            first.settle([ending(launch, T0)], 1),
-            first.commit([], 1),
-            first.apply(Changes([put(schedule("b"))], under=1)),
-            first.rearm(T0, 0),
-        ):
-            with pytest.raises(LostLeadershipError):
-                await write
-        assert not first.holds(1)
-        assert await open_run(second) == launch.run
-
-    over(postgres_url, story)
-
-
-async def depose(store):
-    """Take the locks of a store away without a word, as a network that lost its session would."""
-    lock = store._opening.lock
-    await lock.unlock(store._opening.shard_class, store.shard(0)._leading.fence.shard)
-
-
-def test_of_two_that_add_one_id_at_once_one_is_overtaken(postgres_url):
-    async def story(first, second):
-        new = Changes([put(schedule())._replace(version=0)])
-        answers = await asyncio.gather(first.apply(new), second.apply(new), return_exceptions=True)
-        assert sorted(map(type, answers), key=str) == [type(None), OvertakenError]
-        assert len(await first.every()) == 1
-
-    over(postgres_url, story)
-
-
-def test_a_report_may_come_by_the_other_opening(postgres_url):
-    async def story(first, second):
-        await first.lead("me")
-        await declare(first, schedule())
-        [launch] = await pass_at(first, T0)
-        assert await report(second, launch.run, T0 + 5)
-        return (await first.find(launch.run.key)).run.status
-
-    assert over(postgres_url, story) == "SUCCESS"
 
 
 # Sessions
@@ -279,8 +207,9 @@ def test_a_new_leadership_waits_for_a_commit_under_way_which_is_then_refused(pos
             assert await taking == 2
         finally:
             await connection.close()
-        with pytest.raises(LostLeadershipError):
-            await first.commit(moves, 1)
+        for write in (first.commit(moves, 1), first.rearm(T0, 0)):
+            with pytest.raises(LostLeadershipError):
+                await write
 
     over(postgres_url, story)
 
@@ -346,32 +275,27 @@ def test_without_fence_a_schedule_is_moved_once(postgres_url):
     assert over(postgres_url, story) == [0, 9]
 
 
-class Pooler:
-    """A connection whose statements alternate between two sessions, as those of a transaction pooler may."""
-
-    def __init__(self, *sessions):
-        self._sessions, self._turns = sessions, itertools.count()
-
-    def __getattr__(self, name):
-        if name in ("fetch", "fetchrow", "fetchval", "execute"):
-            return getattr(self._sessions[next(self._turns) % 2], name)
-        return getattr(self._sessions[0], name)
+# Poolers
 
 
-def test_a_pooler_that_changes_sessions_is_refused_with_advice(postgres_url, monkeypatch):
-    real, sessions = session_module.connect, []
+@pytest.mark.parametrize(
+    ("keeps_statements", "problem"),
+    [
+        (False, "is behind a pooler that gives each transaction another session: name the server's own"),
+        (True, "a pooler gives one connection several sessions, and locks belong to a session: name the"),
+    ],
+)
+def test_a_pooler_in_transaction_mode_is_refused_with_advice(
+    postgres_url, postgres_port, keeps_statements, problem
+):
+    async def story():
+        async with pooler_to(postgres_port, keeps_statements=keeps_statements) as port:
+            store = PostgresStore(postgres_url.replace(f":{postgres_port}/", f":{port}/"))
+            try:
+                await store.open()
+                await store.lead("me")
+            finally:
+                await store.close()
 
-    async def pooled(address, settings):
-        sessions.extend([await real(address, settings), await real(address, settings)])
-        return Pooler(*sessions)
-
-    monkeypatch.setattr(session_module, "connect", pooled)
-
-    async def story(store):
-        with pytest.raises(StoreError, match="a pooler gives one connection several sessions") as caught:
-            await store.lead("me")
-        for session in sessions:
-            session.terminate()
-        assert str(caught.value).endswith("name the address of the server itself")
-
-    over(postgres_url, story, 1)
+    with pytest.raises(StoreError, match=problem):
+        asyncio.run(story())
