@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 
@@ -208,3 +209,33 @@ def test_the_soonest_come_first_with_their_distance_and_how_they_went(service):
         *("broken", "nightly")
     ]
     assert ask("list", "--soonest", "--paused")[0] == 2
+
+
+def test_lists_are_printed_as_csv_with_names_first(service):
+    service.upsert(schedule_id="weekly", labels={"team": "red"})
+    service.advance(1801)
+    ask = asking(service)
+    listed = [*csv.DictReader(ask("list", "--csv")[1].splitlines())]
+    assert [(one["schedule_id"], one["paused"], one["labels"]) for one in listed] == [
+        ("nightly", "false", "{}"),
+        ("weekly", "false", '{"team": "red"}'),
+    ]
+    for command in (["runs", "nightly", "--csv"], ["find-runs", "--csv", "--limit", "1"]):
+        [run] = csv.DictReader(ask(*command)[1].splitlines())
+        assert (run["run_at"], run["status"], run["reason"]) == ("2026-03-02T09:30:00Z", "SUCCESS", "")
+    code, _, why = ask("list", "--soonest", "--csv")
+    assert (code, "use --json" in why) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("dag", "code", "said"),
+    [
+        ({}, 0, "2 backfilled ticks ended, 0 failed\n"),
+        ({"fail": "no such table"}, 1, "2 backfilled ticks ended, 2 failed\n"),
+    ],
+)
+def test_a_backfill_is_waited_for_and_says_how_its_runs_ended(service, dag, code, said):
+    service.put("/workflows/report/1", dag, replace=True)
+    past = ["--from", "2026-02-27", "--to", "2026-03-01", "--wait"]
+    shown = asking(service)("backfill", "nightly", *past)
+    assert shown == (code, "2 ticks will run, 0 were recorded already\n", said)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import shutil
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 
 _GAP = "  "
@@ -71,6 +73,21 @@ class Group(click.Group):
 def print_json(value: Any) -> None:
     """Print one JSON document."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_csv(documents: list[dict[str, Any]], fields: Sequence[str]) -> None:
+    """Print a line of names and then one line per document; lists and objects in it are JSON."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(fields)
+    writer.writerows([_csv_cell(document[name]) for name in fields] for document in documents)
+    click.echo(written.getvalue(), nl=False)
+
+
+def _csv_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @contextmanager

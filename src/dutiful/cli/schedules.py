@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ from urllib.parse import quote
 import click
 
 from dutiful.cli.api import Refused, ask, ask_about, with_near_names
-from dutiful.cli.output import Group, print_json, print_table
+from dutiful.cli.output import Group, counted, print_csv, print_json, print_table, progress_bar
 from dutiful.cli.schedule_text import (
     iso,
     moment,
@@ -22,6 +23,7 @@ from dutiful.cli.schedule_text import (
     soonest_row,
 )
 from dutiful.core.errors import InvalidArgumentError
+from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from dutiful.web.drawing.lanes import Theme
@@ -30,6 +32,19 @@ _NONE_YET = "There are no schedules yet; `dutiful schedules upsert FILE` adds so
 # The service lists at most this many schedules by their next tick.
 _SOONEST_MAX = 200
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_as_csv = click.option("--csv", "as_csv", is_flag=True, help="Print CSV, whose first line has the names.")
+# The fields of the CSV, which are those of the JSON that have one value.
+_SCHEDULE_FIELDS = (
+    "schedule_id", "workflow_id", "version", "user_id", "cron_expr", "timezone", "paused", "pause_note",
+    "quarantine", "next_run_at", "overlap_policy", "catchup_policy", "labels", "updated_at",
+)  # fmt: skip
+_RUN_FIELDS = (
+    "schedule_id", "run_at", "status", "reason", "trigger", "attempt", "ticks", "run_until", "fire_at",
+    "started_at", "ended_at", "idempotency_key", "run_id", "detail",
+)  # fmt: skip
+# A backfill that is waited for is looked at this often.
+_LOOK_EVERY_S = 1.0
+_OPEN = {"ENQUEUED", "STARTED"}
 _id = click.argument("schedule_id", metavar="ID")
 _limit = click.option("--limit", "-n", type=click.IntRange(1, 1000), default=100, show_default=True)
 
@@ -53,17 +68,24 @@ def schedules() -> None:
 @_limit
 @click.option("--cursor", help="Where the page before ended.")
 @_as_json
-def list_(as_json: bool, soonest: bool, **query: Any) -> None:
+@_as_csv
+def list_(as_json: bool, as_csv: bool, soonest: bool, **query: Any) -> None:
     """List schedules, with when they fire next.
 
     Example: dutiful schedules list --workflow billing --active
     """
     if soonest:
+        if as_csv:
+            raise InvalidArgumentError("--csv", True, "is not offered with --soonest; use --json")
         _list_soonest(query, as_json)
         return
     answer = ask("GET", "/schedules", {**query, "paused": _lower(query["paused"])})
     if as_json:
         print_json(answer)
+        return
+    if as_csv:
+        print_csv(answer["schedules"], _SCHEDULE_FIELDS)
+        _tell_of_more(answer["next_cursor"])
         return
     rows = [schedule_row(view) for view in answer["schedules"]]
     is_narrowed = any(value is not None for name, value in query.items() if name != "limit")
@@ -115,7 +137,8 @@ def next_(schedule_id: str, count: int, as_json: bool) -> None:
 @_limit
 @click.option("--cursor", help="Where the page before ended.")
 @_as_json
-def runs(schedule_id: str, limit: int, cursor: str | None, as_json: bool) -> None:
+@_as_csv
+def runs(schedule_id: str, limit: int, cursor: str | None, as_json: bool, as_csv: bool) -> None:
     """List the runs of a schedule, the newest first.
 
     Example: dutiful schedules runs nightly --limit 20
@@ -124,7 +147,7 @@ def runs(schedule_id: str, limit: int, cursor: str | None, as_json: bool) -> Non
     if as_json:
         print_json(answer)
         return
-    print_runs(answer["runs"])
+    print_csv(answer["runs"], _RUN_FIELDS) if as_csv else print_runs(answer["runs"])
     _tell_of_more(answer["next_cursor"])
 
 
@@ -233,18 +256,55 @@ def trigger(schedule_id: str, given: str | None, key: str | None, as_json: bool)
 @click.option(
     "--overlap", "overlap_policy", help="allow, skip or queue [default: all run, in turn if need be]."
 )
+@click.option(
+    "--wait", is_flag=True, help="Wait until the runs have ended, with their progress on a terminal."
+)
 @_as_json
-def backfill(schedule_id: str, as_json: bool, start: str, end: str, overlap_policy: str | None) -> None:
+def backfill(
+    schedule_id: str, as_json: bool, start: str, end: str, overlap_policy: str | None, wait: bool
+) -> None:
     """Run the past ticks of a range that were not run. Times without offset are UTC.
+
+    Exit code 1 if it was waited for them and one of the runs failed.
 
     Example: dutiful schedules backfill nightly --from 2026-03-01 --to 2026-03-08 --overlap queue
     """
     body = {"start": iso("--from", start), "end": iso("--to", end), "overlap_policy": overlap_policy}
     answer = ask_about("POST", schedule_id, "backfill", body=body)
-    answer_text = f"{answer['accepted']} ticks will run, {answer['already_recorded']} were recorded already"
+    already = answer["already_recorded"]
+    answer_text = f"{counted(answer['accepted'], 'tick')} will run, {already} were recorded already"
     if answer.get("unknown"):
         answer_text += f", {answer['unknown']} are not known any more: their rows were pruned"
     print_json(answer) if as_json else click.echo(answer_text)
+    if wait and answer["accepted"]:
+        _await_backfill(schedule_id, body, answer["accepted"])
+
+
+def _await_backfill(schedule_id: str, asked: dict[str, Any], accepted: int) -> None:
+    """Wait until no run of a backfill is open, and tell how they ended; raise SystemExit(1) if any failed."""
+    with progress_bar("backfilling") as progress:
+        statuses = _backfilled(schedule_id, asked)
+        while still_open := sum(status in _OPEN for status in statuses):
+            if progress is not None:
+                progress(max(0.0, 1 - still_open / accepted))
+            asyncio.run(SystemClock().sleep(_LOOK_EVERY_S))
+            statuses = _backfilled(schedule_id, asked)
+    failed = statuses.count("FAILED")
+    click.echo(f"{counted(len(statuses), 'backfilled tick')} ended, {failed} failed", err=True)
+    if failed:
+        raise SystemExit(1)
+
+
+def _backfilled(schedule_id: str, asked: dict[str, Any]) -> list[str]:
+    """Return the statuses of the backfilled ticks of a schedule in the range that was asked for."""
+    query = {"schedule_id": schedule_id, "since": asked["start"], "until": asked["end"], "limit": 1000}
+    found: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = ask("GET", "/runs", {**query, "cursor": cursor})
+        found += [run["status"] for run in page["runs"] if run["trigger"] == "backfill"]
+        if (cursor := page["next_cursor"]) is None:
+            return found
 
 
 @schedules.command("find-runs")
@@ -256,7 +316,8 @@ def backfill(schedule_id: str, as_json: bool, start: str, end: str, overlap_poli
 @_limit
 @click.option("--cursor", help="Where the page before ended.")
 @_as_json
-def find_runs(as_json: bool, since: str | None, until: str | None, **query: Any) -> None:
+@_as_csv
+def find_runs(as_json: bool, as_csv: bool, since: str | None, until: str | None, **query: Any) -> None:
     """List the runs of all schedules, the newest first. Times without offset are UTC.
 
     Example: dutiful schedules find-runs --status FAILED --since 2026-03-01
@@ -277,7 +338,8 @@ def find_runs(as_json: bool, since: str | None, until: str | None, **query: Any)
         ]
         for run in answer["runs"]
     ]
-    print_table(["schedule", "tick (UTC)", "status", "reason", "key"], rows)
+    head = ["schedule", "tick (UTC)", "status", "reason", "key"]
+    print_csv(answer["runs"], _RUN_FIELDS) if as_csv else print_table(head, rows)
     _tell_of_more(answer["next_cursor"])
 
 
