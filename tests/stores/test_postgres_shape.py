@@ -7,11 +7,14 @@ import contextlib
 import json
 
 import asyncpg
+import pytest
 from tests.stores.notation import MINUTE, T0, declare, ending, make_moves, put, schedule
 
 from dutiful.core.plan.reconcile import Changes
 from dutiful.runtime.clock import boottime
+from dutiful.runtime.ports import Retention
 from dutiful.stores.postgres import PostgresStore, commit, reads, settle
+from dutiful.stores.postgres.connections import Session
 from dutiful.stores.postgres.due_from import BEGINNING, DueFrom
 from dutiful.stores.postgres.statements import LEAD, Values
 
@@ -222,23 +225,27 @@ def test_every_statement_of_a_pass_has_a_deadline_and_a_plan_of_its_own(postgres
     assert over(postgres_url, story) == ["force_custom_plan", "4s", "2s", "2s"]
 
 
-def test_a_thousand_runs_are_one_statement_for_their_launch_and_one_for_their_end(postgres_url, monkeypatch):
-    asked = []
+@pytest.fixture
+def asked(monkeypatch):
+    """All statements of sessions, as they are executed."""
+    statements = []
+    for name in ("rows", "row", "value", "run", "run_each"):
+        whole = getattr(Session, name)
 
+        def noted(self, statement, *values, whole=whole):
+            statements.append(statement)
+            return whole(self, statement, *values)
+
+        monkeypatch.setattr(Session, name, noted)
+    return statements
+
+
+def test_a_thousand_runs_are_one_statement_for_their_launch_and_one_for_their_end(postgres_url, asked):
     async def story(store):
         await fill(store, 1000)
         await burst(store, T0)
         moves = await make_moves(store, T0 + MINUTE)
-        from dutiful.stores.postgres.connections import Session
-
-        for name in ("rows", "row", "value", "run", "run_each"):
-            whole = getattr(Session, name)
-
-            def noted(self, statement, *values, whole=whole):
-                asked.append(statement)
-                return whole(self, statement, *values)
-
-            monkeypatch.setattr(Session, name, noted)
+        asked.clear()
         launches = (await store.commit(moves, 1)).launches
         await store.settle([ending(launch, T0 + MINUTE) for launch in launches], 1)
         return len(launches)
@@ -246,3 +253,23 @@ def test_a_thousand_runs_are_one_statement_for_their_launch_and_one_for_their_en
     assert over(postgres_url, story) == 1000
     written = [statement for statement in asked if "INSERT" in statement or "kept" in statement]
     assert len(written) == 2
+
+
+def test_a_prune_looks_only_into_ledgers_that_have_grown_or_grown_old(postgres_url, asked):
+    day = 24 * 60 * MINUTE
+
+    async def story(store):
+        await fill(store, 300)
+        await burst(store, T0)
+        looked = []
+        for minute in (120, 121, 122, 26 * 60, 3 * 24 * 60):
+            if minute == 122:
+                await burst(store, T0 + 122 * MINUTE, 1)
+            asked.clear()
+            deleted = await store.prune(T0 + minute * MINUTE, Retention(age=2 * day))
+            looked.append((sum("DELETE FROM runs" in each for each in asked), deleted))
+        return looked
+
+    # Into all, in two statements; into none; into one, which then has a second run and a range of missed
+    # ticks; a day after the first into all again; at last all have expired.
+    assert over(postgres_url, story) == [(2, 0), (0, 0), (1, 0), (2, 0), (2, 302)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime
 
 import pytest
 from click.testing import CliRunner
@@ -15,9 +16,12 @@ from dutiful.core.plan.outcome import Failed
 from dutiful.core.plan.reconcile import Changes, Note
 from dutiful.core.policy import Capacity, CatchUp, Overlap
 from dutiful.core.workflow import PutWorkflow, Workflow
+from dutiful.launchers.callback import CallbackLauncher
+from dutiful.runtime.engine import Engine
 from dutiful.stores.postgres import PostgresStore
 from dutiful.stores.sqlite import SqliteStore
 from dutiful.stores.transfer import COPYING, copy
+from dutiful.testing import VirtualClock
 
 pytestmark = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 
@@ -105,6 +109,58 @@ def test_everything_is_copied_there_and_back_and_no_tick_is_lost(postgres_url, t
             await store.close()
 
     asyncio.run(story())
+
+
+async def work_for(store, clock, seconds, started):
+    """Run the schedules of a store for a while, and stop as `dutiful worker` does."""
+
+    async def task():
+        started.append(clock.epoch_ms())
+
+    await store.open()
+    engine = Engine(store, CallbackLauncher({"greet": task}), clock, lambda _: None, str(store))
+    engine.start()
+    await clock.advance(seconds)
+    await engine.stop()
+    await store.close()
+
+
+async def move(source, target):
+    """Copy a namespace while no process leads either store."""
+    await opened(source, target)
+    counts = await copy(source, target)
+    await source.close()
+    await target.close()
+    return counts
+
+
+def test_a_workload_moves_there_and_back_with_short_stops_and_every_tick_runs_once(postgres_url, tmp_path):
+    async def story():
+        clock, started = VirtualClock(datetime.fromtimestamp(T0 / 1000 - 30, UTC)), []
+        home, cluster = SqliteStore(tmp_path / "a.db"), PostgresStore(postgres_url)
+        home_again = SqliteStore(tmp_path / "b.db")
+        await home.open()
+        every_tick = {"catch_up": CatchUp.FIRE_IMMEDIATELY, "overlap": Overlap.ALLOW}
+        await home.apply(Changes([put(schedule(f"s{n}", **every_tick)) for n in range(20)]))
+        await work_for(home, clock, 200, started)
+        there = await move(home, cluster)
+        await clock.advance(150)
+        await work_for(cluster, clock, 200, started)
+        back = await move(cluster, home_again)
+        await clock.advance(150)
+        await work_for(home_again, clock, 200, started)
+        await home_again.open()
+        ledgers = [await home_again.ledger(f"s{n}", None, 99) for n in range(20)]
+        await home_again.close()
+        return there, back, ledgers, len(started), clock.epoch_ms()
+
+    there, back, ledgers, started, now = asyncio.run(story())
+    ticks = [*range(T0, now + 1, MINUTE)]
+    assert [[run.run_at for run in reversed(ledger)] for ledger in ledgers] == [ticks] * 20
+    assert {(run.status, run.attempt) for ledger in ledgers for run in ledger} == {("SUCCESS", 1)}
+    assert started == 20 * len(ticks)
+    assert (there["declarations"], back["declarations"]) == (20, 20)
+    assert there["runs"] < back["runs"] < 20 * len(ticks)
 
 
 def test_a_copy_is_refused_while_a_process_leads_and_into_what_is_not_empty(postgres_url, tmp_path):

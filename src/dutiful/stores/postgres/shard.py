@@ -72,6 +72,7 @@ class Shard(NamespaceStore):
         self._in_transit = False
         # The highest epoch of this shard that this process knows.
         self._highest = 0
+        self._pruning = upkeep.Pruning()
 
     # Leadership
 
@@ -140,6 +141,7 @@ class Shard(NamespaceStore):
             await self._unlock(_Leading(owner, Fence(shard, 0, 0), generation))
             raise
         self._leading, self._in_transit = _Leading(owner, fence, generation), False
+        self._pruning = upkeep.Pruning()
         self._opening.heard([self._place])
         self._highest = max(self._highest, fence.epoch)
         return fence.epoch
@@ -296,15 +298,17 @@ class Shard(NamespaceStore):
     async def prune(self, now: Instant, retention: Retention) -> int:
         """Delete ended rows beyond the retention, in slices, so that passes can run in between."""
         texts, deleted, after = self._opening.texts, 0, 0
+        since = self._pruning.grown_since(now, retention)
         while True:
             count, last = await self._fenced(
                 self._epoch(),
                 lambda session, fence, after=after: upkeep.prune(  # type: ignore[misc]
-                    session, texts, fence, after, now, retention
+                    session, texts, fence, after, now, retention, since
                 ),
             )
             deleted += count
             if last is None:
+                self._pruning.finished(now, retention, since)
                 return deleted
             after = last
 

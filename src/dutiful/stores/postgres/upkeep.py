@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from dutiful.stores.postgres.interned_texts import Texts
     from dutiful.stores.postgres.statements import Fence
 
-# Schedules per prune statement: small enough that the commits of a pass do not wait long.
-_SLICE = 200
+# Schedules that are looked at together, and whose rows are deleted together: few enough that the commits of
+# a pass do not wait long.
+_SLICE, _DELETED_TOGETHER = 2000, 200
+_DAY_MS = 86_400_000
+# A tick is decided, and the end of a run recorded, at most this long after its time, or nearly so.
+_LATE_MS = 3_600_000
 # Candidates only; `rearmed` decides which schedules are ahead.
 _AHEAD = (
     "shard = $2 AND (greatest(cursor, ended_at) > $3 OR (open_runs > 0 AND EXISTS (SELECT 1 FROM runs"
@@ -35,9 +39,12 @@ _REARM_RUN = (
     "UPDATE runs SET fire_at = $4, started_at = $5, ended_at = $6 WHERE schedule = $1 AND run_at = $2 AND"
     " kind = $3"
 )
+# With the first tick in the ledger of each schedule, which is one look into an index, and whether the ledger
+# may have grown.
 _NEXT_SLICE = (
-    "SELECT number, cadence_number, policy_number FROM states JOIN declarations USING (number)"
-    " WHERE shard = $1 AND number > $2 ORDER BY number LIMIT $3"
+    "SELECT number, cadence_number, policy_number, greatest(cursor, ended_at) >= $4 AS grown,"
+    " (SELECT run_at FROM runs WHERE schedule = number ORDER BY run_at LIMIT 1) AS oldest"
+    " FROM states JOIN declarations USING (number) WHERE shard = $1 AND number > $2 ORDER BY number LIMIT $3"
 )
 _PRUNE = (
     "WITH asked AS (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS asked (number, keep,"
@@ -79,21 +86,58 @@ async def rearm(
     return len(ahead)
 
 
+class Pruning:
+    """The pruning of one shard, which looks only into ledgers that have grown or grown old.
+
+    A ledger that has not grown since the last prune under the same retention can only have rows that became
+    too old. Once a day every ledger is looked into: a schedule may have been given a shorter retention.
+    """
+
+    def __init__(self) -> None:
+        self._retention: Retention | None = None
+        self._pruned_at = self._whole_at = 0
+
+    def grown_since(self, now: Instant, retention: Retention) -> Instant:
+        """Return since when a ledger must have grown to be looked into."""
+        whole = retention != self._retention or not 0 <= now - self._whole_at < _DAY_MS
+        return 0 if whole else self._pruned_at - _LATE_MS
+
+    def finished(self, now: Instant, retention: Retention, since: Instant) -> None:
+        """Note a prune that looked at all schedules."""
+        self._retention, self._pruned_at = retention, now
+        self._whole_at = self._whole_at if since else now
+
+
 async def prune(
-    session: Session, texts: Texts, fence: Fence, after: int, now: Instant, retention: Retention
+    session: Session,
+    texts: Texts,
+    fence: Fence,
+    after: int,
+    now: Instant,
+    retention: Retention,
+    since: Instant,
 ) -> tuple[int, int | None]:
-    """Prune the next schedules of a shard; return the number of deleted rows, and where to continue."""
-    slice_ = await session.rows(_NEXT_SLICE, fence.shard, after, _SLICE)
+    """Prune the next schedules of a shard; return the number of deleted rows, and where to continue.
+
+    Of the ledgers that have not grown `since`, only rows that are too old are deleted.
+    """
+    slice_ = await session.rows(_NEXT_SLICE, fence.shard, after, _SLICE, since)
     if not slice_:
         return 0, None
     pairs = {(row[1], row[2]) for row in slice_}
     await texts.learn(session, pairs)
     kept = {pair: _retention(texts, pair, retention) for pair in pairs}
-    of_each = [kept[row[1], row[2]] for row in slice_]
-    async with session.transaction():
-        await check(session, fence)
-        keep, before = [each.rows for each in of_each], [now - each.age for each in of_each]
-        deleted = await session.value(_PRUNE, [row[0] for row in slice_], keep, before)
+    asked = [
+        (row["number"], kept[row[1], row[2]].rows, now - kept[row[1], row[2]].age)
+        for row in slice_
+        if row["oldest"] is not None and (row["grown"] or row["oldest"] < now - kept[row[1], row[2]].age)
+    ]
+    deleted = 0
+    for first in range(0, len(asked), _DELETED_TOGETHER):
+        async with session.transaction():
+            await check(session, fence)
+            columns = map(list, zip(*asked[first : first + _DELETED_TOGETHER], strict=True))
+            deleted += await session.value(_PRUNE, *columns)
     return deleted, slice_[-1][0]
 
 
