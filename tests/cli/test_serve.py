@@ -241,6 +241,49 @@ def test_a_second_signal_ends_the_service_at_once(tmp_path):
     assert said == "ended at once; the next start recovers the runs that were cut short\n"
 
 
+def worker_of(server):
+    """Return the process number of a server's worker."""
+    with open(f"/proc/{server.pid}/task/{server.pid}/children", encoding="ascii") as children:
+        (worker,) = children.read().split()
+    return int(worker)
+
+
+def until_ready(url):
+    while httpx2.get(f"{url}/readyz", **PATIENT).status_code != 200:
+        pass
+
+
+def test_a_worker_process_that_is_killed_is_started_again(tmp_path):
+    with started(tmp_path, "serve") as process:
+        url = address(process)
+        until_ready(url)
+        first = worker_of(process)
+        os.kill(first, signal.SIGKILL)
+        assert "the worker process ended with status -9" in line_with(process, "error: ")
+        until_ready(url)
+        assert worker_of(process) != first
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+
+
+def test_no_worker_process_outlives_its_server(tmp_path):
+    with started(tmp_path, "serve") as process:
+        until_ready(address(process))
+        process.kill()
+        # The output ends when the last process that has it open is gone.
+        assert "answers" not in process.stdout.read()
+
+
+def test_the_server_exports_the_metrics_of_its_worker_process(tmp_path):
+    with started(tmp_path, "serve") as process:
+        url = address(process)
+        fire_every_second(url)
+        while "\nruns_emitted_total 0.0\n" in (text := httpx2.get(f"{url}/metrics", **PATIENT).text):
+            pass
+        assert "\ndutiful_leading 1.0\n" in text
+        assert "\nscheduling_drift_seconds_count 0.0\n" not in text
+
+
 def test_a_standby_is_not_ready_while_the_leader_is_frozen(tmp_path):
     quick = {"DUTIFUL_LEASE_S": "1", "TICK_MS": "50"}
     with started(tmp_path, "worker", **quick) as leader:

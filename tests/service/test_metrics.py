@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.core.plan.planner_notation import SECOND, at, run
 
@@ -22,6 +24,10 @@ def counted(*events, due=0):
     metrics = Metrics(lambda: due)
     for event in events:
         metrics(event)
+    return counted_in(metrics)
+
+
+def counted_in(metrics):
     lines = [line.split(" ") for line in metrics.text().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, value in lines if "_created" not in name}
 
@@ -78,3 +84,33 @@ def test_the_rest_is_told_too():
     assert (found["dutiful_leading"], found["dutiful_passes_failed_total"]) == (1, 1)
     assert found["schedules_due_total"] == 7
     assert counted(LeadershipChanged(0, 4), LeadershipChanged(0, None))["dutiful_leading"] == 0
+
+
+def test_the_samples_of_another_process_are_added_to_the_own_ones():
+    worker, server = Metrics(lambda: 5, lambda: 2), Metrics(lambda: 0)
+    for event in (RunLaunched(at("10:01"), run("10:01"), 0), skipped(3), LeadershipChanged(at("10:00"), 1)):
+        worker(event)
+    ended = run("10:01", Phase.ENDED, status=Status.SUCCESS)
+    worker.ended(ended)
+    server.ended(ended)
+    server.missed_expectations({"start_within": 4})
+    # As they come over the lifeline. Added twice, they count once.
+    for _ in range(2):
+        server.add(json.loads(json.dumps(worker.samples())))
+    found = counted_in(server)
+    assert found["schedules_due_total"] == 5
+    assert found["runs_emitted_total"] == 1
+    assert found["dutiful_launches_in_flight"] == 2
+    assert found["dutiful_leading"] == 1
+    assert found["scheduling_drift_seconds_count"] == 1
+    assert found['scheduling_drift_seconds_bucket{le="+Inf"}'] == 1
+    assert found['dutiful_ticks_skipped_total{reason="overlap"}'] == 3
+    assert found['dutiful_runs_ended_total{status="SUCCESS"}'] == 2
+    assert found['dutiful_expectations_missed{expectation="start_within"}'] == 4
+
+
+def test_a_worker_that_is_gone_adds_nothing():
+    server = Metrics(lambda: 0)
+    server.add([("runs_emitted_total", {}, 3.0)])
+    server.add([])
+    assert counted_in(server)["runs_emitted_total"] == 0

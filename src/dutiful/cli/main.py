@@ -75,7 +75,7 @@ COMMANDS = {
     "serve": Entry(
         "dutiful.cli.serve:serve",
         "service",
-        "Run the service: HTTP, worker and launcher in one process, until SIGINT or SIGTERM.",
+        "Run the service, HTTP and a worker in a process of its own, until SIGINT or SIGTERM.",
     ),
     "simulate": Entry(
         "dutiful.cli.simulate:simulate",

@@ -6,7 +6,9 @@ import asyncio
 import gc
 import logging
 import os
+import signal
 import sys
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,14 +17,15 @@ from dutiful.cli.signals import hear_signals
 from dutiful.core.errors import DutifulError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
+    from dutiful.httpd.server import HttpServer
     from dutiful.service.settings import Settings
+    from dutiful.service.wiring import Service
+    from dutiful.service.worker_process import WorkerProcess
 
 logger = logging.getLogger("dutiful.service")
 
-# The worker's thread gets its turn this soon (s) while the thread that answers requests is busy.
-_SWITCH_S = 0.0005
 _config = click.option(
     "--config", "config_file", metavar="FILE", help="TOML file of settings; variables override it."
 )
@@ -36,7 +39,7 @@ _log = click.option(
 @_config
 @_log
 def serve(no_worker: bool, config_file: str | None, log: str) -> None:
-    """Run the service: HTTP, worker and launcher in one process, until SIGINT or SIGTERM.
+    """Run the service, HTTP and a worker in a process of its own, until SIGINT or SIGTERM.
 
     Settings come from the environment and from a file; `dutiful config` shows what is in force. Without
     auth it listens on this machine only.
@@ -44,21 +47,25 @@ def serve(no_worker: bool, config_file: str | None, log: str) -> None:
     Example: DUTIFUL_EXECUTOR=command:./run-dag dutiful serve
     """
     settings = _prepared(log, config_file)
-    _run(_serve(settings, worker=not no_worker, say=_sayer(log)))
+    options = ["--log", log, *([] if config_file is None else ["--config", config_file])]
+    _run(_serve(settings, None if no_worker else options, say=_sayer(log)))
 
 
 @click.command()
 @_config
 @_log
-def worker(config_file: str | None, log: str) -> None:
+@click.option("--lifeline", type=int, hidden=True, help="Socket to the `dutiful serve` that started this.")
+def worker(config_file: str | None, log: str, lifeline: int | None) -> None:
     """Run a worker without HTTP, in the same environment as the service, until SIGINT or SIGTERM.
 
     Any number may run on one store: one of them leads, the others take over when it dies.
 
     Example: DUTIFUL_EXECUTOR=command:./run-dag dutiful worker
     """
-    settings = _prepared(log, config_file)
-    _run(_work(settings, say=_sayer(log)))
+    if lifeline is None:
+        _run(_work(_prepared(log, config_file), say=_sayer(log)))
+    else:
+        _run(_work_for(lifeline, _settings(log, config_file)))
 
 
 def environment(config_file: str | None) -> dict[str, str]:
@@ -66,12 +73,17 @@ def environment(config_file: str | None) -> dict[str, str]:
     return {**os.environ, **({} if config_file is None else {"DUTIFUL_CONFIG": config_file})}
 
 
-def _prepared(log: str, config_file: str | None) -> Settings:
+def _settings(log: str, config_file: str | None) -> Settings:
     from dutiful.cli.logs import log_to_stdout
     from dutiful.service.settings import settings_from
 
     settings = settings_from(environment(config_file))
     log_to_stdout(log, logging.getLevelNamesMapping()[settings.log_level.upper()])
+    return settings
+
+
+def _prepared(log: str, config_file: str | None) -> Settings:
+    settings = _settings(log, config_file)
     if settings.executor is None:
         logger.warning("there is no executor: runs fail with launch_refused until DUTIFUL_EXECUTOR is set")
     return settings
@@ -90,39 +102,85 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
         raise click.ClickException(str(error)) from error
 
 
-async def _serve(settings: Settings, worker: bool, say: Callable[[str], None]) -> None:
-    from dutiful.httpd.server import HttpServer, listen
-    from dutiful.service.http_settings import connection_limits, tls_files
-    from dutiful.service.wiring import Service
-    from dutiful.web.app import create_app
-
-    sys.setswitchinterval(_SWITCH_S)
+async def _serve(
+    settings: Settings, worker_options: Sequence[str] | None, say: Callable[[str], None]
+) -> None:
     asked = asyncio.Event()
-    with listen(settings.host, settings.port) as listener, hear_signals(asked, _last_words):
-        service = Service(settings, worker=worker)
-        # Check every file and address before the worker can lead: a start that fails must fire nothing.
-        server = HttpServer(
-            create_app(service),
-            listener,
-            tls_files(settings),
-            lambda url: say(f"dutiful answers at {url}; stop with Ctrl-C"),
-            connection_limits(settings),
-        )
-        server.config.load()
-        cut: list[str] = []
-        try:
-            await service.start()
-            # Objects made so far live as long as the process, so exclude them from garbage collection.
-            gc.freeze()
-            answering = asyncio.create_task(server.answer())
-            await asyncio.wait(
-                {answering, asyncio.create_task(asked.wait())}, return_when=asyncio.FIRST_COMPLETED
+    async with _worker_of(settings, worker_options) as worker:
+        # The worker process loads beside these imports.
+        from dutiful.httpd.server import HttpServer, listen
+        from dutiful.service.http_settings import connection_limits, tls_files
+        from dutiful.service.wiring import Service
+        from dutiful.web.app import create_app
+
+        with listen(settings.host, settings.port) as listener, hear_signals(asked, _last_words):
+            service = Service(settings, worker=worker)
+            # Check every file and address before the worker can lead: a start that fails must fire nothing.
+            server = HttpServer(
+                create_app(service),
+                listener,
+                tls_files(settings),
+                lambda url: say(f"dutiful answers at {url}; stop with Ctrl-C"),
+                connection_limits(settings),
             )
-            server.stop()
-            await answering
-        finally:
-            cut = await service.stop()
+            server.config.load()
+            cut = await _answer(service, server, asked)
     _say_goodbye(cut, say)
+
+
+async def _answer(service: Service, server: HttpServer, asked: asyncio.Event) -> list[str]:
+    """Answer requests until a stop is asked for; return the schedules whose runs were cut short."""
+    cut: list[str] = []
+    try:
+        await service.start()
+        # Objects made so far live as long as the process, so exclude them from garbage collection.
+        gc.freeze()
+        answering = asyncio.create_task(server.answer())
+        await asyncio.wait(
+            {answering, asyncio.create_task(asked.wait())}, return_when=asyncio.FIRST_COMPLETED
+        )
+        server.stop()
+        await answering
+    finally:
+        cut = await service.stop()
+    return cut
+
+
+@asynccontextmanager
+async def _worker_of(
+    settings: Settings, options: Sequence[str] | None
+) -> AsyncIterator[bool | WorkerProcess]:
+    """Yield the worker of a server, in a process of its own unless the store is in memory of this one."""
+    if options is None or settings.store == "memory:":
+        yield options is not None
+        return
+    from dutiful.runtime.clock import SystemClock
+    from dutiful.service.worker_process import WorkerProcess
+
+    command = [*_this_program(), "worker", *options, "--lifeline"]
+    worker = WorkerProcess(command, SystemClock(), settings.drain_s)
+    try:
+        await worker.spawn()
+        yield worker
+    finally:
+        await worker.stop()
+
+
+def _this_program() -> list[str]:
+    """Return the command that runs this program again, with the same import path."""
+    installed = os.path.basename(sys.argv[0]) == "dutiful"
+    return [sys.executable, *([sys.argv[0]] if installed else ["-m", "dutiful"])]
+
+
+async def _work_for(lifeline: int, settings: Settings) -> None:
+    """Work until the process at the other end of the lifeline says stop; signals are for that process."""
+    from dutiful.service.wiring import Service
+    from dutiful.service.worker_process import Lifeline
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # A function, not SIG_IGN: programs that the worker starts would ignore the signals, too.
+        signal.signal(number, lambda *_: None)
+    await Lifeline(lifeline, lambda: Service(settings, watches=False)).obey()
 
 
 async def _work(settings: Settings, say: Callable[[str], None]) -> None:

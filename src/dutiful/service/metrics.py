@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from dutiful.core import event as happened
 from dutiful.core.policy import Reason
@@ -35,6 +36,8 @@ _NOT_LAUNCHED = {
     Reason.UNKNOWN_WORKFLOW,
     Reason.OUTCOME_UNKNOWN,
 }
+# (name, labels, value) of every sample.
+Samples: TypeAlias = "Sequence[tuple[str, Mapping[str, str], float]]"
 _DRIFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
 
 
@@ -98,6 +101,8 @@ class Metrics:
             ["certificate"],
             registry=registry,
         )
+        # The samples of a worker in another process, by name and labels.
+        self._others: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
         # A range of skipped ticks grows in its row: the number of its ticks counted so far, by schedule.
         self._counted: dict[str, tuple[Instant, int]] = {}
 
@@ -118,6 +123,8 @@ class Metrics:
             case happened.LeadershipChanged():
                 (self._led.discard if event.epoch is None else self._led.add)(event.shard)
                 self._leading.set(bool(self._led))
+                if event.shard is not None:
+                    self._cluster.lead(len(self._led))
 
     def ended(self, run: Run) -> None:
         """Count a run if it has ended; runs on which executors report end outside the engine."""
@@ -138,7 +145,7 @@ class Metrics:
     def cluster(self, view: ClusterView) -> None:
         """Record the nodes and shards of a cluster."""
         if view.shards:
-            self._cluster.set(view, len(self._led))
+            self._cluster.set(view)
 
     def certificate(self, name: str, expires_at: datetime) -> None:
         """Set when a certificate expires."""
@@ -154,7 +161,32 @@ class Metrics:
 
     def text(self) -> str:
         """Return all metrics in the text format of Prometheus."""
-        return generate_latest(self._registry).decode()
+        return generate_latest(self).decode()
+
+    def samples(self) -> Samples:
+        """Return all metrics as plain values, without the times at which they were created."""
+        found = [sample for metric in self._registry.collect() for sample in metric.samples]
+        return [(each.name, each.labels, each.value) for each in found if not each.name.endswith("_created")]
+
+    def add(self, samples: Samples) -> None:
+        """Export the sum of these samples of another process and the own ones, instead of any before."""
+        self._others = {(name, frozenset(labels.items())): value for name, labels, value in samples}
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics, each sample with the value of the other process added."""
+        others = dict(self._others)
+        for metric in self._registry.collect():
+            own = [
+                each._replace(value=each.value + others.pop((each.name, frozenset(each.labels.items())), 0))
+                for each in metric.samples
+            ]
+            names = {f"{metric.name}{suffix}" for suffix in ("", "_total")}
+            # Labels that only the other process has met yet.
+            more = [key for key in others if key[0] in names]
+            metric.samples = own + [
+                Sample(name, dict(labels), others.pop((name, labels))) for name, labels in more
+            ]
+            yield metric
 
     def _skip(self, run: Run) -> None:
         run_at, counted = self._counted.get(run.schedule_id, (None, 0))
@@ -172,9 +204,16 @@ class _ClusterGauges:
         self._registry = registry
         self._gauges: dict[str, Gauge] = {}
 
-    def set(self, view: ClusterView, led: int) -> None:
+    def lead(self, shards: int) -> None:
+        self._shards_led().set(shards)
+
+    def _shards_led(self) -> Gauge:
+        return self._gauge("dutiful_shards_led", "Shards that this worker leads")
+
+    def set(self, view: ClusterView) -> None:
         self._gauge("dutiful_cluster_nodes", "Workers that have joined the cluster").set(len(view.nodes))
-        self._gauge("dutiful_shards_led", "Shards that this worker leads").set(led)
+        # Exported by nodes that lead none, too.
+        self._shards_led()
         free = sum(shard.node is None for shard in view.shards)
         self._gauge("dutiful_shards_free", "Shards that no worker leads").set(free)
         lag = max(shard.lag_s for shard in view.shards)

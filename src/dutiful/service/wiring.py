@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from dutiful.launchers.executor import Executor
     from dutiful.process.output_log import Shown
     from dutiful.runtime.ports import Clock, Store
+    from dutiful.service.metrics import Samples
     from dutiful.service.settings import Settings
+    from dutiful.service.worker_process import WorkerProcess
 
 T = TypeVar("T")
 logger = logging.getLogger("dutiful.service")
@@ -51,8 +53,10 @@ class Service:
     """`await Service(settings).start()`; with `worker=False` it only serves requests, and other processes
     fire.
 
-    On the host's clock the worker has its own event loop, thread and store, so that no request can delay a
-    tick. On a virtual clock, or with a store in memory, it shares those of the caller.
+    A `WorkerProcess` as the worker fires in a process of its own, so that no request can delay a tick. With
+    `worker=True` the worker has its own event loop, thread and store; on a virtual clock, or with a store in
+    memory, it shares those of the caller. `watches=False` leaves expectations and certificates to another
+    process.
     """
 
     def __init__(
@@ -60,9 +64,11 @@ class Service:
         settings: Settings,
         clock: Clock | None = None,
         *,
-        worker: bool = True,
+        worker: bool | WorkerProcess = True,
+        watches: bool = True,
         executor: Executor | None = None,
     ) -> None:
+        self._watches = watches
         self.settings, self._store = settings, _store(settings)
         # All nodes of a cluster use the database's clock, also nodes without a worker: edits write cursors.
         self.clock = clock or (ClusterClock() if isinstance(self._store, Sharded) else SystemClock())
@@ -76,14 +82,15 @@ class Service:
         self._given = executor
         self._executors = _executors(settings, self.clock, executor)
         self.launcher = RunLauncher(self.workflows, self._executors)
-        self._worker = self._make_worker() if worker else None
+        self._process = None if isinstance(worker, bool) else worker
+        self._worker = self._make_worker() if worker is True else None
         self.board = Board(self._store, self.clock)
         self.expectations = Expectations(self._store, self.clock, journal.write)
         # The worker passes every tick by itself, so edits due later than its patience need not wake it.
         self.registrar = SchedulerRegistrar(
             self._store,
             self.clock,
-            self._wake,
+            self.wake,
             _defaults(settings),
             patience_ms(settings),
             self._metrics.ended,
@@ -110,6 +117,14 @@ class Service:
             self._thread.start()
         if self._worker is not None:
             await self._beside(self._worker.start())
+        if self._process is not None:
+            await self._process.start()
+        if self._watches:
+            self._watch()
+        return self
+
+    def _watch(self) -> None:
+        """Check expectations and certificates periodically."""
         if isinstance(self.clock, SystemClock):
             # On a virtual clock tests call `look` themselves; a periodic check would slow down simulated
             # years.
@@ -117,7 +132,6 @@ class Service:
         if (files := tls_files(self.settings)) is not None:
             watching = watch_certificates(files, self.clock, self._metrics)
             self._watching = asyncio.create_task(watching, name="dutiful-certificates")
-        return self
 
     async def stop(self) -> list[str]:
         """Launch no more runs, drain, close the store; return the schedules whose runs were cut short."""
@@ -129,6 +143,8 @@ class Service:
                     task.cancel()
             if self._worker is not None and (self._thread is None or self._thread.is_running):
                 cut = await self._beside(self._worker.stop())
+            if self._process is not None:
+                cut = await self._process.stop()
         finally:
             if self._thread is not None:
                 await self._thread.stop()
@@ -138,7 +154,9 @@ class Service:
         return cut
 
     async def health(self) -> Health:
-        """Return whether this process is healthy: its worker has passed lately and reaches its executor."""
+        """Return whether the service is healthy: its worker has passed lately and reaches its executor."""
+        if self._process is not None:
+            return (await self._process.report()).health
         if self._worker is None:
             return Health(True, False, None, None)
         health = await self._worker.health()
@@ -231,8 +249,14 @@ class Service:
         """Return the metrics in the text format of Prometheus."""
         return self._metrics.text()
 
+    def samples(self) -> Samples:
+        """Return the metrics as plain values, for the process that exports them."""
+        return self._metrics.samples()
+
     async def count_damaged(self) -> None:
-        """Refresh the gauges that no event updates."""
+        """Refresh the gauges that no event updates, and the metrics of a worker process."""
+        if self._process is not None:
+            self._metrics.add((await self._process.report()).samples)
         self._metrics.missed_expectations(self.expectations.missed())
         self._metrics.damaged(len(await self.registrar.damaged()))
         self._metrics.cluster(await self.cluster())
@@ -243,7 +267,10 @@ class Service:
         """Run a coroutine of the worker on the worker's event loop."""
         return await (work if self._thread is None else self._thread.run(work))
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Make the worker pass at once."""
+        if self._process is not None:
+            self._process.wake()
         if self._worker is not None:
             self._worker.wake()
 
