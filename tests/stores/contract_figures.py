@@ -51,6 +51,22 @@ class FiguresContract:
         assert await store.tallies(BUCKET + HOUR, BUCKET + 2 * HOUR, HOUR) == []
 
     @stored
+    async def test_the_latest_rows_of_many_schedules_are_those_of_each_ledger(self, store):
+        await declare(store, owned("a", "ada"), owned("b", "bob"), schedule("c"), owned("idle", "ada"))
+        await store.lead("me")
+        for minute in range(4):
+            at = T0 + minute * MINUTE
+            for run in await pass_at(store, at):
+                # Runs of the last minute stay open; a schedule without a ledger has them in its state.
+                if minute < 3:
+                    await end(store, run, at + 1)
+        ids = ["a", "b", "c", "idle", "unknown", "no\0text"]
+        ledgers = {each: await store.ledger(each, None, 2) for each in ids}
+        assert [len(ledgers[each]) for each in ("a", "b")] == [2, 2]
+        assert await store.latest(ids, 2) == {each: rows for each, rows in ledgers.items() if rows}
+        assert await store.latest([], 2) == {}
+
+    @stored
     async def test_the_ticks_of_a_stretch_are_spread_over_the_buckets_that_it_covers(self, store):
         stretch = skipped(BUCKET, BUCKET + 3 * HOUR - MINUTE, 180)
         await store.apply(Changes([put(schedule("a"))], rows=[stretch]))

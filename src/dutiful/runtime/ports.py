@@ -182,6 +182,12 @@ class Figures(Protocol):
     async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
         """Return runs that have not ended, of schedules that keep a ledger, oldest first."""
 
+    async def latest(self, ids: Collection[str], limit: int) -> dict[str, list[Run]]:
+        """Return at most `limit` rows of each of these schedules, newest first, by id.
+
+        Schedules without rows are left out.
+        """
+
     async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
         """Return ids that contain `part` and come after `after`, in order."""
 

@@ -212,7 +212,8 @@ class Board:
         """Return the first schedules that need attention: quarantined, then failed, then skipping ones."""
         found = await self._store.troubled(_LATE_READ, owner)
         found.sort(key=lambda due: (_KINDS.index(kind_of(due)), due.schedule.id))
-        return [await self._trouble(due) for due in found[:limit]]
+        latest = await self._store.latest([due.schedule.id for due in found[:limit]], _USUAL_OF)
+        return [_trouble(due, latest.get(due.schedule.id, [])) for due in found[:limit]]
 
     async def trouble_kinds(self, owner: str | None = None) -> dict[str, str]:
         """Return up to 1,000 schedules that need attention, by id, and why; reads none of their entries."""
@@ -223,20 +224,12 @@ class Board:
         runs = await self._store.open_runs(_LATE_READ, owner)
         return sorted({run.schedule_id for run in runs if run.phase in IN_FLIGHT})
 
-    async def _trouble(self, due: Snapshot) -> Trouble:
-        runs = await self._store.ledger(due.schedule.id, None, _USUAL_OF)
-        in_flight = [run for run in due.runs if run.phase in IN_FLIGHT]
-        views = [view_run(run) for run in reversed(runs)]
-        return Trouble(due, kind_of(due), views, view_run(in_flight[0]) if in_flight else None, usual(runs))
-
     async def running(self, limit: int, owner: str | None = None) -> list[Running]:
         """Return the runs in flight, oldest first, each with its schedule's usual duration."""
         runs = [run for run in await self._store.open_runs(limit, owner) if run.phase in IN_FLIGHT]
-        usuals = {
-            schedule_id: usual(await self._store.ledger(schedule_id, None, _USUAL_OF))
-            for schedule_id in sorted({run.schedule_id for run in runs})
-        }
-        return [Running(view_run(run), usuals[run.schedule_id]) for run in runs]
+        latest = await self._store.latest({run.schedule_id for run in runs}, _USUAL_OF)
+        usuals = {schedule_id: usual(rows) for schedule_id, rows in latest.items()}
+        return [Running(view_run(run), usuals.get(run.schedule_id)) for run in runs]
 
     async def long_runs(self, owner: str | None = None) -> list[Running]:
         """Return those of the oldest runs in flight that take much longer than usual for their schedule."""
@@ -253,10 +246,13 @@ class Board:
         The views are `needs` (in trouble), `running`, `next` (soonest first) and `all` (by id).
         """
         dues = [due for due in await self._in_view(view, find, limit, owner) if find in due.schedule.id]
-        return [
-            Line(due, [view_run(run) for run in await self._store.ledger(due.schedule.id, None, _USUAL_OF)])
-            for due in dues[:limit]
-        ]
+        latest = await self.latest([due.schedule.id for due in dues[:limit]])
+        return [Line(due, latest.get(due.schedule.id, [])) for due in dues[:limit]]
+
+    async def latest(self, ids: Sequence[str]) -> dict[str, list[RunView]]:
+        """Return the last 20 rows of each of these schedules that has any, newest first."""
+        found = await self._store.latest(ids, _USUAL_OF)
+        return {schedule_id: [view_run(run) for run in rows] for schedule_id, rows in found.items()}
 
     async def _in_view(self, view: str, find: str, limit: int, owner: str | None) -> Sequence[Snapshot]:
         # The text filter applies afterwards, so fetch more schedules than are shown.
@@ -323,6 +319,12 @@ def kind_of(due: Snapshot) -> str:
     if due.state.quarantine is not None:
         return "quarantined"
     return "failed" if due.state.skipped is None else "skipping"
+
+
+def _trouble(due: Snapshot, latest: Sequence[Run]) -> Trouble:
+    in_flight = [run for run in due.runs if run.phase in IN_FLIGHT]
+    views = [view_run(run) for run in reversed(latest)]
+    return Trouble(due, kind_of(due), views, view_run(in_flight[0]) if in_flight else None, usual(latest))
 
 
 def soon(dues: Sequence[Snapshot], now: Instant) -> list[Soon]:

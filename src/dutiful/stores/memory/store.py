@@ -392,6 +392,11 @@ class MemoryStore(MemoryFigures):
         runs = sorted(of_kind, key=by_tick, reverse=True)
         return [run for run in runs if until is None or run.run_at <= until][:limit]
 
+    async def latest(self, ids: Collection[str], limit: int) -> dict[str, list[Run]]:
+        """Return the newest rows of each of these schedules."""
+        found = {each: await self.ledger(each, None, limit) for each in ids}
+        return {each: rows for each, rows in found.items() if rows}
+
     async def recent(self, limit: int) -> list[Run]:
         """Return rows of all schedules, newest first."""
         kept = [(row, run) for row in self._rows.values() for run in row.runs() if run.created_at is not None]

@@ -10,7 +10,7 @@ from dutiful.stores.postgres.connections import storable
 from dutiful.stores.postgres.settle import report
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.plan.outcome import Settlement
@@ -175,6 +175,10 @@ class NamespaceStore:
         return await self._read(
             lambda session: reads.ledger(session, self._opening.namespace, schedule_id, until, limit, kind)
         )
+
+    async def latest(self, ids: Collection[str], limit: int) -> dict[str, list[Run]]:
+        """Return the newest rows of each of these schedules."""
+        return await self._read(lambda session: reads.latest(session, self._opening.namespace, ids, limit))
 
     async def recent(self, limit: int) -> list[Run]:
         """Return rows of all schedules, newest first."""

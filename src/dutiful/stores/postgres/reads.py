@@ -73,6 +73,12 @@ _LEDGER = (
     f" UNION ALL SELECT {INLINE_AS_ROW} FROM states WHERE number = {_NUMBER} AND inline_at <= $3"
     " AND coalesce($4::text, 'schedule') = 'schedule' ORDER BY run_at DESC, kind DESC LIMIT $5"
 )
+# The same rows for many schedules: $2 is the array of their ids.
+_LATEST = (
+    f"SELECT asked.id, newest.* FROM declarations AS asked CROSS JOIN LATERAL"
+    f" ({_LEDGER.replace(_NUMBER, 'asked.number')}) AS newest"
+    " WHERE asked.namespace = $1 AND asked.id = ANY($2::text[]) ORDER BY asked.id, run_at DESC, kind DESC"
+)
 ID_AND_RUN = f"id, {listed(f'runs.{column}' for column in RUN_ALL)}"
 _SCHEDULE = listed(f"declarations.{column}" for column in SCHEDULE)
 # Along the primary key. Rows of schedules without a ledger have no `created_at`.
@@ -224,6 +230,14 @@ async def ledger(
     latest = _END_OF_TIME if until is None else min(until, _END_OF_TIME)
     rows = await session.rows(_LEDGER, namespace, schedule_id, latest, kind, limit)
     return [readable_run(schedule_id, tuple(row)) for row in rows]
+
+
+async def latest(session: Session, namespace: str, ids: Iterable[str], limit: int) -> dict[str, list[Run]]:
+    """Return the newest rows of each of these schedules; schedules without rows are left out."""
+    found: dict[str, list[Run]] = {}
+    for schedule_id, *row in await session.rows(_LATEST, namespace, storable(ids), _END_OF_TIME, None, limit):
+        found.setdefault(schedule_id, []).append(readable_run(schedule_id, tuple(row)))
+    return found
 
 
 async def recent(session: Session, namespace: str, limit: int) -> list[Run]:

@@ -276,6 +276,17 @@ def ledger(
     return [readable_run(schedule_id, row) for row in rows]
 
 
+def latest(
+    connection: sqlite3.Connection, namespace: str, ids: Iterable[str], limit: int
+) -> dict[str, list[Run]]:
+    """Return the newest rows of each of these schedules; schedules without rows are left out.
+
+    One statement per schedule: a single statement for all would read every row of each, not only the newest.
+    """
+    found = {each: ledger(connection, namespace, each, None, limit, None) for each in ids}
+    return {each: rows for each, rows in found.items() if rows}
+
+
 def recent(connection: sqlite3.Connection, namespace: str, limit: int) -> list[Run]:
     """Return rows of all schedules, newest first."""
     rows = connection.execute(_RECENT, (namespace, limit))

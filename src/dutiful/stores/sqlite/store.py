@@ -340,6 +340,10 @@ class SqliteStore:
             lambda connection: reads.ledger(connection, self._namespace, schedule_id, until, limit, kind)
         )
 
+    async def latest(self, ids: Collection[str], limit: int) -> dict[str, list[Run]]:
+        """Return the newest rows of each of these schedules."""
+        return await self._read(lambda connection: reads.latest(connection, self._namespace, ids, limit))
+
     async def recent(self, limit: int) -> list[Run]:
         """Return rows of all schedules, newest first."""
         return await self._read(lambda connection: reads.recent(connection, self._namespace, limit))
