@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from tests.service.rig import given, play
 
+from dutiful.service.board import Matching
+
+HOUR, DAY = 3_600_000, 86_400_000
+
 
 def test_ticks_that_nothing_decides_are_unaccounted_for_their_owner_alone():
     async def story(rig):
@@ -29,3 +33,42 @@ def test_the_drift_of_one_user_says_nothing_of_another():
     everybody, hers, his = play(story)
     assert everybody == hers == (0.0, 0.0)
     assert his is None
+
+
+def test_forecasts_of_several_periods_are_kept_for_a_minute_side_by_side():
+    async def story(rig):
+        board, begin = rig.service.board, rig.clock.epoch_ms() // DAY * DAY
+        await rig.registrar.upsert_schedule(given(cron_expr="0 * * * *"))
+
+        async def ticks():
+            return [sum((await board.forecast(begin, begin + days * DAY, HOUR)).values()) for days in (1, 7)]
+
+        before = await ticks()
+        await rig.registrar.upsert_schedule(given(cron_expr="0 4 * * *"))
+        kept = await ticks()
+        await rig.clock.advance(60)
+        return before, kept, await ticks()
+
+    assert play(story) == ([24, 168], [24, 168], [1, 7])
+
+
+def test_ticks_are_unaccounted_also_beyond_the_schedules_that_are_read_first():
+    async def story(rig):
+        await rig.registrar.upsert_many([given(schedule_id=f"job-{n}") for n in range(101)])
+        rig.service._worker._host.abandon()
+        await rig.clock.advance(61 + 5)
+        return (await rig.service.board.day()).account.unaccounted
+
+    assert play(story) == 101
+
+
+def test_schedules_that_fire_within_the_hour_are_counted_beyond_those_that_are_read_first():
+    async def story(rig):
+        hourly = [given(schedule_id=f"job-{n}", labels={"team": "a"}) for n in range(101)]
+        later = [
+            given(schedule_id=f"late-{n}", labels={"team": "a"}, cron_expr="0 0 29 2 *") for n in range(9)
+        ]
+        await rig.registrar.upsert_many(hourly + later)
+        return await rig.service.board.matching([("label", "team=a")])
+
+    assert play(story) == Matching(schedules=110, paused=0, soon=101)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from dutiful.core.cadence import count_ticks
 from dutiful.core.cron.cron import Cron
@@ -18,15 +18,16 @@ from dutiful.runtime.ports import RunFilter
 from dutiful.service.views import moment, view_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
     from datetime import datetime
 
-    from dutiful.core.cadence import Instant
+    from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.snapshot import Snapshot
     from dutiful.core.tally import Tally
     from dutiful.runtime.ports import Clock, Store
     from dutiful.service.types import RunView
 
+T = TypeVar("T")
 TEN_MINUTES = 600_000
 _HOUR, _DAY = 3_600_000, 86_400_000
 # The usual duration of a schedule is the median of this many runs.
@@ -37,8 +38,12 @@ _LATE_READ = 1000
 # A run is long from this many times its usual duration on, and not before this many seconds. Each run that is
 # looked at costs one read of its schedule's ledger, so only the oldest ones are.
 _LONG, _LONG_S, _LONG_READ = 3, 60.0, 20
+# Most schedules that are read before it is known whether more of them matter.
+_FIRST_READ = 100
 # Keep a forecast this long (ms): making one examines every distinct cadence.
-_FORECAST_KEPT = 60_000
+_KEPT = 60_000
+# Most values that are kept of one kind.
+_KEPT_MAX = 64
 # The kinds of trouble, worst first.
 _KINDS = ["quarantined", "failed", "skipping"]
 
@@ -132,16 +137,35 @@ class Matching(NamedTuple):
     soon: int
 
 
+class _Kept(Generic[T]):
+    """Values that take long to make, each kept for a minute."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # By key, in the order in which they were made: when, and the value.
+        self._values: dict[Hashable, tuple[Instant, T]] = {}
+
+    async def get(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        """Return the value of a key, made now unless one is kept."""
+        now = self._clock.epoch_ms()
+        made_at, value = self._values.get(key, (None, None))
+        if value is None or made_at is None or not made_at <= now < made_at + _KEPT:
+            value = await make()
+            self._values.pop(key, None)
+            self._values[key] = now, value
+            if len(self._values) > _KEPT_MAX:
+                del self._values[next(iter(self._values))]
+        return value
+
+
 class Board:
     """Answers the queries of the overview, each at a bounded cost whatever the number of schedules."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
-        # By the end of the time and the owner: when they were read, and the tallies.
-        self._settled: dict[tuple[Instant, str | None], tuple[Instant, list[Tally]]] = {}
-        self._forecasts: dict[
-            tuple[Instant, Instant, int, str | None], tuple[Instant, dict[Instant, int]]
-        ] = {}
+        self._settled: _Kept[list[Tally]] = _Kept(clock)
+        self._cadences: _Kept[list[tuple[Cadence, Policy, int]]] = _Kept(clock)
+        self._forecasts: _Kept[dict[Instant, int]] = _Kept(clock)
 
     async def revision(self) -> str:
         """Return a text that differs after every write to the store."""
@@ -154,9 +178,13 @@ class Board:
 
     async def matching(self, facets: Sequence[tuple[str, str]]) -> Matching:
         """Return how many schedules have all of these facets: (`user`, `workflow` or `label`, value)."""
-        until = self._now() + _HOUR
-        next_ones = await self._store.soonest(_LATE_READ, facets)
-        soon = sum(1 for due in next_ones for tick, _ in upcoming(due, self._now(), 1) if tick <= until)
+        now = self._now()
+        # They come by their next wake, so read more only while all that were read fire within the hour.
+        for limit in (_FIRST_READ, _LATE_READ):
+            next_ones = await self._store.soonest(limit, facets)
+            soon = sum(1 for due in next_ones for tick, _ in upcoming(due, now, 1) if tick <= now + _HOUR)
+            if soon < limit:
+                break
         return Matching(await self._store.count(facets), await self._store.count(facets, paused=True), soon)
 
     async def day(self, owner: str | None = None) -> Day:
@@ -170,18 +198,21 @@ class Board:
 
     async def _tallies(self, until: Instant, owner: str | None) -> list[Tally]:
         """Return the tallies of a day; those before the last hour hardly change and are kept for a minute."""
-        now, settled = self._now(), until - _HOUR
-        made_at, known = self._settled.get((settled, owner), (0, None))
-        if known is None or not made_at <= now < made_at + _FORECAST_KEPT:
-            known = await self._store.tallies(until - _DAY, settled, TEN_MINUTES, owner)
-            kept = {key: value for key, value in self._settled.items() if key[0] == settled}
-            self._settled = {**kept, (settled, owner): (now, known)}
+        settled = until - _HOUR
+        known = await self._settled.get(
+            (settled, owner), lambda: self._store.tallies(until - _DAY, settled, TEN_MINUTES, owner)
+        )
         return known + await self._store.tallies(settled, until, TEN_MINUTES, owner)
 
     async def _unaccounted(self, now: Instant, owner: str | None) -> int:
         """Return how many ticks are overdue without a row; every decided tick has one."""
-        late = await self._store.soonest(_LATE_READ, [] if owner is None else [("user", owner)])
-        return sum(_undecided(due, now - _LATE) for due in late)
+        # Usually no schedule is overdue, and the first ones show it: the overdue ones come first.
+        for limit in (_FIRST_READ, _LATE_READ):
+            late = await self._store.soonest(limit, _facets(owner))
+            found = sum(_undecided(due, now - _LATE) for due in late)
+            if not found or len(late) < limit:
+                break
+        return found
 
     async def _drift(self, owner: str | None) -> tuple[float, float] | None:
         """Return the median and the 99th percentile of the lateness of the owner's latest launches."""
@@ -199,14 +230,16 @@ class Board:
 
         Computed in a thread, and cached for a minute.
         """
-        key, now = (since, until, width, owner), self._now()
-        made_at, forecast = self._forecasts.get(key, (0, None))
-        if forecast is None or not made_at <= now < made_at + _FORECAST_KEPT:
-            cadences = [(cadence, number) for cadence, _, number in await self._store.cadences(owner)]
+
+        async def compute() -> dict[Instant, int]:
+            cadences = [(cadence, number) for cadence, _, number in await self._cadences_of(owner)]
             with self._clock.hold():
-                forecast = await asyncio.to_thread(_forecast, cadences, since, until, width)
-            self._forecasts = {key: (now, forecast)}
-        return forecast
+                return await asyncio.to_thread(_forecast, cadences, since, until, width)
+
+        return await self._forecasts.get((since, until, width, owner), compute)
+
+    async def _cadences_of(self, owner: str | None) -> list[tuple[Cadence, Policy, int]]:
+        return await self._cadences.get(owner, lambda: self._store.cadences(owner))
 
     async def troubles(self, limit: int, owner: str | None = None) -> list[Trouble]:
         """Return the first schedules that need attention: quarantined, then failed, then skipping ones."""
@@ -302,7 +335,7 @@ class Board:
 
     async def outage(self, start: Instant, length: int, owner: str | None = None) -> Outage:
         """Return the effect of an outage in [start, start + length] on the ticks of that period."""
-        cadences = await self._store.cadences(owner)
+        cadences = await self._cadences_of(owner)
         with self._clock.hold():
             return await asyncio.to_thread(_outage, cadences, start, start + length)
 

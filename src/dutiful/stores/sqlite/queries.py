@@ -18,7 +18,7 @@ from dutiful.stores.rows import (
     read_run,
     readable_run,
 )
-from dutiful.stores.sqlite.reads import ID_AND_RUN, some
+from dutiful.stores.sqlite.reads import ID_AND_RUN, page
 
 if TYPE_CHECKING:
     import sqlite3
@@ -130,14 +130,17 @@ _OPEN = (
     " AND created_at IS NOT NULL ORDER BY runs.run_at, id, runs.kind LIMIT ?3"
 )
 # The condition must equal that of the index states_troubled.
+# The index first: SQLite would read all schedules in the order of their ids.
 _TROUBLED = (
-    "declarations.number IN (SELECT number FROM states INDEXED BY states_troubled WHERE namespace = ?1 AND"
-    " (quarantine IS NOT NULL OR failed_at > coalesce(succeeded_at, 0)"
-    " OR (skipped_ticks >= 3 AND skipped_reason <> 'paused')))"
+    "SELECT states.number FROM states INDEXED BY states_troubled CROSS JOIN declarations USING (number)"
+    " WHERE states.namespace = ?1 AND damage IS NULL"
+    " AND (quarantine IS NOT NULL OR failed_at > coalesce(succeeded_at, 0)"
+    " OR (skipped_ticks >= 3 AND skipped_reason <> 'paused'))"
     " AND (?2 IS NULL OR (json_valid(payload) AND payload ->> '$.user_id' = ?2)) ORDER BY id LIMIT ?3"
 )
+# Along the table: the index of the ids would find each row in another place of the file.
 _CADENCES = (
-    "SELECT cadence_number, policy_number, count(*) FROM declarations"
+    "SELECT cadence_number, policy_number, count(*) FROM declarations NOT INDEXED"
     f" WHERE damage IS NULL AND paused = 0 AND {_OWNED} GROUP BY 1, 2"
 )
 
@@ -189,7 +192,7 @@ def troubled(
     connection: sqlite3.Connection, texts: Texts, namespace: str, owner: str | None, limit: int
 ) -> tuple[list[Snapshot], list[Damage]]:
     """Return schedules that need attention, and schedules found damaged."""
-    return some(connection, texts, namespace, _TROUBLED, (owner, limit))
+    return page(connection, texts, _TROUBLED, (namespace, owner, limit))
 
 
 def cadences(
