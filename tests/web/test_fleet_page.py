@@ -105,7 +105,7 @@ def test_the_page_names_every_schedule_and_why_it_does_not_run_now(fleet):
 def test_a_schedule_has_its_runs_and_the_end_of_its_output_as_text(fleet):
     shown = page(fleet, "/ui/fleet/writer/digest")
     assert "<b>three</b> lines" in "".join(shown.words)
-    assert "success" in shown.text
+    assert "today 09:00 ran" in shown.text
     assert "Why does it not run now? It waits for its next time. not_due" in shown.text
 
 

@@ -226,7 +226,8 @@ async def _serve(
             await serving
         if listener is not None:
             await listener.stop()
-        logger.info("stopping: waiting for %d job(s), at most %g s", len(daemon.running()), timeout)
+        waited = counted(len(daemon.running()), "job")
+        logger.info("stopping: waiting for %s, at most %g s", waited, timeout)
         try:
             await daemon.stop(timeout)
         except SchedulerShutdownError as error:

@@ -198,7 +198,7 @@ def test_a_second_signal_does_not_wait(held):
     with started(folder) as fleet:
         running = held_jobs(fleet, pids)
         fleet.process.send_signal(signal.SIGTERM)
-        fleet.until("stopping: waiting for 2 job(s), at most 30 s")
+        fleet.until("stopping: waiting for 2 jobs, at most 30 s")
         time.sleep(0.6)
         code, errors = fleet.stop(signal.SIGINT)
     assert (code, errors.partition("a/")[0]) == (1, "Stopped at once; killed: ")

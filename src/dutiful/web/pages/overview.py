@@ -65,6 +65,7 @@ def need_of(trouble: Trouble, now: datetime) -> Need:
     )
     told = {"quarantined": _set_aside, "failed": _failed}.get(trouble.kind, _skipping)
     mark, what, more = told(trouble, failed if trouble.kind == "failed" else last, now)
+    culprit = {"failed": failed, "skipping": trouble.open_run}.get(trouble.kind)
     to_come = 0 if trouble.kind == "quarantined" or schedule.paused else 3
     at = None if last is None else (failed or last).run_at if trouble.kind == "failed" else last.run_at
     return Need(
@@ -78,7 +79,7 @@ def need_of(trouble: Trouble, now: datetime) -> Need:
         mini([tick for run in trouble.runs for tick in one_by_one(run)], to_come),
         f"last {min(20, len(trouble.runs))}" + (f", next {to_come}" if to_come else ""),
         None if at is None else tick_href(schedule.id, at),
-        None if trouble.open_run is None else f"/ui/runs/{trouble.open_run.idempotency_key}",
+        None if culprit is None else f"/ui/runs/{culprit.idempotency_key}",
         can_run=trouble.kind == "failed",
         can_mend=trouble.kind == "quarantined",
     )
