@@ -20,7 +20,7 @@ from dutiful.core.run import Phase, Status
 from dutiful.core.snapshot import Limits
 from dutiful.runtime.clock import ClockWatch
 from dutiful.runtime.gc_pause import Collector
-from dutiful.runtime.in_flight import Drained, Flight, Flights, is_over, key_of, standing
+from dutiful.runtime.in_flight import Drained, Flight, Flights, is_over, key_of, named, standing
 from dutiful.runtime.ledger_lookup import recalled
 from dutiful.runtime.ports import CancellingLauncher, Launch
 
@@ -369,18 +369,16 @@ class Engine:
         # create_task.
         self._running[key] = _new(Flight, (None, launch, began))
         self._emit(_new(happened.RunLaunched, (now, run, late, before)))
+        loop, carrying = asyncio.get_running_loop(), self._carry(launch, key)
+        if loop.get_task_factory() is not None:
+            carrying = named(carrying, run.schedule_id)
         # Not asyncio.create_task, which generates a default name before it sets this one.
-        task = asyncio.get_running_loop().create_task(self._carry(launch, key), name=run.schedule_id)
+        task = loop.create_task(carrying, name=run.schedule_id)
         if key in self._running:
             self._running[key] = _new(Flight, (task, launch, began))
 
     async def _carry(self, launch: Launch, key: Key) -> None:
         carried_run.set((self, key))
-        task = asyncio.current_task()
-        # Event loops set a task's name after the task factory returns; an eager task has already begun by
-        # then.
-        if task is not None and task.get_name() != launch.run.schedule_id:
-            task.set_name(launch.run.schedule_id)
         self._checkpoint("launching")
         try:
             # The process may have been frozen since the commit, and another process may lead by now.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dutiful.core.run import IN_FLIGHT
 from dutiful.runtime.clock import STEP_MIN
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Coroutine, Iterable, Sequence
 
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Phase, Run
@@ -86,3 +86,15 @@ def is_over(run: Run, found: Run | None) -> bool:
 def standing(run: Run) -> tuple[Phase, int, int]:
     """Return the fields that are equal in a launched run and in its stored row."""
     return run.phase, run.attempt, run.epoch
+
+
+async def named(work: Coroutine[Any, Any, None], name: str) -> None:
+    """Name the current task before its work begins.
+
+    Event loops name a task when its factory has returned, and an eager factory has begun the task by then.
+    Only tasks of a factory come here, because every run would pay for the lookup of the current task.
+    """
+    task = asyncio.current_task()
+    if task is not None:
+        task.set_name(name)
+    await work
