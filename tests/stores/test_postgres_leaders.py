@@ -24,9 +24,39 @@ from dutiful.core.errors import LostLeadershipError, StoreError
 from dutiful.stores.postgres import PostgresStore
 from dutiful.stores.postgres.commit import commit
 from dutiful.stores.postgres.connections import PASSES, Deadlines
+from dutiful.stores.postgres.database import lock_class
 from dutiful.stores.postgres.session import LockSession
+from dutiful.stores.schema import migrations
 
 pytestmark = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
+
+
+def test_a_process_that_waited_for_the_migration_of_another_finds_its_tables(postgres_url):
+    async def story():
+        other = await asyncpg.connect(postgres_url)
+        try:
+            schema = await other.fetchval("SELECT current_schema()")
+            lock, store = lock_class("migration", schema), PostgresStore(postgres_url)
+            async with other.transaction():
+                await other.execute(f"SELECT pg_advisory_xact_lock({lock}, 0)")
+                opening = asyncio.create_task(store.open())
+
+                async def waits():
+                    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND classid = $1::bigint::oid"
+                    return await execute(postgres_url, waiting, lock)
+
+                await until(waits)
+                [migration] = migrations("postgres")
+                await other.execute(migration.sql)
+                recorded = "INSERT INTO migrations (number, name, checksum) VALUES ($1, $2, $3)"
+                await other.execute(recorded, migration.number, migration.name, migration.checksum)
+            await opening
+            assert await store.every() == []
+            await store.close()
+        finally:
+            await other.close()
+
+    asyncio.run(story())
 
 
 # Sessions
@@ -297,5 +327,54 @@ def test_a_pooler_in_transaction_mode_is_refused_with_advice(
             finally:
                 await store.close()
 
+<<<<<<< HEAD
     with pytest.raises(StoreError, match=problem):
         asyncio.run(story())
+=======
+    async def pooled(address, settings):
+        sessions.extend([await real(address, settings), await real(address, settings)])
+        return Pooler(*sessions)
+
+    monkeypatch.setattr(session_module, "connect", pooled)
+
+    async def story(store):
+        with pytest.raises(StoreError, match="a pooler gives one connection several sessions") as caught:
+            await store.lead("me")
+        for session in sessions:
+            session.terminate()
+        assert str(caught.value).endswith("name the address of the server itself")
+
+    over(postgres_url, story, 1)
+
+
+class Ending:
+    """A connection whose end the server has announced, while its socket is still open."""
+
+    def __init__(self, connection):
+        self._connection, self.is_terminated = connection, False
+
+    async def fetch(self, *_):
+        raise asyncpg.InternalClientError("cannot switch to state 11; another operation (2) is in progress")
+
+    fetchrow = fetchval = execute = fetch
+
+    def terminate(self):
+        self.is_terminated = True
+        self._connection.terminate()
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+
+def test_a_connection_that_is_about_to_close_is_dropped_and_its_work_is_tried_again(postgres_url):
+    async def story(store):
+        await store.every()
+        idle = store._opening.edits._idle
+        idle[:] = [ending := Ending(idle[-1])]
+        with pytest.raises(StoreError, match="cannot be reached"):
+            await store.every()
+        assert ending.is_terminated
+        assert await store.every() == []
+
+    over(postgres_url, story, 1)
+>>>>>>> 320ebae (Start nodes at once on an empty database, and survive ending sessions)

@@ -28,6 +28,9 @@ _CONNECT_WITHIN_S = 10.0
 # A transaction that lost against a concurrent one, or met a row that it had just added, is repeated.
 _TRIES = 4
 _AGAIN = (pg.DeadlockDetectedError, pg.SerializationError, pg.UniqueViolationError)
+# Errors of asyncpg itself. It raises InternalClientError when a connection is used after the server has
+# announced the end of the session, and before its socket has closed.
+CLIENT_ERRORS = (pg.InterfaceError, pg.InternalClientError)
 
 # Both sides notice dead peers within seconds; the units are those of PostgreSQL.
 _ALWAYS = {
@@ -177,7 +180,7 @@ class Connections:
             except _AGAIN as error:
                 if not tries_left:
                     raise explained(error, self.address) from error
-            except (pg.PostgresError, pg.InterfaceError, OSError, UnicodeError, OverflowError) as error:
+            except (pg.PostgresError, *CLIENT_ERRORS, OSError, UnicodeError, OverflowError) as error:
                 raise explained(error, self.address) from error
         raise AssertionError
 
@@ -225,7 +228,7 @@ async def end(connection: Any) -> None:
     """Close a connection; drop it if it does not answer."""
     try:
         await connection.close(timeout=1.0)
-    except (pg.PostgresError, pg.InterfaceError, OSError, TimeoutError):
+    except (pg.PostgresError, *CLIENT_ERRORS, OSError, TimeoutError):
         connection.terminate()
 
 
@@ -238,7 +241,7 @@ def is_undone(error: BaseException) -> bool:
     if isinstance(error, pg.PostgresError):
         # 08: the connection broke; 57P: the server ended the session, maybe after the commit.
         return not str(error.sqlstate or "08").startswith(("08", "57P"))
-    return not isinstance(error, (pg.InterfaceError, OSError, asyncio.CancelledError))
+    return not isinstance(error, (*CLIENT_ERRORS, OSError, asyncio.CancelledError))
 
 
 def storable(texts: Iterable[str]) -> list[str]:
@@ -268,7 +271,7 @@ _MEANINGS: Sequence[tuple[type[BaseException] | tuple[type[BaseException], ...],
     (pg.QueryCanceledError, "took too long", "look into pg_stat_activity; it is tried again"),
     ((pg.CannotConnectNowError, pg.AdminShutdownError, pg.CrashShutdownError), "is starting or stopping",
      "wait for it; it is tried again"),
-    ((pg.PostgresConnectionError, pg.InterfaceError, OSError, TimeoutError), "cannot be reached", _REACH),
+    ((pg.PostgresConnectionError, *CLIENT_ERRORS, OSError, TimeoutError), "cannot be reached", _REACH),
 )  # fmt: skip
 
 

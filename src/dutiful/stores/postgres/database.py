@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 _VERSION_MIN = 140_000
 _SCHEMA = "SELECT current_schema()"
 _APPLIED = "SELECT checksum FROM migrations ORDER BY number"
-_TABLES = "SELECT to_regclass('migrations') IS NOT NULL, to_regclass('runs') IS NOT NULL"
+# Not to_regclass(): it reads a cache that a session does not refresh while it waits for an advisory lock, so
+# it would not find the tables of a process that migrated meanwhile.
+_TABLES = (
+    "SELECT count(*) FILTER (WHERE relname = 'migrations') > 0, count(*) FILTER (WHERE relname = 'runs') > 0"
+    " FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+    " WHERE nspname = ANY (current_schemas(false)) AND relname IN ('migrations', 'runs')"
+)
 _UPGRADE = "use the release that wrote it, or a newer one"
 
 

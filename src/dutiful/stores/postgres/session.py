@@ -16,7 +16,7 @@ from asyncpg import exceptions as pg
 
 from dutiful.core.errors import StoreError
 from dutiful.runtime.clock import boottime
-from dutiful.stores.postgres.connections import Deadlines, Session, connect, end, explained
+from dutiful.stores.postgres.connections import CLIENT_ERRORS, Deadlines, Session, connect, end, explained
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # quarter of a lease.
 _MARGIN_S = 1.0
 _RECONNECT_S = (0.05, 2.0)
-_LOST = (pg.PostgresError, pg.InterfaceError, OSError)
+_LOST = (pg.PostgresError, *CLIENT_ERRORS, OSError)
 _WHO = "SELECT pg_backend_pid(), backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 # Match pid and start time: the pid may belong to another session by now.
 _END_OLD = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2"
