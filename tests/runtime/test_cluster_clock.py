@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dutiful.runtime.cluster_clock import ClusterClock, SampledClock
+from dutiful.runtime.cluster_clock import ClusterClock, OffsetWatch, SampledClock
 
 START = 1_700_000_000_000
 # Each question: seconds since the last one, on the way there, on the way back.
@@ -84,3 +84,9 @@ def test_the_clock_of_a_host_that_is_wrong_changes_nothing():
     assert clock.epoch_ms() == pytest.approx(START, abs=5_000)
     assert clock.now().timestamp() * 1000 == pytest.approx(START, abs=5_000)
     assert clock.offset_ms() > 1_000_000
+
+
+def test_an_offset_beyond_a_bound_is_told_once_until_it_was_well_below():
+    watch = OffsetWatch()
+    offsets = [0, 499, -500, 600, 480, 510, 249, 700, -5000, 6000, 3000, 5500, 2000, 5000, 86_400_000]
+    assert [offset for offset in offsets if watch.rises(offset)] == [-500, 700, -5000, 5000]

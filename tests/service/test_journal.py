@@ -26,9 +26,10 @@ EVENTS = [
     (happened.LeadershipChanged(NOW, None), "standby", {}),
     (happened.PassFailed(NOW, "no"), "pass failed", {"error": "no"}),
     (happened.ClockStepped(NOW, -5000), "clock stepped", {"byMs": -5000}),
+    (happened.ClockOff(NOW, 700), "clock off", {"byMs": 700}),
     (happened.LoopBlocked(NOW, "t", 2.5), "event loop blocked", {"task": "t", "seconds": 2.5}),
 ]
-WARNINGS = {"failed", "quarantined", "pass failed", "clock stepped", "event loop blocked"}
+WARNINGS = {"failed", "quarantined", "pass failed", "clock stepped", "clock off", "event loop blocked"}
 
 
 @pytest.mark.parametrize(("event", "name", "facts"), EVENTS, ids=[name for _, name, _ in EVENTS])
@@ -55,3 +56,10 @@ def test_what_nobody_hears_is_not_put_into_words(caplog):
     with caplog.at_level(logging.ERROR, logger="dutiful.service"):
         journal.write(happened.PassFailed(NOW, "no"))
     assert caplog.records == []
+
+
+def test_a_clock_that_is_off_by_five_seconds_is_an_error(caplog):
+    with caplog.at_level(logging.WARNING, logger="dutiful.service"):
+        journal.write(happened.ClockOff(NOW, -5000))
+        journal.write(happened.ClockOff(NOW, 4999))
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]

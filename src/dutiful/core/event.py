@@ -113,6 +113,14 @@ class ClockStepped:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockOff:
+    """The host's clock is ahead of the database's by `by` ms, or behind it if negative."""
+
+    at: Instant
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeadershipChanged:
     """This instance began to lead under `epoch`, or (None) stands by; in a cluster, for one `shard`."""
 
@@ -157,6 +165,7 @@ Event: TypeAlias = (
     | ScheduleDamaged
     | ExpectationMissed
     | ClockStepped
+    | ClockOff
     | LeadershipChanged
     | PassFailed
     | EngineStopped

@@ -64,6 +64,30 @@ class SampledClock:
         return shown
 
 
+# The host's clock may differ from the database's by less than these (ms). Nothing fires at another time for
+# it, but logs, tokens and certificates are judged by the host's clock.
+CLOCK_WARNING_MS, CLOCK_ALARM_MS = 500, 5000
+
+
+class OffsetWatch:
+    """Detects that the host's clock has left the bounds within which it may differ from the database's."""
+
+    def __init__(self) -> None:
+        self._crossed = 0
+
+    def rises(self, offset_ms: int) -> bool:
+        """Return whether the offset is beyond a bound that it had not crossed before.
+
+        An offset counts as beyond a bound until it is below half of it, so that one near the bound is
+        reported once.
+        """
+        bounds = (CLOCK_WARNING_MS, CLOCK_ALARM_MS)
+        beyond = sum(abs(offset_ms) >= bound for bound in bounds)
+        near = sum(2 * abs(offset_ms) >= bound for bound in bounds)
+        before, self._crossed = self._crossed, max(beyond, min(self._crossed, near))
+        return beyond > before
+
+
 @runtime_checkable
 class SamplingClock(Clock, Protocol):
     """A clock that follows the database's clock."""

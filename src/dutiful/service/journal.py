@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful.core import event as happened
 from dutiful.core.run import Status
+from dutiful.runtime.cluster_clock import CLOCK_ALARM_MS
 from dutiful.service.views import moment, trigger_of
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ def _write_trouble(event: Event) -> None:
             _log(logging.ERROR, "engine stopped", event, error=event.error)
         case happened.ClockStepped():
             _log(logging.WARNING, "clock stepped", event, byMs=event.by)
+        case happened.ClockOff():
+            level = logging.ERROR if abs(event.by) >= CLOCK_ALARM_MS else logging.WARNING
+            _log(level, "clock off", event, byMs=event.by)
         case happened.LoopBlocked():
             _log(logging.WARNING, "event loop blocked", event, task=event.task, seconds=event.seconds)
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dutiful.core.errors import InvalidArgumentError, StoreError
+from dutiful.core.event import ClockOff
 from dutiful.launchers.executor import ExecutorSettings, Probing
 from dutiful.launchers.url import Executors, executor_for
 from dutiful.process.output_log import OutputFolder
 from dutiful.runtime.clock import SystemClock
-from dutiful.runtime.cluster_clock import ClusterClock
+from dutiful.runtime.cluster_clock import ClusterClock, OffsetWatch
 from dutiful.runtime.loop_thread import LoopThread
 from dutiful.runtime.ports import Sharded
 from dutiful.service import journal
@@ -72,6 +73,7 @@ class Service:
         self.settings, self._store = settings, _store(settings)
         # All nodes of a cluster use the database's clock, also nodes without a worker: edits write cursors.
         self.clock = clock or (ClusterClock() if isinstance(self._store, Sharded) else SystemClock())
+        self._offsets = OffsetWatch()
         self._sampling: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
@@ -217,6 +219,8 @@ class Service:
         if isinstance(self.clock, ClusterClock):
             self.clock.sample(sent, self.clock.monotonic(), view.now_ms)
             offset = self.clock.offset_ms()
+            if offset is not None and self._offsets.rises(offset):
+                journal.write(ClockOff(view.now_ms, offset))
         return cluster_view(view, offset)
 
     async def _read_clock(self) -> None:
