@@ -1,0 +1,165 @@
+"""The commands of the page about many nodes bring up a cluster that survives the kill of a worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.cluster.judge import OPEN, ticks_of
+from tests.cluster.nemesis import until
+from tests.ports import port_without_listener
+from tests.shell import Shell
+
+from dutiful.cli.main import cli
+from dutiful.service.variables import VARIABLES
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/guides/cluster.md").read_text(encoding="utf-8")
+STARTED, DONE, _SHOWN, ASKED = re.findall(r"^```text\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)[:4]
+STORE = "postgresql://postgres@127.0.0.1:5432/postgres"
+newest = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
+
+
+class Terminals:
+    """Shells that run the lines of the page, with the addresses of this test in place of the page's."""
+
+    def __init__(self, stack, folder, url, port):
+        self._stack, self._url, self._address = stack, url, f"http://127.0.0.1:{port}"
+        self._shell, self._printed = Shell(folder, self._address), folder / "printed"
+        self._environ = {**os.environ, "DUTIFUL_PORT": str(port)}
+
+    def start(self, line):
+        """Start a node in the background."""
+        assert STORE in line
+        words = shlex.split(line.replace(STORE, self._url))
+        command = words.index("dutiful")
+        environ = self._environ | dict(word.split("=", 1) for word in words[:command])
+        argv = [sys.executable, "-m", *words[command:]]
+        with self._printed.open("ab") as printed:
+            process = subprocess.Popen(argv, env=environ, stdout=printed, stderr=printed)
+        self._stack.callback(process.wait)
+        self._stack.callback(process.kill)
+        return process
+
+    def run(self, line):
+        """Return what a command prints."""
+        status, printed = self._shell.run(line)
+        assert status == 0, (line, printed, self._printed.read_text(encoding="utf-8"))
+        return printed
+
+    def ask(self, path):
+        with urllib.request.urlopen(f"{self._address}{path}", timeout=30) as answer:
+            return json.loads(answer.read())
+
+    def until_loads(self, wanted):
+        """Return when each node leads so many shards."""
+
+        found = {}
+
+        def is_so():
+            nodes = self.ask("/cluster")["nodes"]
+            found.clear()
+            found.update({node["name"]: len(node["shards"]) for node in nodes})
+            return found == wanted
+
+        try:
+            until(is_so, f"the loads are {wanted}")
+        except AssertionError as error:
+            raise AssertionError(found, self._printed.read_text(encoding="utf-8")) from error
+
+
+@newest
+@pytest.mark.timeout(300)
+def test_the_recipe_brings_up_a_cluster_that_loses_nothing_when_a_worker_is_killed(postgres_url, tmp_path):
+    with ExitStack() as stack:
+        port = stack.enter_context(port_without_listener())
+        terminals = Terminals(stack, tmp_path, postgres_url, port)
+        first, _second, _api = [terminals.start(line) for line in STARTED.splitlines()]
+        terminals.until_loads({"worker-1": 8, "worker-2": 8})
+        *done, status = [terminals.run(line) for line in DONE.splitlines()]
+        began = int(time.time()) + 1
+        assert len(done) == 2
+        assert sorted(re.findall(r"^(worker-\d) +(\d+) +(\w+) ", status, re.MULTILINE)) == [
+            ("worker-1", "8", "working"),
+            ("worker-2", "8", "working"),
+        ]
+        assert "16 of 16 shards are led; late by " in status
+        check_drain(terminals)
+        first.send_signal(signal.SIGKILL)
+        terminals.until_loads({"worker-2": 16})
+        shards, _ = [terminals.run(line) for line in ASKED.splitlines()]
+        assert len(re.findall(r"^\d+ +worker-2 +\d+ ", shards, re.MULTILINE)) == 16
+        check_ledger(terminals, began)
+
+
+def check_drain(terminals):
+    """A drained worker gives its shards away, and takes its share again after `rebalance`."""
+    drained = json.loads(terminals.run("dutiful cluster drain worker-2 --json"))
+    assert {node["name"]: node["draining"] for node in drained["nodes"]} == {
+        "worker-1": False,
+        "worker-2": True,
+    }
+    terminals.until_loads({"worker-1": 16, "worker-2": 0})
+    assert re.search(r"^worker-2 +0 +draining ", terminals.run("dutiful cluster status"), re.MULTILINE)
+    shards = json.loads(terminals.run("dutiful cluster shards --json"))
+    assert [(each["shard"], each["node"]) for each in shards] == [(n, "worker-1") for n in range(16)]
+    told = terminals.ask("/cluster")["shards"]
+    assert [(each["node"], each["epoch"]) for each in shards] == [
+        (each["node"], each["epoch"]) for each in told
+    ]
+    terminals.run("dutiful cluster rebalance")
+    terminals.until_loads({"worker-1": 8, "worker-2": 8})
+
+
+def check_ledger(terminals, first):
+    """Every second since `first` has one row, and each is a success."""
+    last = int(time.time())
+    found = []
+
+    def is_decided():
+        rows = terminals.ask("/schedules/hello/runs?limit=1000")["runs"]
+        found[:] = [row for row in rows if first <= ticks_of(row)[0] <= last]
+        decided = {tick for row in found if row["status"] not in OPEN for tick in ticks_of(row)}
+        return decided == {*range(first, last + 1)}
+
+    until(is_decided, f"every second from {first} to {last} is decided")
+    assert [row for row in found if row["status"] != "SUCCESS"] == []
+    assert len(found) == last - first + 1
+
+
+# The compose file
+
+
+COMPOSE = yaml.safe_load((ROOT / "examples/cluster/compose.yaml").read_text(encoding="utf-8"))
+OURS = {name: each for name, each in COMPOSE["services"].items() if name != "database"}
+
+
+def test_the_compose_file_has_two_workers_and_two_api_nodes():
+    commands = {name: each["command"] for name, each in OURS.items()}
+    assert commands == {
+        "worker-1": "dutiful worker",
+        "worker-2": "dutiful worker",
+        "api-1": "dutiful serve --no-worker",
+        "api-2": "dutiful serve --no-worker",
+    }
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_the_commands_and_settings_of_the_compose_file_exist(name):
+    program, command, *options = OURS[name]["command"].split()
+    assert program == "dutiful"
+    # Parses the arguments without running the command.
+    cli.get_command(None, command).make_context(command, options)
+    assert {*OURS[name]["environment"]} <= {variable.name for variable in VARIABLES}
+    assert int(OURS[name]["stop_grace_period"].removesuffix("s")) > 30, "the default of DUTIFUL_DRAIN_S"
