@@ -327,24 +327,8 @@ def test_a_pooler_in_transaction_mode_is_refused_with_advice(
             finally:
                 await store.close()
 
-<<<<<<< HEAD
     with pytest.raises(StoreError, match=problem):
         asyncio.run(story())
-=======
-    async def pooled(address, settings):
-        sessions.extend([await real(address, settings), await real(address, settings)])
-        return Pooler(*sessions)
-
-    monkeypatch.setattr(session_module, "connect", pooled)
-
-    async def story(store):
-        with pytest.raises(StoreError, match="a pooler gives one connection several sessions") as caught:
-            await store.lead("me")
-        for session in sessions:
-            session.terminate()
-        assert str(caught.value).endswith("name the address of the server itself")
-
-    over(postgres_url, story, 1)
 
 
 class Ending:
@@ -377,4 +361,3 @@ def test_a_connection_that_is_about_to_close_is_dropped_and_its_work_is_tried_ag
         assert await store.every() == []
 
     over(postgres_url, story, 1)
->>>>>>> 320ebae (Start nodes at once on an empty database, and survive ending sessions)
