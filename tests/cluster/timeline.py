@@ -10,20 +10,29 @@ if TYPE_CHECKING:
     from tests.cluster.nemesis import Deed
 
 WIDTH, LEFT, ROW, SCALE = 1200, 110, 16, 60.0
+# A label is left out where the one before it in its lane needs the space; the tooltip has it.
+LABEL = 50
 
 
 def timeline(evidence: Evidence, deeds: list[Deed]) -> str:
     """Return an SVG: a lane of deeds for each target, and a dot for each call, higher the later it came."""
     first, last = evidence.first, evidence.last
     per_second = (WIDTH - LEFT - 20) / max(1, last - first)
-    targets = sorted({deed.target for deed in deeds})
-    parts = [_text(5, 20 + ROW * row, target) for row, target in enumerate(targets)]
+    lanes = sorted({_lane(deed.target) for deed in deeds})
+    parts = [_text(5, 20 + ROW * row, lane) for row, lane in enumerate(lanes)]
+    free = dict.fromkeys(lanes, 0.0)
     for deed in deeds:
-        x, y = LEFT + (deed.at - first) * per_second, 20 + ROW * targets.index(deed.target)
+        lane = _lane(deed.target)
+        x, y = LEFT + (deed.at - first) * per_second, 20 + ROW * lanes.index(lane)
         width = max(1, (deed.until - deed.at) * per_second)
-        parts.append(f'<rect x="{x:.1f}" y="{y - 8}" width="{width:.1f}" height="10" fill="#fbb"/>')
-        parts.append(_text(x + 2, y, deed.kind))
-    ground = 40 + ROW * len(targets) + 2 * SCALE
+        tip = f"<title>{escape(deed.kind)} {escape(deed.target)}</title>"
+        parts.append(
+            f'<rect x="{x:.1f}" y="{y - 8}" width="{width:.1f}" height="10" fill="#fbb">{tip}</rect>'
+        )
+        if x >= free[lane]:
+            parts.append(_text(x + 2, y, deed.kind))
+            free[lane] = x + LABEL
+    ground = 40 + ROW * len(lanes) + 2 * SCALE
     parts += [_text(5, ground - _height(late), f"{late:g} s late") for late in (0, 1, 4)]
     for seen in evidence.log:
         x, late = LEFT + (seen.tick - first) * per_second, max(0.0, seen.at - seen.tick)
@@ -32,6 +41,11 @@ def timeline(evidence: Evidence, deeds: list[Deed]) -> str:
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1.5" fill="{colour}"/>')
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {ground + 20:.0f}">'
     return f'{head}<rect width="100%" height="100%" fill="#fff"/>{"".join(parts)}</svg>\n'
+
+
+def _lane(target: str) -> str:
+    """Return the lane of a target: one for all schedules, and one for each node and the database."""
+    return target if target.startswith(("worker", "api", "database")) else "schedules"
 
 
 def _height(late: float) -> float:
