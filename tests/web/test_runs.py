@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import html
 import json
@@ -414,3 +415,43 @@ def test_two_requests_of_one_key_at_the_same_moment_start_one_run(tmp_path):
     answers = asyncio.run(ask())
     assert started == ["k"]
     assert sorted(map(len, answers)) == [1, *[2] * 7]
+
+
+def test_two_processes_that_get_a_key_at_the_same_moment_may_both_hand_it_over_under_that_key(tmp_path):
+    handed_over = []
+
+    class Meeting:
+        """Takes a run once the other process has handed it over too."""
+
+        def __init__(self) -> None:
+            self.both = asyncio.Barrier(2)
+
+        async def run(self, _dag, meta):
+            handed_over.append((meta.idempotency_key, meta.attempt))
+            async with asyncio.timeout(30):
+                await self.both.wait()
+            return Accepted("r")
+
+    async def ask():
+        settings, executor = settings_from({"DUTIFUL_STORE": f"sqlite:{tmp_path}/service.db"}), Meeting()
+        nodes = [Service(settings, VirtualClock(TICK), worker=False, executor=executor) for _ in range(2)]
+        body = {"workflow_id": "report", "version": 1, "user_id": "ada", "scheduled_for": TICK}
+        body["idempotency_key"] = "k"
+        async with contextlib.AsyncExitStack() as stack:
+            clients = []
+            for node in nodes:
+                await node.start()
+                stack.push_async_callback(node.stop)
+                transport = httpx2.ASGITransport(create_app(node))
+                client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+                clients.append(await stack.enter_async_context(client))
+            await nodes[0].workflows.save_dag("report", 1, {"nodes": []})
+            asked = [client.post("/run-launcher/start", json=body) for client in clients]
+            together = [answer.json() for answer in await asyncio.gather(*asked)]
+            return together, (await clients[0].post("/run-launcher/start", json=body)).json()
+
+    together, afterwards = asyncio.run(ask())
+    # The executor drops the second by its key.
+    assert handed_over == [("k", 1)] * 2
+    assert together == [{"started": True}] * 2
+    assert afterwards == {"started": True, "duplicate": True}
