@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import sqlite3
 import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
 import pytest
+from celery.schedules import crontab, schedule
 from tests.crash.test_service_kills import Service
 from tests.launchers.metas import DAG, KEY, META, META_JSON, SETTINGS
 from tests.ports import port_without_listener
 
+from dutiful.core.cron.cron import Cron
 from dutiful.launchers import Accepted, Refused, Unreached
 from dutiful.launchers.url import executor_for
 
@@ -133,3 +137,23 @@ def test_a_launcher_of_ones_own_is_a_function_of_under_60_lines(tmp_path, monkey
     assert isinstance(asyncio.run(executor.run("x" * 1_000_001, META)), Refused)
     monkeypatch.setattr(sys.modules["own_launcher"], "PATH", str(tmp_path / "no" / "queue.db"))
     assert isinstance(asyncio.run(executor.run(DAG, META)), Unreached)
+
+
+def test_every_usual_kind_of_beat_entry_gets_its_cron_text(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    cron_of = importlib.import_module("from_celery_beat").cron_of
+    texts = {
+        "*/30 * * * * *": [30, 30.0, timedelta(seconds=30), schedule(30)],
+        "*/15 * * * *": [900, timedelta(minutes=15), schedule(timedelta(minutes=15))],
+        "0 */2 * * *": [7200, timedelta(hours=2)],
+        "0 */24 * * *": [timedelta(days=1)],
+        "30 7 * * mon": [crontab(minute=30, hour=7, day_of_week="mon")],
+    }
+    for text, entries in texts.items():
+        assert {cron_of(entry) for entry in entries} == {text}
+        Cron.parse(text, "seconds" if text.count(" ") == 5 else "standard")
+    for entry in (0.5, 0, 7, timedelta(minutes=7), timedelta(hours=5)):
+        with pytest.raises(SystemExit, match="it divides no minute, hour or day"):
+            cron_of(entry)
+    with pytest.raises(SystemExit, match="it is no crontab and no interval"):
+        cron_of("sunset")

@@ -23,17 +23,22 @@ def ask(method: str, path: str, body: Any) -> Any:
         return json.load(answer)
 
 
+FORMS = ((1, 60, "*/{} * * * * *"), (60, 60, "*/{} * * * *"), (3600, 24, "0 */{} * * *"))
+
+
 def cron_of(schedule: Any) -> str:
-    """Return the cron text of a beat entry: of a crontab, or of whole seconds that divide a minute."""
+    """Return the cron text of a beat entry: of a crontab, or of an interval that divides its next unit."""
     if hasattr(schedule, "_orig_minute"):
         names = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
         return " ".join(str(getattr(schedule, f"_orig_{name}")) for name in names)
-    seconds = getattr(getattr(schedule, "run_every", None), "total_seconds", lambda: schedule)()
-    if 60 % seconds == 0:
-        return f"*/{seconds:g} * * * * *"
-    if seconds % 60 == 0 and 60 % (seconds / 60) == 0:
-        return f"*/{seconds / 60:g} * * * *"
-    raise SystemExit(f"write a cron text for an interval of {seconds} s; it divides no hour")
+    every = getattr(schedule, "run_every", schedule)
+    seconds = every.total_seconds() if hasattr(every, "total_seconds") else every
+    if not isinstance(seconds, int | float):
+        raise SystemExit(f"write a cron text for {schedule!r}: it is no crontab and no interval")
+    for unit, whole, form in FORMS:
+        if seconds >= unit and seconds % unit == 0 and whole % (seconds / unit) == 0:
+            return form.format(f"{seconds / unit:g}")
+    raise SystemExit(f"write a cron text for an interval of {seconds:g} s: it divides no minute, hour or day")
 
 
 def main(target: str) -> None:
@@ -41,6 +46,8 @@ def main(target: str) -> None:
     module, _, name = target.partition(":")
     sys.path.insert(0, os.getcwd())
     app = getattr(importlib.import_module(module), name)
+    # All texts first: an entry without one is told before anything is moved.
+    texts = {entry: cron_of(beat["schedule"]) for entry, beat in app.conf.beat_schedule.items()}
     for entry, beat in app.conf.beat_schedule.items():
         dag = {"task": beat["task"], "args": list(beat.get("args", ())), "kwargs": beat.get("kwargs", {})}
         ask("PUT", f"/workflows/{entry}/1", dag)
@@ -49,7 +56,7 @@ def main(target: str) -> None:
             "workflow_id": entry,
             "version": 1,
             "user_id": "celery",
-            "cron_expr": cron_of(beat["schedule"]),
+            "cron_expr": texts[entry],
             "timezone": app.conf.timezone or "UTC",
             "overlap_policy": "allow",
         }
