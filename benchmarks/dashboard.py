@@ -52,7 +52,7 @@ def run() -> Section:
         Row("the same over alone", watched / alone, "x", {}, (at_most(watched / alone, 1.1, "x alone"),)),
     ]
     notes = (
-        f"{SCHEDULES:,} schedules, {ENTRIES:,} entries of ten days; one server process; SQLite, FULL",
+        f"{SCHEDULES:,} schedules, {ENTRIES:,} entries of ten days; a server, its worker process; SQLite",
         "a viewer asks for a page every five seconds, as the script of the pages does",
     )
     return Section("dashboard", tuple(rows), notes)

@@ -60,7 +60,7 @@ def run() -> Section:
         Row("the same over idle", asked / idle, "x", {}, (at_most(asked / idle, 3, "x idle"),)),
     ]
     notes = (
-        f"{CONNECTIONS} connections; one server process with its worker; SQLite, FULL",
+        f"{CONNECTIONS} connections; one server with its worker process; SQLite, FULL",
         "drift: arrival at an executor in this process, over HTTP, minus the tick",
     )
     return Section("service", tuple(rows), notes)
