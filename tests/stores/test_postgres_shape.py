@@ -11,7 +11,10 @@ import asyncpg
 import pytest
 from tests.stores.notation import MINUTE, T0, declare, ending, make_moves, put, schedule
 
+from dutiful.core.cadence import Once
+from dutiful.core.plan.outcome import Unreached
 from dutiful.core.plan.reconcile import Changes
+from dutiful.core.policy import Retry
 from dutiful.runtime.clock import boottime
 from dutiful.runtime.ports import Retention
 from dutiful.stores.postgres import PostgresStore, commit, reads, settle
@@ -184,6 +187,18 @@ def test_a_hint_during_a_query_leads_to_another_one_from_the_beginning():
     due_from.forget(101.05)
     due_from.found(T0, T0, 101.0, 101.1)
     assert due_from.at(101.1) == BEGINNING
+
+
+def test_the_retry_of_a_run_is_found_at_once_also_while_queries_are_bounded(postgres_url):
+    async def story(store):
+        await declare(store, schedule("a", Once(T0), launch_retry=Retry(1000), run_timeout=None))
+        [launch] = (await store.commit(await make_moves(store, T0), 1)).launches
+        store._opening.due_from[0] = DueFrom(slow_s=0, rest=1e9)
+        assert (await store.load(T0 + 60 * MINUTE, 9)).batch.due == []
+        await store.settle([ending(launch, T0 + 5, Unreached("no route"))], 1)
+        return [due.schedule.id for due in (await store.load(T0 + 60 * MINUTE, 9)).batch.due]
+
+    assert over(postgres_url, story) == ["a"]
 
 
 def test_a_wake_long_past_is_found_at_once_after_an_edit_also_while_queries_are_bounded(postgres_url):

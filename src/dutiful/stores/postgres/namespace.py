@@ -101,6 +101,7 @@ class NamespaceStore:
         applied, shard = await opening.edits.work(
             lambda session: report(session, opening.namespace, found, became)
         )
+        opening.heard(range(len((await opening.places()).shards)))
         if shard is not None:
             opening.hint([(await opening.places()).shards.index(shard)])
         return applied

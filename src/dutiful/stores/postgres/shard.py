@@ -212,6 +212,9 @@ class Shard(NamespaceStore):
         except BaseException:
             self._in_transit = True
             raise
+        finally:
+            # The job may have written a wake for any time.
+            self._opening.heard([self._place])
 
     async def _depose(self, leading: _Leading, error: LostLeadershipError) -> None:
         """End the leadership: another process leads in spite of the lock."""
@@ -251,7 +254,6 @@ class Shard(NamespaceStore):
                 await edits.apply(session, self._opening.namespace, places, changes)
 
         await self._fenced(changes.under, work)
-        self._opening.heard([self._place])
 
     # Passes
 
@@ -286,14 +288,12 @@ class Shard(NamespaceStore):
     async def rearm(self, now: Instant, beyond: int) -> int:
         """Re-arm the schedules that are far ahead of `now`."""
         opening = self._opening
-        count = await self._fenced(
+        return await self._fenced(
             self._epoch(),
             lambda session, fence: upkeep.rearm(
                 session, opening.texts, opening.namespace, fence, now, beyond
             ),
         )
-        opening.heard([self._place])
-        return count
 
     async def prune(self, now: Instant, retention: Retention) -> int:
         """Delete ended rows beyond the retention, in slices, so that passes can run in between."""
