@@ -208,7 +208,10 @@ def test_a_start_that_fails_has_not_led(tmp_path, broken):
 
 
 def test_a_stop_waits_for_commands_as_long_as_the_drain_setting_and_names_what_it_cuts(tmp_path):
-    (tmp_path / "run.py").write_text("import pathlib, time\npathlib.Path('began').touch()\ntime.sleep(600)\n")
+    (tmp_path / "run.py").write_text(
+        "import pathlib, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "pathlib.Path('began').touch()\ntime.sleep(600)\n"
+    )
     executor = f"command:{sys.executable} {tmp_path}/run.py"
     with started(tmp_path, "serve", DUTIFUL_EXECUTOR=executor, DUTIFUL_DRAIN_S="0.5") as process:
         fire_every_second(address(process))
@@ -220,6 +223,7 @@ def test_a_stop_waits_for_commands_as_long_as_the_drain_setting_and_names_what_i
         assert "runs were cut short, of: s" in process.stderr.read()
     assert [line for line in lines if "waiting up to 0.5 s for runs in flight: s" in line]
     assert [line for line in lines if "cut short after 0.5 s: s" in line]
+    assert [line for line in lines if "Traceback" in line] == []
 
 
 def test_a_second_signal_ends_the_service_at_once(tmp_path):

@@ -95,6 +95,7 @@ async def run(
         _pump(process.stderr, err, on_output, on_chunk),
         process.wait(),
     )
+    talk.add_done_callback(_read_error)
     over = asyncio.ensure_future(_over(process, talk, lifeline))
     in_time = await _ended(over, time_limit, grace, lifeline)
     lifeline.cut()
@@ -102,6 +103,12 @@ async def run(
     code = -signal.SIGKILL if process.returncode is None else process.returncode
     texts = out.text(), err.text()
     return Exit(code, *texts, None if in_time else time_limit, bool(out.dropped or err.dropped))
+
+
+def _read_error(talk: asyncio.Future[Any]) -> None:
+    """Read the error of a talk that ended with the event loop; asyncio would log it as lost."""
+    with contextlib.suppress(asyncio.CancelledError):
+        talk.exception()
 
 
 class _Lifeline:
