@@ -50,7 +50,7 @@ def test_one_that_is_asked_for_is_told_with_what_is_wrong(damaged):
 
 
 def test_the_overview_shows_them(damaged):
-    [entry] = re.findall(r'<li data-key="nightly">.*?</li>', damaged.client.get("/").text, re.DOTALL)
+    [entry] = re.findall(r'<li data-key="nightly [a-z ]+">.*?</li>', damaged.client.get("/").text, re.DOTALL)
     words = unescape(" ".join(re.sub(r"<[^>]+>", " ", entry).split()))
     assert (
         words

@@ -37,8 +37,9 @@ def service():
         yield it
 
 
-# Not for the session: the event loop of Playwright would be in the way of other tests of this worker.
-@pytest.fixture(scope="package")
+# Not for the session: the event loop of Playwright would be in the way of other tests of this worker. Folders
+# without an __init__.py are no packages, whose fixtures would live as long as the session.
+@pytest.fixture(scope="module")
 def browser():
     executable = chromium()
     with sync_playwright() as playwright:
