@@ -209,14 +209,15 @@ def test_a_queue_keeps_every_tick_in_order():
 
 
 def test_the_newer_run_cancels_the_older_one():
-    ended = []
+    lives = []
 
     async def story():
         async def work(launch):
+            lives.append(("begins", launch.run.run_at))
             try:
                 await rig.time.sleep(90)
             except asyncio.CancelledError:
-                ended.append(launch.run.run_at)
+                lives.append(("ends", launch.run.run_at))
                 raise
             return Succeeded()
 
@@ -226,7 +227,7 @@ def test_the_newer_run_cancels_the_older_one():
 
     rows, told = asyncio.run(story())
     assert rows == ["10:01 FAILED interrupted", "10:02 STARTED"]
-    assert ended[0] == at("10:01")
+    assert lives[:3] == [("begins", at("10:01")), ("ends", at("10:01")), ("begins", at("10:02"))]
     assert [event.run.reason for event in told] == [Reason.INTERRUPTED]
 
 

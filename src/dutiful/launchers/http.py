@@ -106,7 +106,9 @@ class HttpExecutor:
 
 def _with_loopback(target: Target, allowed: Allowed) -> Allowed:
     """Return the allowed targets, with the loopback added if the URL itself names it."""
-    if target.address is not None and target.address.is_loopback:
+    # From Python 3.13 on, IPv4 addresses inside IPv6 addresses count as loopback, too; here they never do.
+    mapped = getattr(target.address, "ipv4_mapped", None) is not None
+    if target.address is not None and target.address.is_loopback and not mapped:
         return allowed._replace(networks=(*allowed.networks, ipaddress.ip_network(target.address)))
     if target.host == "localhost":
         return allowed._replace(hosts=allowed.hosts | {"localhost"})

@@ -18,6 +18,7 @@ from dutiful.core.plan.outcome import Failed, Outcome, Unreached, raised, settle
 from dutiful.core.plan.planner import plan
 from dutiful.core.run import Phase, Status
 from dutiful.core.snapshot import Limits
+from dutiful.runtime import in_flight
 from dutiful.runtime.clock import ClockWatch
 from dutiful.runtime.gc_pause import Collector
 from dutiful.runtime.in_flight import Drained, Flight, Flights, is_over, key_of, named, standing
@@ -154,8 +155,8 @@ class Engine:
         while self._running and (left := deadline - self._clock.monotonic()) > 0:
             await self.idle(left)
         error = await self._try_to_settle()
-        in_flight = [flight.launch.run for flight in self._running.values()]
-        return Drained(in_flight, [launch.run for launch, *_ in self._finished], error)
+        carried = [flight.launch.run for flight in self._running.values()]
+        return Drained(carried, [launch.run for launch, *_ in self._finished], error)
 
     def carries(self, key: Key) -> bool:
         """Return whether the run of this key is in flight here."""
@@ -257,9 +258,10 @@ class Engine:
         made, launches = await self._commit(moves, epoch)
         self._watch.shown_before = 0
         self._checkpoint("committed")
-        for move in made:
-            if move.cancels:
+        if cancelling := [move for move in made if move.cancels]:
+            for move in cancelling:
                 self._cancel(move)
+            await in_flight.let_cancelled_runs_end()
         for event in happened.of_moves(made, now):
             self._emit(event)
         before = {key_of(run): run.phase for move in made if move.changes for run in move.due.runs}
@@ -310,21 +312,22 @@ class Engine:
         """After a commit that was not acknowledged, launch and cancel the runs that the store did record."""
         if not self._unsure:
             return
-        found = await self._store.some({move.due.schedule.id for move in self._unsure})
-        known = {due.schedule.id: due for due in found}
+        ids = {move.due.schedule.id for move in self._unsure}
+        known = {due.schedule.id: due for due in await self._store.some(ids)}
         unsure, self._unsure = self._unsure, []
-        for move in reversed(unsure):
-            # Skip removed schedules: the store no longer shows whether their runs ended before the removal.
-            if (due := known.get(move.due.schedule.id)) is not None:
-                self._resolve(move, due)
-
-    def _resolve(self, move: Move, due: Snapshot) -> None:
-        """Cancel and launch the runs of a move, as far as the store has recorded them."""
-        present = {key_of(run): run for run in due.runs}
+        # Skip removed schedules: the store no longer shows whether their runs ended before the removal.
+        recorded = [(move, due) for move in unsure[::-1] if (due := known.get(move.due.schedule.id))]
         # Cancel before launching: a run that timed out may have been launched again under the same key.
-        self._running.cancel(run for run in move.cancels if is_over(run, present.get(key_of(run))))
+        for move, due in recorded:
+            self._running.cancel(run for run in move.cancels if is_over(run, in_flight.row_of(run, due)))
+        await in_flight.let_cancelled_runs_end()
+        for move, due in recorded:
+            self._launch_recorded(move, due)
+
+    def _launch_recorded(self, move: Move, due: Snapshot) -> None:
+        """Launch the runs of a move that the store has recorded."""
         for run in (*move.inserts, *move.changes):
-            found = present.get(key_of(run))
+            found = in_flight.row_of(run, due)
             if run.phase is Phase.LAUNCHED and found is not None and standing(found) == standing(run):
                 self._start(Launch(move.due.schedule, found, due.number), self._now(), 0)
                 # Let this run begin before the pass goes on: the plan may end it, and then it must not begin.

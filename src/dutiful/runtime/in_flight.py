@@ -78,6 +78,11 @@ def key_of(run: Run) -> Key:
     return run.schedule_id, run.run_at, run.kind
 
 
+def row_of(run: Run, due: Snapshot) -> Run | None:
+    """Return the stored row of a run."""
+    return next((found for found in due.runs if key_of(found) == key_of(run)), None)
+
+
 def is_over(run: Run, found: Run | None) -> bool:
     """Return whether an attempt of a run has ended, given its row in the store."""
     return found is None or found.phase not in IN_FLIGHT or found.attempt != run.attempt
@@ -98,3 +103,9 @@ async def named(work: Coroutine[Any, Any, None], name: str) -> None:
     if task is not None:
         task.set_name(name)
     await work
+
+
+async def let_cancelled_runs_end() -> None:
+    """Turn the event loop once if its task factory may start the next runs at once, before those end."""
+    if asyncio.get_running_loop().get_task_factory() is not None:
+        await asyncio.sleep(0)
