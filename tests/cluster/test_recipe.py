@@ -160,6 +160,8 @@ def test_the_commands_and_settings_of_the_compose_file_exist(name):
     program, command, *options = OURS[name]["command"].split()
     assert program == "dutiful"
     # Parses the arguments without running the command.
-    cli.get_command(None, command).make_context(command, options)
+    # Below the group, as on a command line: a command keeps the help option of its first context.
+    with cli.make_context("dutiful", [command]) as group:
+        cli.get_command(group, command).make_context(command, options, parent=group)
     assert {*OURS[name]["environment"]} <= {variable.name for variable in VARIABLES}
     assert int(OURS[name]["stop_grace_period"].removesuffix("s")) > 30, "the default of DUTIFUL_DRAIN_S"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from contextlib import suppress
@@ -26,6 +27,9 @@ from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+# Ctrl-C ends `asyncio.run` with the second of these if it comes before the first step of the task.
+_INTERRUPTS = KeyboardInterrupt, asyncio.CancelledError
 
 
 def _there(_: click.Context, __: click.Parameter, path: Path) -> Path:
@@ -167,7 +171,7 @@ def status(path: Path, as_json: bool, watch: bool) -> None:
         found = asked(path, ask)
         return json.dumps(found) if as_json else _tables().status(found)
 
-    with suppress(KeyboardInterrupt):
+    with suppress(*_INTERRUPTS):
         watch_status(draw, live=sys.stdout.isatty() and not as_json)
 
 
@@ -317,7 +321,7 @@ def logs(
     """
     name = f"{agent}/{schedule}" if schedule is not None else agent
     target = agent_or_named(name)
-    with suppress(KeyboardInterrupt):
+    with suppress(*_INTERRUPTS):
         show_logs(path, target["agent"] or "", target["schedule"], number, follow=follow, as_json=as_json)
 
 

@@ -54,8 +54,8 @@ def top(fleet_file: str | None, store: str | None, namespace: str, view: str | N
             asyncio.run(Watch(source, screen, _console()).run())
         else:
             _print_once(source, screen)
-    except KeyboardInterrupt:
-        # Ctrl-C is the usual way to quit, not a failure.
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        # Ctrl-C is the usual way to quit, not a failure. Before the first step of a task it cancels the task.
         return
 
 
