@@ -211,9 +211,12 @@ class Connections:
     async def close(self) -> None:
         """Close the connections; those in use are closed when they are returned."""
         self._closed = True
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            await end(connection)
+        try:
+            while self._idle:
+                await end(self._idle.pop())
+        finally:
+            for connection in self._idle:
+                connection.terminate()
 
 
 async def connect(address: Address, settings: Mapping[str, str]) -> Any:

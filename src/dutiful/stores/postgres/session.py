@@ -163,11 +163,11 @@ class LockSession:
             if self._who is not None:
                 await session.rows(_END_OLD, *self._who)
             self._who = tuple(await session.row(_WHO))
+            for channel in self._heard:
+                await self._listen(connection, channel)
         except BaseException:
             connection.terminate()
             raise
-        for channel in self._heard:
-            await self._listen(connection, channel)
         connection.add_termination_listener(lambda _: self._nudged.set())
         self._connection = connection
         self._believe(sent_at)
