@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 
 from dutiful.stores.sqlite.file import DatabaseFile
@@ -32,4 +33,6 @@ class Racing:
 
 
 def test_a_file_that_another_process_is_making_is_recognised(tmp_path):
-    file(tmp_path / "state.db")._recognise(Racing(tmp_path / "state.db"))
+    racing = Racing(tmp_path / "state.db")
+    with contextlib.closing(racing.inner):
+        file(tmp_path / "state.db")._recognise(racing)
