@@ -116,11 +116,14 @@ def proxy_to(target_port: int, tls: ssl.SSLContext | None = None) -> Iterator[Pr
         proxy.port = server.sockets[0].getsockname()[1]
         ready.set()
         await done.wait()
-        server.close()
+        # Stop listening first: asyncio leaves open what it accepts just before its server closes.
+        for listener in server.sockets:
+            proxy._loop.remove_reader(listener.fileno())
         # A task that is cancelled before its first step would leave the connection it was made for open.
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             proxy._abort()
             await asyncio.wait(others, timeout=0.01)
+        server.close()
 
     thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()
