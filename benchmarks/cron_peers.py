@@ -61,7 +61,7 @@ class OursEpoch:
         return Cron.parse(text, timezone=zone).next_epoch
 
     def parse(self, text: str) -> Cron:
-        return _parse.__wrapped__(text, "posix", "UTC", None, None, None)
+        return _parse.__wrapped__(text, "posix", "UTC", None, None, None, ())
 
     refuse = parse
 

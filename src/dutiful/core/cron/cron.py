@@ -182,9 +182,9 @@ def _parse(
         gap, fold = ("skip", "both") if fields.wildcard else ("run_after", "first")
     gap, fold = gap or "skip", fold or "both"
     line = timeline(timezone, gap, fold)
-    occurrences = Occurrences(fields, line, exclusions(calendar) if calendar else None)
-    days = tuple(sorted({exact(day) for day in calendar}))
-    if days:
+    occurrences, days = Occurrences(fields, line, exclusions(calendar) if calendar else None), ()
+    if calendar:
+        days = tuple(sorted({exact(day) for day in calendar}))
         _require_a_day(occurrences, days)
     return Cron(exact(text), exact(dialect), line.zone, gap, fold, days, fields, occurrences)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from calendar import isleap, monthrange
 from datetime import date
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ FIRST_DAY = date.min.toordinal() - _ORDINAL_OF_EPOCH
 LAST_DAY = date.max.toordinal() - _ORDINAL_OF_EPOCH
 
 _MONTH_LENGTHS = [[monthrange(year, month)[1] for month in range(1, 13)] for year in (2001, 2000)]
+_FOUR_WEEKS = (1 << 28) - 1
 _EVERY_SEVENTH_DAY = sum(1 << n for n in range(0, 366, 7))
 
 BLOCK_BITS = 6
@@ -93,7 +95,9 @@ class Distances(dict[int, "list[int | None]"]):
         bits = self._days.window(days.start, days.stop)
         # Walk against the direction of the search, so that each day already knows its nearest match.
         against = days[:: -self._step]
-        nearest = self._days.nearest(against[0] + self._step, self._step)
+        nearest: int | None = against[0]
+        if not bits >> (against[0] & BLOCK_MASK) & 1:
+            nearest = self._days.nearest(against[0] + self._step, self._step)
         found: list[int | None] = []
         for day in against:
             if bits >> (day & BLOCK_MASK) & 1:
@@ -117,12 +121,28 @@ def _year_of(day: int) -> int:
 
 def _year_mask(day: int, month: int, weekday: int, either: bool, leap: bool, first_weekday: int) -> int:
     """Return the matching days of a year of this shape as a bit set counted from 1 January."""
-    in_day = in_month = start = 0
-    for number, length in enumerate(_MONTH_LENGTHS[leap], 1):
-        if month >> number & 1:
-            whole = (1 << length) - 1
-            in_month |= whole << start
-            in_day |= (day >> 1 & whole) << start
-        start += length
+    firsts, in_month, late = _months(month, leap)
+    # Every month has the first 28 days, so they can be copied to all months by one product.
+    in_day = (day >> 1 & _FOUR_WEEKS) * firsts
+    for number, days in late:
+        if day >> number & 1:
+            in_day |= days
     in_weekday = ((weekday << 7 | weekday) >> first_weekday & 0x7F) * _EVERY_SEVENTH_DAY
     return (in_day | in_weekday if either else in_day & in_weekday) & in_month
+
+
+@lru_cache(maxsize=64)
+def _months(month: int, leap: bool) -> tuple[int, int, list[tuple[int, int]]]:
+    """Return the first days of these months, all their days, and their days 29, 30 and 31, as bit sets."""
+    starts = accumulate(_MONTH_LENGTHS[leap], initial=0)
+    spans = [
+        (start, length)
+        for number, (start, length) in enumerate(zip(starts, _MONTH_LENGTHS[leap], strict=False), 1)
+        if month >> number & 1
+    ]
+    firsts = sum(1 << start for start, _ in spans)
+    every = sum((1 << length) - 1 << start for start, length in spans)
+    late = [
+        (day, sum(1 << start + day - 1 for start, length in spans if day <= length)) for day in (29, 30, 31)
+    ]
+    return firsts, every, late

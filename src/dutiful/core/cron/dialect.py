@@ -53,7 +53,7 @@ def span(low: int, high: int, step: int = 1) -> int:
 
 def values(bits: int) -> list[int]:
     """Return the members of a bit set in ascending order."""
-    return [n for n in range(bits.bit_length()) if bits >> n & 1]
+    return [n for n, digit in enumerate(bin(bits)[:1:-1]) if digit == "1"]
 
 
 MONTH_NAMES = _numbered("jan feb mar apr may jun jul aug sep oct nov dec", 1)
