@@ -194,7 +194,7 @@ class Board:
         tallies = await self._tallies(until, owner)
         forecast = await self.forecast(until - TEN_MINUTES, until + _DAY // 2, TEN_MINUTES, owner)
         account = _account(tallies, await self._unaccounted(now, owner))
-        return Day(tallies, forecast, account, await self._drift(owner))
+        return Day(tallies, forecast, account, spread(await self.delays(owner)))
 
     async def _tallies(self, until: Instant, owner: str | None) -> list[Tally]:
         """Return the tallies of a day; those before the last hour hardly change and are kept for a minute."""
@@ -214,14 +214,13 @@ class Board:
                 break
         return found
 
-    async def _drift(self, owner: str | None) -> tuple[float, float] | None:
-        """Return the median and the 99th percentile of the lateness of the owner's latest launches."""
+    async def delays(self, owner: str | None = None) -> list[float]:
+        """Return the seconds from tick to launch of the latest launches of schedules, smallest first."""
         if owner is None:
             runs = await self._store.recent(_LATE_READ)
         else:
             runs = (await self._store.runs(RunFilter(owner=owner), None, _LATE_READ)).runs
-        late = sorted(lateness(run) for run in runs if run.started_at is not None and run.kind == "schedule")
-        return None if not late else (late[len(late) // 2], late[len(late) * 99 // 100])
+        return sorted(lateness(run) for run in runs if run.started_at is not None and run.kind == "schedule")
 
     async def forecast(
         self, since: Instant, until: Instant, width: int, owner: str | None = None
@@ -375,6 +374,11 @@ def lateness(run: Run) -> float:
     """Return how many seconds after its fire time a run was first launched."""
     assert run.started_at is not None
     return max(0, run.started_at - run.fire_at) / 1000
+
+
+def spread(delays: Sequence[float]) -> tuple[float, float] | None:
+    """Return the median and the 99th percentile of sorted delays; None where there are none."""
+    return (delays[len(delays) // 2], delays[len(delays) * 99 // 100]) if delays else None
 
 
 def usual(runs: Sequence[Run]) -> float | None:

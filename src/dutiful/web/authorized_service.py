@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from dutiful.service.types import Damaged, ScheduleInput, ScheduleView, Upserted
     from dutiful.service.wiring import Service
     from dutiful.service.workflows import WorkflowInput
+
+_ALIKE_READ = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,11 @@ class AuthorizedService:
         """Return a schedule that the caller may see; raises UnknownScheduleError or DamagedScheduleError."""
         await self.demand_schedule(schedule_id)
         return await self.service.registrar.get_schedule(schedule_id)
+
+    async def near_ids(self, schedule_id: str) -> list[str]:
+        """Return up to five ids that the caller may see and may have meant by this unknown one."""
+        alike = await self.service.board.find_ids(schedule_id[:4], "", _ALIKE_READ, self.tenant)
+        return get_close_matches(schedule_id, alike, n=5, cutoff=0)
 
     async def damaged(self) -> list[Damaged]:
         """Return the schedules that cannot be read, for callers that act for all users, else nothing."""

@@ -17,7 +17,7 @@ from dutiful.web.drawing.axis import ClockChange, Span
 from dutiful.web.drawing.density import Bucket, Density, density
 from dutiful.web.drawing.marks import STATES, TERMINAL, Mini, Tick, mini, shape
 from dutiful.web.drawing.matrix import SHADES, Year, load_matrix, shade, year
-from dutiful.web.drawing.strip import Strip, drift, meter, strip
+from dutiful.web.drawing.strip import Strip, drift, histogram, meter, strip
 
 GOLDEN = Path(__file__).with_name("golden")
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
@@ -63,6 +63,7 @@ PICTURES = {
     "year": lambda: year(Year(date(2026, 11, 2), EDITED, frozenset({date(2027, 3, 14)}))),
     "load": lambda: load_matrix([minute % 7 * 20 for minute in range(1440)]),
     "drift": lambda: drift([0.0, 0.012, None, 2.0, 90.0]),
+    "histogram": lambda: histogram([0.0, 0.001, *[0.012] * 40, *[0.05] * 9, 2.0, 90.0]),
     "meter": lambda: meter(300, 240),
 }
 
@@ -141,7 +142,7 @@ def test_a_failure_among_hundreds_has_a_flag():
 
 
 def test_nothing_at_all_can_be_drawn():
-    for drawn in (strip_of([]), day_of([]), mini([], 0), drift([]), load_matrix([0] * 1440)):
+    for drawn in (strip_of([]), day_of([]), mini([], 0), drift([]), histogram([]), load_matrix([0] * 1440)):
         ElementTree.fromstring(drawn)
 
 

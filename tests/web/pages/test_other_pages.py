@@ -106,6 +106,13 @@ def test_why_answers_for_any_schedule_and_names_near_ids(service):
     assert "Near: nightly" in page(service, "/ui/why?schedule=nightl&at=today+10:00", 404).text
 
 
+def test_the_page_of_an_unknown_schedule_names_those_that_are_spelled_alike(service):
+    for schedule_id in ("nightly", "nightly.us", "weekly"):
+        service.upsert(schedule_id=schedule_id)
+    told = page(service, "/ui/schedules/nightly-us", 404)
+    assert "Near: nightly.us, nightly Code unknown_schedule" in told.text
+
+
 def test_the_editor_shows_what_changes_and_keeps_what_it_does_not_show(service):
     service.upsert(start_at="2026-01-01T00:00:00Z", labels={"team": "ops"}, jitter_ms=5)
     path = "/ui/schedules/nightly/edit"

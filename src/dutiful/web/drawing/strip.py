@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections import Counter
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -173,6 +175,28 @@ def drift(late: list[float | None], box: Drift = Drift()) -> str:  # noqa: B008 
     band = rect(0, y(1), box.plot, box.bottom - y(1) + 2, "band", 3)
     drawn = "".join([band, *words, *dots])
     return f'<svg class="plot" {size} aria-hidden="true" focusable="false">{drawn}</svg>'
+
+
+_BOUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+_BOUND_WORDS = ("1 ms", "", "10 ms", "", "100 ms", "", "1 s", "", "10 s", "")
+
+
+def histogram(delays: list[float]) -> str:
+    """Return a bar for the number of delays up to each bound, and one for those above the last."""
+    step, base = 40.0, 76.0
+    counts = Counter(bisect_left(_BOUNDS, delay) for delay in delays)
+    most = max(counts.values(), default=1)
+    drawn = [line(0, base, step * (len(_BOUNDS) + 1), base, "axis")]
+    for place, count in sorted(counts.items()):
+        # Even one delay of many can be seen.
+        height = max(3.0, 58 * count / most)
+        x, css = place * step, "drift late" if place > _BOUNDS.index(1.0) else "drift"
+        drawn.append(rect(x + 3, base - height, step - 6, height, css, 2))
+        drawn.append(text(x + step / 2, base - height - 4, f"{count:,}", anchor="middle"))
+    for place, words in enumerate(_BOUND_WORDS, 1):
+        if words:
+            drawn.append(text(place * step, base + 15, words, anchor="middle"))
+    return drawing(step * (len(_BOUNDS) + 1), base + 20, "histogram", *drawn)
 
 
 def meter(seconds: float, usual: float | None) -> str:

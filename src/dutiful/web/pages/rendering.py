@@ -191,7 +191,10 @@ def _as_page(answer: Callable[..., Any]) -> Callable[[Request, Exception], Await
         request.state.caller = getattr(request.state, "caller", NOBODY)
         problem = json.loads(bytes(response.body))["error"]
         title = _TITLES.get(response.status_code, "Something is wrong")
-        told = page("problem.html", request, response.status_code, title=title, problem=problem)
+        near = getattr(request.state, "near_ids", [])
+        told = page(
+            "problem.html", request, response.status_code, title=title, problem=problem, near_ids=near
+        )
         if (wait := response.headers.get("retry-after")) is not None:
             told.headers["retry-after"] = wait
         return told

@@ -14,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.lint import dst_effects
+from dutiful.core.errors import UnknownScheduleError
 from dutiful.httpd.instants import rfc_3339
+from dutiful.service.board import spread
 from dutiful.web import requests
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.axis import Span
@@ -81,7 +83,11 @@ async def schedule(
     query: Annotated[ScheduleQuery, Query()],
 ) -> HTMLResponse:
     """Show one schedule."""
-    shown = await facts(authorized, schedule_id, query)
+    try:
+        shown = await facts(authorized, schedule_id, query)
+    except UnknownScheduleError:
+        request.state.near_ids = await authorized.near_ids(schedule_id)
+        raise
     return page("schedule.html", request, every=2 if shown["account"].open else 5, **shown)
 
 
@@ -250,11 +256,10 @@ def _count(bucket: dict[str, Any], tick: Tick) -> None:
 
 
 def _drift_said(runs: list[RunView]) -> str:
-    late = sorted(found for found in map(late_by, runs) if found is not None)
-    if not late:
+    drift = spread(sorted(found for found in map(late_by, runs) if found is not None))
+    if drift is None:
         return "nothing was launched in this time"
-    half, nearly_all = late[len(late) // 2], late[len(late) * 99 // 100]
-    return f"half within {words.span(half)}, 99 % within {words.span(nearly_all)}"
+    return f"half within {words.span(drift[0])}, 99 % within {words.span(drift[1])}"
 
 
 def _next_change(cron: Cron, now: datetime) -> str | None:

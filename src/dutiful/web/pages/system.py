@@ -12,8 +12,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from dutiful.httpd.audit import AuditFileError, verify
+from dutiful.service.board import spread
 from dutiful.service.settings import in_force
 from dutiful.web.authorized_service import Reader
+from dutiful.web.drawing.strip import histogram
 from dutiful.web.pages.rendering import page
 
 if TYPE_CHECKING:
@@ -31,12 +33,13 @@ async def system(request: Request, authorized: Reader) -> HTMLResponse:
     """Show the leader, whether it is on time, and the settings in force."""
     authorized.caller.require("admin")
     service = authorized.service
-    day = await service.board.day()
+    delays = await service.board.delays()
     return page(
         "system.html",
         request,
         health=await service.health(),
-        drift=day.drift,
+        drift=spread(delays),
+        histogram=histogram(delays),
         census=await service.board.census(),
         damaged=await authorized.damaged(),
         settings=in_force(service.settings),

@@ -185,7 +185,7 @@ async def explain(request: Request, authorized: Reader, query: Annotated[WhyQuer
         try:
             view = await authorized.schedule(query.schedule)
         except UnknownScheduleError as error:
-            near = await authorized.service.board.find_ids(query.schedule[:4], "", 5, authorized.tenant)
+            near = await authorized.near_ids(query.schedule)
             return page("why.html", request, 404, **{**facts, "problem": str(error), "near_ids": near})
         cron = view.cron
         instant, problem = parse_asked(query.at or "today 00:00", cron, now)
