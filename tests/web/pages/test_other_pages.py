@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.web.pages.html import page
+from tests.web.pages.html import Page, page
 from tests.web.pages.test_forms import csrf, post
 from tests.web.running import SCHEDULE
 
@@ -129,6 +132,48 @@ def test_the_editor_shows_what_changes_and_keeps_what_it_does_not_show(service):
         "labels": {"team": "ops"},
         "jitter_ms": 5,
     }
+
+
+def test_the_json_of_the_editor_stores_what_the_form_would_store(service):
+    service.upsert(start_at="2026-01-01T00:00:00Z", calendar=["12-25"], labels={"team": "ops"}, jitter_ms=5)
+    before = service.get("/schedules/nightly")
+    text = html.unescape(service.client.get("/ui/schedules/nightly/edit").text)
+    url, body = re.search(r"curl -X POST (\S+) --json @- <<'END'\n(.*?)\nEND</pre>", text, re.DOTALL).groups()
+    service.upsert(cron_expr="1 1 * * *")
+    assert service.client.post(url, json=json.loads(body)).status_code == 200
+    assert service.get("/schedules/nightly") == before
+
+
+def test_the_editor_tells_how_crowded_the_next_minute_is(service):
+    for schedule_id, cron in (
+        ("a", "30 9 * * *"),
+        ("b", "30 9 * * *"),
+        ("c", "* * * * *"),
+        ("d", "45 9 * * *"),
+    ):
+        service.upsert(schedule_id=schedule_id, cron_expr=cron)
+    shown = page(service, "/ui/schedules/d/edit").text
+    assert "2 ticks of the stored schedules at 09:45; 3 at 09:30, the fullest minute" in shown
+    assert "1 tick of the stored schedules at 12:00." in page(service, "/ui/schedules/new?e=0+12+*+*+*").text
+
+
+def test_an_edit_that_another_overtook_shows_both_and_is_saved_when_asked_again(service):
+    service.upsert()
+    path = "/ui/schedules/nightly/edit"
+
+    def form():
+        shown = service.client.get(path).text
+        return {name: re.search(rf'name="{name}" value="(\w+)"', shown)[1] for name in ("csrf", "seen")}
+
+    loaded = form()
+    service.upsert(cron_expr="15 9 * * *")
+    answer = post(service, path, loaded["csrf"], do="save", seen=loaded["seen"], cron_expr="45 9 * * *")
+    assert answer.status_code == 409
+    assert "cron_expr 15 9 * * * 45 9 * * *" in Page(answer).text
+    assert service.get("/schedules/nightly")["cron_expr"] == "15 9 * * *"
+    again = re.search(r'name="seen" value="(\w+)"', answer.text)[1]
+    saved = post(service, path, loaded["csrf"], do="save", seen=again, cron_expr="45 9 * * *")
+    assert (saved.status_code, service.get("/schedules/nightly")["cron_expr"]) == (303, "45 9 * * *")
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,17 @@
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
+import hashlib
+import json
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import DutifulError, InvalidArgumentError
+from dutiful.httpd.instants import rfc_3339
 from dutiful.service.types import ScheduleInput
 from dutiful.web import requests
 from dutiful.web.authorized_service import Reader, Writer
@@ -32,6 +35,7 @@ router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_
 _DIFF_TICKS_MAX = 10_000
 _HORIZONS = (*(timedelta(days=days) for days in (365, 30, 7, 1)), timedelta(hours=1))
 _DIFF_ROWS = 8
+_MINUTE, _NEAR = 60_000, 1_800_000
 _TEXTS = ("workflow_id", "user_id", "cron_expr", "timezone")
 _CHOICES = ("dialect", "gap", "fold", "overlap_policy", "catchup_policy", "delivery")
 _NUMBERS = {"version": int, "jitter_ms": int, "grace_s": float, "run_timeout_s": float, "queue_limit": int}
@@ -73,10 +77,21 @@ class Changes(NamedTuple):
         return f"Fire times: {', '.join(told)}." if told else "No fire time changes."
 
 
+class Load(NamedTuple):
+    """The ticks of the stored schedules in the minute `at`, and in the fullest minute near it."""
+
+    at: datetime
+    ticks: int
+    fullest: datetime
+    most: int
+
+
 @router.get("/ui/schedules/new")
-async def ask_new(request: Request, authorized: Reader) -> HTMLResponse:
-    """Show an empty form."""
-    given = {**NEW, "user_id": authorized.caller.user_id}
+async def ask_new(
+    request: Request, authorized: Reader, e: Annotated[str, Query(max_length=256)] = NEW["cron_expr"]
+) -> HTMLResponse:
+    """Show an empty form, with a cron text to start from."""
+    given = {**NEW, "user_id": authorized.caller.user_id, "cron_expr": e}
     return await _form(request, authorized, given, None)
 
 
@@ -107,6 +122,8 @@ async def _answer(
 ) -> Response:
     if given.get("do") != "save":
         return await _form(request, authorized, given, view)
+    if view is not None and given.get("seen", _seen(view)) != _seen(view):
+        return await _form(request, authorized, given, view, overtaken=_differing(given, view))
     try:
         wanted = _input(given, view)
         authorized.intend("upsert", schedule_id=wanted.schedule_id, given=_plain(wanted), via="page")
@@ -120,10 +137,15 @@ async def _answer(
 def _plain(wanted: ScheduleInput) -> dict[str, Any]:
     """Return the requested schedule in values that JSON can hold."""
     told = {name: value for name, value in wanted._asdict().items() if value is not None}
-    return {
-        name: value if isinstance(value, (int, float, bool, dict)) else str(value)
-        for name, value in told.items()
-    }
+    return {name: _as_json(value) for name, value in told.items()}
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, (int, float, bool, dict)):
+        return value
+    if isinstance(value, datetime):
+        return rfc_3339(value)
+    return [*value] if isinstance(value, (list, tuple)) else str(value)
 
 
 def _given(view: ScheduleView) -> dict[str, str]:
@@ -135,6 +157,16 @@ def _given(view: ScheduleView) -> dict[str, str]:
     }
     labels = ", ".join(f"{name}={value}" for name, value in view.labels.items())
     return {**shown, "schedule_id": view.schedule_id, "labels": labels}
+
+
+def _seen(view: ScheduleView) -> str:
+    """Return a short text that differs for every other state of the fields that the form shows."""
+    return hashlib.sha256(json.dumps(_given(view), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _differing(given: dict[str, str], view: ScheduleView) -> list[tuple[str, str, str]]:
+    """Return the fields in which the form differs from the stored schedule: name, stored, in the form."""
+    return [(name, stored, given[name]) for name, stored in _given(view).items() if given[name] != stored]
 
 
 def _input(given: dict[str, str], view: ScheduleView | None) -> ScheduleInput:
@@ -178,6 +210,7 @@ async def _form(
     given: dict[str, str],
     view: ScheduleView | None,
     problem: DutifulError | None = None,
+    overtaken: list[tuple[str, str, str]] | None = None,
 ) -> HTMLResponse:
     now = authorized.service.clock.now().astimezone(UTC)
     dst = {"gap": given["gap"], "fold": given["fold"]}
@@ -186,8 +219,13 @@ async def _form(
     return page(
         "editor.html",
         request,
-        200 if problem is None else 422,
+        409 if overtaken is not None else 200 if problem is None else 422,
         given=given,
+        seen="" if view is None else _seen(view),
+        overtaken=overtaken,
+        body=_body(given, view),
+        base=str(request.base_url).rstrip("/"),
+        load=None if told.cron is None else await _load(authorized, told.fires),
         view=view,
         meaning=told,
         changes=_compared(old, told, now),
@@ -199,6 +237,26 @@ async def _form(
         gaps=GAPS,
         folds=FOLDS,
     )
+
+
+def _body(given: dict[str, str], view: ScheduleView | None) -> str:
+    """Return the JSON with which the API stores the same; nothing where the form cannot be stored."""
+    try:
+        wanted = _plain(_input(given, view))
+    except DutifulError:
+        return ""
+    return json.dumps(wanted, indent=2, ensure_ascii=False)
+
+
+async def _load(authorized: AuthorizedService, fires: list[datetime]) -> Load | None:
+    """Return how many ticks of all schedules fall in the minute of the next fire time, and near it."""
+    if not fires:
+        return None
+    at = int(fires[0].timestamp()) // 60 * 60_000
+    near = await authorized.service.board.forecast(at - _NEAR, at + _NEAR, _MINUTE, authorized.tenant)
+    fullest = max(near, key=lambda begin: near[begin], default=at)
+    zone = fires[0].tzinfo
+    return Load(fires[0], near.get(at, 0), datetime.fromtimestamp(fullest / 1000, zone), near.get(fullest, 0))
 
 
 def _compared(old: Cron | None, told: Meaning, now: datetime) -> Changes | None:
