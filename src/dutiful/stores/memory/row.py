@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule, State
 
-if TYPE_CHECKING:
-    from dutiful.core.cadence import Instant
-
-
-# Shared by all schedules without runs, and never written to: an empty dict each took a tenth of the memory.
+# Shared by all schedules that have none, and never written to: empty ones of each schedule's own took a
+# third of the memory.
 _NO_RUNS: dict[tuple[Instant, Kind], Run] = {}
+_NO_FACETS: frozenset[tuple[str, str]] = frozenset()
 _ENDED = Phase.ENDED
 
 
@@ -45,7 +43,7 @@ class Row:
         self.blocked = False
         self.pruned_until = 0
         self.note: Note | None = None
-        self.facets: frozenset[tuple[str, str]] = frozenset()
+        self.facets = _NO_FACETS
         self.open = self.ended = _NO_RUNS
 
     def due(self) -> Snapshot:
