@@ -37,7 +37,7 @@ _LATE = 5_000
 _LATE_READ = 1000
 # A run is long from this many times its usual duration on, and not before this many seconds. Each run that is
 # looked at costs one read of its schedule's ledger, so only the oldest ones are.
-_LONG, _LONG_S, _LONG_READ = 3, 60.0, 20
+_LONG, _LONG_S = 3, 60.0
 # Most schedules that are read before it is known whether more of them matter.
 _FIRST_READ = 100
 # Keep a forecast this long (ms): making one examines every distinct cadence.
@@ -100,6 +100,10 @@ class Running(NamedTuple):
         """Return for how long it has been in flight."""
         return max(0.0, (now - (self.run.started_at or self.run.fire_at)).total_seconds())
 
+    def is_long(self, now: datetime) -> bool:
+        """Return whether it takes much longer than usual for its schedule."""
+        return self.usual is not None and self.seconds(now) > max(_LONG * self.usual, _LONG_S)
+
 
 class Line(NamedTuple):
     """One schedule of a list, with its latest runs, newest first."""
@@ -138,7 +142,7 @@ class Matching(NamedTuple):
 
 
 class _Kept(Generic[T]):
-    """Values that take long to make, each kept for a minute."""
+    """Values that take long to make, each kept for a minute; an empty one is made anew each time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -149,7 +153,7 @@ class _Kept(Generic[T]):
         """Return the value of a key, made now unless one is kept."""
         now = self._clock.epoch_ms()
         made_at, value = self._values.get(key, (None, None))
-        if value is None or made_at is None or not made_at <= now < made_at + _KEPT:
+        if not value or made_at is None or not made_at <= now < made_at + _KEPT:
             value = await make()
             self._values.pop(key, None)
             self._values[key] = now, value
@@ -166,6 +170,7 @@ class Board:
         self._settled: _Kept[list[Tally]] = _Kept(clock)
         self._cadences: _Kept[list[tuple[Cadence, Policy, int]]] = _Kept(clock)
         self._forecasts: _Kept[dict[Instant, int]] = _Kept(clock)
+        self._delays: _Kept[list[float]] = _Kept(clock)
 
     async def revision(self) -> str:
         """Return a text that differs after every write to the store."""
@@ -215,7 +220,13 @@ class Board:
         return found
 
     async def delays(self, owner: str | None = None) -> list[float]:
-        """Return the seconds from tick to launch of the latest launches of schedules, smallest first."""
+        """Return the seconds from tick to launch of the latest launches of schedules, smallest first.
+
+        Kept for a minute once there are any.
+        """
+        return await self._delays.get(owner, lambda: self._read_delays(owner))
+
+    async def _read_delays(self, owner: str | None) -> list[float]:
         if owner is None:
             runs = await self._store.recent(_LATE_READ)
         else:
@@ -262,15 +273,6 @@ class Board:
         latest = await self._store.latest({run.schedule_id for run in runs}, _USUAL_OF)
         usuals = {schedule_id: usual(rows) for schedule_id, rows in latest.items()}
         return [Running(view_run(run), usuals.get(run.schedule_id)) for run in runs]
-
-    async def long_runs(self, owner: str | None = None) -> list[Running]:
-        """Return those of the oldest runs in flight that take much longer than usual for their schedule."""
-        now = self._clock.now()
-        return [
-            each
-            for each in await self.running(_LONG_READ, owner)
-            if each.usual is not None and each.seconds(now) > max(_LONG * each.usual, _LONG_S)
-        ]
 
     async def lines(self, view: str, find: str, limit: int, owner: str | None = None) -> list[Line]:
         """Return at most `limit` schedules of a view whose id contains a text, each with its last 20 runs.

@@ -182,7 +182,8 @@ def _parse(
         gap, fold = ("skip", "both") if fields.wildcard else ("run_after", "first")
     gap, fold = gap or "skip", fold or "both"
     line = timeline(timezone, gap, fold)
-    occurrences, days = Occurrences(fields, line, exclusions(calendar) if calendar else None), ()
+    occurrences = Occurrences(fields, line, exclusions(calendar) if calendar else None)
+    days: tuple[str, ...] = ()
     if calendar:
         days = tuple(sorted({exact(day) for day in calendar}))
         _require_a_day(occurrences, days)

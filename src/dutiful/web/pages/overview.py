@@ -184,7 +184,7 @@ def _where(trouble: Trouble) -> str:
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
-NEEDS_SHOWN, _NEXT_SHOWN, _RUNNING_SHOWN, _NAMES_SHOWN = 10, 8, 6, 3
+NEEDS_SHOWN, _NEXT_SHOWN, _RUNNING_SHOWN, _RUNNING_READ, _NAMES_SHOWN = 10, 8, 6, 20, 3
 _WIDTH = timedelta(milliseconds=TEN_MINUTES)
 
 
@@ -202,7 +202,8 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
     day = await board.day(owner)
     needs = [damaged_need(each) for each in await authorized.damaged()]
     kinds = await board.trouble_kinds(owner)
-    slow = [each for each in await board.long_runs(owner) if each.run.schedule_id not in kinds]
+    running = await board.running(_RUNNING_READ, owner)
+    slow = [each for each in running if each.is_long(now) and each.run.schedule_id not in kinds]
     others = [long_need(each, now) for each in slow] + await service_needs(authorized)
     count = len(needs) + len(kinds) + len(others)
     needs += [need_of(trouble, now) for trouble in await board.troubles(NEEDS_SHOWN, owner)]
@@ -220,7 +221,7 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
         "day_said": day_said(day),
         "soon": [soon_of(each) for each in (await board.soonest(200, owner))[:_NEXT_SHOWN]],
         "changes": await latest_changes(authorized),
-        "running": [running_of(each, now) for each in await board.running(_RUNNING_SHOWN, owner)],
+        "running": [running_of(each, now) for each in running[:_RUNNING_SHOWN]],
     }
 
 
