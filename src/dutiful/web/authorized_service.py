@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from random import getrandbits
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
@@ -33,8 +33,9 @@ class AuthorizedService:
     service: Service
     caller: Caller
     audit: AuditLog
-    # The id of the request, in every line of the audit log that the request writes.
-    request: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+    # The id of the request, in every line of the audit log that the request writes. Not a secret: os.urandom,
+    # which gives other threads a turn, took a tenth of the time of an upsert.
+    request: str = field(default_factory=lambda: f"{getrandbits(64):016x}")
 
     @property
     def tenant(self) -> str | None:
