@@ -66,19 +66,15 @@ def parts_of(text: str) -> list[tuple[str, str]]:
     return [*zip(parts, names, strict=False)]
 
 
-def meaning(text: str, zone: str, now: datetime, dialect: str = "standard", **dst: Any) -> Meaning:
-    """Return the meaning of a text in a zone, from the present on."""
+def meaning(
+    text: str, zone: str, now: datetime, dialect: str = "standard", *, draws: bool = True, **dst: Any
+) -> Meaning:
+    """Return the meaning of a text in a zone, from the present on, with a drawing of the year if wanted."""
     parts = parts_of(text)
     try:
         cron = Cron.parse(text, dialect, zone, **(dst or {"dst": "vixie"}))
     except DutifulError as error:
         return Meaning(None, parts, problem=str(error), field=getattr(error, "field", None))
-    today = now.astimezone(cron.zone.tzinfo).date()
-    end = now + timedelta(days=366)
-    changes = frozenset(
-        change.at.astimezone(cron.zone.tzinfo).date() for change in clock_changes(cron.zone, now, end)
-    )
-    days = fire_days(cron, now)
     return Meaning(
         cron,
         parts,
@@ -86,9 +82,17 @@ def meaning(text: str, zone: str, now: datetime, dialect: str = "standard", **ds
         [(finding.level, finding.message) for finding in lint(cron, now)],
         next_fires(cron, now, FIRES),
         count_in_year(cron, now),
-        year(Year(today, days, changes)),
-        year(Year(today, days, changes, weeks=22), "narrow"),
+        *(_drawn_year(cron, now) if draws else ()),
     )
+
+
+def _drawn_year(cron: Cron, now: datetime) -> tuple[str, str]:
+    """Return the next year as a wide and a narrow drawing."""
+    zone = cron.zone.tzinfo
+    found = clock_changes(cron.zone, now, now + timedelta(days=366))
+    changes = frozenset(change.at.astimezone(zone).date() for change in found)
+    drawn = Year(now.astimezone(zone).date(), fire_days(cron, now), changes)
+    return year(drawn), year(drawn._replace(weeks=22), "narrow")
 
 
 def next_fires(cron: Cron, now: datetime, count: int) -> list[datetime]:

@@ -214,8 +214,9 @@ async def _form(
 ) -> HTMLResponse:
     now = authorized.service.clock.now().astimezone(UTC)
     dst = {"gap": given["gap"], "fold": given["fold"]}
-    told = meaning(given["cron_expr"], given["timezone"], now, given["dialect"], **dst)
     old = None if view is None else view.cron
+    # The comparison with the stored cron has a drawing of its own.
+    told = meaning(given["cron_expr"], given["timezone"], now, given["dialect"], draws=old is None, **dst)
     return page(
         "editor.html",
         request,
@@ -268,7 +269,9 @@ def compare(old: Cron, new: Cron, now: datetime) -> Changes:
     within = _comparable(old, new, now)
     end = now + within
     before = {at.astimezone(UTC): at for at in old.between(now + timedelta(seconds=1), end)}
-    after = {at.astimezone(UTC): at for at in new.between(now + timedelta(seconds=1), end)}
+    after = before
+    if new != old:
+        after = {at.astimezone(UTC): at for at in new.between(now + timedelta(seconds=1), end)}
     gone = _by_day(at for instant, at in before.items() if instant not in after)
     come = _by_day(at for instant, at in after.items() if instant not in before)
     moved = sum(min(len(gone[day]), len(come.get(day, ()))) for day in gone)
