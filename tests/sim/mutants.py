@@ -18,7 +18,7 @@ from dutiful.core.run import IN_FLIGHT, Phase
 from dutiful.core.snapshot import Limits
 from dutiful.declarative.scheduler import Scheduler
 from dutiful.monitor import Monitor
-from dutiful.runtime import engine, registrar
+from dutiful.runtime import engine
 from dutiful.runtime.engine import Engine
 from dutiful.runtime.in_flight import Flights
 from dutiful.runtime.ports import Launch
@@ -238,15 +238,15 @@ def draws_jitter_afresh(_):
 # The registrar
 
 
-@mutant(registrar, "_edit")
+@mutant(edit, "edited")
 def forgets_at_an_edit_what_was_decided(original):
-    def edit(due, *args):
+    def edited(due, *args):
         changes = original(due, *args)
         return changes._replace(
             puts=[put._replace(state=put.state._replace(decided_until=0)) for put in changes.puts]
         )
 
-    return edit
+    return edited
 
 
 # The declarative door
@@ -352,9 +352,9 @@ def keeps_timers_in_memory(original):
     return lead
 
 
-@mutant(MemoryStore, "_wake_those_waiting")
+@mutant(MemoryStore, "_wake_group")
 def wakes_nobody_when_a_run_ends(_):
-    return lambda _self, _row, _run: None
+    return lambda _self, _group, _at=0: None
 
 
 @mutant(Gate, "_call")
