@@ -54,6 +54,20 @@ def test_the_output_of_a_command_is_shown_where_it_is_kept(tmp_path):
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "unknown_run")
 
 
+def test_the_service_keeps_as_many_ended_runs_as_is_set_where_a_schedule_does_not_say():
+    with running(None, start="2026-03-02T09:00:30+00:00", DUTIFUL_RETENTION_ROWS="3") as service:
+        service.put("/workflows/report/1", {"nodes": []})
+        service.upsert(cron_expr="* * * * *")
+        service.upsert(schedule_id="longer", cron_expr="* * * * *", retention_rows=6)
+        # The ledger is pruned every ten minutes.
+        service.advance(600)
+        kept = {
+            schedule_id: len(service.get(f"/schedules/{schedule_id}/runs")["runs"])
+            for schedule_id in ("nightly", "longer")
+        }
+    assert kept == {"nightly": 3, "longer": 6}
+
+
 def test_where_no_output_is_kept_it_is_said_what_to_set(service):
     service.upsert()
     key = service.post("/schedules/nightly/trigger")["idempotency_key"]

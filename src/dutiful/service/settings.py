@@ -64,6 +64,8 @@ class Settings:
     shards: int
     node: str | None
     lease_s: float
+    retention_days: int
+    retention_rows: int
     drain_s: float
     host: str
     port: int

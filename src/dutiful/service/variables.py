@@ -213,6 +213,10 @@ VARIABLES = (
         "5",
         "a silent worker loses its shards after this, and is not ready after twice this",
     ),
+    Variable("DUTIFUL_RETENTION_DAYS", number(1, 36_600), "30", "how long ended runs are kept"),
+    Variable(
+        "DUTIFUL_RETENTION_ROWS", number(1, 1_000_000), "1000", "how many ended runs of a schedule are kept"
+    ),
     Variable("DUTIFUL_DRAIN_S", seconds(0, 86_400), "30", "how long a stop waits for runs in flight"),
     Variable("DUTIFUL_HOST", host, "127.0.0.1", "the address to listen at"),
     Variable("DUTIFUL_PORT", port, "8787", "the port to listen at; 0 takes a free one"),

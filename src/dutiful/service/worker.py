@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dutiful.service.settings import Settings
 
 logger = logging.getLogger("dutiful.service")
+_DAY_MS = 86_400_000
 # How many runs a log line of the stop lists by name.
 _NAMED_MAX = 10
 
@@ -60,10 +61,15 @@ class Worker:
         """Return the owner of the engines: one engine on a store of one machine, else one per shard."""
         settings, given = self._settings, (self._launcher, self._clock, self._hear)
         if not isinstance(store, Sharded):
-            return Host("service", store, *given, pace=pace, retention=Retention)
+            return Host("service", store, *given, pace=pace, retention=self._retention)
         # The cluster wakes the engines after each look, so they need no regular tick.
         me, pace = this_node(settings.node), pace._replace(tick=None)
-        return Cluster("service", store, *given, me, pace=pace, retention=Retention, lease_s=settings.lease_s)
+        return Cluster(
+            "service", store, *given, me, pace=pace, retention=self._retention, lease_s=settings.lease_s
+        )
+
+    def _retention(self) -> Retention:
+        return Retention(self._settings.retention_days * _DAY_MS, self._settings.retention_rows)
 
     async def start(self) -> None:
         """Open the store and start to fire. Raises StoreError where the store cannot be used."""
