@@ -116,6 +116,14 @@ def test_schedules_tells_why_each_does_not_run_and_since_when(fleet):
     assert "exit code 3: a long story" in " ".join(output.split())
 
 
+def test_a_schedule_that_waits_to_be_triggered_does_not_read_as_an_error(fleet):
+    _, shown = command(fleet, "schedules", "reporter")
+    assert "manual_only" in shown
+    assert "unsupported_type" not in shown
+    for reason in ("manual_only", "unsupported_type"):
+        assert [*by_name(asked(fleet, "schedules", "--reason", reason))] == ["reporter/hook"]
+
+
 def test_history_tells_what_became_of_occurrences(fleet):
     (run,) = asked(fleet, "history", "reporter/failing")
     assert (run["status"], run["reason"], run["trigger"], run["ticks"]) == (

@@ -23,6 +23,7 @@ from dutiful.cli.fleet_client import (
 )
 from dutiful.cli.fleet_display import Tables, show_logs, terminal_width, watch_status
 from dutiful.cli.output import Group, counted, print_json
+from dutiful.fleet.types import ScheduleSkipReason
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -192,10 +193,15 @@ def schedules(agent: str | None, path: Path, as_json: bool, failed: bool, reason
     found = [
         each
         for each in found
-        if (not failed or each["last_error"] or each["problem"]) and reason in (None, each["skip_reason"])
+        if (not failed or each["last_error"] or each["problem"]) and reason in _names_of(each["skip_reason"])
     ]
     _show(found, as_json, lambda tables, found: tables.schedules(found))
     _exit_if_stalled(path)
+
+
+def _names_of(reason: str | None) -> set[str | None]:
+    """Return the values of --reason that find a schedule with this skip reason."""
+    return {None} if reason is None else {None, reason, ScheduleSkipReason(reason).for_people}
 
 
 def _exit_if_stalled(path: Path) -> None:

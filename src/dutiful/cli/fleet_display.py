@@ -18,6 +18,7 @@ from dutiful.cli.output import print_json
 from dutiful.core.cron.zone import from_epoch_ms
 from dutiful.core.errors import quoted
 from dutiful.fleet.run.output_log import logs_of
+from dutiful.fleet.types import ScheduleSkipReason
 from dutiful.process.output_log import older_half, printable
 from dutiful.runtime.clock import SystemClock
 
@@ -130,7 +131,8 @@ class Tables:
     def _state(self, each: Document) -> str:
         """Return why a schedule does not run, and since when; otherwise its status."""
         since = f" for {span(self._now - _read(each['skipped_since']))}" if each["skipped_since"] else ""
-        return f"{each['skip_reason']}{since}" if each["skip_reason"] else str(each["status"])
+        reason = each["skip_reason"]
+        return f"{ScheduleSkipReason(reason).for_people}{since}" if reason else str(each["status"])
 
     def history(self, found: Sequence[Document]) -> str:
         """Return the table of the history; the numbers are those of the stored outputs."""

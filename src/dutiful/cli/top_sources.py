@@ -257,12 +257,16 @@ def _named(row: Row) -> dict[str, str]:
 
 
 def _fleet_row(each: dict[str, Any]) -> Row:
+    # Imported late, as in `_ask`.
+    from dutiful.fleet.types import ScheduleSkipReason
+
     last, error = _read_or_none(each["last_run_at"]), each["problem"] or each["last_error"]
     state = "to_come" if last is None else "failed" if error else "ran"
     state = {"running": "running", "disabled": "paused"}.get(each["status"], state)
     past = [] if last is None else ["failed" if error else "ran"]
     # A schedule that is not due yet needs no note: its next time says so.
-    note = error or (each["skip_reason"] if each["skip_reason"] != "not_due" else "") or ""
+    reason = each["skip_reason"] or "not_due"
+    note = error or (ScheduleSkipReason(reason).for_people if reason != "not_due" else "")
     due = _read_or_none(each["next_run_at"])
     name = f"{each['agent']}/{each['schedule']}"
     return Row(name, state, each["type"], past, int(due is not None), last, due, note)

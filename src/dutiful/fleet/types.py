@@ -37,6 +37,11 @@ class ScheduleSkipReason(StrEnum):
     NOT_DUE = "not_due"
     QUARANTINED = "quarantined"
 
+    @property
+    def for_people(self) -> str:
+        """The reason as tables and pages show it: a schedule that waits to be triggered is no error."""
+        return "manual_only" if self is ScheduleSkipReason.UNSUPPORTED_TYPE else self.value
+
 
 @dataclass(frozen=True, slots=True)
 class AgentSchedule:

@@ -138,6 +138,7 @@ def _line(each: Document, jobs: dict[tuple[str, str], Document]) -> Document:
         "shape": shape,
         "css": css,
         "said": said,
+        "reason": "manual_only" if each["skip_reason"] == "unsupported_type" else each["skip_reason"],
         "last_run_at": at(each["last_run_at"]),
         "next_run_at": at(each["next_run_at"]),
         "skipped_since": at(each["skipped_since"]),
