@@ -126,9 +126,15 @@ async def _bursts(url: str) -> list[Row]:
     with_ledger = await _burst(f"{url}?schema=kept", _with_ledger(BURST))
     inline = await _burst(f"{url}?schema=inline", puts(BURST))
     [[indexed]] = await _ask(url, _HOT, "kept")
+    million = await _burst(f"{url}?schema=million", puts(1_000_000)) if LARGE else None
     return [
         Row("100k due, ledger kept", with_ledger, "s", floor, _goals(with_ledger, 10, floor)),
         Row("100k due, no ledger", inline, "s", floor, _goals(inline, 6.5, floor)),
+        *(
+            ()
+            if million is None
+            else [Row("1M due, no ledger", million, "s", {}, (at_most(million, 75, "s"),))]
+        ),
         Row("ends of runs that touch an index", float(indexed), "%", {}, (at_most(float(indexed), 5, "%"),)),
     ]
 
