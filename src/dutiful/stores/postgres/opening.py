@@ -39,7 +39,7 @@ _POOL = 2
 # Do not wait for the disk: a lost hint only delays other processes until their next look.
 _NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 # At most one hint is sent in this time (s); those that follow it sooner are sent as one.
-_BUNDLED_S = 0.01
+_BUNDLED_S = 0.005
 
 
 class Opening:
