@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from tests.core.plan.planner_notation import HOUR, MINUTE, SECOND, at, clock, schedule
+from tests.core.plan.planner_notation import HOUR, SECOND, at, clock, schedule
 from tests.runtime.registrar_notation import explained, registrar, slow_rig, utc
 from tests.sim.rig import Rig
 
@@ -16,7 +16,6 @@ from dutiful.core.policy import Overlap
 from dutiful.runtime.ports import Retention
 
 HOURLY = Cron.parse("0 * * * *")
-DAY = 24 * HOUR
 
 
 def keys(count):
@@ -196,21 +195,25 @@ def test_a_backfill_of_more_than_ten_years_is_refused():
         asyncio.run(story())
 
 
-@pytest.mark.parametrize("seconds", range(0, 60, 7))
-def test_the_next_tick_is_the_one_that_is_launched_next_whatever_its_jitter(seconds):
-    declared = schedule(Cron.parse("*/2 * * * *", "standard"), jitter=50 * SECOND)
+# The ticks are at 10:02 and 10:04; each fires up to 50 s before or after its time.
+@pytest.mark.parametrize(("seconds", "at_once"), [(0, 0), (65, 0), (110, 9), (119, 14), (120, 0)])
+def test_the_next_tick_is_the_one_that_is_launched_next_whatever_its_jitter(seconds, at_once):
+    cadence = Cron.parse("*/2 * * * *", "standard")
+    declared = [schedule(cadence, f"id{n}", jitter=50 * SECOND) for n in range(24)]
 
     async def story():
         async with Rig() as rig:
             await rig.time.advance(seconds)
-            await registrar(rig).upsert(declared)
+            for each in declared:
+                await registrar(rig).upsert(each)
+            # Nothing is launched between the question and the next launch.
             await rig.crash()
-            promised = await registrar(rig).preview("s", 1)
-            due = await rig.store.get("s")
+            promised = {each.id: await registrar(rig).preview(each.id, 1) for each in declared}
             rig.boot()
             await rig.time.advance(5 * 60)
-            return promised, due, rig.calls.noted
+            return promised, rig.calls.noted
 
-    [promised], _, noted = asyncio.run(story())
-    assert noted[0][0] == clock(promised)
-    assert promised < at("10:00") + 5 * MINUTE + DAY
+    promised, noted = asyncio.run(story())
+    launched = {id_: [when] for when, id_, _, _ in reversed(noted)}
+    assert {id_: [clock(when) for when in found] for id_, found in promised.items()} == launched
+    assert list(promised.values()).count([at("10:00") + seconds * SECOND]) == at_once
