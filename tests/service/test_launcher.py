@@ -8,6 +8,7 @@ import json
 import pytest
 from tests.core.plan.planner_notation import run, schedule
 from tests.service.rig import Calls, given
+from tests.web_server import Reply, serving
 
 from dutiful.core.errors import StoreError
 from dutiful.core.plan.outcome import Accepted, Failed, Refused, Unreached
@@ -139,6 +140,44 @@ def test_a_run_that_is_replaced_is_cancelled_at_its_executor():
     cancelled, (second, first) = asyncio.run(story())
     assert cancelled == [(first.idempotency_key, 1, first.run_id)]
     assert (first.status, first.reason, second.status) == ("FAILED", "interrupted", "ENQUEUED")
+
+
+def test_a_run_goes_to_the_executor_that_its_schedule_names_and_else_to_that_of_the_service():
+    async def story():
+        clock, executor = VirtualClock("2026-01-05T10:00:00+00:00"), Calls()
+        service = await Service(settings_from(MEMORY), clock, executor=executor).start()
+        await service.workflows.save_dag("report", 1, {"nodes": [{"id": "first"}]})
+        own = "python:tests.launchers.executor_functions:told_on_the_loop"
+        await service.registrar.upsert_schedule(given(schedule_id="own", executor=own))
+        await service.registrar.upsert_schedule(given(schedule_id="other"))
+        await clock.advance(60)
+        rows = [row for id_ in ("own", "other") for row in (await service.registrar.runs(id_)).items]
+        await service.stop()
+        return [(row.schedule_id, row.status, row.run_id, row.detail) for row in rows], executor.metas
+
+    rows, metas = asyncio.run(story())
+    assert rows == [("own", "SUCCESS", None, "first own True"), ("other", "ENQUEUED", "run 1", None)]
+    assert [meta.schedule_id for meta in metas] == ["other"]
+
+
+def test_a_run_is_cancelled_at_the_executor_that_took_it():
+    async def story(url):
+        clock, ours = VirtualClock("2026-01-05T10:00:00+00:00"), Cancellable()
+        workflows = WorkflowStore(MemoryStore(), clock)
+        await workflows.save_dag("report", 1, {})
+        launcher = RunLauncher(workflows, Executors(ours, ExecutorSettings(clock)))
+        payload = json.dumps({**json.loads(PAYLOAD), "executor": url})
+        launch = Launch(Schedule("s", Task("workflow", payload), schedule().cadence), run("10:01"))
+        outcome = await launcher.launch(launch)
+        await launcher.cancel(launch)
+        await launcher.close()
+        return outcome, ours.metas, ours.cancelled
+
+    with serving(lambda _: Reply(202)) as web:
+        assert asyncio.run(story(f"{web.url}/runs")) == (Accepted(None), [], [])
+    key = run("10:01").key
+    told = [(asked.method, asked.path, asked.headers["idempotency-key"]) for asked in web.asked]
+    assert told == [("POST", "/runs", key), ("DELETE", "/runs", key)]
 
 
 @pytest.mark.parametrize(("kind", "status"), [(Calls, "ENQUEUED"), (InProcess, "STARTED")])
