@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
+from contextlib import closing
 
 import pytest
 from tests.core.plan.planner_notation import at, run
+from tests.service.rig import given, play
 
 from dutiful.core import event as happened
 from dutiful.core.policy import Reason
@@ -27,9 +30,12 @@ EVENTS = [
     (happened.PassFailed(NOW, "no"), "pass failed", {"error": "no"}),
     (happened.ClockStepped(NOW, -5000), "clock stepped", {"byMs": -5000}),
     (happened.ClockOff(NOW, 700), "clock off", {"byMs": 700}),
+    (happened.ScheduleDamaged(NOW, "s", "no"), "damaged", {"schedule": "s", "problem": "no"}),
+    (happened.EngineStopped(NOW, "no"), "engine stopped", {"error": "no"}),
     (happened.LoopBlocked(NOW, "t", 2.5), "event loop blocked", {"task": "t", "seconds": 2.5}),
 ]
 WARNINGS = {"failed", "quarantined", "pass failed", "clock stepped", "clock off", "event loop blocked"}
+ERRORS = {"damaged", "engine stopped"}
 
 
 @pytest.mark.parametrize(("event", "name", "facts"), EVENTS, ids=[name for _, name, _ in EVENTS])
@@ -40,7 +46,7 @@ def test_every_event_is_one_record(event, name, facts, caplog):
     assert record.event["name"] == name
     assert record.event["at"] == "2026-01-05T10:09:00+00:00"
     assert record.event.items() >= facts.items()
-    assert record.levelname == ("WARNING" if name in WARNINGS else "INFO")
+    assert record.levelname == ("ERROR" if name in ERRORS else "WARNING" if name in WARNINGS else "INFO")
     assert record.getMessage().startswith(name)
 
 
@@ -63,3 +69,26 @@ def test_a_clock_that_is_off_by_five_seconds_is_an_error(caplog):
         journal.write(happened.ClockOff(NOW, -5000))
         journal.write(happened.ClockOff(NOW, 4999))
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+
+
+def test_a_schedule_that_is_damaged_while_the_service_runs_is_one_error_and_the_others_run(caplog):
+    async def story(rig):
+        await rig.registrar.upsert_schedule(given(schedule_id="broken"))
+        await rig.registrar.upsert_schedule(given(schedule_id="whole", overlap_policy="allow"))
+        with closing(sqlite3.connect(rig.path)) as connection, connection:
+            connection.execute("UPDATE declarations SET payload = 'x' WHERE id = 'broken'")
+        await rig.clock.advance(180)
+        return [meta.schedule_id for meta in rig.calls.metas]
+
+    with caplog.at_level(logging.ERROR, logger="dutiful.service"):
+        assert play(story) == ["whole"] * 3
+    [record] = caplog.records
+    problem = "declaration: the row was changed outside dutiful: its checksum does not match"
+    expected = {
+        "name": "damaged",
+        "at": "2026-01-05T10:01:00+00:00",
+        "schedule": "broken",
+        "problem": problem,
+    }
+    assert (record.levelname, record.event) == ("ERROR", expected)
+    assert record.getMessage() == f"damaged schedule=broken problem={problem}"
