@@ -7,13 +7,14 @@ import logging
 import os
 import sqlite3
 import threading
+from contextlib import closing
 
 import pytest
 from tests.spec.world import play
 
 from dutiful import Scheduler
 from dutiful.errors import NamespaceOwnedError, StopSchedulerError
-from dutiful.service import Service, settings_from
+from dutiful.service import ScheduleInput, Service, settings_from
 from dutiful.testing import VirtualClock
 
 START = "2026-01-01T10:00:00+00:00"
@@ -308,3 +309,64 @@ def test_a_namespace_of_the_service_is_refused_to_the_library_and_kept(tmp_path)
     with pytest.raises(NamespaceOwnedError, match="belongs to the service: name another namespace"):
         asyncio.run(schedule())
     asyncio.run(serve())
+
+
+def dump(path):
+    """Return the content of a database file as statements."""
+    with closing(sqlite3.connect(path)) as connection:
+        return list(connection.iterdump())
+
+
+@pytest.mark.parametrize("worker", [True, False])
+def test_a_namespace_of_the_library_is_refused_to_the_service_and_kept(tmp_path, worker):
+    path, clock, ran = tmp_path / "state.db", VirtualClock(START), []
+
+    async def hello():
+        ran.append(f"{clock.now():%H:%M}")
+
+    async def schedule():
+        scheduler = Scheduler(f"sqlite:{path}", namespace="shared", clock=clock)
+        await scheduler.initialize([("hello", "* * * * *", hello, 60)])
+        await clock.advance(60)
+        await scheduler.stop()
+
+    async def serve():
+        settings = settings_from({"DUTIFUL_STORE": f"sqlite:{path}", "DUTIFUL_NAMESPACE": "shared"})
+        service = Service(settings, clock, worker=worker)
+        try:
+            await service.start()
+        finally:
+            await service.stop()
+
+    asyncio.run(schedule())
+    before = dump(path)
+    with pytest.raises(NamespaceOwnedError) as refusal:
+        asyncio.run(serve())
+    assert str(refusal.value) == (
+        f"The namespace 'shared' of {path} belongs to the library: "
+        "name another namespace, or another file; nothing was changed"
+    )
+    assert dump(path) == before
+    asyncio.run(schedule())
+    assert ran == ["10:00", "10:01", "10:02"]
+
+
+def test_the_library_and_the_service_may_share_a_file_by_default(tmp_path):
+    url, clock, ran = f"sqlite:{tmp_path / 'state.db'}", VirtualClock(START), []
+
+    async def hello():
+        ran.append(f"{clock.now():%H:%M}")
+
+    async def both():
+        service = await Service(settings_from({"DUTIFUL_STORE": url}), clock).start()
+        await service.registrar.upsert_schedule(ScheduleInput("w", 1, "ada", "0 0 1 1 *", "nightly"))
+        scheduler = Scheduler(url, clock=clock)
+        await scheduler.initialize([("hello", "* * * * *", hello, 60)])
+        await clock.advance(60)
+        await scheduler.stop()
+        page = await service.registrar.list_schedules()
+        await service.stop()
+        return [view.schedule_id for view in page.items]
+
+    assert asyncio.run(both()) == ["nightly"]
+    assert ran == ["10:00", "10:01"]
