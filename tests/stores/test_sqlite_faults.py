@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -148,6 +149,46 @@ def test_a_read_only_file_is_refused_at_once(open_directory):
     assert message == (
         f"The database {path} is read-only: {path} must be writable by the user that runs dutiful"
     )
+
+
+SCHEDULING_WITHOUT_RIGHTS = """
+    import asyncio, os, sys
+    from dutiful import Scheduler
+    from dutiful.core.errors import DutifulError
+
+    async def nothing():
+        pass
+
+    async def schedule(path):
+        scheduler = Scheduler(f"sqlite:{path}")
+        await scheduler.initialize([("first", "0 0 1 1 *", nothing, 60)])
+        await scheduler.stop()
+
+    # Python loads some modules when they are first used, and they may lie where another user cannot read.
+    asyncio.run(schedule(sys.argv[2]))
+    if os.getuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+    try:
+        asyncio.run(schedule(sys.argv[1]))
+        print("scheduled")
+    except DutifulError as error:
+        print(f"{type(error).__name__}: {error}")
+"""
+
+
+def test_a_lock_file_of_another_user_is_refused_with_advice(open_directory, tmp_path):
+    path, lock = open_directory / "state.db", open_directory / "state.db.default.lock"
+    with_store(path, lambda store: store.lead("me"))
+    open_directory.chmod(0o777)
+    path.chmod(0o666)
+    # An ordinary user cannot make a file of another user: a file that nobody may open stands for it.
+    lock.chmod(0o600 if os.getuid() == 0 else 0)
+    refusal = f"The lock file {lock} cannot be opened by this user: run as its owner, or delete it"
+    arguments = path, tmp_path / "other.db"
+    assert run_script(SCHEDULING_WITHOUT_RIGHTS, *arguments) == [f"StoreError: {refusal}"]
+    lock.unlink()
+    assert run_script(SCHEDULING_WITHOUT_RIGHTS, *arguments) == ["scheduled"]
 
 
 def test_a_read_only_directory_is_refused_at_once(open_directory):
