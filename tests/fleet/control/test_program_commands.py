@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -140,6 +141,42 @@ def test_a_fleet_whose_state_directory_was_deleted_is_not_taken_for_stopped(tmp_
         assert command(tmp_path, "stop") == (0, "stopped\n")
     code, output = command(tmp_path, "status")
     assert (code, output.splitlines()[0].endswith("fleet.yaml: stopped")) == (0, True)
+
+
+YEARLY = """
+version: 1
+agents:
+  - name: a
+    job: {type: command, command: ["true"]}
+    schedules: {yearly: {type: cron, expression: "@yearly"}}
+"""
+
+
+def test_a_stalled_fleet_is_told_by_every_question_about_it_until_it_is_mended(tmp_path):
+    # No job ends while the state file is replaced, which would write it again.
+    put_fleet(tmp_path, YEARLY)
+    questions = (["status"], ["schedules"], ["explain", "a/yearly"])
+    with started(tmp_path) as fleet:
+        assert [command(tmp_path, *words)[0] for words in questions] == [0, 0, 0]
+        state = tmp_path / ".dutiful" / "state.yaml"
+        # In one step, so that no pass finds the file missing.
+        (tmp_path / "link").symlink_to(tmp_path)
+        (tmp_path / "link").replace(state)
+        fleet.until("no schedule is triggered, because passes fail")
+        stall = f"StateFileError: {tmp_path}: cannot be read (Is a directory); check its permissions"
+        code, output = command(tmp_path, "status")
+        shown = output.splitlines()[2]
+        assert (code, shown.startswith("STALLED since "), shown.endswith(f": {stall}")) == (1, True, True)
+        code, output = command(tmp_path, "status", "--json")
+        found = json.loads(output)
+        assert (code, found["status"], found["stall"]) == (1, "running", stall)
+        said = f"Error: the fleet triggers nothing, because its passes fail: {stall}"
+        for words in (["schedules"], ["schedules", "a", "--failed", "--json"], ["explain", "a/yearly"]):
+            code, output = command(tmp_path, *words)
+            assert (code, output.splitlines()[-1]) == (1, said), words
+        state.unlink()
+        fleet.until("passes succeed again")
+        assert [command(tmp_path, *words)[0] for words in questions] == [0, 0, 0]
 
 
 @pytest.fixture
