@@ -196,7 +196,7 @@ def _page_server(daemon: Daemon, address: str | None, logger: logging.Logger) ->
         advice = "write a port of the loopback, such as 127.0.0.1:8789, and reach it through an SSH tunnel"
         raise InvalidArgumentError("--page", address, f"the page has no login; {advice}")
     app = create_fleet_app(daemon, SystemClock(), host)
-    return HttpServer(app, bound(address), None, lambda url: logger.info("the page is at %s", url))
+    return HttpServer(app, bound(address, "--page"), None, lambda url: logger.info("the page is at %s", url))
 
 
 async def _serve(

@@ -32,8 +32,8 @@ _DATE_SECONDS = 1
 class CannotListenError(DutifulError):
     """The address cannot be listened at."""
 
-    def __init__(self, host: str, port: int, reason: str) -> None:
-        message = f"Cannot listen at {host} port {port}: {reason}; set DUTIFUL_HOST or DUTIFUL_PORT"
+    def __init__(self, host: str, port: int, reason: str, advice: str) -> None:
+        message = f"Cannot listen at {host} port {port}: {reason}; {advice}"
         super().__init__(message, host=host, port=port, reason=reason)
 
 
@@ -112,15 +112,14 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound to the address; raises CannotListenError."""
+def listen(host: str, port: int, advice: str = "set DUTIFUL_HOST or DUTIFUL_PORT") -> socket.socket:
+    """Return a socket that is bound to the address; raises CannotListenError, which ends with the advice."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
-        raise CannotListenError(
-            host, port, os.strerror(error.errno) if error.errno else str(error)
-        ) from error
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise CannotListenError(host, port, reason, advice) from error
     # Without this a small answer may wait for the acknowledgement of the one before (Nagle).
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

@@ -87,12 +87,12 @@ def secrets_from(environ: Mapping[str, str]) -> Secrets:
     return found
 
 
-def bound(address: str) -> socket.socket:
+def bound(address: str, option: str = "--listen") -> socket.socket:
     """Return a socket that listens at HOST:PORT. Raises InvalidArgumentError, CannotListenError."""
     match = _ADDRESS.fullmatch(address)
     if match is None or int(match["port"]) > 65_535:
-        raise InvalidArgumentError("--listen", address, "write HOST:PORT, such as 127.0.0.1:8788")
-    return listen(match["host"].strip("[]"), int(match["port"]))
+        raise InvalidArgumentError(option, address, "write HOST:PORT, such as 127.0.0.1:8788")
+    return listen(match["host"].strip("[]"), int(match["port"]), f"name another address with {option}")
 
 
 class Listener:
