@@ -334,3 +334,23 @@ def test_a_job_runs_where_the_file_is_and_finds_its_modules_there(tmp_path):
     with started(elsewhere, "--file", "../fleet.yaml") as fleet:
         fleet.until("a/call: done after", f": {tmp_path}")
         assert any(line.endswith(": did this") for line in fleet.lines)
+
+
+def test_a_job_that_holds_up_the_event_loop_is_named_while_it_does(tmp_path):
+    os.mkfifo(tmp_path / "door")
+    # Nothing else of the fleet can run until the test has opened the other end.
+    (tmp_path / "work.py").write_text("async def job(request):\n    return open('door').read()\n")
+    put_fleet(
+        tmp_path,
+        "version: 1\nagents:\n  - name: a\n    job: {type: python, call: 'work:job'}\n"
+        "    schedules: {holds: {type: webhook}}\n",
+    )
+    with started(tmp_path) as fleet:
+        assert command(tmp_path, "run", "a/holds")[0] == 0
+        line = fleet.until("the event loop is blocked by a/holds")
+        assert line.partition(" WARNING ")[2] == "the event loop is blocked by a/holds, for 1.0 s"
+        (tmp_path / "door").write_text("open")
+        fleet.until("a/holds: done after")
+        # It is told once for each time that the loop is held up.
+        assert [line for line in fleet.lines if "is blocked by a/holds" in line] == [line]
+        assert fleet.stop() == (0, "")
