@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from tests.yardstick import takes_less_than
 
 from dutiful.cli.fleet_display import Tables, span, table
 
@@ -63,3 +64,17 @@ def test_a_stretch_of_skipped_occurrences_is_one_row():
     }  # fmt: skip
     _, row = Tables(NOW, UTC, 200).history([run]).splitlines()
     assert row.strip().split("  ")[0] == "10:00:00 2h ago and 60 more until 11:00:00 1h ago"
+
+
+def test_five_thousand_schedules_are_drawn_quickly_on_a_narrow_terminal():
+    at = {"last_run_at": "2026-03-07T11:00:00Z", "next_run_at": "2026-03-09T11:00:00Z"}
+    skipped = {"status": "idle", "skip_reason": "not_due", "skipped_since": "2026-03-08T11:00:00Z"}
+    failed = {"last_error": "exit code 3: no luck", "problem": None}
+    found = [{"agent": "a", "schedule": f"s{n}", **at, **skipped, **failed} for n in range(5000)]
+    with takes_less_than(200):
+        drawn = Tables(NOW, UTC, 80).schedules(found).splitlines()
+    assert drawn[:2] == [
+        "schedule  now             last run                 next run",
+        "a/s0      not_due for 1h  2026-03-07 11:00 1d ago  2026-03-09 11:00 in 23h",
+    ]
+    assert (len(drawn), drawn[-1]) == (10_003, "a/s4999   exit code 3: no luck")

@@ -162,3 +162,48 @@ agents:
     advice = "write that, or pass the PATH on with `environment: [PATH]`"
     assert errors["lost"].endswith(f"; it is {program} on the PATH of the fleet: {advice}")
     assert errors["found"] is None
+
+
+def test_however_much_there_is_a_list_is_one_query_or_none(tmp_path):
+    schedules = "".join(f"      s{n}: {{type: interval, interval: 1h}}\n" for n in range(40))
+    text = f"""
+version: 1
+agents:
+  - name: a
+    instances: {{max_concurrent: 40}}
+    job: {{type: command, command: ["true"]}}
+    schedules:
+{schedules}"""
+    queries = []
+
+    async def agents(daemon):
+        return (await daemon.status())["agents"]
+
+    async def asked(answer):
+        queries.clear()
+        rows = await answer
+        return len(rows), len([query for query in queries if query.startswith("SELECT")])
+
+    async def story():
+        async with running(tmp_path, text) as (daemon, clock):
+            # Nothing else asks the store once all runs are recorded as ended.
+            while (await daemon.status())["agents"][0]["done"] < 40:
+                await clock.advance(1)
+            await daemon.scheduler._store._read(lambda opened: opened.set_trace_callback(queries.append))
+            return {
+                "status": await asked(agents(daemon)),
+                "schedules": await asked(daemon.schedules(None)),
+                "history": await asked(daemon.history(None, None, 1000, failed=False)),
+                "of an agent": await asked(daemon.history("a", None, 1000, failed=False)),
+                "of a schedule": await asked(daemon.history("a", "s7", 1000, failed=False)),
+                "failed": await asked(daemon.history(None, None, 1000, failed=True)),
+            }
+
+    assert asyncio.run(story()) == {
+        "status": (1, 0),
+        "schedules": (40, 0),
+        "history": (40, 1),
+        "of an agent": (40, 1),
+        "of a schedule": (1, 1),
+        "failed": (0, 1),
+    }
