@@ -90,6 +90,30 @@ def test_the_first_pages_work_on_the_service_of_make_run(tmp_path, port):
         lines_until(process, "demo-report success")
 
 
+def test_the_banner_says_that_one_example_fails_on_purpose_and_how_to_see_why(tmp_path, port):
+    with example(tmp_path, port) as process:
+        banner = [line.rstrip() for line in lines_until(process, "Ctrl-C stops it.")]
+        assert banner[-3:] == [
+            "demo-failing fails on purpose, once a minute. To see why a run failed:",
+            "  .venv/bin/dutiful schedules runs demo-failing",
+            "Ctrl-C stops it. docs/guides/service.md goes on from here.",
+        ]
+        shell = Shell(tmp_path, f"http://127.0.0.1:{port}")
+        # Its own minute is not waited for.
+        assert shell.run("dutiful schedules trigger demo-failing")[0] == 0
+        failed = lines_until(process, "demo-failing failed")[-1]
+        assert failed.endswith(", task_failed, RuntimeError: the supplier's server is down\n")
+        shown = [line.strip().removeprefix(".venv/bin/") for line in banner if line.startswith("  ")]
+        answers = [shell.run(command) for command in shown]
+        assert [code for code, _ in answers] == [0] * 6
+        _, _, status, reason, _, _, *why = answers[-1][1].splitlines()[1].split()
+        assert (status, reason, " ".join(why)) == (
+            "FAILED",
+            "task_failed",
+            "RuntimeError: the supplier's server is down",
+        )
+
+
 def test_a_port_that_is_taken_is_told_and_its_owner_left_alone(tmp_path):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DUTIFUL_")}
     with socket.create_server(("127.0.0.1", 0)) as taken:
