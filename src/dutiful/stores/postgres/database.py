@@ -49,7 +49,7 @@ async def prepare(session: Session, address: Address) -> str:
     return schema
 
 
-async def _migrate(session: Session, address: Address, known: list[Migration], schema: str) -> None:
+async def _migrate(session: Session, address: Address, known: tuple[Migration, ...], schema: str) -> None:
     async with session.transaction():
         await session.run("SELECT pg_advisory_xact_lock($1, 0)", lock_class("migration", schema))
         # Check again under the lock: another process may have migrated first.
@@ -61,7 +61,7 @@ async def _migrate(session: Session, address: Address, known: list[Migration], s
             )  # fmt: skip
 
 
-async def _count_applied(session: Session, address: Address, known: list[Migration]) -> int:
+async def _count_applied(session: Session, address: Address, known: tuple[Migration, ...]) -> int:
     """Return how many migrations the schema has; raise StoreError where one is unknown or differs."""
     ours, used = await session.row(_TABLES)
     if not ours:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -16,13 +17,14 @@ class Migration(NamedTuple):
     checksum: str
 
 
-def migrations(dialect: str) -> list[Migration]:
+@cache
+def migrations(dialect: str) -> tuple[Migration, ...]:
     """Return the migrations of a dialect, in order."""
     found = [path for path in files(__name__).joinpath(dialect).iterdir() if path.name.endswith(".sql")]
-    return [
+    return tuple(
         _migration(path.name.removesuffix(".sql"), path.read_text(encoding="utf-8"))
         for path in sorted(found, key=lambda path: path.name)
-    ]
+    )
 
 
 def _migration(name: str, sql: str) -> Migration:

@@ -260,7 +260,7 @@ class DatabaseFile:
                 _apply(connection, migration)
             connection.execute("COMMIT")
 
-    def _applied(self, connection: sqlite3.Connection, known: list[Migration]) -> int:
+    def _applied(self, connection: sqlite3.Connection, known: tuple[Migration, ...]) -> int:
         """Return how many migrations the file has; raise StoreError where one is unknown or differs."""
         if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]:
             return 0
