@@ -17,7 +17,7 @@ tour: $(RUN_STAMP)  ## a tour of cron texts and simulations in the terminal
 # Servers and browsers wait, so there are two workers more than cores. The tidy rules are part of `check`.
 test: $(STAMP)  ## everything that must hold, in about eight minutes
 	@$(MAKE) --no-print-directory -j2 check docs
-	$(BIN)/python -m pytest -n $(shell expr $$(nproc) + 2) -m "not soak" --ignore tests/test_tidy.py
+	$(BIN)/python -m pytest -n $(shell expr $$(nproc) + 2) --dist worksteal -m "not soak" --ignore tests/test_tidy.py
 
 quick: $(STAMP)  ## in under a minute: the core, the engine, the memory store, the tidy rules
 	$(BIN)/python -m pytest -n auto -m "not soak" tests/core tests/runtime tests/stores/test_memory.py tests/test_tidy.py
