@@ -334,11 +334,11 @@ def test_a_pooler_in_transaction_mode_is_refused_with_advice(
 class Ending:
     """A connection whose end the server has announced, while its socket is still open."""
 
-    def __init__(self, connection):
-        self._connection, self.is_terminated = connection, False
+    def __init__(self, connection, error):
+        self._connection, self._error, self.is_terminated = connection, error, False
 
     async def fetch(self, *_):
-        raise asyncpg.InternalClientError("cannot switch to state 11; another operation (2) is in progress")
+        raise self._error
 
     fetchrow = fetchval = execute = fetch
 
@@ -350,14 +350,22 @@ class Ending:
         return getattr(self._connection, name)
 
 
-def test_a_connection_that_is_about_to_close_is_dropped_and_its_work_is_tried_again(postgres_url):
+@pytest.mark.parametrize(
+    "error",
+    [
+        asyncpg.InternalClientError("cannot switch to state 11; another operation (2) is in progress"),
+        RuntimeError("dictionary changed size during iteration"),
+    ],
+    ids=["state", "cache"],
+)
+def test_a_connection_that_is_about_to_close_is_dropped_and_its_work_is_tried_again(postgres_url, error):
     async def story(store):
         await store.every()
         idle = store._opening.edits._idle
-        idle[:] = [ending := Ending(idle[-1])]
-        with pytest.raises(StoreError, match="cannot be reached"):
+        idle[:] = [ending := Ending(idle[-1], error)]
+        with pytest.raises(StoreError, match="cannot be reached") as caught:
             await store.every()
-        assert ending.is_terminated
+        assert (ending.is_terminated, caught.value.details["unknown"]) == (True, True)
         assert await store.every() == []
 
     over(postgres_url, story, 1)

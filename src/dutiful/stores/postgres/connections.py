@@ -29,8 +29,9 @@ _CONNECT_WITHIN_S = 10.0
 _TRIES = 4
 _AGAIN = (pg.DeadlockDetectedError, pg.SerializationError, pg.UniqueViolationError)
 # Errors of asyncpg itself. It raises InternalClientError when a connection is used after the server has
-# announced the end of the session, and before its socket has closed.
-CLIENT_ERRORS = (pg.InterfaceError, pg.InternalClientError)
+# announced the end of the session, and before its socket has closed. A RuntimeError ("dictionary changed size
+# during iteration") was seen where connections were cut, so what was sent before it has an unknown fate.
+CLIENT_ERRORS = (pg.InterfaceError, pg.InternalClientError, RuntimeError)
 
 # Both sides notice dead peers within seconds; the units are those of PostgreSQL.
 _ALWAYS = {
