@@ -35,8 +35,7 @@ _USUAL_OF = 20
 # Ticks that are due and still undecided after this time (ms) are shown as unaccounted.
 _LATE = 5_000
 _LATE_READ = 1000
-# A run is long from this many times its usual duration on, and not before this many seconds. Each run that is
-# looked at costs one read of its schedule's ledger, so only the oldest ones are.
+# A run is long from this many times its usual duration on, and not before this many seconds.
 _LONG, _LONG_S = 3, 60.0
 # Most schedules that are read before it is known whether more of them matter.
 _FIRST_READ = 100

@@ -167,6 +167,8 @@ def test_an_edit_that_another_overtook_shows_both_and_is_saved_when_asked_again(
 
     loaded = form()
     service.upsert(cron_expr="15 9 * * *")
+    preview = post(service, path, loaded["csrf"], do="preview", seen=loaded["seen"], cron_expr="45 9 * * *")
+    assert f'name="seen" value="{loaded["seen"]}"' in preview.text
     answer = post(service, path, loaded["csrf"], do="save", seen=loaded["seen"], cron_expr="45 9 * * *")
     assert answer.status_code == 409
     assert "cron_expr 15 9 * * * 45 9 * * *" in Page(answer).text

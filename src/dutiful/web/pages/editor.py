@@ -222,7 +222,8 @@ async def _form(
         request,
         409 if overtaken is not None else 200 if problem is None else 422,
         given=given,
-        seen="" if view is None else _seen(view),
+        # A preview shows what is stored by now, but the form was filled in from what was seen before.
+        seen="" if view is None else given.get("seen", _seen(view)) if overtaken is None else _seen(view),
         overtaken=overtaken,
         body=_body(given, view),
         base=str(request.base_url).rstrip("/"),
@@ -246,7 +247,7 @@ def _body(given: dict[str, str], view: ScheduleView | None) -> str:
         wanted = _plain(_input(given, view))
     except DutifulError:
         return ""
-    return json.dumps(wanted, indent=2, ensure_ascii=False)
+    return json.dumps(wanted, indent=2)
 
 
 async def _load(authorized: AuthorizedService, fires: list[datetime]) -> Load | None:

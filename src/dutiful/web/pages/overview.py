@@ -184,7 +184,9 @@ def _where(trouble: Trouble) -> str:
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
-NEEDS_SHOWN, _NEXT_SHOWN, _RUNNING_SHOWN, _RUNNING_READ, _NAMES_SHOWN = 10, 8, 6, 20, 3
+NEEDS_SHOWN, _NEXT_SHOWN, _RUNNING_SHOWN, _NAMES_SHOWN = 10, 8, 6, 3
+# The oldest runs in flight are looked at for long ones; each costs one read of its schedule's ledger.
+_RUNNING_READ = 20
 _WIDTH = timedelta(milliseconds=TEN_MINUTES)
 
 
