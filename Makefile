@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 RUN_STAMP := $(VENV)/.ready-run
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate
 
-.PHONY: pictures run tour test quick versions check fmt bench peers soak docs openapi pictures lock clean
+.PHONY: run tour test quick versions check fmt bench peers soak docs openapi pictures lock clean
 
 run: $(RUN_STAMP)  ## the service at http://127.0.0.1:8787, with schedules that fire within seconds
 	@$(BIN)/python examples/service.py

@@ -16,14 +16,10 @@ from dutiful.httpd.errors import AuditUnavailableError
 from dutiful.httpd.instants import rfc_3339
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from dutiful.runtime.ports import Clock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
 
 logger = logging.getLogger("dutiful.audit")

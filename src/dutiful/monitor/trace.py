@@ -14,9 +14,6 @@ from dutiful.core.name import exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import tzinfo
     from io import FileIO
 

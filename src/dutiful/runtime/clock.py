@@ -15,7 +15,6 @@ from zoneinfo import TZPATH, ZoneInfo, ZoneInfoNotFoundError, available_timezone
 if TYPE_CHECKING:
     import asyncio
 
-if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
 
 

@@ -21,18 +21,13 @@ from dutiful.service.settings import without_secrets
 from dutiful.service.types import RunView, ScheduleView
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import tzinfo
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.cron.lint import Finding
     from dutiful.core.plan.reconcile import Note
     from dutiful.core.run import Run
-    from dutiful.core.schedule import Schedule
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dutiful.core.cadence import Instant
-    from dutiful.core.cron.lint import Finding
     from dutiful.core.schedule import Schedule
 
 

@@ -14,25 +14,15 @@ from dutiful.core.workflow import Workflow, WorkflowEntry
 from dutiful.runtime.ports import Found, RunPage, RunPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dutiful.core.run import Run
-    from dutiful.runtime.ports import RunFilter
-    from dutiful.stores.memory.row import Row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.policy import Policy
     from dutiful.core.run import Run
     from dutiful.core.snapshot import Snapshot
-    from dutiful.stores.memory.row import Row
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dutiful.core.workflow import PutWorkflow
+    from dutiful.runtime.ports import RunFilter
+    from dutiful.stores.memory.row import Row
 
 
 def matching(rows: Iterable[Row], wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:

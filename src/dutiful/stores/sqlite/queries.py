@@ -23,23 +23,14 @@ from dutiful.stores.sqlite.reads import ID_AND_RUN, page
 if TYPE_CHECKING:
     import sqlite3
 
-    from dutiful.core.cadence import Instant
-    from dutiful.runtime.ports import RunFilter
-
-if TYPE_CHECKING:
-    import sqlite3
-
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.policy import Policy
     from dutiful.core.run import Run
     from dutiful.core.snapshot import Snapshot
+    from dutiful.core.workflow import PutWorkflow
+    from dutiful.runtime.ports import RunFilter
     from dutiful.stores.sqlite.interned_texts import Texts
     from dutiful.stores.sqlite.reads import Damage
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from dutiful.core.workflow import PutWorkflow
 
 
 # Most rows that one query scans. A page that ends here has a position to continue from.
