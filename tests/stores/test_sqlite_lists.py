@@ -28,15 +28,20 @@ def test_a_page_is_found_without_a_scan_or_a_sort(tmp_path, facets, paused):
     assert [step for step in plan if step.startswith(("SCAN", "USE TEMP B-TREE"))] == []
 
 
-def test_all_schedules_are_counted_by_indexes_alone(tmp_path):
+def test_all_schedules_are_counted_without_looking_at_each(tmp_path):
     path = tmp_path / "state.db"
-    with_store(path, lambda store: declare(store, schedule()))
+    for namespace, names in {"alpha": "a", "default": "bcd", "zeta": "ef"}.items():
+        stored = [schedule(name) for name in names]
+        with_store(path, lambda store, stored=stored: declare(store, *stored), namespace=namespace)
     with closing(sqlite3.connect(path)) as connection:
         asked = []
         connection.set_trace_callback(asked.append)
-        assert count_all(connection, "default") == 1
+        counts = [count_all(connection, each) for each in ("alpha", "default", "zeta", "none")]
         connection.set_trace_callback(None)
-        steps = connection.execute(f"EXPLAIN QUERY PLAN {asked[0]}").fetchall()
+        steps = connection.execute(f"EXPLAIN QUERY PLAN {asked[1]}").fetchall()
+        program = connection.execute(f"EXPLAIN {asked[1]}").fetchall()
+    assert counts == [1, 3, 2, 0]
+    assert "Count" in [operation for _, operation, *_ in program]
     reads = [detail for *_, detail in steps if "declarations" in detail]
-    assert len(reads) == 2
+    assert len(reads) == 4
     assert all("COVERING INDEX" in step or "declarations_damaged" in step for step in reads), reads

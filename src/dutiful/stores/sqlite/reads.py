@@ -197,10 +197,13 @@ def having(facets: Facets, paused: bool | None, after: str) -> tuple[str, list[o
 def count_all(connection: sqlite3.Connection, namespace: str) -> int:
     """Return how many schedules of a namespace can be read.
 
-    All of them minus the damaged ones: each count reads one index; `damage IS NULL` would read every row.
+    All rows without those of other namespaces and the damaged ones: SQLite counts a whole table by its pages,
+    and a condition would make it look at every row.
     """
     found = connection.execute(
-        "SELECT (SELECT count(*) FROM declarations WHERE namespace = ?1)"
+        "SELECT (SELECT count(*) FROM declarations)"
+        " - (SELECT count(*) FROM declarations WHERE namespace < ?1)"
+        " - (SELECT count(*) FROM declarations WHERE namespace > ?1)"
         " - (SELECT count(*) FROM declarations WHERE namespace = ?1 AND damage IS NOT NULL)",
         (namespace,),
     ).fetchone()
