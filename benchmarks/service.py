@@ -67,9 +67,9 @@ def run() -> Section:
 
 
 class Server:
-    """`dutiful serve` in a process of its own."""
+    """`dutiful serve` in a process of its own; `settings` are further variables of its environment."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, **settings: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -79,6 +79,7 @@ class Server:
             "DUTIFUL_STORE": f"sqlite:{folder}/service.db",
             "DUTIFUL_PORT": str(self.port),
             "DUTIFUL_EXECUTOR": f"http://127.0.0.1:{_start_executor(self.arrivals)}/",
+            **settings,
         }
 
     def __enter__(self) -> Server:
