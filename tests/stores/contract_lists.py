@@ -8,6 +8,7 @@ from tests.stores.notation import T0, declare, end, pass_at, put, schedule, stor
 
 from dutiful.core.errors import LostLeadershipError
 from dutiful.core.plan.reconcile import Changes
+from dutiful.runtime.ports import PART_OF_ID
 
 ADA, BOB, TEAM = ("user", "ada"), ("user", "bob"), ("label", "team")
 
@@ -48,6 +49,36 @@ class ListContract:
         await store.apply(Changes(removes=["a"]))
         await declare(store, schedule("a"))
         assert await found(store, [BOB]) == []
+
+    @stored
+    async def test_schedules_are_found_by_a_part_of_their_ids(self, store):
+        puts = [put(schedule(id_, paused=id_ == "b.one"), T0) for id_ in ("c.two", "b.one", "a.one", "d_one")]
+        await store.apply(Changes(puts, facets=[("a.one", [ADA]), ("b.one", [ADA]), ("c.two", [ADA])]))
+        one, dot, wild = (PART_OF_ID, "one"), (PART_OF_ID, "."), (PART_OF_ID, "%")
+        assert await found(store, [one]) == ["a.one", "b.one", "d_one"]
+        assert await found(store, [one], after="a.one", limit=1) == ["b.one"]
+        assert await found(store, [one, dot]) == ["a.one", "b.one"]
+        assert await found(store, [ADA, one], paused=False) == ["a.one"]
+        assert await found(store, [wild]) == []
+        asked = (([one],), ([one, dot],), ([ADA, one],), ([one], True), ([one, ADA], False))
+        assert [await store.count(*each) for each in asked] == [3, 2, 2, 1, 1]
+        assert [due.schedule.id for due in await store.soonest(9, [one])] == ["a.one", "d_one"]
+        assert [due.schedule.id for due in await store.soonest(9, [ADA, one])] == ["a.one"]
+
+    @stored
+    async def test_schedules_that_wake_in_time_are_counted_up_to_a_limit(self, store):
+        wakes = {"a": T0, "b": T0 + 1, "c": T0 + 2, "d": None, "e": T0, "f": T0}
+        puts = [put(schedule(id_, paused=id_ == "e"), at) for id_, at in wakes.items()]
+        await store.apply(Changes(puts, facets=[("a", [ADA]), ("c", [ADA])]))
+        asked = (
+            (T0 - 1, 9),
+            (T0, 9),
+            (T0 + 1, 9),
+            (T0 + 1, 2),
+            (T0 + 2, 9, [ADA]),
+            (T0 + 2, 9, [(PART_OF_ID, "c")]),
+        )
+        assert [await store.count_due(*each) for each in asked] == [0, 2, 3, 2, 2, 1]
 
     @stored
     async def test_the_soonest_come_first(self, store):

@@ -9,12 +9,13 @@ import pytest
 from tests.stores.notation import declare, schedule
 from tests.stores.sqlite_rig import with_store
 
-from dutiful.stores.sqlite.reads import count_all, having
+from dutiful.runtime.ports import PART_OF_ID
+from dutiful.stores.sqlite.reads import count, having
 
-ADA, TEAM = ("user", "ada"), ("label", "team")
+ADA, TEAM, PART = ("user", "ada"), ("label", "team"), (PART_OF_ID, "a")
 
 
-@pytest.mark.parametrize("facets", [(), (ADA,), (ADA, TEAM)])
+@pytest.mark.parametrize("facets", [(), (ADA,), (ADA, TEAM), (PART,), (PART, ADA)])
 @pytest.mark.parametrize("paused", [None, True, False])
 def test_a_page_is_found_without_a_scan_or_a_sort(tmp_path, facets, paused):
     path = tmp_path / "state.db"
@@ -28,7 +29,8 @@ def test_a_page_is_found_without_a_scan_or_a_sort(tmp_path, facets, paused):
     assert [step for step in plan if step.startswith(("SCAN", "USE TEMP B-TREE"))] == []
 
 
-def test_all_schedules_are_counted_without_looking_at_each(tmp_path):
+@pytest.mark.parametrize(("facets", "counts"), [((), [1, 3, 2, 0]), ((PART,), [1, 0, 0, 0])])
+def test_all_schedules_are_counted_by_indexes_alone(tmp_path, facets, counts):
     path = tmp_path / "state.db"
     for namespace, names in {"alpha": "a", "default": "bcd", "zeta": "ef"}.items():
         stored = [schedule(name) for name in names]
@@ -36,12 +38,22 @@ def test_all_schedules_are_counted_without_looking_at_each(tmp_path):
     with closing(sqlite3.connect(path)) as connection:
         asked = []
         connection.set_trace_callback(asked.append)
-        counts = [count_all(connection, each) for each in ("alpha", "default", "zeta", "none")]
+        found = [count(connection, each, facets, None) for each in ("alpha", "default", "zeta", "none")]
         connection.set_trace_callback(None)
         steps = connection.execute(f"EXPLAIN QUERY PLAN {asked[1]}").fetchall()
-        program = connection.execute(f"EXPLAIN {asked[1]}").fetchall()
-    assert counts == [1, 3, 2, 0]
-    assert "Count" in [operation for _, operation, *_ in program]
+    assert found == counts
     reads = [detail for *_, detail in steps if "declarations" in detail]
-    assert len(reads) == 4
+    assert reads
     assert all("COVERING INDEX" in step or "declarations_damaged" in step for step in reads), reads
+
+
+def test_without_a_filter_schedules_are_counted_by_their_pages(tmp_path):
+    path = tmp_path / "state.db"
+    with_store(path, lambda store: declare(store, schedule()))
+    with closing(sqlite3.connect(path)) as connection:
+        asked = []
+        connection.set_trace_callback(asked.append)
+        assert count(connection, "default", (), None) == 1
+        connection.set_trace_callback(None)
+        program = connection.execute(f"EXPLAIN {asked[0]}").fetchall()
+    assert "Count" in [operation for _, operation, *_ in program]

@@ -38,8 +38,12 @@ class Loaded(NamedTuple):
     damaged: Sequence[tuple[str, str]] = ()
 
 
+PART_OF_ID = "id"
 Facets: TypeAlias = "Sequence[tuple[str, str]]"
-"""Names and values by which schedules are found, such as ("user", "ada")."""
+"""Names and values by which schedules are found, such as ("user", "ada").
+
+The name `PART_OF_ID` finds the schedules whose ids contain the value; no schedule is stored with it.
+"""
 
 
 class Launch(NamedTuple):
@@ -308,7 +312,8 @@ class Store(Workflows, Figures, Protocol):
     ) -> list[Snapshot]:
         """Return at most `limit` schedules whose ids come after this one, ordered by id.
 
-        With facets only schedules that have all of them; the cost follows the schedules returned.
+        With facets only schedules that have all of them; the cost follows the schedules returned, but for
+        parts of ids, which no index finds.
         """
 
     async def count(self, facets: Facets = (), paused: bool | None = None) -> int:
@@ -316,6 +321,9 @@ class Store(Workflows, Figures, Protocol):
 
     async def soonest(self, limit: int, facets: Facets = ()) -> list[Snapshot]:
         """Return at most `limit` schedules that are not paused, by their next wake."""
+
+    async def count_due(self, until: Instant, limit: int, facets: Facets = ()) -> int:
+        """Return how many schedules that are not paused wake at or before `until`, counted up to `limit`."""
 
     async def revision(self) -> str:
         """Return a text that differs after every write; equal texts mean that nothing was written."""

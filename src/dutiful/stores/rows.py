@@ -12,6 +12,7 @@ from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Kind, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
 from dutiful.core.snapshot import Snapshot
+from dutiful.runtime.ports import PART_OF_ID
 from dutiful.stores.codec import Declaration, revive
 
 if TYPE_CHECKING:
@@ -19,9 +20,17 @@ if TYPE_CHECKING:
 
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Move
+    from dutiful.runtime.ports import Facets
     from dutiful.stores.codec import Shared
 
 Row = tuple[Any, ...]
+
+
+def stored_and_parts(facets: Facets) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the facets that are stored with schedules, and the parts of ids that are asked for."""
+    stored = [facet for facet in facets if facet[0] != PART_OF_ID]
+    return stored, [value for name, value in facets if name == PART_OF_ID]
+
 
 DECLARED = tuple(f"{name}_number" if name in ("cadence", "policy") else name for name in Declaration._fields)
 """The columns of a declaration; cadence and policy are stored as the numbers of their texts."""

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.run import Phase
 from dutiful.core.snapshot import Snapshot
+from dutiful.runtime.ports import PART_OF_ID
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.plan.reconcile import Note
     from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule, State
+    from dutiful.runtime.ports import Facets
 
 # Shared by all schedules that have none, and never written to: empty ones of each schedule's own took a
 # third of the memory.
@@ -53,6 +55,13 @@ class Row:
         return tuple.__new__(Snapshot, (
             self.schedule, self.state, runs, self.version, self.blocked, self.pruned_until, (), self.number,
         ))  # fmt: skip
+
+    def has(self, facets: Facets) -> bool:
+        """Return whether the schedule has all of these facets."""
+        return all(
+            facet[1] in self.schedule.id if facet[0] == PART_OF_ID else facet in self.facets
+            for facet in facets
+        )
 
     def runs(self) -> list[Run]:
         """Return all runs of the schedule, in no order."""

@@ -348,13 +348,18 @@ class MemoryStore(MemoryFigures):
         waking = [(wake_at, number, row) for wake_at, number, row in found if wake_at is not None]
         return [row.due() for _, _, row in heapq.nsmallest(limit, waking, key=lambda each: each[:2])]
 
+    async def count_due(self, until: Instant, limit: int, facets: Facets = ()) -> int:
+        """Return how many schedules wake in time."""
+        found = self._found(facets, paused=False)
+        return min(limit, sum(1 for row in found if row.wake_at is not None and row.wake_at <= until))
+
     async def revision(self) -> str:
         """Return the number of writes as a text."""
         return str(self._writes)
 
     def _found(self, facets: Facets, paused: bool | None) -> Iterator[Row]:
         for row in self._rows.values():
-            if row.facets.issuperset(facets) and paused in (None, row.schedule.paused):
+            if row.has(facets) and paused in (None, row.schedule.paused):
                 yield row
 
     async def every(self) -> list[Snapshot]:

@@ -139,6 +139,11 @@ class NamespaceStore:
             lambda session: reads.soonest(session, opening.texts, opening.namespace, limit, facets)
         )
 
+    async def count_due(self, until: Instant, limit: int, facets: Facets = ()) -> int:
+        """Return how many schedules wake in time."""
+        namespace = self._opening.namespace
+        return await self._read(lambda session: reads.count_due(session, namespace, until, limit, facets))
+
     async def revision(self) -> str:
         """Return the snapshot id of a transaction that begins now: equal ids see equal rows."""
         return str(await self._read(lambda session: session.value("SELECT pg_current_snapshot()::text")))

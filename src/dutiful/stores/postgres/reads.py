@@ -27,6 +27,7 @@ from dutiful.stores.rows import (
     read_run,
     read_schedule,
     readable_run,
+    stored_and_parts,
 )
 
 if TYPE_CHECKING:
@@ -160,12 +161,14 @@ async def with_ids(session: Session, texts: Texts, namespace: str, ids: Iterable
 
 def _having(facets: Facets, paused: bool | None, first: int) -> tuple[str, list[object]]:
     """Return the condition for these facets, and its parameters, numbered from `first`."""
-    conditions = [_HAS_FACET.format(first + 2 * n, first + 2 * n + 1) for n in range(len(facets))]
+    stored, parts = stored_and_parts(facets)
+    conditions = [f"strpos(id, ${place}) > 0" for place in range(first, first + len(parts))]
+    places = range(first + len(parts), first + len(parts) + 2 * len(stored), 2)
+    conditions += [_HAS_FACET.format(place, place + 1) for place in places]
     if paused is not None:
         conditions.append(f"paused = {int(paused)}")
-    return "".join(f" AND {condition}" for condition in conditions), [
-        part for facet in facets for part in facet
-    ]
+    found = "".join(f" AND {condition}" for condition in conditions)
+    return found, [*parts, *(value for facet in stored for value in facet)]
 
 
 async def page(
@@ -196,6 +199,14 @@ async def soonest(session: Session, texts: Texts, namespace: str, limit: int, fa
     condition, values = _having(facets, False, 3)
     order = "AND wake_at IS NOT NULL ORDER BY wake_at, number LIMIT $2"
     return await some(session, texts, namespace, f"true{condition} {order}", limit, *values)
+
+
+async def count_due(session: Session, namespace: str, until: Instant, limit: int, facets: Facets) -> int:
+    """Return how many schedules wake in time, up to a limit."""
+    condition, values = _having(facets, False, 4)
+    found = "FROM declarations JOIN states USING (number) WHERE namespace = $1 AND damage IS NULL"
+    query = f"SELECT count(*) FROM (SELECT 1 {found} AND wake_at <= $2{condition} LIMIT $3) AS due"
+    return int(await session.value(query, namespace, until, limit, *values))
 
 
 async def every(session: Session, texts: Texts, namespace: str) -> Read:

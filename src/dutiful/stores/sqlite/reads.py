@@ -22,6 +22,7 @@ from dutiful.stores.rows import (
     read_run,
     read_schedule,
     readable_run,
+    stored_and_parts,
 )
 from dutiful.stores.sqlite.inline_runs import AS_ROW
 
@@ -101,8 +102,12 @@ _HAS_FACET = (
     " AND other.value = ? AND other.id = {0}.id)"
 )
 _WAKING = (
-    f"SELECT {listed(READ)} FROM states INDEXED BY states_due CROSS JOIN declarations USING (number)"
+    "FROM states INDEXED BY states_due CROSS JOIN declarations USING (number)"
     " WHERE states.namespace = ? AND wake_at IS NOT NULL AND paused = 0 AND damage IS NULL"
+)
+# The ids are searched once, along their index, and not for each row that wakes.
+_WITH_PART = (
+    " AND states.number IN (SELECT number FROM declarations WHERE namespace = ? AND instr(id, ?) > 0)"
 )
 _NOTES = (
     "SELECT id, updated_at, pause_note FROM notes JOIN declarations USING (number)"
@@ -175,27 +180,38 @@ def with_ids(
     return some(connection, texts, namespace, listed, [json.dumps([*ids])])
 
 
-def having(facets: Facets, paused: bool | None, after: str) -> tuple[str, list[object]]:
+def having(facets: Facets, paused: bool | None, after: str) -> tuple[str, list[str]]:
     """Return the query for the numbers of schedules with these facets after an id, and its values.
 
     The first value, the namespace, is left to the caller.
     """
-    conditions, values = ["namespace = ?", "id > ?"], list[object]([after])
+    stored, parts = stored_and_parts(facets)
+    conditions, values = ["namespace = ?", "id > ?", *("instr(id, ?) > 0" for _ in parts)], [after, *parts]
     source = "declarations"
-    if facets:
+    if stored:
         # The first facet selects the range of the table to read; the other facets are looked up per row.
         source, conditions = "facets", [*conditions, "name = ?", "value = ?"]
-        values += facets[0]
-    for facet in facets[1:]:
+        values += stored[0]
+    for facet in stored[1:]:
         conditions.append(_HAS_FACET.format(source))
         values += facet
     shown = "damage IS NULL" if paused is None else f"damage IS NULL AND paused = {int(paused)}"
-    conditions.append(f"EXISTS ({_DECLARED} AND {shown})" if facets else shown)
+    conditions.append(f"EXISTS ({_DECLARED} AND {shown})" if stored else shown)
     return f"SELECT number FROM {source} WHERE {' AND '.join(conditions)}", values
 
 
-def count_all(connection: sqlite3.Connection, namespace: str) -> int:
-    """Return how many schedules of a namespace can be read.
+def count(connection: sqlite3.Connection, namespace: str, facets: Facets, paused: bool | None) -> int:
+    """Return how many schedules have these facets."""
+    stored, parts = stored_and_parts(facets)
+    if paused is None and not stored:
+        return _count_with(connection, namespace, parts) if parts else _count_all(connection, namespace)
+    query, values = having(facets, paused, "")
+    found = connection.execute(f"SELECT count(*) FROM ({query})", (namespace, *values)).fetchone()
+    return int(found[0])
+
+
+def _count_all(connection: sqlite3.Connection, namespace: str) -> int:
+    """Return how many schedules can be read.
 
     All rows without those of other namespaces and the damaged ones: SQLite counts a whole table by its pages,
     and a condition would make it look at every row.
@@ -207,6 +223,17 @@ def count_all(connection: sqlite3.Connection, namespace: str) -> int:
         " - (SELECT count(*) FROM declarations WHERE namespace = ?1 AND damage IS NOT NULL)",
         (namespace,),
     ).fetchone()
+    return int(found[0])
+
+
+def _count_with(connection: sqlite3.Connection, namespace: str, parts: Sequence[str]) -> int:
+    """Return how many schedules can be read and have these parts in their ids.
+
+    All of them minus the damaged ones: each count reads one index; `damage IS NULL` would read every row.
+    """
+    counted = "SELECT count(*) FROM declarations WHERE namespace = ?" + " AND instr(id, ?) > 0" * len(parts)
+    query = f"SELECT ({counted}) - ({counted} AND damage IS NOT NULL)"
+    found = connection.execute(query, (namespace, *parts, namespace, *parts)).fetchone()
     return int(found[0])
 
 
@@ -226,11 +253,28 @@ def soonest(
     connection: sqlite3.Connection, texts: Texts, namespace: str, limit: int, facets: Facets
 ) -> tuple[list[Snapshot], list[Damage]]:
     """Return the schedules with the earliest wakes, and the schedules found damaged."""
-    found = "".join(f" AND {_HAS_FACET.format('declarations')}" for _ in facets)
-    values = [value for facet in facets for value in facet]
-    query = f"{_WAKING}{found} ORDER BY wake_at, number LIMIT ?"
-    stored, damage = _read(texts, connection.execute(query, (namespace, *values, limit)))
+    found, values = _waking(namespace, facets)
+    query = f"SELECT {listed(READ)} {found} ORDER BY wake_at, number LIMIT ?"
+    stored, damage = _read(texts, connection.execute(query, (*values, limit)))
     return _with_open_runs(connection, stored, damage), damage
+
+
+def count_due(
+    connection: sqlite3.Connection, namespace: str, until: Instant, limit: int, facets: Facets
+) -> int:
+    """Return how many schedules wake in time, up to a limit."""
+    found, values = _waking(namespace, facets)
+    query = f"SELECT count(*) FROM (SELECT 1 {found} AND wake_at <= ? LIMIT ?)"
+    return int(connection.execute(query, (*values, until, limit)).fetchone()[0])
+
+
+def _waking(namespace: str, facets: Facets) -> tuple[str, list[object]]:
+    """Return the source and the condition of schedules that wake, and the values."""
+    stored, parts = stored_and_parts(facets)
+    found = _WAKING + _WITH_PART * len(parts)
+    found += "".join(f" AND {_HAS_FACET.format('declarations')}" for _ in stored)
+    with_part = [value for part in parts for value in (namespace, part)]
+    return found, [namespace, *with_part, *(value for facet in stored for value in facet)]
 
 
 def every(

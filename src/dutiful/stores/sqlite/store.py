@@ -245,19 +245,18 @@ class SqliteStore:
 
     async def count(self, facets: Facets = (), paused: bool | None = None) -> int:
         """Return how many schedules have these facets."""
-        if not facets and paused is None:
-            return await self._read(lambda connection: reads.count_all(connection, self._namespace))
-        query, values = reads.having(facets, paused, "")
-        counted = f"SELECT count(*) FROM ({query})"  # noqa: S608 - made of column names
-        found = await self._read(
-            lambda connection: connection.execute(counted, (self._namespace, *values)).fetchone()
-        )
-        return int(found[0])
+        return await self._read(lambda connection: reads.count(connection, self._namespace, facets, paused))
 
     async def soonest(self, limit: int, facets: Facets = ()) -> list[Snapshot]:
         """Return the schedules with the earliest wakes."""
         return await self._marking(
             lambda connection: reads.soonest(connection, self._texts, self._namespace, limit, facets)
+        )
+
+    async def count_due(self, until: Instant, limit: int, facets: Facets = ()) -> int:
+        """Return how many schedules wake in time."""
+        return await self._read(
+            lambda connection: reads.count_due(connection, self._namespace, until, limit, facets)
         )
 
     async def revision(self) -> str:
