@@ -54,12 +54,12 @@ def test_forecasts_of_several_periods_are_kept_for_a_minute_side_by_side():
 
 def test_ticks_are_unaccounted_also_beyond_the_schedules_that_are_read_first():
     async def story(rig):
-        await rig.registrar.upsert_many([given(schedule_id=f"job-{n}") for n in range(101)])
+        await rig.registrar.upsert_many([given(schedule_id=f"job-{n}") for n in range(201)])
         rig.service._worker._host.abandon()
         await rig.clock.advance(61 + 5)
         return (await rig.service.board.day()).account.unaccounted
 
-    assert play(story) == 101
+    assert play(story) == 201
 
 
 def test_schedules_that_fire_within_the_hour_are_counted_beyond_those_that_are_read_first():
@@ -72,3 +72,20 @@ def test_schedules_that_fire_within_the_hour_are_counted_beyond_those_that_are_r
         return await rig.service.board.matching([("label", "team=a")])
 
     assert play(story) == Matching(schedules=110, paused=0, soon=101)
+
+
+def test_the_schedules_of_a_minute_are_counted_beyond_those_that_are_read():
+    async def story(rig):
+        noon = [given(schedule_id=f"his-{n}", user_id="bob", cron_expr="0 12 * * *") for n in range(250)]
+        hers = [given(schedule_id=f"hers-{n}", cron_expr="0 12 * * *") for n in range(3)]
+        later = [given(schedule_id="later", cron_expr="1 12 * * *"), given(schedule_id="sooner")]
+        await rig.registrar.upsert_many(noon + hers + later)
+        found = [(await rig.service.board.day_and_next(owner))[1] for owner in (None, "ada", "bob")]
+        return [[(f"{soon.at:%H:%M}", soon.number) for soon in groups] for groups in found]
+
+    # The minutes after the one in which the read ended are not known whole, so they are left out.
+    assert play(story) == [
+        [("10:01", 1), ("12:00", 253)],
+        [("10:01", 1), ("12:00", 3), ("12:01", 1)],
+        [("12:00", 250)],
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from itertools import groupby
 from statistics import median
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -14,6 +15,7 @@ from dutiful.core.errors import CronCalculationError
 from dutiful.core.plan.preview import upcoming
 from dutiful.core.policy import CatchUp, Policy
 from dutiful.core.run import IN_FLIGHT, Run, Status
+from dutiful.core.schedule import is_troubled
 from dutiful.runtime.ports import RunFilter
 from dutiful.service.views import moment, view_run
 
@@ -29,12 +31,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TEN_MINUTES = 600_000
-_HOUR, _DAY = 3_600_000, 86_400_000
+_MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 # The usual duration of a schedule is the median of this many runs.
 _USUAL_OF = 20
 # Ticks that are due and still undecided after this time (ms) are shown as unaccounted.
 _LATE = 5_000
 _LATE_READ = 1000
+# The schedules that are due first, read for the next ticks and to see whether any schedule is overdue.
+_NEXT_READ = 200
+# Most schedules of one minute that are counted.
+MINUTE_COUNTED = 10_000
 # A run is long from this many times its usual duration on, and not before this many seconds.
 _LONG, _LONG_S = 3, 60.0
 # Most schedules that are read before it is known whether more of them matter.
@@ -112,10 +118,14 @@ class Line(NamedTuple):
 
 
 class Soon(NamedTuple):
-    """The schedules that fire in one minute, with their next tick."""
+    """The schedules whose next tick is in one minute: the first tick, some of them, and their number.
+
+    The number is counted up to `MINUTE_COUNTED`.
+    """
 
     at: datetime
     schedules: list[Snapshot]
+    number: int
 
 
 class Outage(NamedTuple):
@@ -193,12 +203,32 @@ class Board:
 
     async def day(self, owner: str | None = None) -> Day:
         """Return the account of the ticks of the last 24 hours, and the forecast of the next 12."""
+        return await self._day(await self._store.soonest(_NEXT_READ, _facets(owner)), owner)
+
+    async def day_and_next(self, owner: str | None = None) -> tuple[Day, list[Soon]]:
+        """Return the account of a day, and the next minutes in which schedules fire, by one read of these."""
+        first = await self._store.soonest(_NEXT_READ, _facets(owner))
+        return await self._day(first, owner), await self._next(first, owner)
+
+    async def _day(self, first: Sequence[Snapshot], owner: str | None) -> Day:
         now = self._now()
         until = now - now % TEN_MINUTES + TEN_MINUTES
         tallies = await self._tallies(until, owner)
         forecast = await self.forecast(until - TEN_MINUTES, until + _DAY // 2, TEN_MINUTES, owner)
-        account = _account(tallies, await self._unaccounted(now, owner))
+        account = _account(tallies, await self._unaccounted(first, now, owner))
         return Day(tallies, forecast, account, spread(await self.delays(owner)))
+
+    async def _next(self, first: Sequence[Snapshot], owner: str | None) -> list[Soon]:
+        """Return the minutes that are known whole, and the minute in which the read ended, counted."""
+        groups, now = soon(first, self._now()), self._now()
+        idle = [tick for due in first if not due.runs for tick, _ in upcoming(due, now, 1)]
+        if len(first) < _NEXT_READ or not idle:
+            return groups
+        end = idle[-1] - idle[-1] % _MINUTE + _MINUTE
+        known = [group for group in groups if epoch_ms(group.at) < end]
+        before = sum(group.number for group in known[:-1])
+        due = await self._store.count_due(end - 1, before + MINUTE_COUNTED, _facets(owner))
+        return [*known[:-1], known[-1]._replace(number=max(known[-1].number, due - before))]
 
     async def _tallies(self, until: Instant, owner: str | None) -> list[Tally]:
         """Return the tallies of a day; those before the last hour hardly change and are kept for a minute."""
@@ -208,15 +238,14 @@ class Board:
         )
         return known + await self._store.tallies(settled, until, TEN_MINUTES, owner)
 
-    async def _unaccounted(self, now: Instant, owner: str | None) -> int:
+    async def _unaccounted(self, first: Sequence[Snapshot], now: Instant, owner: str | None) -> int:
         """Return how many ticks are overdue without a row; every decided tick has one."""
+        found = sum(_undecided(due, now - _LATE) for due in first)
         # Usually no schedule is overdue, and the first ones show it: the overdue ones come first.
-        for limit in (_FIRST_READ, _LATE_READ):
-            late = await self._store.soonest(limit, _facets(owner))
-            found = sum(_undecided(due, now - _LATE) for due in late)
-            if not found or len(late) < limit:
-                break
-        return found
+        if not found or len(first) < _NEXT_READ:
+            return found
+        late = await self._store.soonest(_LATE_READ, _facets(owner))
+        return sum(_undecided(due, now - _LATE) for due in late)
 
     async def delays(self, owner: str | None = None) -> list[float]:
         """Return the seconds from tick to launch of the latest launches of schedules, smallest first.
@@ -250,25 +279,21 @@ class Board:
     async def _cadences_of(self, owner: str | None) -> list[tuple[Cadence, Policy, int]]:
         return await self._cadences.get(owner, lambda: self._store.cadences(owner))
 
-    async def troubles(self, limit: int, owner: str | None = None) -> list[Trouble]:
-        """Return the first schedules that need attention: quarantined, then failed, then skipping ones."""
-        found = await self._store.troubled(_LATE_READ, owner)
-        found.sort(key=lambda due: (_KINDS.index(kind_of(due)), due.schedule.id))
-        latest = await self._store.latest([due.schedule.id for due in found[:limit]], _USUAL_OF)
-        return [_trouble(due, latest.get(due.schedule.id, [])) for due in found[:limit]]
+    async def troubled(self, owner: str | None = None) -> list[Snapshot]:
+        """Return up to 1,000 schedules that need attention: quarantined, then failed, then skipping ones."""
+        return sorted(await self._store.troubled(_LATE_READ, owner), key=worst_first)
 
-    async def trouble_kinds(self, owner: str | None = None) -> dict[str, str]:
-        """Return up to 1,000 schedules that need attention, by id, and why; reads none of their entries."""
-        return {due.schedule.id: kind_of(due) for due in await self._store.troubled(_LATE_READ, owner)}
+    async def troubles(self, troubled: Sequence[Snapshot]) -> list[Trouble]:
+        """Return why these schedules need attention, with their latest runs."""
+        latest = await self._store.latest([due.schedule.id for due in troubled], _USUAL_OF)
+        return [_trouble(due, latest.get(due.schedule.id, [])) for due in troubled]
 
-    async def running_ids(self, owner: str | None = None) -> list[str]:
-        """Return the schedules of up to 1,000 runs in flight, ordered by id."""
-        runs = await self._store.open_runs(_LATE_READ, owner)
-        return sorted({run.schedule_id for run in runs if run.phase in IN_FLIGHT})
+    async def in_flight(self, owner: str | None = None) -> list[Run]:
+        """Return up to 1,000 runs in flight, oldest first."""
+        return [run for run in await self._store.open_runs(_LATE_READ, owner) if run.phase in IN_FLIGHT]
 
-    async def running(self, limit: int, owner: str | None = None) -> list[Running]:
-        """Return the runs in flight, oldest first, each with its schedule's usual duration."""
-        runs = [run for run in await self._store.open_runs(limit, owner) if run.phase in IN_FLIGHT]
+    async def running(self, runs: Sequence[Run]) -> list[Running]:
+        """Return these runs, each with its schedule's usual duration."""
         latest = await self._store.latest({run.schedule_id for run in runs}, _USUAL_OF)
         usuals = {schedule_id: usual(rows) for schedule_id, rows in latest.items()}
         return [Running(view_run(run), usuals.get(run.schedule_id)) for run in runs]
@@ -291,22 +316,16 @@ class Board:
         # The text filter applies afterwards, so fetch more schedules than are shown.
         looked_at = _LATE_READ if find else limit
         if view == "needs":
-            found = await self._store.troubled(looked_at, owner)
-            return sorted(found, key=lambda due: (_KINDS.index(kind_of(due)), due.schedule.id))
+            return await self.troubled(owner)
         if view == "next":
-            groups = await self.soonest(looked_at, owner)
+            groups = soon(await self._store.soonest(looked_at, _facets(owner)), self._now())
             return [due for group in groups for due in group.schedules]
         if view == "running":
-            runs = await self._store.open_runs(_LATE_READ, owner)
-            ids = sorted({run.schedule_id for run in runs if run.phase in IN_FLIGHT})
+            ids = sorted({run.schedule_id for run in await self.in_flight(owner)})
         else:
             ids = await self._store.find_ids(find, "", limit, owner)
         known = {due.schedule.id: due for due in await self._store.some(ids)}
         return [known[one] for one in ids if one in known]
-
-    async def soonest(self, limit: int, owner: str | None = None) -> list[Soon]:
-        """Return at most `limit` schedules that fire next, grouped by their tick."""
-        return soon(await self._store.soonest(limit, _facets(owner)), self._now())
 
     async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
         """Return ids that contain a text and come after another id."""
@@ -354,6 +373,12 @@ def kind_of(due: Snapshot) -> str:
     return "failed" if due.state.skipped is None else "skipping"
 
 
+def worst_first(due: Snapshot) -> tuple[int, str]:
+    """Return the order in which schedules in trouble are shown; the others come after them."""
+    kind = _KINDS.index(kind_of(due)) if is_troubled(due.state) else len(_KINDS)
+    return kind, due.schedule.id
+
+
 def _trouble(due: Snapshot, latest: Sequence[Run]) -> Trouble:
     in_flight = [run for run in due.runs if run.phase in IN_FLIGHT]
     views = [view_run(run) for run in reversed(latest)]
@@ -362,13 +387,14 @@ def _trouble(due: Snapshot, latest: Sequence[Run]) -> Trouble:
 
 def soon(dues: Sequence[Snapshot], now: Instant) -> list[Soon]:
     """Return schedules grouped by the minute of their next tick, the soonest first."""
-    groups: dict[Instant, list[Snapshot]] = {}
-    for due in dues:
-        if due.schedule.paused:
-            continue
-        for tick, _ in upcoming(due, now, 1):
-            groups.setdefault(tick, []).append(due)
-    return [Soon(moment(tick), groups[tick]) for tick in sorted(groups)]
+    dues = [due for due in dues if not due.schedule.paused]
+    ticks = [(tick, place) for place, due in enumerate(dues) for tick, _ in upcoming(due, now, 1)]
+    found = list[Soon]()
+    for _, members in groupby(sorted(ticks), key=lambda each: each[0] // _MINUTE):
+        (first, place), *others = members
+        group = [dues[place], *(dues[other] for _, other in others)]
+        found.append(Soon(moment(first), group, len(group)))
+    return found
 
 
 def lateness(run: Run) -> float:

@@ -14,7 +14,7 @@ from dutiful.core.plan.gates import steps
 from dutiful.core.plan.outcome import Report
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Status
-from dutiful.runtime.ports import RunFilter, RunPlace
+from dutiful.runtime.ports import PART_OF_ID, RunFilter, RunPlace
 from dutiful.runtime.registrar import Registrar, no_workflows
 from dutiful.service.declaration import (
     Defaults,
@@ -181,9 +181,13 @@ class SchedulerRegistrar:
         workflow_id: str | None = None,
         user_id: str | None = None,
         label: str | None = None,
+        part: str | None = None,
     ) -> int:
-        """Pause or resume every schedule that matches all filters; return how many changed."""
-        facets = _facets(workflow_id, user_id, label)
+        """Pause or resume every schedule that matches all filters; return how many changed.
+
+        A `part` is a text that the id contains.
+        """
+        facets = _facets(workflow_id, user_id, label, part)
         ids = [due.schedule.id async for due in self._all("", facets, not paused)]
 
         def edit(_: str, known: Snapshot | None) -> Schedule | None:
@@ -214,18 +218,19 @@ class SchedulerRegistrar:
         user_id: str | None = None,
         paused: bool | None = None,
         label: str | None = None,
+        part: str | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> Page[ScheduleView]:
-        """Return a page of the schedules that match all filters, by id; a label is `name` or `name=text`."""
-        size, facets = page_size(limit), _facets(workflow_id, user_id, label)
+        """Return a page of the schedules that match all filters, by id.
+
+        A label is `name` or `name=text`, a `part` is a text that the id contains.
+        """
+        size, facets = page_size(limit), _facets(workflow_id, user_id, label, part)
         after = "" if cursor is None else str(decode_cursor(cursor, str)[0])
         found = await self._store.page(after, size + 1, facets, paused)
-        shown, now = found[:size], self._now()
-        notes = await self._store.notes([due.schedule.id for due in shown])
-        views = [view_schedule(due, notes.get(due.schedule.id), now) for due in shown]
-        more = encode_cursor(shown[-1].schedule.id) if len(found) > size else None
-        return Page(views, more)
+        more = encode_cursor(found[size - 1].schedule.id) if len(found) > size else None
+        return Page(await self.views(found[:size]), more)
 
     async def schedules_of(self, workflow_id: str, version: int | None = None) -> list[str]:
         """Return the ids of the schedules that start a workflow, or this version of it."""
@@ -250,11 +255,10 @@ class SchedulerRegistrar:
             recent=recent.items,
         )
 
-    async def some_schedules(self, ids: Sequence[str]) -> list[ScheduleView]:
-        """Return those of these schedules that are stored, in the order of the ids."""
-        found = {due.schedule.id: due for due in await self._store.some(ids)}
-        notes, now = await self._store.notes([*found]), self._now()
-        return [view_schedule(found[one], notes.get(one), now) for one in ids if one in found]
+    async def views(self, found: Sequence[Snapshot]) -> list[ScheduleView]:
+        """Return schedules that were read as they are shown, with their notes."""
+        notes, now = await self._store.notes([due.schedule.id for due in found]), self._now()
+        return [view_schedule(due, notes.get(due.schedule.id), now) for due in found]
 
     async def damaged(self) -> list[Damaged]:
         """Return the damaged schedules; no list contains them, and only `delete` accepts them."""
@@ -442,7 +446,9 @@ def _new_id() -> str:
     return identify("schedule_id", f"sch_{secrets.token_hex(12)}")
 
 
-def _facets(workflow_id: str | None, user_id: str | None, label: str | None) -> list[tuple[str, str]]:
+def _facets(
+    workflow_id: str | None, user_id: str | None, label: str | None, part: str | None = None
+) -> list[tuple[str, str]]:
     """Return the facets of the filters that are given."""
-    wanted = (("user", user_id), ("workflow", workflow_id), ("label", label))
+    wanted = (("user", user_id), ("workflow", workflow_id), ("label", label), (PART_OF_ID, part))
     return [(name, value) for name, value in wanted if value is not None]

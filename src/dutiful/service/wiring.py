@@ -20,6 +20,7 @@ from dutiful.runtime.loop_thread import LoopThread
 from dutiful.runtime.ports import Sharded
 from dutiful.service import journal
 from dutiful.service.board import Board
+from dutiful.service.catalog import Catalog
 from dutiful.service.cluster import ClusterView, cluster_view, member_named
 from dutiful.service.declaration import Defaults
 from dutiful.service.errors import UnknownNodeError
@@ -87,6 +88,7 @@ class Service:
         self._process = None if isinstance(worker, bool) else worker
         self._worker = self._make_worker() if worker is True else None
         self.board = Board(self._store, self.clock)
+        self.catalog = Catalog(self._store, self.clock)
         self.expectations = Expectations(self._store, self.clock, journal.write)
         # The worker passes every tick by itself, so edits due later than its patience need not wake it.
         self.registrar = SchedulerRegistrar(

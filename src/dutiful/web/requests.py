@@ -158,6 +158,7 @@ class ListQuery(BaseModel):
     user_id: User | None = None
     paused: bool | None = None
     label: Text | None = None
+    find: Text | None = None
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     cursor: Annotated[str, Field(max_length=1000)] | None = None
 

@@ -35,8 +35,8 @@ def test_the_list_of_a_filter_offers_to_change_all_that_match(teams):
     assert f"{MANY}?q=team%3Dbilling" in listed.links
 
 
-@pytest.mark.parametrize("query", ["", "q=bill", "q=team=billing&state=failed"])
-def test_without_a_label_a_workflow_or_a_user_nothing_is_offered(teams, query):
+@pytest.mark.parametrize("query", ["", "q=none", "q=team=billing&state=failed"])
+def test_without_a_filter_or_a_match_nothing_is_offered(teams, query):
     assert not [link for link in page(teams, f"/ui/schedules?{query}").links if MANY in link]
 
 
@@ -64,7 +64,16 @@ def test_a_pause_without_a_note_changes_nothing(teams):
     assert paused(teams) == {"billing-0"}
 
 
-@pytest.mark.parametrize("query", ["", "bill", "team=none"])
+def test_all_whose_ids_have_a_part_are_paused_and_resumed(teams):
+    assert "3 schedules match Pause 2… Resume 1…" in page(teams, "/ui/schedules?q=ling-").text
+    assert "2 change, 1 is paused already, 2 fire in the next hour." in page(teams, f"{MANY}?q=ling-").text
+    assert send(teams, q="ling-", paused="true", note="moving house").status_code == 303
+    assert paused(teams) == {"billing-0", "billing-1", "billing-2"}
+    assert send(teams, q="ling-", paused="false").status_code == 303
+    assert paused(teams) == set()
+
+
+@pytest.mark.parametrize("query", ["", " ", "none", "team=none"])
 def test_a_filter_that_matches_nothing_changes_nothing(teams, query):
     assert send(teams, q=query, paused="true", note="x").status_code == 422
     assert paused(teams) == {"billing-0"}

@@ -119,6 +119,12 @@ def test_what_is_next_is_grouped_by_its_minute(service):
     assert "11:00 berlin 12:00 in Berlin in 2 h" in text
 
 
+def test_ticks_of_one_minute_are_one_group_that_begins_with_the_first(service):
+    for name, second in (("a", 30), ("b", 10)):
+        service.upsert(schedule_id=name, cron_expr=f"{second} 5 9 * * *")
+    assert "09:05:10 2 schedules b, a in 5 min" in page(service).text
+
+
 def test_what_comes_is_counted_from_the_cadences(service):
     service.post("/schedules/bulk", [{**SCHEDULE, "schedule_id": f"s{n}"} for n in range(40)])
     assert (

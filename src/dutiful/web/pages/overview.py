@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from dutiful.core.cron.cron import Cron
 from dutiful.httpd.instants import rfc_3339
-from dutiful.service.board import TEN_MINUTES
+from dutiful.service.board import MINUTE_COUNTED, TEN_MINUTES
 from dutiful.service.views import moment
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.axis import Span
@@ -201,14 +201,14 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
     board, owner = authorized.service.board, authorized.tenant
     now = authorized.service.clock.now().astimezone(UTC)
     health = await authorized.service.health()
-    day = await board.day(owner)
+    day, soon = await board.day_and_next(owner)
     needs = [damaged_need(each) for each in await authorized.damaged()]
-    kinds = await board.trouble_kinds(owner)
-    running = await board.running(_RUNNING_READ, owner)
-    slow = [each for each in running if each.is_long(now) and each.run.schedule_id not in kinds]
+    troubled, runs = await board.troubled(owner), await board.in_flight(owner)
+    running, known = await board.running(runs[:_RUNNING_READ]), {due.schedule.id for due in troubled}
+    slow = [each for each in running if each.is_long(now) and each.run.schedule_id not in known]
     others = [long_need(each, now) for each in slow] + await service_needs(authorized)
-    count = len(needs) + len(kinds) + len(others)
-    needs += [need_of(trouble, now) for trouble in await board.troubles(NEEDS_SHOWN, owner)]
+    count = len(needs) + len(troubled) + len(others)
+    needs += [need_of(trouble, now) for trouble in await board.troubles(troubled[:NEEDS_SHOWN])]
     needs += others
     return {
         "health": health,
@@ -221,7 +221,7 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
         "day_wide": draw_day(day, now, 12, 1146, "wide"),
         "day_narrow": draw_day(day, now, 6, 360, "narrow"),
         "day_said": day_said(day),
-        "soon": [soon_of(each) for each in (await board.soonest(200, owner))[:_NEXT_SHOWN]],
+        "soon": [soon_of(each) for each in soon[:_NEXT_SHOWN]],
         "changes": await latest_changes(authorized),
         "running": [running_of(each, now) for each in running[:_RUNNING_SHOWN]],
     }
@@ -292,9 +292,8 @@ def day_said(day: Day) -> str:
 
 def soon_of(soon: Soon) -> dict[str, Any]:
     """Return the schedules that are due in one minute, in words."""
-    first, *others = soon.schedules
-    names = [due.schedule.id for due in soon.schedules]
-    if not others:
+    first, names = soon.schedules[0], [due.schedule.id for due in soon.schedules]
+    if soon.number == 1:
         cadence = first.schedule.cadence
         at = soon.at.astimezone(cadence.zone.tzinfo) if isinstance(cadence, Cron) else soon.at
         where = f" in {words.place(cadence.zone.name)}" if isinstance(cadence, Cron) else ""
@@ -302,11 +301,14 @@ def soon_of(soon: Soon) -> dict[str, Any]:
         detail = cadence.describe() if isinstance(cadence, Cron) and at.utcoffset() == timedelta() else local
         return {"at": soon.at, "name": names[0], "href": f"/ui/schedules/{quote(names[0])}", "detail": detail}
     shown = names[:_NAMES_SHOWN]
-    left = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
-    href = f"/ui/schedules?sort=next&until={quote(rfc_3339(soon.at))}"
+    left = f" and {soon.number - len(shown):,} more" if soon.number > len(shown) else ""
+    minute = soon.at.replace(second=0, microsecond=0)
+    until = minute + timedelta(minutes=1)
+    href = f"/ui/schedules?since={quote(rfc_3339(minute))}&until={quote(rfc_3339(until))}"
+    more = " or more" if soon.number >= MINUTE_COUNTED else ""
     return {
         "at": soon.at,
-        "name": words.counted(len(names), "schedule"),
+        "name": words.counted(soon.number, "schedule") + more,
         "href": href,
         "detail": ", ".join(shown) + left,
     }

@@ -3,14 +3,19 @@
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from dutiful.core.cron.zone import epoch_ms
+from dutiful.httpd.instants import Instant, rfc_3339
+from dutiful.runtime.ports import PART_OF_ID
 from dutiful.service.board import Matching
+from dutiful.service.catalog import READ_MAX, Listed, Order, State, Wanted
 from dutiful.service.types import ScheduleView
 from dutiful.web.authorized_service import Reader, Writer
 from dutiful.web.drawing.marks import mini
@@ -29,7 +34,7 @@ router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_
 SHOWN = 50
 # To change more schedules than this at once, their number must be typed.
 TYPED_FROM = 100
-STATES = {
+STATES: dict[State, str] = {
     "all": "all",
     "trouble": "in trouble",
     "failed": "failed",
@@ -38,19 +43,26 @@ STATES = {
     "paused": "paused",
     "aside": "set aside",
 }
+ORDERS: dict[Order, str] = {"id": "id", "next": "next", "trouble": "trouble"}
 
 
 class SchedulesQuery(BaseModel):
-    """The text to find, the state of the schedules, and the cursor of the page."""
+    """The text to find, the state of the schedules, when they are due, their order, and the page."""
 
     model_config = ConfigDict(extra="forbid")
 
     q: Annotated[str, Field(max_length=200)] = ""
-    state: Literal["all", "trouble", "failed", "skipping", "running", "paused", "aside"] = "all"
-    sort: Literal["id", "next"] = "id"
-    until: Annotated[str, Field(max_length=64)] | None = None
+    state: State = "all"
+    sort: Order = "id"
+    since: Instant | None = None
+    until: Instant | None = None
     cursor: Annotated[str, Field(max_length=1000)] | None = None
     done: Annotated[str, Field(max_length=200)] | None = None
+
+    @property
+    def is_timed(self) -> bool:
+        """Return whether only schedules with a next tick in some time are asked for."""
+        return self.since is not None or self.until is not None
 
 
 class Filter(NamedTuple):
@@ -63,8 +75,8 @@ class Filter(NamedTuple):
 
     @staticmethod
     def read(text: str) -> Filter:
-        """Return the filter that a text means."""
-        given = text.strip()
+        """Return the filter that a text means; characters that no store can search for are left out."""
+        given = "".join(each for each in text if each.isprintable()).strip()
         name, colon, value = given.partition(":")
         if colon and value and name in {"workflow", "user", "label"}:
             key = {"workflow": "workflow_id", "user": "user_id"}.get(name, name)
@@ -75,9 +87,13 @@ class Filter(NamedTuple):
 
     @property
     def facets(self) -> list[tuple[str, str]]:
-        """Return the facets that schedules must have; empty for part of an id, which no index covers."""
-        wanted = (("user", self.user_id), ("workflow", self.workflow_id), ("label", self.label))
+        """Return the facets that schedules must have, but for that of the user."""
+        wanted = (("workflow", self.workflow_id), ("label", self.label), (PART_OF_ID, self.part))
         return [(name, value) for name, value in wanted if value is not None]
+
+    def may_be_seen(self, authorized: AuthorizedService) -> bool:
+        """Return whether the caller may see schedules of the user that the filter names."""
+        return self.user_id is None or authorized.caller.acts_for(self.user_id)
 
 
 class Line(NamedTuple):
@@ -100,45 +116,64 @@ async def schedules(
 
 async def facts(authorized: AuthorizedService, query: SchedulesQuery) -> dict[str, Any]:
     """Return all that the list shows."""
-    board, owner = authorized.service.board, authorized.tenant
-    views, more = await _found(authorized, query)
-    latest = await board.latest([view.schedule_id for view in views])
-    census = await board.census(owner)
-    kinds = [*(await board.trouble_kinds(owner)).values()]
-    counts = {
-        "all": census.schedules,
-        "trouble": len(kinds),
-        "failed": kinds.count("failed"),
-        "skipping": kinds.count("skipping"),
-        "running": len(await board.running_ids(owner)),
-        "paused": census.paused,
-        "aside": kinds.count("quarantined"),
-    }
+    found, counts = await _found(authorized, query)
+    views = await authorized.service.registrar.views(found.schedules)
+    latest = await authorized.service.board.latest([view.schedule_id for view in views])
+    no_such = bool(query.q) and not counts["all"]
     return {
         "query": query,
         "states": STATES,
+        "orders": ORDERS,
         "counts": counts,
         "lines": [_line(view, latest.get(view.schedule_id, [])) for view in views],
-        "more": None if more is None else _link(query, cursor=more),
+        "more": None if found.cursor is None else _link(query, cursor=found.cursor),
+        "cut": READ_MAX if found.cut and found.cursor is None else None,
         "links": {state: _link(query, state=state, cursor=None) for state in STATES},
-        "bulk": await _bulk(authorized, query),
-        "filtered": bool(query.q) or query.state != "all",
+        "sorts": {order: _link(query, sort=order, cursor=None) for order in ORDERS},
+        "any_time": _link(query, since=None, until=None, cursor=None),
+        "bulk": bool(Filter.read(query.q) != Filter()) and query.state in {"all", "paused"},
+        "json": _json(query),
+        "near": await authorized.near_ids(query.q.strip()) if no_such else [],
+        "filtered": bool(query.q) or query.state != "all" or query.is_timed,
     }
 
 
-async def _bulk(authorized: AuthorizedService, query: SchedulesQuery) -> Matching | None:
-    """Return how many schedules a bulk change would affect; None if the filter allows no bulk change."""
-    facets = _own_facets(authorized, Filter.read(query.q))
-    if not facets or query.state not in {"all", "paused"}:
+async def _found(authorized: AuthorizedService, query: SchedulesQuery) -> tuple[Listed, dict[State, int]]:
+    """Return the schedules of this page, and how many of the filter are in each state."""
+    wanted = Filter.read(query.q)
+    if not wanted.may_be_seen(authorized):
+        return Listed([], None), dict.fromkeys(STATES, 0)
+    return await authorized.service.catalog.find(
+        Wanted(
+            wanted.facets,
+            wanted.user_id or authorized.tenant,
+            query.state,
+            query.sort,
+            None if query.since is None else epoch_ms(query.since),
+            None if query.until is None else epoch_ms(query.until),
+        ),
+        query.cursor,
+        SHOWN,
+    )
+
+
+def _json(query: SchedulesQuery) -> str | None:
+    """Return the address of the same list in the API; None where the API has no such filter."""
+    wanted = Filter.read(query.q)
+    if query.state not in {"all", "paused"} or query.is_timed:
         return None
-    return await authorized.service.board.matching(facets)
+    given = {**wanted._asdict(), "paused": "true" if query.state == "paused" else None}
+    given["find"] = given.pop("part")
+    kept = {name: value for name, value in given.items() if value is not None}
+    return "/schedules" + (f"?{urlencode(kept)}" if kept else "")
 
 
 def _own_facets(authorized: AuthorizedService, wanted: Filter) -> list[tuple[str, str]]:
-    """Return a filter's facets, limited to the caller's users; empty for other users or without facets."""
-    if not wanted.facets or (wanted.user_id is not None and not authorized.caller.acts_for(wanted.user_id)):
+    """Return a filter's facets, limited to the caller's users; empty for other users or without a filter."""
+    if wanted == Filter() or not wanted.may_be_seen(authorized):
         return []
-    return wanted._replace(user_id=wanted.user_id or authorized.tenant).facets
+    user = wanted.user_id or authorized.tenant
+    return [*([] if user is None else [("user", user)]), *wanted.facets]
 
 
 class BulkQuery(BaseModel):
@@ -167,8 +202,7 @@ async def pause_many(request: Request, authorized: Writer) -> Response:
     found = await authorized.service.board.matching(_own_facets(authorized, wanted) or [("user", "")])
     if (problem := _bulk_problem(query, found, note, form.get("typed", ""))) is not None:
         return await _ask_many(request, authorized, query, problem, form)
-    given = wanted._replace(user_id=wanted.user_id or authorized.tenant)._asdict()
-    filters = {name: value for name, value in given.items() if name != "part"}
+    filters = wanted._replace(user_id=wanted.user_id or authorized.tenant)._asdict()
     action = "pause" if query.paused else "resume"
     authorized.intend(action, **filters, note=note or None, via="page")
     changed = await authorized.service.registrar.pause_where(query.paused, note or None, **filters)
@@ -217,52 +251,14 @@ async def _ask_many(
 
 
 def _link(query: SchedulesQuery, **changes: Any) -> str:
-    asked = {**query.model_dump(), **changes}
+    asked = {**query.model_dump(), "done": None, **changes}
     usual = SchedulesQuery().model_dump()
-    kept = {name: value for name, value in asked.items() if value is not None and value != usual[name]}
+    kept = {
+        name: rfc_3339(value) if isinstance(value, datetime) else value
+        for name, value in asked.items()
+        if value is not None and value != usual[name]
+    }
     return "/ui/schedules" + (f"?{urlencode(kept)}" if kept else "")
-
-
-async def _found(
-    authorized: AuthorizedService, query: SchedulesQuery
-) -> tuple[list[ScheduleView], str | None]:
-    """Return the schedules of this page, and the cursor of the next page."""
-    registrar, wanted = authorized.service.registrar, Filter.read(query.q)
-    if query.state in {"all", "paused"} and wanted.part is None and query.sort == "id":
-        owner = authorized.tenant
-        if owner is not None and wanted.user_id not in (None, owner):
-            return [], None
-        listed = await registrar.list_schedules(
-            workflow_id=wanted.workflow_id,
-            user_id=owner or wanted.user_id,
-            paused=True if query.state == "paused" else None,
-            label=wanted.label,
-            limit=SHOWN,
-            cursor=query.cursor,
-        )
-        return listed.items, listed.next_cursor
-    ids, more = await _ids(authorized, query, wanted)
-    return await registrar.some_schedules(ids), more
-
-
-async def _ids(
-    authorized: AuthorizedService, query: SchedulesQuery, wanted: Filter
-) -> tuple[list[str], str | None]:
-    board, owner, after = authorized.service.board, authorized.tenant, query.cursor or ""
-    if query.state == "running":
-        found = await board.running_ids(owner)
-    elif query.state in {"failed", "skipping", "aside", "trouble"}:
-        kind = {"aside": "quarantined"}.get(query.state, query.state)
-        kinds = await board.trouble_kinds(owner)
-        found = sorted(one for one in kinds if kind in {kinds[one], "trouble"})
-    elif query.sort == "next":
-        groups = await board.soonest(SHOWN, owner)
-        return [due.schedule.id for group in groups for due in group.schedules][:SHOWN], None
-    else:
-        found = await board.find_ids(wanted.part or "", after, SHOWN + 1, owner)
-        return found[:SHOWN], found[SHOWN - 1] if len(found) > SHOWN else None
-    matching = [one for one in found if one > after and (wanted.part or "") in one]
-    return matching[:SHOWN], matching[SHOWN - 1] if len(matching) > SHOWN else None
 
 
 def _line(view: ScheduleView, runs: list[RunView]) -> Line:

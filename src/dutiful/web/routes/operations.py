@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["operations"], route_class=StrictRoute)
 
-# Schedules in trouble and runs in flight are counted up to this number.
-_COUNTED = 1000
 _SHOWN_PAST, _SHOWN_NEXT = 20, 3
 _STATES = {"FAILED": "failed", "SKIPPED": "skipped", "SUCCESS": "ran"}
 
@@ -54,8 +52,8 @@ async def summary(authorized: Reader) -> responses.SummaryAnswer:
     day = await board.day(owner)
     shown = {
         "health": await authorized.service.health(),
-        "needs": len(await board.trouble_kinds(owner)),
-        "running": len(await board.running(_COUNTED, owner)),
+        "needs": len(await board.troubled(owner)),
+        "running": len(await board.in_flight(owner)),
         "account": _account(day),
         "day": [_bucket(bucket) for bucket in buckets_of(day, found.now)],
     }

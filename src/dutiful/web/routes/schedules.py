@@ -92,6 +92,7 @@ async def list_schedules(
         user_id=query.user_id or authorized.tenant,
         paused=query.paused,
         label=query.label,
+        part=query.find,
         limit=query.limit,
         cursor=query.cursor,
     )

@@ -1,0 +1,142 @@
+"""The list of schedules: filter, state and order hold together, and its numbers are those of the filter."""
+
+from __future__ import annotations
+
+import pytest
+from tests.web.pages.html import page
+from tests.web.running import SCHEDULE, running
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    """Ten schedules of two teams, of which some fail, hang or are paused, after some minutes."""
+    with running(None) as service:
+        service.put("/workflows/broken/1", {"fail": "no such table"})
+        service.put("/workflows/stuck/1", {"hang": True})
+        service.put("/workflows/report/1", {"nodes": []})
+        ways = [
+            ("job-00", "report", "40 9 * * *", "a"),
+            ("job-01", "report", "20 9 * * *", "b"),
+            ("job-02", "broken", "* * * * *", "a"),
+            ("job-03", "broken", "* * * * *", "b"),
+            ("job-04", "stuck", "1 9 * * *", "a"),
+            ("job-05", "stuck", "1 9 * * *", "b"),
+            ("task-00", "report", "30 9 * * *", "a"),
+            ("task-01", "broken", "* * * * *", "a"),
+            ("task-02", "stuck", "1 9 * * *", "b"),
+            ("task-03", "report", "10 9 * * *", "b"),
+        ]
+        for name, workflow, cron, team in ways:
+            service.upsert(schedule_id=name, workflow_id=workflow, cron_expr=cron, labels={"team": team})
+        for name in ("job-00", "job-01", "task-00"):
+            service.post("/schedules/pause", {"schedule_id": name, "paused": True})
+        service.advance(121)
+        yield service
+
+
+def ids(found):
+    return [own["href"].rsplit("/", 1)[1] for own in found.all("a") if own.get("class") == "id"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "listed"),
+    [
+        ("state=paused&q=job-0", ["job-00", "job-01"]),
+        ("state=paused&q=team=a", ["job-00", "task-00"]),
+        ("state=failed&q=team=a", ["job-02", "task-01"]),
+        ("state=failed&q=job", ["job-02", "job-03"]),
+        ("state=failed&q=workflow:report", []),
+        ("state=trouble&q=user:ada", ["job-02", "job-03", "task-01"]),
+        ("state=running&q=team=b", ["job-05", "task-02"]),
+        ("state=running&q=task", ["task-02"]),
+        ("state=running&q=workflow:stuck", ["job-04", "job-05", "task-02"]),
+        ("sort=next&q=task", ["task-01", "task-03", "task-02"]),
+        ("sort=next&q=team=b", ["job-03", "task-03", "job-05", "task-02"]),
+        ("sort=trouble&q=job", ["job-02", "job-03", "job-00", "job-01", "job-04", "job-05"]),
+        ("sort=trouble&state=running", ["job-04", "job-05", "task-02"]),
+        ("since=2026-03-02T09:10:00Z&until=2026-03-02T09:11:00Z", ["task-03"]),
+        ("until=2026-03-02T09:10:00Z", ["job-02", "job-03", "task-01"]),
+        ("q=user:eve", []),
+    ],
+)
+def test_filter_state_and_order_hold_together(fleet, asked, listed):
+    assert ids(page(fleet, f"/ui/schedules?{asked}")) == listed
+
+
+@pytest.mark.parametrize(
+    ("asked", "counted"),
+    [
+        ("", "all 10 in trouble 3 failed 3 running 3 paused 3"),
+        ("q=team=a", "all 5 in trouble 2 failed 2 running 1 paused 2"),
+        ("q=job&state=paused", "all 6 in trouble 2 failed 2 running 2 paused 2"),
+        ("q=nothing", "all 0"),
+    ],
+)
+def test_the_numbers_of_the_states_are_those_of_the_filter(fleet, asked, counted):
+    assert f"Find {counted} " in page(fleet, f"/ui/schedules?{asked}").text
+
+
+@pytest.mark.parametrize("order", ["id", "next", "trouble"])
+@pytest.mark.parametrize("asked", ["q=s", "q=team=a", "state=failed"])
+def test_every_order_lists_each_schedule_once_over_its_pages(service, order, asked):
+    service.put("/workflows/broken/1", {"fail": "no such table"})
+    many = [
+        {
+            **SCHEDULE,
+            "schedule_id": f"s{n:03}",
+            "labels": {"team": "a"},
+            "workflow_id": "broken",
+            "cron_expr": "1 9 * * *" if n % 2 else "30 10 * * *",
+        }
+        for n in range(121)
+    ]
+    service.post("/schedules/bulk", many)
+    service.advance(61)
+    seen, path = [], f"/ui/schedules?{asked}&sort={order}"
+    while path:
+        found = page(service, path)
+        assert len(ids(found)) <= 50
+        seen += ids(found)
+        path = next((own["href"] for own in found.all("a") if own.get("rel") == "next"), None)
+    wanted = {f"s{n:03}" for n in range(121) if n % 2 or asked != "state=failed"}
+    assert (len(seen), {*seen}) == (len(wanted), wanted)
+
+
+def test_the_schedules_of_one_minute_are_all_listed(service):
+    service.post("/schedules/bulk", [{**SCHEDULE, "schedule_id": f"s{n:03}"} for n in range(300)])
+    service.upsert(schedule_id="sooner", cron_expr="5 9 * * *")
+    overview = page(service)
+    assert "09:05 sooner" in overview.text
+    assert "09:30 300 schedules s000, s001, s002 and 297 more in 30 min" in overview.text
+    [link] = [link for link in overview.links if "until=" in link and "/ui/schedules" in link]
+    seen = []
+    while link:
+        found = page(service, link)
+        assert "next tick from Mon 2 Mar 09:30 until Mon 2 Mar 09:31 UTC" in found.text
+        seen += ids(found)
+        link = next((own["href"] for own in found.all("a") if own.get("rel") == "next"), None)
+    assert seen == [f"s{n:03}" for n in range(300)]
+
+
+def test_where_nothing_matches_ids_that_are_spelled_alike_are_named(service):
+    for name in ("billing.dunning", "billing.export", "search.index"):
+        service.upsert(schedule_id=name)
+    found = page(service, "/ui/schedules?q=billing.duning")
+    assert "Nothing matches billing.duning. Clear Near: billing.dunning, billing.export" in found.text
+    assert "Near:" not in page(service, "/ui/schedules?q=billing&state=paused").text
+
+
+def test_the_same_list_is_a_link_to_the_api(fleet):
+    for asked, link in [
+        ("", "/schedules"),
+        ("?q=job&state=paused", "/schedules?paused=true&find=job"),
+        ("?q=team%3Da", "/schedules?label=team%3Da"),
+    ]:
+        shown = page(fleet, f"/ui/schedules{asked}")
+        assert link in shown.links
+        listed = [each["schedule_id"] for each in fleet.client.get(link).json()["schedules"]]
+        assert listed == ids(shown)
+
+
+def test_characters_that_no_id_has_are_left_out_of_a_filter(fleet):
+    assert ids(page(fleet, "/ui/schedules?q=task-0%00%0A3")) == ["task-03"]
