@@ -108,7 +108,9 @@ async def run_service(store):
     assert await report(store, due.runs[0], T0 + MINUTE, Status.STARTED)
     due = await store.get("nightly")
     paused = Put(NIGHTLY._replace(paused=True), due.state, T0 + 2 * MINUTE, due.version)
-    await store.apply(Changes([paused], notes=[("nightly", Note(T0 + MINUTE, "moving house"))]))
+    await store.apply(
+        Changes([paused], notes=[("nightly", Note(T0 + MINUTE, "moving house", T0 + MINUTE, "ada"))])
+    )
     now = T0 + 5 * MINUTE
     await store.commit(await make_moves(store, now), 1)
     due, rows = await store.get("nightly"), await store.ledger("nightly", None, 10)

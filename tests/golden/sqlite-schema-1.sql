@@ -39,7 +39,7 @@ CREATE TABLE meta (
   value     ANY  NOT NULL,
   PRIMARY KEY (namespace, name)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "meta" VALUES('','schema 0001','21f8f81bc26c0e288f408af4a7da47104ed5a6eb2eb485ae3fe32a607b5bc34a');
+INSERT INTO "meta" VALUES('','schema 0001','f5c67f3d9da5a693b94a4048351d2c1bffb7b56acfe0043d24b1c2cef88c2f48');
 INSERT INTO "meta" VALUES('default','clean',1);
 INSERT INTO "meta" VALUES('default','epoch',1);
 INSERT INTO "meta" VALUES('inline','clean',1);
@@ -49,9 +49,11 @@ INSERT INTO "meta" VALUES('service','epoch',1);
 CREATE TABLE notes (
   number     INTEGER PRIMARY KEY,
   updated_at INTEGER NOT NULL,  -- when the schedule was last declared, paused or resumed
-  pause_note TEXT
+  pause_note TEXT,
+  paused_at  INTEGER,           -- when it was paused, and by whom; NULL while it is not paused
+  paused_by  TEXT
 ) STRICT;
-INSERT INTO "notes" VALUES(9,1700000100000,'moving house');
+INSERT INTO "notes" VALUES(9,1700000100000,'moving house',1700000100000,'ada');
 CREATE TABLE runs (
   schedule       INTEGER NOT NULL,  -- the number of the declaration
   run_at         INTEGER NOT NULL,
@@ -211,6 +213,8 @@ SELECT
   policies.text ->> '$.catch_up' AS catchup_policy,
   strftime('%Y-%m-%dT%H:%M:%fZ', updated_at / 1000.0, 'unixepoch') AS updated_at,
   pause_note,
+  strftime('%Y-%m-%dT%H:%M:%fZ', paused_at / 1000.0, 'unixepoch') AS paused_at,
+  paused_by,
   payload -> '$.labels' AS labels,
   coalesce(damage, quarantine) AS problem,
   declarations.namespace

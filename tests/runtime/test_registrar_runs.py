@@ -223,16 +223,16 @@ def test_many_schedules_are_stored_together_and_keep_what_is_the_operators():
     async def story():
         async with Rig(schedule(id_="a"), schedule(id_="b")) as rig:
             desk = registrar(rig)
-            await desk.pause("a", True, "broken disk")
+            await desk.pause("a", True, "broken disk", "ada")
             await rig.time.advance(90)
 
             def edit(id_, known):
                 return schedule(HOURLY, id_=id_, paused=known is not None and known.schedule.paused)
 
-            stored = await desk.upsert_all(["a", "b", "c"], edit)
+            stored = await desk.upsert_all(["a", "b", "c"], edit, by="bo")
             noted = at("10:01:30")
             assert await rig.store.notes(["a", "b", "c"]) == {
-                "a": Note(noted, "broken disk"),
+                "a": Note(noted, "broken disk", at("10:00"), "ada"),
                 "b": Note(noted),
                 "c": Note(noted),
             }
@@ -249,14 +249,14 @@ def test_a_note_says_why_a_schedule_is_paused_until_it_goes_on():
     async def story():
         async with Rig(schedule()) as rig:
             desk, seen = registrar(rig), []
-            for paused, note in [(True, "why"), (True, "better"), (False, "ignored")]:
+            for paused, note, by in [(True, "why", "ada"), (True, "better", "bo"), (False, "ignored", "ada")]:
                 await rig.time.advance(1)
-                await desk.pause("s", paused, note)
+                await desk.pause("s", paused, note, by)
                 seen.append((await rig.store.notes(["s"]))["s"])
             return seen
 
     assert asyncio.run(story()) == [
-        Note(at("10:00:01"), "why"),
-        Note(at("10:00:02"), "better"),
+        Note(at("10:00:01"), "why", at("10:00:01"), "ada"),
+        Note(at("10:00:02"), "better", at("10:00:01"), "bo"),
         Note(at("10:00:03")),
     ]

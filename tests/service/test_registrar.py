@@ -14,19 +14,23 @@ async def done(_):
     return Succeeded()
 
 
+def _pause_of(view):
+    return view.paused, view.pause_note, view.paused_at, view.paused_by, view.version
+
+
 def test_a_deploy_leaves_pause_and_note_to_the_operator():
     async def story(rig):
         await rig.registrar.upsert_schedule(given())
-        await rig.registrar.pause_schedule("job", True, "broken upstream")
+        await rig.registrar.pause_schedule("job", True, "broken upstream", "ada")
         await rig.clock.advance(5)
         await rig.registrar.upsert_schedule(given(version=2))
         kept = await rig.registrar.get_schedule("job")
         await rig.registrar.upsert_schedule(given(version=2, paused=False))
         resumed = await rig.registrar.get_schedule("job")
-        return [(view.paused, view.pause_note, view.version) for view in (kept, resumed)], kept.updated_at
+        return [_pause_of(view) for view in (kept, resumed)], kept.updated_at
 
     views, updated_at = play(story)
-    assert views == [(True, "broken upstream", 2), (False, None, 2)]
+    assert views == [(True, "broken upstream", after(0), "ada", 2), (False, None, None, None, 2)]
     assert updated_at == after(5 / 60)
 
 
@@ -173,16 +177,16 @@ def test_many_are_paused_by_workflow_user_or_label():
         inputs = [given(schedule_id=f"s{n}", user_id=f"u{n % 2}", labels={"tier": str(n)}) for n in range(4)]
         await rig.registrar.upsert_many(inputs)
         changed = [
-            await rig.registrar.pause_where(True, "quota", user_id="u1"),
-            await rig.registrar.pause_where(True, "again", workflow_id="report"),
+            await rig.registrar.pause_where(True, "quota", user_id="u1", by="ada"),
+            await rig.registrar.pause_where(True, "again", workflow_id="report", by="bo"),
             await rig.registrar.pause_where(False, label="tier=1"),
         ]
         views = (await rig.registrar.list_schedules()).items
-        return changed, [(view.paused, view.pause_note) for view in views]
+        return changed, [(view.paused, view.pause_note, view.paused_by) for view in views]
 
     assert play(story) == (
         [2, 2, 1],
-        [(True, "again"), (False, None), (True, "again"), (True, "quota")],
+        [(True, "again", "bo"), (False, None, None), (True, "again", "bo"), (True, "quota", "ada")],
     )
 
 

@@ -275,10 +275,10 @@ class NoteContract:
     async def test_notes_are_read_back(self, store):
         await declare(store, schedule("a"), schedule("b"))
         assert await store.notes(["a", "b", "c"]) == {}
-        notes = [("a", Note(T0, "maintenance, é日")), ("c", Note(1)), ("b", Note(T0 + 1))]
+        notes = [("a", Note(T0, "maintenance, é日", T0 - 1, "ada é日")), ("c", Note(1)), ("b", Note(T0 + 1))]
         await store.apply(Changes(notes=notes))
         assert await store.notes(["a", "b", "c"]) == {
-            "a": Note(T0, "maintenance, é日"),
+            "a": Note(T0, "maintenance, é日", T0 - 1, "ada é日"),
             "b": Note(T0 + 1),
         }
         await store.apply(Changes([put(schedule("a"))], notes=[("a", Note(T0 + 2))]))

@@ -104,7 +104,9 @@ def test_what_the_service_has_left_is_what_it_was(path):
         assert due.schedule.task.payload == (
             '{"workflow_id":"report","version":3,"user_id":"ada","labels":{"team":"é日"}}'
         )
-        assert await store.notes(["nightly"]) == {"nightly": Note(T0 + MINUTE, "moving house")}
+        assert await store.notes(["nightly"]) == {
+            "nightly": Note(T0 + MINUTE, "moving house", T0 + MINUTE, "ada")
+        }
         workflow = Workflow("report", 3, "ada", '{"nodes":["\\u00e9\\u65e5"]}', T0)
         assert await store.load_workflow("report", 3) == workflow
         rest, backfilled, skipped, started = await store.ledger("nightly", None, 10)

@@ -39,7 +39,7 @@ async def fill(store):
     await store.apply(
         Changes(
             [put(each) for each in kept],
-            notes=[("paused", Note(T0, "holiday"))],
+            notes=[("paused", Note(T0, "holiday", T0 - 1, "ada"))],
             facets=[("ended", [("user", "ada")])],
             workflows=[PutWorkflow(workflow)],
         )

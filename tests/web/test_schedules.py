@@ -12,6 +12,8 @@ COLUMNS = {
 MORE = {
     *(
         "pause_note",
+        "paused_at",
+        "paused_by",
         "labels",
         "delivery",
         "dialect",
@@ -137,6 +139,8 @@ def test_a_schedule_has_every_column_and_its_next_five_fire_times(service):
         "catchup_policy": "none",
         "updated_at": None,
         "pause_note": None,
+        "paused_at": None,
+        "paused_by": None,
         "labels": {},
         "delivery": "at_least_once",
         "dialect": "standard",
@@ -212,6 +216,7 @@ def test_a_deploy_does_not_wake_what_an_operator_has_paused(service):
     service.upsert(version=2)
     view = service.get("/schedules/nightly")
     assert (view["version"], view["paused"], view["pause_note"]) == (2, True, "ask Ada")
+    assert (view["paused_at"], view["paused_by"]) == ("2026-03-02T09:00:00Z", "local")
 
 
 def test_pausing_and_resuming(service):

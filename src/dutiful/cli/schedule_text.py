@@ -17,7 +17,7 @@ _GROUPS = {
         *("cron_expr", "dialect", "timezone", "gap", "fold", "calendar", "start_at", "end_at", "jitter_ms"),
         "next_run_at",
     ),
-    "state": ("paused", "pause_note", "quarantine", "updated_at"),
+    "state": ("paused", "pause_note", "paused_at", "paused_by", "quarantine", "updated_at"),
     "when life interferes": (),
 }
 

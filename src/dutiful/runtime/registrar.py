@@ -90,18 +90,20 @@ class Registrar:
         edit: Callable[[str, Snapshot | None], Schedule | None],
         note: str | None = None,
         workflows: Callable[[], Awaitable[Sequence[PutWorkflow]]] = no_workflows,
+        by: str | None = None,
     ) -> list[Snapshot]:
         """Store all of these schedules or none, each as `edit` makes it from the stored one; return them.
 
         `edit` decides what a deploy leaves open, such as whether a schedule is paused; None leaves a schedule
-        out. A paused schedule keeps its note, unless there is a new one. The `workflows` are stored in the
+        out. A paused schedule keeps its note, unless there is a new one, and the time and the user of its
+        pause; a schedule that becomes paused is paused `by` this user. The `workflows` are stored in the
         same transaction; if another write came first, the function is called again.
         """
         while True:
             now, texts = self._now(), await workflows()
             found = [await recalled(self._store, due, now) for due in await self._store.some(ids)]
             known = {due.schedule.id: due for due in found}
-            kept = {} if note else await self._pause_notes(known.values())
+            pauses = await self._pauses(known.values())
             became, puts, rows, notes = list[Snapshot](), list[Put](), list[Run](), list[tuple[str, Note]]()
             for id_ in ids:
                 due = known.get(id_)
@@ -109,7 +111,7 @@ class Registrar:
                 if schedule is None:
                     continue
                 changes = upserted(due, schedule, now)
-                notes.append((id_, Note(now, note or kept.get(id_) if schedule.paused else None)))
+                notes.append((id_, _note(now, schedule.paused, note, by, pauses.get(id_))))
                 puts += changes.puts
                 rows += changes.rows
                 became.append(Snapshot(schedule, puts[-1].state, () if due is None else due.runs))
@@ -119,21 +121,26 @@ class Registrar:
                 await self.apply(changes)
                 return became
 
-    async def _pause_notes(self, known: Iterable[Snapshot]) -> dict[str, str | None]:
-        """Return the pause notes of the paused schedules among these."""
+    async def _pauses(self, known: Iterable[Snapshot]) -> dict[str, Note]:
+        """Return the notes of the paused schedules among these."""
         paused = [due.schedule.id for due in known if due.schedule.paused]
-        noted = await self._store.notes(paused) if paused else {}
-        return {schedule_id: note.pause_note for schedule_id, note in noted.items()}
+        written = await self._store.notes(paused) if paused else {}
+        return {schedule_id: written.get(schedule_id, Note(0)) for schedule_id in paused}
 
-    async def pause(self, schedule_id: str, paused: bool, note: str | None = None) -> None:
+    async def pause(
+        self, schedule_id: str, paused: bool, note: str | None = None, by: str | None = None
+    ) -> None:
         """Pause or resume; ticks that pass meanwhile are recorded as skipped for `paused`.
 
-        The note says why the schedule is paused; resuming clears it.
+        The note says why the schedule is paused, and `by` who paused it; resuming clears both. A schedule
+        that is paused already gets the new note, and stays paused since its first pause.
         """
+        written = (await self._store.notes([schedule_id])).get(schedule_id, Note(0))
 
         def edit(known: Snapshot | None) -> Changes:
             due, now = _known(schedule_id, known), self._now()
-            noted = [(schedule_id, Note(now, note if paused else None))]
+            since = written.paused_at if due.schedule.paused else now
+            noted = [(schedule_id, Note(now, note, since, by) if paused else Note(now))]
             if due.schedule.paused == paused:
                 return Changes(notes=noted)
             return edited(due, due.schedule._replace(paused=paused), now)._replace(notes=noted)
@@ -280,6 +287,15 @@ class Registrar:
 
     def _now(self) -> Instant:
         return epoch_ms(self._clock.now())
+
+
+def _note(now: Instant, paused: bool, note: str | None, by: str | None, pause: Note | None) -> Note:
+    """Return the note of a stored schedule; `pause` is its note where it was paused before."""
+    if not paused:
+        return Note(now)
+    if pause is None:
+        return Note(now, note, now, by)
+    return pause._replace(updated_at=now, pause_note=note or pause.pause_note)
 
 
 def _refuse_quarantined(due: Snapshot) -> None:

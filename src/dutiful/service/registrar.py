@@ -110,11 +110,12 @@ class SchedulerRegistrar:
         given: Sequence[ScheduleInput],
         may_edit: Callable[[str], bool] = lambda _: True,
         workflows: Callable[[], Awaitable[Sequence[PutWorkflow]]] = no_workflows,
+        by: str | None = None,
     ) -> list[Upserted]:
         """Store all schedules or none; the details of an error hold the `index` of the wrong one.
 
         Raises UnknownScheduleError for a stored schedule whose owner `may_edit` refuses. The `workflows` are
-        stored in the same transaction.
+        stored in the same transaction. A schedule that becomes paused is paused `by` this user.
         """
         if len(given) > BULK_MAX:
             raise InvalidArgumentError("schedules", len(given), f"send at most {BULK_MAX} at a time")
@@ -138,7 +139,8 @@ class SchedulerRegistrar:
             return schedule._replace(paused=True) if paused else schedule
 
         upserted, now = list[Upserted](), self._now()
-        for index, due in enumerate(await self._registrar.upsert_all([*wanted], edit, workflows=workflows)):
+        stored = await self._registrar.upsert_all([*wanted], edit, workflows=workflows, by=by)
+        for index, due in enumerate(stored):
             old = replaced.get(due.schedule.id)
             changed = () if old is None else changed_fields(old, due.schedule)
             upserted.append(Upserted(due.schedule.id, next_run_at(due, now), old is None, changed))
@@ -169,9 +171,11 @@ class SchedulerRegistrar:
             raise
         return schedule
 
-    async def pause_schedule(self, schedule_id: str, paused: bool, note: str | None = None) -> None:
-        """Pause with a note that says why, or resume, which clears the note."""
-        await self._registrar.pause(schedule_id, paused, note)
+    async def pause_schedule(
+        self, schedule_id: str, paused: bool, note: str | None = None, by: str | None = None
+    ) -> None:
+        """Pause with a note that says why and the user who does, or resume, which clears both."""
+        await self._registrar.pause(schedule_id, paused, note, by)
 
     async def pause_where(
         self,
@@ -182,6 +186,7 @@ class SchedulerRegistrar:
         user_id: str | None = None,
         label: str | None = None,
         part: str | None = None,
+        by: str | None = None,
     ) -> int:
         """Pause or resume every schedule that matches all filters; return how many changed.
 
@@ -194,7 +199,7 @@ class SchedulerRegistrar:
             return None if known is None else known.schedule._replace(paused=paused)
 
         for first in range(0, len(ids), LIMIT_MAX):
-            await self._registrar.upsert_all(ids[first : first + LIMIT_MAX], edit, note)
+            await self._registrar.upsert_all(ids[first : first + LIMIT_MAX], edit, note, by=by)
         return len(ids)
 
     async def delete_schedule(self, schedule_id: str) -> None:

@@ -92,6 +92,9 @@ class ScheduleView:
     catchup_policy: str
     updated_at: datetime
     pause_note: str | None
+    # When the schedule was paused, and by whom; None while it is not paused, and where it was not recorded.
+    paused_at: datetime | None
+    paused_by: str | None
     labels: Mapping[str, str]
     delivery: str
     dialect: str

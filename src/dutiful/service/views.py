@@ -114,6 +114,8 @@ def view_schedule(due: Snapshot, note: Note | None, now: Instant) -> ScheduleVie
         next_run_at=next_run_at(due, now),
         updated_at=moment(note.updated_at if note is not None else 0),
         pause_note=note.pause_note if note is not None else None,
+        paused_at=None if note is None else _moment(note.paused_at),
+        paused_by=None if note is None else note.paused_by,
         quarantine=due.state.quarantine,
         preview=fire_times(due, now, PREVIEW),
         **facts,

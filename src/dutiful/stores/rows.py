@@ -1,6 +1,6 @@
 """Rows <-> values. The columns of each table are the fields of its type, in the same order.
 
-A new field of `Run` or `State` needs a column of the same name in the schema, and nothing else.
+A new field of `Run`, `State` or `Note` needs a column of the same name in the schema, and nothing else.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.errors import CodecError, StoreError, quoted
+from dutiful.core.plan.reconcile import Note
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Kind, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
@@ -55,6 +56,9 @@ RUN_BIRTH = tuple("key" if name == "own_key" else name for name in Run._fields[_
 
 RUN_ALL = RUN + RUN_BIRTH
 """All columns of a run."""
+
+NOTE = Note._fields
+"""The columns of a note."""
 
 _KINDS: Mapping[str, Kind] = {"schedule": "schedule", "manual": "manual"}
 _REASONS: Mapping[str | None, Reason | None] = {None: None, **{reason.value: reason for reason in Reason}}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dutiful.core.errors import StoreError
-from dutiful.stores.rows import DECLARED, RUN_ALL, STATE, Row
+from dutiful.stores.rows import DECLARED, NOTE, RUN_ALL, STATE, Row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ TABLES: Mapping[str, Table] = {
     "declarations": Table(("number", "id", *DECLARED, "checksum", "damage"), 1, "number"),
     "states": Table(("number", "id", *_STATE), 1, "number"),
     "runs": Table(("run_at", "schedule", "kind", *_RUN), 3, "schedule"),
-    "notes": Table(("number", "updated_at", "pause_note"), 1, "number"),
+    "notes": Table(("number", *NOTE), 1, "number"),
     "facets": Table(("name", "value", "id", "number"), 3, "number"),
     "workflows": Table(("workflow_id", "version", "owner", "dag", "updated_at"), 2),
     "starts": Table(("key", "started_at"), 1),

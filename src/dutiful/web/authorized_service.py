@@ -84,7 +84,9 @@ class AuthorizedService:
         """
         with _named(declared):
             self._demand_users(declared)
-            return await self.service.registrar.upsert_many([*declared.values()], self.caller.acts_for)
+            return await self.service.registrar.upsert_many(
+                [*declared.values()], self.caller.acts_for, by=self.caller.user_id
+            )
 
     async def deploy(self, workflow: WorkflowInput, declared: Mapping[str, ScheduleInput]) -> list[Upserted]:
         """Store a workflow and the schedules that it declares, all or nothing."""
@@ -94,6 +96,7 @@ class AuthorizedService:
                 [*declared.values()],
                 self.caller.acts_for,
                 workflows=lambda: self.service.workflows.puts(workflow, self.demand_user),
+                by=self.caller.user_id,
             )
 
     async def kept(self, workflow_id: str, declared: Sequence[str]) -> list[str]:

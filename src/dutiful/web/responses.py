@@ -110,6 +110,8 @@ class ScheduleAnswer(Answer):
     catchup_policy: str
     updated_at: Instant
     pause_note: str | None
+    paused_at: Instant | None
+    paused_by: str | None
     labels: dict[str, str]
     delivery: str
     dialect: str

@@ -64,8 +64,16 @@ def test_a_pause_is_shown_with_its_note_and_its_age(minutely):
     minutely.post("/schedules/pause", {"schedule_id": "good", "paused": True, "note": "index moves, ask Ada"})
     minutely.advance(3600)
     text = page(minutely, "/ui/schedules/good").text
-    assert "Paused since Mon 2 Mar 09:05:01 UTC, 1 h ago index moves, ask Ada" in text
+    assert "Paused by local since Mon 2 Mar 09:05:01 UTC, 1 h ago index moves, ask Ada" in text
     assert "skipped paused" in text
+
+
+def test_an_edit_does_not_make_a_pause_younger(minutely):
+    minutely.post("/schedules/pause", {"schedule_id": "good", "paused": True, "note": "index moves"})
+    minutely.advance(3600)
+    minutely.upsert(schedule_id="good", cron_expr="*/2 * * * *")
+    text = page(minutely, "/ui/schedules/good").text
+    assert "Paused by local since Mon 2 Mar 09:05:01 UTC, 1 h ago index moves" in text
 
 
 def test_a_schedule_that_never_fired_says_so(service):

@@ -33,6 +33,9 @@ class Note(NamedTuple):
 
     updated_at: Instant
     pause_note: str | None = None
+    # When the schedule was paused, and by whom; None while it is not paused.
+    paused_at: Instant | None = None
+    paused_by: str | None = None
 
 
 class Changes(NamedTuple):

@@ -33,6 +33,7 @@ from dutiful.stores.postgres.statements import (
 )
 from dutiful.stores.rows import (
     DECLARED,
+    NOTE,
     STATE,
     Row,
     birth_columns,
@@ -99,9 +100,9 @@ _DROP_SKIPPED = (
 )
 _DROP_RUN = f"DELETE FROM runs WHERE {_THIS_RUN} AND phase <> 'ended'"
 _NOTE = (
-    "INSERT INTO notes (updated_at, pause_note, number) SELECT $3, $4, number FROM declarations"
+    f"INSERT INTO notes ({listed(NOTE)}, number) SELECT $3, $4, $5, $6, number FROM declarations"
     " WHERE namespace = $1 AND id = $2"
-    " ON CONFLICT (number) DO UPDATE SET updated_at = excluded.updated_at, pause_note = excluded.pause_note"
+    f" ON CONFLICT (number) DO UPDATE SET {assigned_from('excluded', NOTE)}"
 )
 _DROP_FACETS = (
     "DELETE FROM facets USING declarations WHERE facets.number = declarations.number"

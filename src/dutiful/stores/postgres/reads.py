@@ -19,6 +19,7 @@ from dutiful.stores.postgres import interned_texts
 from dutiful.stores.postgres.connections import storable
 from dutiful.stores.postgres.statements import INLINE_AS_ROW
 from dutiful.stores.rows import (
+    NOTE,
     READ,
     RUN_ALL,
     SCHEDULE,
@@ -97,7 +98,7 @@ _HAS_FACET = (
     " AND facets.value = ${} AND facets.id = declarations.id)"
 )
 _NOTES = (
-    "SELECT id, updated_at, pause_note FROM notes JOIN declarations USING (number)"
+    f"SELECT id, {listed(NOTE)} FROM notes JOIN declarations USING (number)"
     " WHERE namespace = $1 AND id = ANY($2::text[])"
 )
 

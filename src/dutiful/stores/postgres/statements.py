@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _TEXTS = (
     "kind status phase reason run_id detail backfill input skipped_reason quarantine capacity_group id name"
     " value"
-    " task payload owner damage was_phase was_status text pause_note workflow_id dag"
+    " task payload owner damage was_phase was_status text pause_note paused_by workflow_id dag"
 )
 _TYPES = {
     **dict.fromkeys(_TEXTS.split(), "text"),

@@ -19,6 +19,7 @@ from dutiful.stores.codec import (
 )
 from dutiful.stores.rows import (
     DECLARED,
+    NOTE,
     RUN,
     RUN_ALL,
     STATE,
@@ -89,9 +90,9 @@ _DROP_SKIPPED = (
     " AND status = 'SKIPPED' AND attempt = ? AND ticks = ?"
 )
 _NOTE = (
-    "INSERT INTO notes (updated_at, pause_note, number) SELECT ?, ?, number FROM declarations"
+    f"INSERT INTO notes ({listed(NOTE)}, number) SELECT {listed('?' * len(NOTE))}, number FROM declarations"
     " WHERE namespace = ? AND id = ?"
-    " ON CONFLICT DO UPDATE SET updated_at = excluded.updated_at, pause_note = excluded.pause_note"
+    f" ON CONFLICT DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in NOTE)}"
 )
 _DROP_RUN = "DELETE FROM runs WHERE schedule = ? AND run_at = ? AND kind = ? AND phase <> 'ended'"
 

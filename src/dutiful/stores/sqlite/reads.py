@@ -14,6 +14,7 @@ from dutiful.core.plan.reconcile import Note
 from dutiful.core.snapshot import Snapshot
 from dutiful.runtime.ports import Found, Loaded
 from dutiful.stores.rows import (
+    NOTE,
     READ,
     RUN_ALL,
     SCHEDULE,
@@ -110,7 +111,7 @@ _WITH_PART = (
     " AND states.number IN (SELECT number FROM declarations WHERE namespace = ? AND instr(id, ?) > 0)"
 )
 _NOTES = (
-    "SELECT id, updated_at, pause_note FROM notes JOIN declarations USING (number)"
+    f"SELECT id, {listed(NOTE)} FROM notes JOIN declarations USING (number)"
     " WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))"
 )
 _END_OF_TIME = 2**63 - 1

@@ -92,7 +92,8 @@ async def pause(request: Request, authorized: Writer, schedule_id: requests.Sche
     if view.paused != paused:
         action = "pause" if paused else "resume"
         authorized.intend(action, schedule_id=schedule_id, note=note or None, via="page")
-        await authorized.service.registrar.pause_schedule(schedule_id, paused, note or None)
+        by = authorized.caller.user_id
+        await authorized.service.registrar.pause_schedule(schedule_id, paused, note or None, by)
         authorized.record(action, schedule_id=schedule_id)
     return back(schedule_id, "The schedule is paused." if paused else "The schedule runs again.")
 

@@ -205,7 +205,8 @@ async def pause_many(request: Request, authorized: Writer) -> Response:
     filters = wanted._replace(user_id=wanted.user_id or authorized.tenant)._asdict()
     action = "pause" if query.paused else "resume"
     authorized.intend(action, **filters, note=note or None, via="page")
-    changed = await authorized.service.registrar.pause_where(query.paused, note or None, **filters)
+    by = authorized.caller.user_id
+    changed = await authorized.service.registrar.pause_where(query.paused, note or None, **filters, by=by)
     authorized.record(action, **filters, changed=changed)
     done = f"{words.counted(changed, 'schedule')} {'paused' if query.paused else 'resumed'}."
     return RedirectResponse(f"/ui/schedules?{urlencode({'q': query.q, 'done': done})}", 303)

@@ -56,7 +56,8 @@ async def pause_schedule(authorized: Writer, pause: requests.PauseRequest) -> re
     await authorized.demand_schedule(pause.schedule_id)
     action = "pause" if pause.paused else "resume"
     authorized.intend(action, schedule_id=pause.schedule_id, note=pause.note)
-    await authorized.service.registrar.pause_schedule(pause.schedule_id, pause.paused, pause.note)
+    by = authorized.caller.user_id
+    await authorized.service.registrar.pause_schedule(pause.schedule_id, pause.paused, pause.note, by)
     authorized.record(action, schedule_id=pause.schedule_id)
     return responses.PausedAnswer(schedule_id=pause.schedule_id, paused=pause.paused)
 
@@ -75,7 +76,8 @@ async def pause_many_schedules(
     filters["user_id"] = pause.user_id or authorized.tenant
     action = "pause" if pause.paused else "resume"
     authorized.intend(action, **filters, note=pause.note)
-    changed = await authorized.service.registrar.pause_where(pause.paused, pause.note, **filters)
+    by = authorized.caller.user_id
+    changed = await authorized.service.registrar.pause_where(pause.paused, pause.note, **filters, by=by)
     authorized.record(action, **filters, changed=changed)
     return responses.PausedManyAnswer(changed=changed)
 

@@ -138,8 +138,10 @@ CREATE INDEX runs_stretches ON runs (run_until) WHERE run_until IS NOT NULL;
 -- Facts about a schedule that people want to know and no decision needs.
 CREATE TABLE notes (
   number     bigint PRIMARY KEY,
-  updated_at bigint NOT NULL,
-  pause_note text
+  updated_at bigint NOT NULL,  -- when the schedule was last declared, paused or resumed
+  pause_note text,
+  paused_at  bigint,           -- when it was paused, and by whom; NULL while it is not paused
+  paused_by  text
 );
 
 -- The names and values by which schedules are found, such as ('user', 'ada'), in the order of the ids.
@@ -227,6 +229,8 @@ SELECT
   json_or_null(policies.text) ->> 'catch_up' AS catchup_policy,
   instant(updated_at) AS updated_at,
   pause_note,
+  instant(paused_at) AS paused_at,
+  paused_by,
   json_or_null(payload) -> 'labels' AS labels,
   coalesce(damage, quarantine) AS problem,
   declarations.namespace

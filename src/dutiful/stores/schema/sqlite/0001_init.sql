@@ -114,7 +114,9 @@ CREATE INDEX runs_key ON runs (key) WHERE key IS NOT NULL;
 CREATE TABLE notes (
   number     INTEGER PRIMARY KEY,
   updated_at INTEGER NOT NULL,  -- when the schedule was last declared, paused or resumed
-  pause_note TEXT
+  pause_note TEXT,
+  paused_at  INTEGER,           -- when it was paused, and by whom; NULL while it is not paused
+  paused_by  TEXT
 ) STRICT;
 
 -- The names and values by which schedules are found, such as ('user', 'ada'), in the order of the ids: a page of a
@@ -192,6 +194,8 @@ SELECT
   policies.text ->> '$.catch_up' AS catchup_policy,
   strftime('%Y-%m-%dT%H:%M:%fZ', updated_at / 1000.0, 'unixepoch') AS updated_at,
   pause_note,
+  strftime('%Y-%m-%dT%H:%M:%fZ', paused_at / 1000.0, 'unixepoch') AS paused_at,
+  paused_by,
   payload -> '$.labels' AS labels,
   coalesce(damage, quarantine) AS problem,
   declarations.namespace
