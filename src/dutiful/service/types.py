@@ -116,6 +116,8 @@ class ScheduleView:
     calendar: Sequence[str]
     # Why the schedule is quarantined, or None.
     quarantine: str | None
+    # Entries of ticks up to here may have been deleted; None where none was.
+    pruned_until: datetime | None
     preview: list[datetime]
 
     @property

@@ -117,6 +117,7 @@ def view_schedule(due: Snapshot, note: Note | None, now: Instant) -> ScheduleVie
         paused_at=None if note is None else _moment(note.paused_at),
         paused_by=None if note is None else note.paused_by,
         quarantine=due.state.quarantine,
+        pruned_until=moment(due.pruned_until) if due.pruned_until else None,
         preview=fire_times(due, now, PREVIEW),
         **facts,
     )

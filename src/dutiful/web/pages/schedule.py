@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
@@ -24,6 +24,7 @@ from dutiful.web.drawing.density import Bucket, Density, density
 from dutiful.web.drawing.marks import Tick
 from dutiful.web.drawing.strip import MARKS_MAX, Strip, drift, strip
 from dutiful.web.pages import words
+from dutiful.web.pages.account import account_of
 from dutiful.web.pages.ledger import clock_changes, entries, late_by, said, tick_href, ticks_of
 from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.why import Why, parse_asked, why
@@ -61,20 +62,6 @@ class ScheduleQuery(BaseModel):
     done: Annotated[str, Field(max_length=200)] | None = None
 
 
-class Account(NamedTuple):
-    """The outcomes of the ticks in the range: due = ran + failed + skipped + open."""
-
-    ran: int
-    failed: int
-    skipped: int
-    open: int
-
-    @property
-    def due(self) -> int:
-        """Return the number of all ticks."""
-        return self.ran + self.failed + self.skipped + self.open
-
-
 @router.get("/ui/schedules/{schedule_id}", dependencies=[LIVE])
 async def schedule(
     request: Request,
@@ -99,6 +86,7 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
     chosen_range = query.range or usual_range(cron, now)
     since = now - RANGES[chosen_range]
     found = await registrar.runs(schedule_id, _ROWS_READ)
+    account = account_of(view, found.items, since, now, found.next_cursor is not None)
     shown = [run for run in found.items if (run.run_until or run.run_at) >= since]
     fires = await registrar.next_fires(schedule_id, 200)
     asked = await _asked(authorized, view, cron, query.at, found.items)
@@ -109,7 +97,8 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
         "ranges": list(RANGES),
         "chosen_range": chosen_range,
         "last": last_of(found.items),
-        "account": account_of(shown),
+        "account": account,
+        "since": None if account.begin == since else account.begin,
         "drift": drift([late_by(run) for run in reversed(shown[:_DRIFT_SHOWN])]),
         "drift_said": _drift_said(shown),
         "strip_wide": _draw(view, cron, shown, fires, now, RANGES[chosen_range], asked, "wide"),
@@ -157,14 +146,6 @@ def standing(view: ScheduleView, runs: list[RunView]) -> tuple[str, str, str]:
 def last_of(runs: list[RunView]) -> RunView | None:
     """Return the newest entry, None before the first tick."""
     return runs[0] if runs else None
-
-
-def account_of(runs: list[RunView]) -> Account:
-    """Return the number of ticks by outcome."""
-    ticks: Counter[str] = Counter()
-    for run in runs:
-        ticks[run.status] += run.ticks
-    return Account(ticks["SUCCESS"], ticks["FAILED"], ticks["SKIPPED"], ticks["ENQUEUED"] + ticks["STARTED"])
 
 
 async def _asked(
