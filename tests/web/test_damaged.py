@@ -7,6 +7,8 @@ import sqlite3
 from html import unescape
 
 import pytest
+from tests.web.pages.html import page
+from tests.web.pages.test_forms import csrf, post
 from tests.web.running import SCHEDULE, running
 
 
@@ -77,3 +79,44 @@ def test_it_can_be_deleted(damaged):
 def test_what_was_never_there_is_unknown(damaged):
     assert damaged.client.get("/schedules/never").status_code == 404
     assert damaged.client.delete("/schedules/never").status_code == 404
+
+
+@pytest.mark.parametrize("question", ["", "/edit", "/delete", "/run", "/pause", "/backfill"])
+def test_every_page_about_it_says_what_is_wrong_and_how_to_mend_it(damaged, question):
+    found = page(damaged, f"/ui/schedules/nightly{question}", 409)
+    assert f"Its row cannot be read: {problem_of(damaged)}." in found.text
+    assert "/ui/schedules/new?id=nightly" in found.links
+    assert {"name": "typed", "id": "typed", "maxlength": "128", "required": None, "autocomplete": "off"} in (
+        found.all("input")
+    )
+
+
+def test_the_form_in_which_it_is_stored_again_has_its_id(damaged):
+    [field] = [
+        own
+        for own in page(damaged, "/ui/schedules/new?id=nightly").all("input")
+        if own.get("name") == "schedule_id"
+    ]
+    assert field["value"] == "nightly"
+    form = {**SCHEDULE, "labels": "", "do": "save"}
+    answer = post(damaged, "/ui/schedules/new", csrf(damaged, "/ui/schedules/new"), **form)
+    assert answer.status_code == 303
+    assert damaged.get("/schedules")["damaged"] == []
+
+
+def test_it_is_deleted_on_its_page_once_its_id_is_typed(damaged):
+    here = "/ui/schedules/nightly"
+    answer = post(damaged, f"{here}/delete", csrf(damaged, here), typed="nightl")
+    assert (answer.status_code, "Type nightly to delete it" in answer.text) == (409, True)
+    assert problem_of(damaged)
+    answer = post(damaged, f"{here}/delete", csrf(damaged, here), typed="nightly")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui/schedules")
+    assert damaged.get("/schedules")["damaged"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "there"), [("", True), ("?state=aside", True), ("?state=paused", False), ("?q=whole", False)]
+)
+def test_the_page_with_the_list_has_them_first(damaged, query, there):
+    text = page(damaged, f"/ui/schedules{query}").text
+    assert (f"nightly cannot be read: {problem_of(damaged)}" in text) is there

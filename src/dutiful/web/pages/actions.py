@@ -3,6 +3,7 @@
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -11,6 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from dutiful.core.errors import DutifulError
+from dutiful.service.errors import DamagedScheduleError
 from dutiful.web import requests
 from dutiful.web.authorized_service import Reader, Starter, Writer
 from dutiful.web.pages import words
@@ -178,9 +180,12 @@ async def ask_delete(request: Request, authorized: Reader, schedule_id: requests
 async def delete(request: Request, authorized: Writer, schedule_id: requests.ScheduleId) -> Response:
     """Delete a schedule if its id was typed as confirmation."""
     form = await read_form(request)
-    await authorized.schedule(schedule_id)
+    with suppress(DamagedScheduleError):
+        await authorized.demand_schedule(schedule_id)
     if form.get("typed", "").strip() != schedule_id:
         problem = f"Type {schedule_id} to delete it: its history goes with it."
+        # The question about a schedule that cannot be read is on the page of that error.
+        request.state.refused = problem
         return await _question(request, authorized, schedule_id, "delete", 422, problem=problem, given=form)
     authorized.intend("delete", schedule_id=schedule_id, via="page")
     await authorized.service.registrar.delete_schedule(schedule_id)

@@ -88,10 +88,13 @@ class Load(NamedTuple):
 
 @router.get("/ui/schedules/new")
 async def ask_new(
-    request: Request, authorized: Reader, e: Annotated[str, Query(max_length=256)] = NEW["cron_expr"]
+    request: Request,
+    authorized: Reader,
+    e: Annotated[str, Query(max_length=256)] = NEW["cron_expr"],
+    id: Annotated[str, Query(max_length=128)] = "",  # noqa: A002
 ) -> HTMLResponse:
-    """Show an empty form, with a cron text to start from."""
-    given = {**NEW, "user_id": authorized.caller.user_id, "cron_expr": e}
+    """Show an empty form, with a cron text to start from, and the id of a schedule to store again."""
+    given = {**NEW, "user_id": authorized.caller.user_id, "cron_expr": e, "schedule_id": id}
     return await _form(request, authorized, given, None)
 
 

@@ -191,10 +191,14 @@ def _as_page(answer: Callable[..., Any]) -> Callable[[Request, Exception], Await
         request.state.caller = getattr(request.state, "caller", NOBODY)
         problem = json.loads(bytes(response.body))["error"]
         title = _TITLES.get(response.status_code, "Something is wrong")
-        near = getattr(request.state, "near_ids", [])
-        told = page(
-            "problem.html", request, response.status_code, title=title, problem=problem, near_ids=near
-        )
+        facts = {
+            "title": title,
+            "problem": problem,
+            "near_ids": getattr(request.state, "near_ids", []),
+            "refused": getattr(request.state, "refused", None),
+        }
+        template = "damaged.html" if problem["code"] == "damaged_schedule" else "problem.html"
+        told = page(template, request, response.status_code, **facts)
         if (wait := response.headers.get("retry-after")) is not None:
             told.headers["retry-after"] = wait
         return told

@@ -135,7 +135,14 @@ async def facts(authorized: AuthorizedService, query: SchedulesQuery) -> dict[st
         "json": _json(query),
         "near": await authorized.near_ids(query.q.strip()) if no_such else [],
         "filtered": bool(query.q) or query.state != "all" or query.is_timed,
+        "damaged": await authorized.damaged() if _has_damaged(query) else [],
     }
+
+
+def _has_damaged(query: SchedulesQuery) -> bool:
+    """Return whether a page of the list begins with the schedules that cannot be read."""
+    whole = not query.q and query.cursor is None and not query.is_timed
+    return whole and query.state in {"all", "trouble", "aside"}
 
 
 async def _found(authorized: AuthorizedService, query: SchedulesQuery) -> tuple[Listed, dict[State, int]]:
