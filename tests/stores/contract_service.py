@@ -349,8 +349,8 @@ class RunQueryContract:
                 await end(store, launch, now + 1, outcome)
 
     @staticmethod
-    async def found(store, after=None, limit=100, **wanted):
-        page = await store.runs(RunFilter(**wanted), after, limit)
+    async def found(store, after=None, limit=100, oldest_first=False, **wanted):
+        page = await store.runs(RunFilter(**wanted), after, limit, oldest_first)
         return [f"{run.schedule_id}{(run.run_at - T0) // MINUTE}" for run in page.runs], page.more_after
 
     @stored
@@ -367,8 +367,26 @@ class RunQueryContract:
             ({"since": T0 + MINUTE, "until": T0 + 2 * MINUTE, "status": "SUCCESS"}, "a1"),
             ({"status": "SKIPPED"}, ""),
             ({"owner": "eve"}, ""),
+            ({"schedule_id": "nobody"}, ""),
+            ({"schedule_id": "b", "status": "FAILED", "until": T0 + 2 * MINUTE}, "b1 b0"),
+            ({"schedule_id": "a", "owner": "bob"}, ""),
         ):
             assert await self.found(store, **wanted) == (runs.split(), None), wanted
+            assert await self.found(store, oldest_first=True, **wanted) == (runs.split()[::-1], None), wanted
+
+    @stored
+    async def test_runs_are_found_by_what_made_them(self, store):
+        await self.filled(store)
+        past = Run(
+            "a", T0 - MINUTE, "schedule", Status.ENQUEUED, Phase.DELAYED, T0, backfill=Overlap.QUEUE,
+            created_at=T0, updated_at=T0,
+        )  # fmt: skip
+        due = await store.get("a")
+        edit = put(due.schedule, cursor=due.state.cursor)._replace(version=due.version)
+        await store.apply(Changes([edit], rows=[past, manual(T0 + 3 * MINUTE)]))
+        for trigger, runs in (("schedule", "a2 a1 a0"), ("manual", "a3"), ("backfill", "a-1")):
+            for more in ({"schedule_id": "a"}, {"owner": "ada"}):
+                assert await self.found(store, trigger=trigger, **more) == (runs.split(), None)
 
     @stored
     async def test_starts_outside_the_ledger_are_remembered_for_a_while(self, store):
@@ -393,6 +411,17 @@ class RunQueryContract:
         rest, end_ = await self.found(store, after, limit=4)
         assert (first, rest, end_) == (["b2", "a2", "b1", "a1"], ["b0", "a0"], None)
         assert await self.found(store, after, limit=4, until=T0 + MINUTE) == (["b0", "a0"], None)
+
+    @stored
+    async def test_pages_of_one_run_each_are_the_whole_list(self, store):
+        await self.filled(store)
+        for wanted in ({}, {"schedule_id": "a"}, {"status": "FAILED"}, {"oldest_first": True}):
+            whole, _ = await self.found(store, **wanted)
+            seen, after = await self.found(store, limit=1, **wanted)
+            while after is not None:
+                more, after = await self.found(store, after, limit=1, **wanted)
+                seen += more
+            assert seen == whole, wanted
 
 
 class DropContract:

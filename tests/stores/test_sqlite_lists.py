@@ -9,7 +9,8 @@ import pytest
 from tests.stores.notation import declare, schedule
 from tests.stores.sqlite_rig import with_store
 
-from dutiful.runtime.ports import PART_OF_ID
+from dutiful.runtime.ports import PART_OF_ID, RunFilter
+from dutiful.stores.sqlite.queries import matching
 from dutiful.stores.sqlite.reads import count, having
 
 ADA, TEAM, PART = ("user", "ada"), ("label", "team"), (PART_OF_ID, "a")
@@ -57,3 +58,26 @@ def test_without_a_filter_schedules_are_counted_by_their_pages(tmp_path):
         connection.set_trace_callback(None)
         program = connection.execute(f"EXPLAIN {asked[0]}").fetchall()
     assert "Count" in [operation for _, operation, *_ in program]
+
+
+@pytest.mark.parametrize("oldest_first", [False, True])
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [
+        ({}, "USING PRIMARY KEY"),
+        ({"status": "FAILED"}, "USING INDEX runs_failed"),
+        ({"schedule_id": "a"}, "USING INDEX runs_ended"),
+    ],
+)
+def test_runs_are_read_from_a_position_on_in_the_order_of_an_index(tmp_path, wanted, index, oldest_first):
+    path = tmp_path / "state.db"
+    with_store(path, lambda store: declare(store, schedule()))
+    with closing(sqlite3.connect(path)) as connection:
+        asked = []
+        connection.set_trace_callback(asked.append)
+        matching(connection, "default", RunFilter(**wanted), None, 60, oldest_first)
+        connection.set_trace_callback(None)
+        steps = connection.execute(f"EXPLAIN QUERY PLAN {asked[0]}").fetchall()
+    plan = [detail for *_, detail in steps]
+    assert [step for step in plan if step.startswith("SEARCH runs") and index in step], plan
+    assert [step for step in plan if step.startswith("SCAN runs") and "INDEX" not in step] == [], plan

@@ -135,6 +135,11 @@ def test_the_runs_of_all_schedules_are_found_by_what_became_of_them(service):
         "a 03 SUCCESS",
         "a 02 SUCCESS",
     ]
+    service.post("/schedules/a/trigger")
+    service.advance(1)
+    assert found(trigger="manual") == ["a 04 SUCCESS"]
+    assert found(trigger="backfill") == []
+    assert service.client.get("/runs?trigger=hand").status_code == 422
     everything = [
         "b 04 FAILED",
         "a 04 SUCCESS",
@@ -143,9 +148,11 @@ def test_the_runs_of_all_schedules_are_found_by_what_became_of_them(service):
         "a 02 SUCCESS",
         "a 01 SUCCESS",
     ]
-    assert found() == everything
+    assert found(trigger="schedule") == everything
     pages, cursor = [], None
-    while (page := service.get("/runs", limit=4, **({"cursor": cursor} if cursor else {})))["runs"]:
+    while (
+        page := service.get("/runs", limit=4, trigger="schedule", **({"cursor": cursor} if cursor else {}))
+    )["runs"]:
         pages.append(len(page["runs"]))
         cursor = page["next_cursor"]
         if cursor is None:

@@ -104,6 +104,13 @@ class Run(NamedTuple):
         """Return the idempotency key sent with every launch, so that receivers can drop duplicates."""
         return self.own_key or tick_key(self.schedule_id, self.run_at)
 
+    @property
+    def trigger(self) -> str:
+        """Return the origin of a run: schedule, manual or backfill."""
+        if self.kind == "manual":
+            return "manual"
+        return "schedule" if self.backfill is None else "backfill"
+
     def noted(self, at: Instant) -> Instant | None:
         """Return `at` as the time of a change to this row; None where no ledger records times."""
         return None if self.created_at is None else at

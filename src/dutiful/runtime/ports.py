@@ -150,6 +150,8 @@ class RunFilter(NamedTuple):
     until: Instant | None = None
     # The user named in the payload of the schedule.
     owner: str | None = None
+    # schedule, manual or backfill
+    trigger: str | None = None
 
 
 class RunPlace(NamedTuple):
@@ -161,7 +163,7 @@ class RunPlace(NamedTuple):
 
 
 class RunPage(NamedTuple):
-    """Runs, newest first, and the position after which there may be more; None: there are no more."""
+    """Runs, and the position after which there may be more; None: there are no more."""
 
     runs: list[Run]
     more_after: RunPlace | None
@@ -356,8 +358,10 @@ class Store(Workflows, Figures, Protocol):
     async def recent(self, limit: int) -> list[Run]:
         """Return rows of all schedules that keep a ledger, newest first."""
 
-    async def runs(self, wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
-        """Return at most `limit` rows that match and come after a position, newest first.
+    async def runs(
+        self, wanted: RunFilter, after: RunPlace | None, limit: int, oldest_first: bool = False
+    ) -> RunPage:
+        """Return at most `limit` rows that match and come after a position, newest or oldest first.
 
         The cost of one call is bounded: a page may have fewer rows than match, and then `more_after` is set.
         Rows of schedules that keep no ledger are left out.

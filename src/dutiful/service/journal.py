@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dutiful.core import event as happened
 from dutiful.core.run import Status
 from dutiful.runtime.cluster_clock import CLOCK_ALARM_MS
-from dutiful.service.views import moment, trigger_of
+from dutiful.service.views import moment
 
 if TYPE_CHECKING:
     from dutiful.core.event import Event
@@ -66,7 +66,7 @@ def _of(run: Run) -> dict[str, Any]:
         "schedule": run.schedule_id,
         "runAt": moment(run.run_at).isoformat(),
         "attempt": run.attempt,
-        "trigger": trigger_of(run),
+        "trigger": run.trigger,
         "reason": reason,
         "key": run.key,
     }

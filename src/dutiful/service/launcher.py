@@ -13,7 +13,7 @@ from dutiful.core.plan.outcome import Accepted, Failed, Outcome, Refused, Succee
 from dutiful.core.policy import Reason
 from dutiful.launchers.executor import Cancelling, Meta
 from dutiful.service.declaration import NAMES_EXECUTOR, workflow_of
-from dutiful.service.views import moment, trigger_of
+from dutiful.service.views import moment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -124,7 +124,7 @@ class RunLauncher:
 def _meta(launch: Launch) -> Meta:
     run, workflow = launch.run, workflow_of(launch.schedule)
     return Meta(
-        source=_SOURCES[trigger_of(run)],
+        source=_SOURCES[run.trigger],
         schedule_id=run.schedule_id,
         workflow_id=workflow.workflow_id,
         version=workflow.version,

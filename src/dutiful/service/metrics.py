@@ -15,7 +15,6 @@ from dutiful.core import event as happened
 from dutiful.core.policy import Reason
 from dutiful.core.run import Phase, Status
 from dutiful.httpd.tls import TlsError, expiries
-from dutiful.service.views import trigger_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -111,7 +110,7 @@ class Metrics:
         match event:
             case happened.RunLaunched(run=run) if run.attempt == 1:
                 self._emitted.inc()
-                if trigger_of(run) == "schedule":
+                if run.trigger == "schedule":
                     self._drift.observe(abs(event.at - run.run_at) / 1000)
             case happened.TicksSkipped(run=run):
                 self._skip(run)

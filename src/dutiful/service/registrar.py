@@ -304,10 +304,12 @@ class SchedulerRegistrar:
         since: datetime | None = None,
         until: datetime | None = None,
         user_id: str | None = None,
+        trigger: str | None = None,
         limit: int = 100,
         cursor: str | None = None,
+        oldest_first: bool = False,
     ) -> Page[RunView]:
-        """Return a page of the runs of all schedules that match every filter, newest first.
+        """Return a page of the runs of all schedules that match every filter, newest or oldest first.
 
         Ticks are in [since, until). A page may be short or empty and still have a `next_cursor`: one page
         scans a bounded number of rows.
@@ -319,9 +321,10 @@ class SchedulerRegistrar:
             None if since is None else instant("since", since),
             None if until is None else instant("until", until),
             user_id,
+            trigger,
         )
         place = None if cursor is None else RunPlace._make(decode_cursor(cursor, int, int, str))
-        page = await self._store.runs(wanted, place, page_size(limit))
+        page = await self._store.runs(wanted, place, page_size(limit), oldest_first)
         more = None if page.more_after is None else encode_cursor(*page.more_after)
         return Page([view_run(run) for run in page.runs], more)
 

@@ -135,7 +135,7 @@ def view_run(run: Run) -> RunView:
         reason=None if run.reason is None else run.reason.value,
         attempt=run.attempt,
         run_id=run.run_id,
-        trigger=trigger_of(run),
+        trigger=run.trigger,
         run_until=_moment(run.run_until),
         ticks=run.ticks,
         created_at=moment(created_at),
@@ -145,13 +145,6 @@ def view_run(run: Run) -> RunView:
         detail=run.detail,
         input=None if run.input is None else json.loads(run.input),
     )
-
-
-def trigger_of(run: Run) -> str:
-    """Return the origin of a run: schedule, manual or backfill."""
-    if run.kind == "manual":
-        return "manual"
-    return "schedule" if run.backfill is None else "backfill"
 
 
 def _moment(instant: Instant | None) -> datetime | None:

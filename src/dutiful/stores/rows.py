@@ -13,15 +13,16 @@ from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Kind, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
 from dutiful.core.snapshot import Snapshot
-from dutiful.runtime.ports import PART_OF_ID
+from dutiful.runtime.ports import PART_OF_ID, RunPlace
 from dutiful.stores.codec import Declaration, revive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from dutiful.core.cadence import Instant
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Move
-    from dutiful.runtime.ports import Facets
+    from dutiful.runtime.ports import Facets, RunFilter
     from dutiful.stores.codec import Shared
 
 Row = tuple[Any, ...]
@@ -75,6 +76,7 @@ _ENUMS_AT = [RUN.index(name) for name in ("status", "phase", "reason")]
 _TEXTS_AT = [RUN.index(name) for name in ("run_id", "detail")]
 _KEY, _KIND = Run._fields.index("own_key"), Run._fields.index("kind")
 _STARTED = Status.STARTED
+_END_OF_TIME = 2**63 - 1
 
 
 def listed(columns: Iterable[str]) -> str:
@@ -85,6 +87,17 @@ def listed(columns: Iterable[str]) -> str:
 def assigned(columns: Iterable[str]) -> str:
     """Return columns as assignments for UPDATE."""
     return ", ".join(f"{column} = ?" for column in columns)
+
+
+def scan_range(wanted: RunFilter, after: RunPlace | None, oldest_first: bool) -> tuple[RunPlace, Instant]:
+    """Return the position after which a scan of runs begins, and the last tick that it may reach."""
+    first = 0 if wanted.since is None else wanted.since
+    until = _END_OF_TIME if wanted.until is None else wanted.until
+    if oldest_first:
+        begin = RunPlace(first, -1, "")
+        return max(begin, after or begin), until - 1
+    begin = RunPlace(until, -1, "")
+    return min(begin, after or begin), first
 
 
 def group_of(schedule: Schedule) -> str | None:

@@ -179,6 +179,7 @@ class RunsQuery(BaseModel):
 
     status: Literal["ENQUEUED", "STARTED", "SUCCESS", "FAILED", "SKIPPED"] | None = None
     reason: Annotated[str, Field(max_length=64)] | None = None
+    trigger: Literal["schedule", "manual", "backfill"] | None = None
     schedule_id: Id | None = None
     user_id: User | None = None
     since: Instant | None = None

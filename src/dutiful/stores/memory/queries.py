@@ -25,15 +25,23 @@ if TYPE_CHECKING:
     from dutiful.stores.memory.row import Row
 
 
-def matching(rows: Iterable[Row], wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
-    """Return the runs that match and come after a position, newest first, and where to continue."""
+def matching(
+    rows: Iterable[Row], wanted: RunFilter, after: RunPlace | None, limit: int, oldest_first: bool
+) -> RunPage:
+    """Return the runs that match and come after a position, and where to continue."""
     places = [
         (RunPlace(run.run_at, row.number, run.kind), run)
         for row in rows
         for run in row.runs()
         if run.created_at is not None and _matches(wanted, row, run)
     ]
-    found = sorted((each for each in places if after is None or each[0] < after), reverse=True)
+    # A position is never that of two runs, so the runs themselves are not compared.
+    places.sort(reverse=not oldest_first)
+    found = [
+        (place, run)
+        for place, run in places
+        if after is None or (place > after if oldest_first else place < after)
+    ]
     more = found[limit - 1][0] if len(found) >= limit else None
     return RunPage([run for _, run in found[:limit]], more)
 
@@ -61,6 +69,7 @@ def _matches(wanted: RunFilter, row: Row, run: Run) -> bool:
         and (wanted.since is None or run.run_at >= wanted.since)
         and (wanted.until is None or run.run_at < wanted.until)
         and wanted.owner in (None, _owner(row.schedule.task.payload))
+        and wanted.trigger in (None, run.trigger)
     )
 
 

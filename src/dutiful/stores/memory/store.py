@@ -409,9 +409,11 @@ class MemoryStore(MemoryFigures):
         by_number.sort(key=lambda pair: (pair[1].run_at, pair[0], pair[1].kind), reverse=True)
         return [run for _, run in by_number[:limit]]
 
-    async def runs(self, wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
+    async def runs(
+        self, wanted: RunFilter, after: RunPlace | None, limit: int, oldest_first: bool = False
+    ) -> RunPage:
         """Return the rows that match."""
-        return queries.matching(self._rows.values(), wanted, after, limit)
+        return queries.matching(self._rows.values(), wanted, after, limit, oldest_first)
 
     async def note_start(self, key: str, now: Instant, keep: int) -> None:
         """Record a start outside the ledger."""

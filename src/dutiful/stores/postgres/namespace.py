@@ -190,10 +190,14 @@ class NamespaceStore:
         """Return rows of all schedules, newest first."""
         return await self._read(lambda session: reads.recent(session, self._opening.namespace, limit))
 
-    async def runs(self, wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
+    async def runs(
+        self, wanted: RunFilter, after: RunPlace | None, limit: int, oldest_first: bool = False
+    ) -> RunPage:
         """Return the rows that match."""
         return await self._read(
-            lambda session: queries.matching(session, self._opening.namespace, wanted, after, limit)
+            lambda session: queries.matching(
+                session, self._opening.namespace, wanted, after, limit, oldest_first
+            )
         )
 
     async def note_start(self, key: str, now: Instant, keep: int) -> None:

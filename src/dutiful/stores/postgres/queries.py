@@ -17,6 +17,7 @@ from dutiful.stores.rows import (
     listed,
     read_run,
     readable_run,
+    scan_range,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 # $1 is the namespace and $2 the owner; NULL stands for all owners.
 _OWNED = "namespace = $1 AND ($2::text IS NULL OR owner = $2)"
-_END_OF_TIME = 2**63 - 1
 _OF_ITS_SCHEDULE = f"JOIN declarations ON number = schedule WHERE {_OWNED}"
 _TALLIES = (
     f"SELECT run_at - run_at % $5 AS at, status, reason, sum(ticks)::bigint FROM runs {_OF_ITS_SCHEDULE}"
@@ -125,31 +125,47 @@ async def cadences(
 
 # Most rows that one query scans. A page that ends here has a position to continue from.
 SCAN_MAX = 5000
-# Scan along the primary key, newest first. Rows of schedules without a ledger have no `created_at`.
+# Scan along the primary key, or along the index of one schedule. Rows of schedules without a ledger have no
+# `created_at`.
 _SCANNED = (
     "FROM runs JOIN declarations ON number = schedule WHERE namespace = $1 AND created_at IS NOT NULL"
-    " AND (run_at, schedule, kind) < ($2, $3, $4) AND run_at >= $5 AND ($6::text IS NULL OR id = $6)"
-    " ORDER BY run_at DESC, schedule DESC, kind DESC"
+    " AND (run_at, schedule, kind) {after} ($2, $3, $4) AND run_at {within} $5 AND {of_schedule}"
+    " ORDER BY run_at {order}, schedule {order}, kind {order}"
 )
 _RUN = listed(f"runs.{column}" for column in RUN_ALL)
 _MATCHING = (
     f"SELECT * FROM (SELECT schedule, id, {_RUN}, owner {_SCANNED} LIMIT $7) AS scanned"
     " WHERE ($8::text IS NULL OR status = $8) AND ($9::text IS NULL OR reason = $9)"
-    " AND ($10::text IS NULL OR owner = $10) ORDER BY run_at DESC, schedule DESC, kind DESC LIMIT $11"
+    " AND ($10::text IS NULL OR owner = $10)"
+    " AND ($11::text IS NULL OR $11 = CASE WHEN kind = 'manual' THEN kind"
+    " WHEN backfill IS NULL THEN 'schedule' ELSE 'backfill' END)"
+    " ORDER BY run_at {order}, schedule {order}, kind {order} LIMIT $12"
 )
 _LAST_SCANNED = f"SELECT run_at, schedule, kind {_SCANNED} LIMIT 1 OFFSET $7 - 1"
+_OF_ONE = "schedule = (SELECT number FROM declarations WHERE namespace = $1 AND id = $6)"
+_NEWEST_FIRST = {"order": "DESC", "after": "<", "within": ">="}
+_OLDEST_FIRST = {"order": "ASC", "after": ">", "within": "<="}
 
 
 async def matching(
-    session: Session, namespace: str, wanted: RunFilter, after: RunPlace | None, limit: int
+    session: Session,
+    namespace: str,
+    wanted: RunFilter,
+    after: RunPlace | None,
+    limit: int,
+    oldest_first: bool,
 ) -> RunPage:
     """Return the runs that match and come after a position, and where to continue."""
-    until = _END_OF_TIME if wanted.until is None else wanted.until
-    place = RunPlace(until, 0, "") if after is None or after.run_at >= until else after
-    scanned = (namespace, *place, 0 if wanted.since is None else wanted.since, wanted.schedule_id, SCAN_MAX)
-    rows = await session.rows(_MATCHING, *scanned, wanted.status, wanted.reason, wanted.owner, limit)
+    place, bound = scan_range(wanted, after, oldest_first)
+    words = {
+        **(_OLDEST_FIRST if oldest_first else _NEWEST_FIRST),
+        "of_schedule": "$6::text IS NULL" if wanted.schedule_id is None else _OF_ONE,
+    }
+    scanned = (namespace, *place, bound, wanted.schedule_id, SCAN_MAX)
+    rest = (wanted.status, wanted.reason, wanted.owner, wanted.trigger, limit)
+    rows = await session.rows(_MATCHING.format(**words), *scanned, *rest)
     runs = [read_run(schedule_id, tuple(row)) for _, schedule_id, *row, _ in rows]
     if len(rows) == limit:
         return RunPage(runs, RunPlace(runs[-1].run_at, rows[-1][0], runs[-1].kind))
-    last = await session.row(_LAST_SCANNED, *scanned)
+    last = await session.row(_LAST_SCANNED.format(**words), *scanned)
     return RunPage(runs, None if last is None else RunPlace._make(last))

@@ -17,6 +17,7 @@ from dutiful.stores.rows import (
     listed,
     read_run,
     readable_run,
+    scan_range,
 )
 from dutiful.stores.sqlite.reads import ID_AND_RUN, page
 
@@ -35,22 +36,54 @@ if TYPE_CHECKING:
 
 # Most rows that one query scans. A page that ends here has a position to continue from.
 SCAN_MAX = 5000
-_END_OF_TIME = 2**63 - 1
-# Scan along the primary key, newest first. Rows of schedules without a ledger have no `created_at`.
-_SCANNED = (
-    "FROM runs CROSS JOIN declarations ON declarations.number = runs.schedule"
-    " WHERE namespace = :namespace AND created_at IS NOT NULL"
-    " AND (run_at, schedule, kind) < (:run_at, :number, :kind) AND run_at >= :since"
-    " AND (:schedule_id IS NULL OR id = :schedule_id)"
-    " ORDER BY run_at DESC, schedule DESC, kind DESC"
-)
+# Of one schedule fewer: its rows lie apart in the file.
+_SCAN_ONE = 1000
 _RUN = listed(f"runs.{column}" for column in RUN_ALL)
+_NUMBER = "(SELECT number FROM declarations WHERE namespace = :namespace AND id = :schedule_id)"
+# At most two rows of a schedule share an instant, and both may come before the position.
+_OF_ONE = (
+    f"(SELECT schedule, {_RUN} FROM runs INDEXED BY runs_open WHERE phase <> 'ended' AND schedule = {_NUMBER}"
+    f" UNION ALL SELECT * FROM (SELECT schedule, {_RUN} FROM runs INDEXED BY runs_ended"
+    f" WHERE phase = 'ended' AND schedule = {_NUMBER}"
+    " AND run_at BETWEEN min(:run_at, :bound) AND max(:run_at, :bound)"
+    " ORDER BY run_at {order}, kind {order} LIMIT :scan + 2)) AS runs"
+)
+# Rows of schedules without a ledger have no `created_at`.
+_SCANNED = (
+    "FROM {source} CROSS JOIN declarations ON declarations.number = runs.schedule"
+    " WHERE namespace = :namespace AND created_at IS NOT NULL"
+    " AND (run_at, schedule, kind) {after} (:run_at, :number, :kind) AND run_at {within} :bound"
+    " AND {condition} ORDER BY run_at {order}, schedule {order}, kind {order}"
+)
 _MATCHING = (
     f"SELECT * FROM (SELECT schedule, id, {_RUN}, payload ->> '$.user_id' AS owner {_SCANNED} LIMIT :scan)"
     " WHERE (:status IS NULL OR status = :status) AND (:reason IS NULL OR reason = :reason)"
-    " AND (:owner IS NULL OR owner = :owner) LIMIT :limit"
+    " AND (:owner IS NULL OR owner = :owner)"
+    " AND (:trigger IS NULL OR :trigger = CASE WHEN kind = 'manual' THEN kind"
+    " WHEN backfill IS NULL THEN 'schedule' ELSE 'backfill' END) LIMIT :limit"
 )
 _LAST_SCANNED = f"SELECT run_at, schedule, kind {_SCANNED} LIMIT 1 OFFSET :scan - 1"
+# Each source has its rows in the order of an index, so that a scan reads no row twice: all rows, failed rows,
+# the rows of one schedule.
+_SOURCES = {
+    "all": ("runs", "true"),
+    "failed": ("runs INDEXED BY runs_failed", "status = 'FAILED'"),
+    "one": (_OF_ONE, "true"),
+}
+_NEWEST_FIRST = {"order": "DESC", "after": "<", "within": ">="}
+_OLDEST_FIRST = {"order": "ASC", "after": ">", "within": "<="}
+
+
+def _statements(source: str, oldest_first: bool) -> list[str]:
+    """Return the statements that read a page from a source, and the position where its scan ended."""
+    words, (rows, condition) = (_OLDEST_FIRST if oldest_first else _NEWEST_FIRST), _SOURCES[source]
+    return [
+        text.format(source=rows.format(**words), condition=condition, **words)
+        for text in (_MATCHING, _LAST_SCANNED)
+    ]
+
+
+_BY_SOURCE = {(source, order): _statements(source, order) for source in _SOURCES for order in (False, True)}
 
 _OPEN_COUNTS = (
     "SELECT phase, count(*) FROM runs INDEXED BY runs_open"
@@ -80,24 +113,30 @@ def open_counts(connection: sqlite3.Connection, namespace: str) -> dict[str, int
 
 
 def matching(
-    connection: sqlite3.Connection, namespace: str, wanted: RunFilter, after: RunPlace | None, limit: int
+    connection: sqlite3.Connection,
+    namespace: str,
+    wanted: RunFilter,
+    after: RunPlace | None,
+    limit: int,
+    oldest_first: bool,
 ) -> RunPage:
     """Return the runs that match and come after a position, and where to continue."""
-    until = _END_OF_TIME if wanted.until is None else wanted.until
-    place = RunPlace(until, 0, "") if after is None or after.run_at >= until else after
+    place, bound = scan_range(wanted, after, oldest_first)
     values = {
         **wanted._asdict(),
         **place._asdict(),
+        "bound": bound,
         "namespace": namespace,
-        "since": 0 if wanted.since is None else wanted.since,
-        "scan": SCAN_MAX,
+        "scan": SCAN_MAX if wanted.schedule_id is None else _SCAN_ONE,
         "limit": limit,
     }
-    rows = connection.execute(_MATCHING, values).fetchall()
+    source = "one" if wanted.schedule_id is not None else "failed" if wanted.status == "FAILED" else "all"
+    page, last_scanned = _BY_SOURCE[source, oldest_first]
+    rows = connection.execute(page, values).fetchall()
     runs = [read_run(schedule_id, tuple(row)) for _, schedule_id, *row, _ in rows]
     if len(rows) == limit:
         return RunPage(runs, RunPlace(runs[-1].run_at, rows[-1][0], runs[-1].kind))
-    last = connection.execute(_LAST_SCANNED, values).fetchone()
+    last = connection.execute(last_scanned, values).fetchone()
     return RunPage(runs, None if last is None else RunPlace._make(last))
 
 

@@ -347,10 +347,14 @@ class SqliteStore:
         """Return rows of all schedules, newest first."""
         return await self._read(lambda connection: reads.recent(connection, self._namespace, limit))
 
-    async def runs(self, wanted: RunFilter, after: RunPlace | None, limit: int) -> RunPage:
+    async def runs(
+        self, wanted: RunFilter, after: RunPlace | None, limit: int, oldest_first: bool = False
+    ) -> RunPage:
         """Return the rows that match."""
         return await self._read(
-            lambda connection: queries.matching(connection, self._namespace, wanted, after, limit)
+            lambda connection: queries.matching(
+                connection, self._namespace, wanted, after, limit, oldest_first
+            )
         )
 
     async def note_start(self, key: str, now: Instant, keep: int) -> None:
