@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Became: TypeAlias = Literal["none", "same", "moved", "removed", "added"]
 SHADES = (1, 5, 17, 49, 121)
 """The lowest number of ticks per minute of each shade; the legend prints these numbers."""
+HOUR_SHADES = (1, 20, 68, 196, 484)
+"""The same for ticks per hour."""
 
 _CSS = {"none": "d0", "same": "d1", "moved": "moved", "removed": "d0", "added": "added"}
 _DAY_WIDTH, _DAY_HEIGHT = 48.0 + 60 * 16.0, 18.0 + 24 * 11.8 + 4
@@ -91,9 +93,9 @@ def _months(monday: date, weeks: int, left: float, pitch: float) -> list[str]:
     return drawn
 
 
-def shade(count: int) -> int:
-    """Return the shade of a number of ticks in a minute, 0 for none."""
-    return sum(count >= low for low in SHADES)
+def shade(count: int, lows: Sequence[int] = SHADES) -> int:
+    """Return the shade of a number of ticks, 0 for none."""
+    return sum(count >= low for low in lows)
 
 
 def load_matrix(counts: Sequence[int], css: str = "wide") -> str:
@@ -147,7 +149,8 @@ def week_matrix(counts: Sequence[int], names: Sequence[str], css: str = "narrow"
     cells: dict[int, str] = {}
     for place, count in enumerate(counts):
         x, y = left + place % 24 * wide, top + place // 24 * high
-        cells[shade(count // 4)] = cells.get(shade(count // 4), "") + (
+        level = shade(count, HOUR_SHADES)
+        cells[level] = cells.get(level, "") + (
             f"M{number(x)} {number(y)}h{number(wide - 1.6)}v{number(high - 1.6)}h{number(1.6 - wide)}z"
         )
     drawn = [path(cells[level], f"load{level}") for level in sorted(cells)]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.web.authorized_service import Reader
-from dutiful.web.drawing.matrix import SHADES, load_matrix, week_matrix
+from dutiful.web.drawing.matrix import HOUR_SHADES, SHADES, load_matrix, week_matrix
 from dutiful.web.pages.rendering import page
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
@@ -55,7 +55,7 @@ async def calendar(
         after=chosen + timedelta(days=1),
         matrix=load_matrix(counts),
         week=week_matrix(hours, names),
-        shades=SHADES,
+        scales={"wide": SHADES, "narrow": HOUR_SHADES},
         total=sum(counts),
         fullest=_fullest(counts),
         quietest=_quietest(counts),
