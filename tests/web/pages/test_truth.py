@@ -11,7 +11,7 @@ import pytest
 from tests.web.pages.html import page
 
 from dutiful import Cron
-from dutiful.web.pages.editor import compare
+from dutiful.web.pages.difference import compare
 
 ZONES = [
     "UTC",

@@ -58,6 +58,11 @@ def year(it: Year, css: str = "wide") -> str:
     return drawing(left + it.weeks * pitch, 18 + 7 * pitch + 2, css, *drawn)
 
 
+def year_pair(it: Year) -> tuple[str, str]:
+    """Return a year for a wide page, and its first five months for a narrow one."""
+    return year(it), year(it._replace(weeks=22), "narrow")
+
+
 def _extras(it: Year, day: date, kind: Became, place: tuple[float, float, float]) -> list[str]:
     x, y, cell = place
     drawn = []

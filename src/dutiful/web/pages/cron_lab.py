@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, NamedTuple
+from functools import cache
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 from zoneinfo import available_timezones
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
+from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.cron.cron import Cron
-from dutiful.core.cron.lint import lint
-from dutiful.core.errors import CronCalculationError, DutifulError
+from dutiful.core.cron.lint import dst_effects, lint
+from dutiful.core.errors import CronCalculationError, DutifulError, InvalidCronExpressionError
 from dutiful.web.authorized_service import Reader
-from dutiful.web.drawing.matrix import Became, Year, year
+from dutiful.web.drawing.matrix import Became, Year, year_pair
 from dutiful.web.pages import words
 from dutiful.web.pages.ledger import clock_changes
 from dutiful.web.pages.rendering import page
@@ -32,6 +34,11 @@ PRESETS = {
     "monthly": "0 6 1 * *",
 }
 Dialect = Literal["standard", "posix", "seconds"]
+# The zones of the tz database that are named by a place; the others are links to these, or old.
+_CONTINENTS = {
+    *("Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Europe"),
+    *("Indian", "Pacific"),
+}
 
 
 class CronQuery(BaseModel):
@@ -55,8 +62,14 @@ class Meaning(NamedTuple):
     in_year: int = 0
     year_wide: str = ""
     year_narrow: str = ""
+    # The next change of the clock and its effect, in words.
+    clock_change: str | None = None
     problem: str | None = None
+    # The setting to blame for the problem, and the field of the text if that is to blame.
+    blames: str = "cron_expr"
     field: str | None = None
+    # A dialect in which the text is legal.
+    legal_in: str | None = None
 
 
 def parts_of(text: str) -> list[tuple[str, str]]:
@@ -66,33 +79,67 @@ def parts_of(text: str) -> list[tuple[str, str]]:
     return [*zip(parts, names, strict=False)]
 
 
-def meaning(
-    text: str, zone: str, now: datetime, dialect: str = "standard", *, draws: bool = True, **dst: Any
-) -> Meaning:
-    """Return the meaning of a text in a zone, from the present on, with a drawing of the year if wanted."""
-    parts = parts_of(text)
+def meaning(text: str, zone: str, now: datetime, dialect: str = "standard", **more: Any) -> Meaning:
+    """Return the meaning of a text in a zone, from the present on; `more` are settings of `Cron.parse`."""
     try:
-        cron = Cron.parse(text, dialect, zone, **(dst or {"dst": "vixie"}))
+        cron = Cron.parse(text, dialect, zone, **(more or {"dst": "vixie"}))
     except DutifulError as error:
-        return Meaning(None, parts, problem=str(error), field=getattr(error, "field", None))
+        return _refused(error, text)
     return Meaning(
         cron,
-        parts,
+        parts_of(text),
         words.when(cron),
         [(finding.level, finding.message) for finding in lint(cron, now)],
         next_fires(cron, now, FIRES),
         count_in_year(cron, now),
-        *(_drawn_year(cron, now) if draws else ()),
+        clock_change=next_change(cron, now),
     )
 
 
-def _drawn_year(cron: Cron, now: datetime) -> tuple[str, str]:
-    """Return the next year as a wide and a narrow drawing."""
-    zone = cron.zone.tzinfo
-    found = clock_changes(cron.zone, now, now + timedelta(days=366))
-    changes = frozenset(change.at.astimezone(zone).date() for change in found)
-    drawn = Year(now.astimezone(zone).date(), fire_days(cron, now), changes)
-    return year(drawn), year(drawn._replace(weeks=22), "narrow")
+def _refused(error: DutifulError, text: str) -> Meaning:
+    """Return a problem instead of a meaning, with the setting to blame and a dialect that takes the text."""
+    told = Meaning(None, parts_of(text), problem=str(error))
+    if not isinstance(error, InvalidCronExpressionError):
+        return told._replace(blames=str(error.details.get("argument")))
+    legal = (dialect for dialect in get_args(Dialect) if _is_legal(text, dialect))
+    return told._replace(field=error.field, legal_in=next(legal, None))
+
+
+def _is_legal(text: str, dialect: str) -> bool:
+    try:
+        Cron.parse(text, dialect)
+    except InvalidCronExpressionError:
+        return False
+    return True
+
+
+def with_year(told: Meaning, now: datetime) -> Meaning:
+    """Return a meaning with drawings of its next year, if it has one."""
+    if told.cron is None:
+        return told
+    zone = told.cron.zone
+    found = clock_changes(zone, now, now + timedelta(days=366))
+    changes = frozenset(change.at.astimezone(zone.tzinfo).date() for change in found)
+    drawn = Year(now.astimezone(zone.tzinfo).date(), fire_days(told.cron, now), changes)
+    wide, narrow = year_pair(drawn)
+    return told._replace(year_wide=wide, year_narrow=narrow)
+
+
+def next_change(cron: Cron, now: datetime) -> str | None:
+    """Return the effect of the next change of the clock on a cron; None if none comes within a year."""
+    changes = clock_changes(cron.zone, now, now + timedelta(days=366))
+    if not changes:
+        return None
+    first, zone = changes[0], cron.zone.tzinfo
+    at = first.at.astimezone(zone)
+    before = (first.at - timedelta(seconds=1)).astimezone(zone) + timedelta(seconds=1)
+    moved = f"{at:%a} {at.day} {at:%B}: clocks go from {before.replace(tzinfo=None):%H:%M} to {at:%H:%M}"
+    seconds = int(first.at.timestamp())
+    touched = [*dst_effects(cron, seconds - 1, seconds + 1)]
+    if not touched:
+        return f"{moved}; no tick is touched"
+    decided = f"gap={cron.gap}" if touched[0].kind == "gap" else f"fold={cron.fold}"
+    return f"{moved}; ticks are touched, decided by {decided}"
 
 
 def next_fires(cron: Cron, now: datetime, count: int) -> list[datetime]:
@@ -140,12 +187,14 @@ async def cron_lab(
         "cron.html",
         request,
         given=query,
-        meaning=meaning(query.e, query.tz, now, query.dialect),
+        meaning=with_year(meaning(query.e, query.tz, now, query.dialect), now),
         presets=PRESETS,
-        zones=zone_names(),
+        zones=zone_options(),
     )
 
 
-def zone_names() -> list[str]:
-    """Return the zones that a form offers."""
-    return sorted(name for name in available_timezones() if "/" in name or name == "UTC")
+@cache
+def zone_options() -> Markup:
+    """Return the zones that a form suggests, as the options of a list."""
+    names = sorted(name for name in available_timezones() if name.partition("/")[0] in _CONTINENTS)
+    return Markup("").join(Markup('<option value="{}">').format(name) for name in ("UTC", *names))

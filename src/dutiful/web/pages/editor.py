@@ -5,24 +5,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from dutiful.core.cron.cron import Cron
-from dutiful.core.errors import DutifulError, InvalidArgumentError
+from dutiful.core.errors import DutifulError, InvalidArgumentError, InvalidCronExpressionError
 from dutiful.httpd.instants import rfc_3339
 from dutiful.service.types import ScheduleInput
 from dutiful.web import requests
-from dutiful.web.authorized_service import Reader, Writer
-from dutiful.web.drawing.matrix import Became, Year, year
+from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
 from dutiful.web.pages.actions import back
-from dutiful.web.pages.cron_lab import PRESETS, Meaning, meaning
+from dutiful.web.pages.cron_lab import PRESETS, Meaning, meaning, with_year, zone_options
+from dutiful.web.pages.difference import Changes, compare
 from dutiful.web.pages.forms import read_form
-from dutiful.web.pages.ledger import clock_changes
 from dutiful.web.pages.rendering import page
 from dutiful.web.pages.words import CATCHUPS, FOLDS, GAPS, OVERLAPS
 
@@ -32,9 +30,6 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
-_DIFF_TICKS_MAX = 10_000
-_HORIZONS = (*(timedelta(days=days) for days in (365, 30, 7, 1)), timedelta(hours=1))
-_DIFF_ROWS = 8
 _MINUTE, _NEAR = 60_000, 1_800_000
 _TEXTS = ("workflow_id", "user_id", "cron_expr", "timezone")
 _CHOICES = ("dialect", "gap", "fold", "overlap_policy", "catchup_policy", "delivery")
@@ -45,36 +40,6 @@ NEW = {
     "overlap_policy": "skip", "catchup_policy": "none", "delivery": "at_least_once", "jitter_ms": "0",
     "grace_s": "60", "run_timeout_s": "3600", "queue_limit": "1000",
 }  # fmt: skip
-
-
-class Row(NamedTuple):
-    """One day of the comparison: the old fire time, the new one, and the change in words."""
-
-    day: date
-    old: str
-    new: str
-    change: str
-
-
-class Changes(NamedTuple):
-    """The effect of an edit on the fire times `within` a time from now; `rows` has the first changed days."""
-
-    within: timedelta
-    before: int
-    after: int
-    moved: int
-    added: int
-    removed: int
-    rows: list[Row]
-    year_wide: str
-    year_narrow: str
-
-    @property
-    def said(self) -> str:
-        """Return the numbers in one line."""
-        parts = [(self.moved, "move"), (self.removed, "go"), (self.added, "are new")]
-        told = [f"{count:,} {verb}" for count, verb in parts if count]
-        return f"Fire times: {', '.join(told)}." if told else "No fire time changes."
 
 
 class Load(NamedTuple):
@@ -99,22 +64,28 @@ async def ask_new(
 
 
 @router.post("/ui/schedules/new")
-async def save_new(request: Request, authorized: Writer) -> Response:
-    """Preview or store a new schedule."""
+async def save_new(request: Request, authorized: Reader) -> Response:
+    """Preview a new schedule, or store it, which needs the scope `write`."""
     given = {**NEW, **await read_form(request)}
     return await _answer(request, authorized, given, None)
 
 
 @router.get("/ui/schedules/{schedule_id}/edit")
-async def ask_edit(request: Request, authorized: Reader, schedule_id: requests.ScheduleId) -> HTMLResponse:
-    """Show the form of a schedule as it is stored."""
+async def ask_edit(
+    request: Request,
+    authorized: Reader,
+    schedule_id: requests.ScheduleId,
+    e: Annotated[str | None, Query(max_length=256)] = None,
+) -> HTMLResponse:
+    """Show the form of a schedule as it is stored, or with another cron text to start from."""
     view = await authorized.schedule(schedule_id)
-    return await _form(request, authorized, _given(view), view)
+    given = _given(view) if e is None else {**_given(view), "cron_expr": e}
+    return await _form(request, authorized, given, view)
 
 
 @router.post("/ui/schedules/{schedule_id}/edit")
-async def save_edit(request: Request, authorized: Writer, schedule_id: requests.ScheduleId) -> Response:
-    """Preview or store an edit."""
+async def save_edit(request: Request, authorized: Reader, schedule_id: requests.ScheduleId) -> Response:
+    """Preview an edit, or store it, which needs the scope `write`."""
     view = await authorized.schedule(schedule_id)
     given = {**_given(view), **await read_form(request), "schedule_id": schedule_id}
     return await _answer(request, authorized, given, view)
@@ -123,8 +94,10 @@ async def save_edit(request: Request, authorized: Writer, schedule_id: requests.
 async def _answer(
     request: Request, authorized: AuthorizedService, given: dict[str, str], view: ScheduleView | None
 ) -> Response:
+    given["dialect"] = given.pop("use_dialect", given["dialect"])
     if given.get("do") != "save":
         return await _form(request, authorized, given, view)
+    authorized.caller.require("write")
     if view is not None and given.get("seen", _seen(view)) != _seen(view):
         return await _form(request, authorized, given, view, overtaken=_differing(given, view))
     try:
@@ -216,10 +189,12 @@ async def _form(
     overtaken: list[tuple[str, str, str]] | None = None,
 ) -> HTMLResponse:
     now = authorized.service.clock.now().astimezone(UTC)
-    dst = {"gap": given["gap"], "fold": given["fold"]}
-    old = None if view is None else view.cron
-    # The comparison with the stored cron has a drawing of its own.
-    told = meaning(given["cron_expr"], given["timezone"], now, given["dialect"], draws=old is None, **dst)
+    told, changes = _effect(given, view, now)
+    body, errors = _checked(given, view)
+    if told.problem is not None:
+        errors[told.blames] = told.problem
+    if problem is not None:
+        errors[blamed(problem)] = str(problem)
     return page(
         "editor.html",
         request,
@@ -228,15 +203,19 @@ async def _form(
         # A preview shows what is stored by now, but the form was filled in from what was seen before.
         seen="" if view is None else given.get("seen", _seen(view)) if overtaken is None else _seen(view),
         overtaken=overtaken,
-        body=_body(given, view),
+        body=body,
         base=str(request.base_url).rstrip("/"),
         load=None if told.cron is None else await _load(authorized, told.fires),
         view=view,
         meaning=told,
-        changes=_compared(old, told, now),
-        problem=None if problem is None else str(problem),
-        was=None if old is None or told.cron == old else words.when(old),
+        changes=changes,
+        problem=problem,
+        blamed=None if problem is None else blamed(problem),
+        errors=errors,
+        before={} if view is None else {name: stored for name, stored, _ in _differing(given, view)},
+        was=None if view is None or told.cron == view.cron else words.when(view.cron),
         presets=PRESETS,
+        zones=zone_options(),
         overlaps=OVERLAPS,
         catchups=CATCHUPS,
         gaps=GAPS,
@@ -244,13 +223,40 @@ async def _form(
     )
 
 
-def _body(given: dict[str, str], view: ScheduleView | None) -> str:
-    """Return the JSON with which the API stores the same; nothing where the form cannot be stored."""
+def _effect(
+    given: dict[str, str], view: ScheduleView | None, now: datetime
+) -> tuple[Meaning, Changes | None]:
+    """Return the meaning of the cron in the form, and the difference from the stored one."""
+    told = meaning(
+        given["cron_expr"],
+        given["timezone"],
+        now,
+        given["dialect"],
+        gap=given["gap"],
+        fold=given["fold"],
+        calendar=() if view is None else view.calendar,
+    )
+    changes = None if view is None or told.cron is None else compare(view.cron, told.cron, now)
+    # A comparison of a year has a drawing of its own.
+    drawn = changes is not None and changes.is_whole_year
+    return told if drawn else with_year(told, now), changes
+
+
+def blamed(error: DutifulError) -> str:
+    """Return the field of the form that an error is about; nothing if it is about none."""
+    if isinstance(error, InvalidCronExpressionError):
+        return "cron_expr"
+    named = str(error.details.get("argument", "")).partition(".")[0]
+    return next((name for name in (named, *error.details) if name in NEW), "")
+
+
+def _checked(given: dict[str, str], view: ScheduleView | None) -> tuple[str, dict[str, str]]:
+    """Return the JSON with which the API stores the same, or the field that prevents it, and why."""
     try:
         wanted = _plain(_input(given, view))
-    except DutifulError:
-        return ""
-    return json.dumps(wanted, indent=2)
+    except DutifulError as error:
+        return "", {blamed(error): str(error)}
+    return json.dumps(wanted, indent=2), {}
 
 
 async def _load(authorized: AuthorizedService, fires: list[datetime]) -> Load | None:
@@ -262,64 +268,3 @@ async def _load(authorized: AuthorizedService, fires: list[datetime]) -> Load | 
     fullest = max(near, key=lambda begin: near[begin], default=at)
     zone = fires[0].tzinfo
     return Load(fires[0], near.get(at, 0), datetime.fromtimestamp(fullest / 1000, zone), near.get(fullest, 0))
-
-
-def _compared(old: Cron | None, told: Meaning, now: datetime) -> Changes | None:
-    return None if old is None or told.cron is None else compare(old, told.cron, now)
-
-
-def compare(old: Cron, new: Cron, now: datetime) -> Changes:
-    """Return the fire times that an edit moves, adds and removes, within a year or as far as listed."""
-    within = _comparable(old, new, now)
-    end = now + within
-    before = {at.astimezone(UTC): at for at in old.between(now + timedelta(seconds=1), end)}
-    after = before
-    if new != old:
-        after = {at.astimezone(UTC): at for at in new.between(now + timedelta(seconds=1), end)}
-    gone = _by_day(at for instant, at in before.items() if instant not in after)
-    come = _by_day(at for instant, at in after.items() if instant not in before)
-    moved = sum(min(len(gone[day]), len(come.get(day, ()))) for day in gone)
-    removed, added = sum(map(len, gone.values())) - moved, sum(map(len, come.values())) - moved
-    days = _days(before.values(), after.values(), gone, come)
-    today = now.astimezone(new.zone.tzinfo).date()
-    ringed = frozenset(
-        change.at.astimezone(new.zone.tzinfo).date() for change in clock_changes(new.zone, now, end)
-    )
-    rows = [_row(day, gone.get(day, []), come.get(day, [])) for day in sorted({*gone, *come})[:_DIFF_ROWS]]
-    drawn = Year(today, days, ringed)
-    pictures = year(drawn), year(drawn._replace(weeks=22), "narrow")
-    return Changes(within, len(before), len(after), moved, added, removed, rows, *pictures)
-
-
-def _comparable(old: Cron, new: Cron, now: datetime) -> timedelta:
-    """Return the longest of a few periods in which neither cron has too many ticks to compare."""
-    begin = int(now.timestamp())
-    for within in _HORIZONS:
-        end = begin + int(within.total_seconds())
-        if max(old.count_epoch(begin, end), new.count_epoch(begin, end)) <= _DIFF_TICKS_MAX:
-            return within
-    return _HORIZONS[-1]
-
-
-def _by_day(instants: Any) -> dict[date, list[datetime]]:
-    days: dict[date, list[datetime]] = {}
-    for at in instants:
-        days.setdefault(at.date(), []).append(at)
-    return days
-
-
-def _days(before: Any, after: Any, gone: dict[date, Any], come: dict[date, Any]) -> dict[date, Became]:
-    days: dict[date, Became] = {at.date(): "same" for at in (*before, *after)}
-    for day in {*gone, *come}:
-        days[day] = "moved" if day in gone and day in come else "removed" if day in gone else "added"
-    return days
-
-
-def _row(day: date, gone: list[datetime], come: list[datetime]) -> Row:
-    old, new = (", ".join(words.clock(at) for at in found[:3]) for found in (gone, come))
-    if len(gone) == len(come) == 1:
-        seconds = (come[0] - gone[0]).total_seconds()
-        change = f"{'+' if seconds > 0 else '−'}{words.span(abs(seconds))}"
-    else:
-        change = "removed" if not come else "new" if not gone else f"{len(gone)} become {len(come)}"
-    return Row(day, old, new, change)

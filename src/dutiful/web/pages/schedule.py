@@ -13,7 +13,6 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.cron.cron import Cron
-from dutiful.core.cron.lint import dst_effects
 from dutiful.core.errors import UnknownScheduleError
 from dutiful.httpd.instants import rfc_3339
 from dutiful.service.board import spread
@@ -25,6 +24,7 @@ from dutiful.web.drawing.marks import Tick
 from dutiful.web.drawing.strip import MARKS_MAX, Strip, drift, strip
 from dutiful.web.pages import words
 from dutiful.web.pages.account import account_of
+from dutiful.web.pages.cron_lab import next_change
 from dutiful.web.pages.ledger import clock_changes, entries, late_by, said, tick_href, ticks_of
 from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.why import Why, parse_asked, why
@@ -110,7 +110,7 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
         "entries_count": len(found.items),
         "folded": query.entries is None,
         "fires": fires[:_FIRES_SHOWN],
-        "change": _next_change(cron, now),
+        "change": next_change(cron, now),
         "settings": settings_said(view),
         "zone": cron.zone.tzinfo,
         "done": query.done,
@@ -241,21 +241,3 @@ def _drift_said(runs: list[RunView]) -> str:
     if drift is None:
         return "nothing was launched in this time"
     return f"half within {words.span(drift[0])}, 99 % within {words.span(drift[1])}"
-
-
-def _next_change(cron: Cron, now: datetime) -> str | None:
-    """Return the effect of the next change of the clock on the schedule; None if none comes within a year."""
-    end = now + timedelta(days=366)
-    changes = clock_changes(cron.zone, now, end)
-    if not changes:
-        return None
-    first, zone = changes[0], cron.zone.tzinfo
-    at = first.at.astimezone(zone)
-    before = (first.at - timedelta(seconds=1)).astimezone(zone) + timedelta(seconds=1)
-    moved = f"{at:%a} {at.day} {at:%B}: clocks go from {before.replace(tzinfo=None):%H:%M} to {at:%H:%M}"
-    seconds = int(first.at.timestamp())
-    touched = [*dst_effects(cron, seconds - 1, seconds + 1)]
-    if not touched:
-        return f"{moved}; no tick is touched"
-    decided = f"gap={cron.gap}" if touched[0].kind == "gap" else f"fold={cron.fold}"
-    return f"{moved}; ticks are touched, decided by {decided}"

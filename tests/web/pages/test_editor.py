@@ -1,0 +1,186 @@
+"""The editor: errors stand at their field, differences are marked, and the effect is told before a save."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.web.pages.html import Page, page
+from tests.web.pages.test_forms import csrf, post
+from tests.web.test_tenants import asking, guarded, token
+
+from dutiful.core.cron.cron import Cron
+from dutiful.web.pages.difference import compare
+
+__all__ = ["guarded"]
+NOW = datetime(2026, 11, 2, 14, 5, 12, tzinfo=UTC)
+PATH = "/ui/schedules/nightly/edit"
+
+
+@pytest.fixture
+def nightly(service):
+    service.upsert(timezone="America/New_York")
+    return service
+
+
+def previewed(service, **changes):
+    return Page(post(service, PATH, csrf(service, PATH), do="preview", **changes))
+
+
+def field(shown, name):
+    """Return the attributes of one field of the form."""
+    [own] = [each for _, each in shown.elements if each.get("id") == name]
+    return own
+
+
+def said(shown, name):
+    """Return the text of the element with this id."""
+    return " ".join(re.search(rf'id="{name}"[^>]*>(.*?)</', shown.answer.text, re.DOTALL)[1].split())
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "why"),
+    [
+        ({"version": "one"}, "f-version", "Invalid version &#39;one&#39;: write a number"),
+        ({"labels": "team"}, "f-labels", "Invalid labels &#39;team&#39;: write name=value, with commas"),
+        ({"grace_s": "-1"}, "f-grace_s", "Invalid grace_s &#39;-1.0&#39;: write a number of seconds from 0"),
+        ({"labels": f"a={'x' * 2000}"}, "f-labels", "Invalid labels.a &#39;xxx"),
+    ],
+)
+def test_what_cannot_be_saved_is_said_on_top_with_a_link_and_at_its_field(nightly, changes, place, why):
+    shown = Page(post(nightly, PATH, csrf(nightly, PATH), do="save", **changes))
+    assert shown.answer.status_code == 422
+    assert f"#{place}" in shown.links
+    name = place.removeprefix("f-")
+    own = field(shown, place)
+    assert (own["aria-invalid"], own["aria-describedby"]) == ("true", f"e-{name} w-{name}")
+    assert said(shown, f"e-{name}").startswith(why)
+
+
+def test_a_preview_says_what_is_wrong_at_its_field(nightly):
+    shown = previewed(nightly, queue_limit="many")
+    assert said(shown, "e-queue_limit") == "Invalid queue_limit &#39;many&#39;: write a number"
+    assert "<details open>" in shown.answer.text
+    assert "It was not saved" not in shown.text
+
+
+def test_an_unknown_zone_is_said_at_the_zone(nightly):
+    shown = previewed(nightly, timezone="Europe/Berlinn")
+    assert "Europe/Berlin" in said(shown, "e-timezone")
+    assert field(shown, "f-timezone")["aria-invalid"] == "true"
+    assert "There is no such time zone." in shown.text
+    assert "aria-invalid" not in field(shown, "cron")
+
+
+def test_a_text_of_another_dialect_has_a_button_that_takes_that_dialect(nightly):
+    shown = previewed(nightly, cron_expr="*/5 * * * *", dialect="posix")
+    assert "It is legal with another dialect: Use standard" in shown.text
+    assert field(shown, "cron")["aria-invalid"] == "true"
+    taken = previewed(nightly, cron_expr="*/5 * * * *", dialect="posix", use_dialect="standard")
+    assert "Every 5 minutes" in taken.text
+    assert "<option selected>standard</option>" in taken.answer.text
+
+
+def test_a_field_that_differs_says_what_it_was(nightly):
+    shown = previewed(nightly, overlap_policy="queue", run_timeout_s="", timezone="Europe/Berlin")
+    told = {own["id"]: said(shown, own["id"]) for own in shown.all("span") if "w-" in own.get("id", "")}
+    assert told == {
+        "w-overlap_policy": "was <bdi>skip",
+        "w-run_timeout_s": "was <bdi>3600",
+        "w-timezone": "was <bdi>America/New_York",
+    }
+    assert not [own for own in page(nightly, PATH).all("span") if "w-" in own.get("id", "")]
+
+
+def test_the_button_says_how_many_fire_times_it_changes(nightly):
+    shown = previewed(nightly, cron_expr="45 9 * * 1-5")
+    assert "Fire times: 261 move, 104 go. First difference on Mon 2 Mar: now 09:30, then 09:45." in shown.text
+    assert "Save, change 365 fire times" in shown.text
+    assert "Save, change" not in page(nightly, PATH).text
+    often = previewed(nightly, cron_expr="* * * * *")
+    assert "Fire times in the next 1 d: 1,438 are new." in often.text
+    assert "Save, change fire times" in often.text
+    assert "The year from today 525,540 fire times" in often.text
+
+
+def test_days_without_ticks_stay_so_in_a_preview(service):
+    service.upsert(calendar=["12-25", "2026-05-01"])
+    assert "363 → 363" in page(service, PATH).text
+    assert "No fire time changes." in page(service, PATH).text
+    assert "Fire times: 363 move." in previewed(service, cron_expr="45 9 * * *").text
+
+
+def test_next_fire_times_end_with_the_next_change_of_the_clock(nightly):
+    expected = "Sun 8 March: clocks go from 02:00 to 03:00; no tick is touched"
+    assert expected in page(nightly, PATH).text
+    assert expected in page(nightly, "/ui/cron?e=30+9+*+*+*&tz=America/New_York").text
+    assert "clocks go" not in page(nightly, "/ui/cron?e=30+9+*+*+*&tz=UTC").text
+
+
+def test_an_edit_starts_from_a_usual_cron_and_the_zone_from_a_list(nightly):
+    shown = page(nightly, PATH)
+    assert f"{PATH}?e=0%20%2A%20%2A%20%2A%20%2A" in shown.links
+    assert field(shown, "f-timezone")["list"] == "zones"
+    offered = {own.get("value") for own in shown.all("option")}
+    assert {"UTC", "Asia/Kathmandu", "America/Argentina/Buenos_Aires"} <= offered
+    assert "Every hour" in page(nightly, f"{PATH}?e=0+*+*+*+*").text
+
+
+def test_a_reader_may_preview_and_not_save(guarded):
+    asking(guarded, "ada")("PUT", "/workflows/report/1", {})
+    asking(guarded, "ada")(
+        "POST",
+        "/schedules/upsert",
+        {
+            "schedule_id": "nightly",
+            "workflow_id": "report",
+            "version": 1,
+            "user_id": "ada",
+            "cron_expr": "30 9 * * *",
+            "timezone": "UTC",
+        },
+    )
+    guarded.client.headers["authorization"] = f"Bearer {token('ada', 'read')}"
+    for path in (PATH, "/ui/schedules/new"):
+        proof = csrf(guarded, path)
+        shown = post(guarded, path, proof, do="preview", cron_expr="45 9 * * *")
+        assert (shown.status_code, "At 09:45, every day" in shown.text) == (200, True)
+        assert "needs the scope write" in shown.text
+        refused = post(guarded, path, proof, do="save", cron_expr="45 9 * * *")
+        assert (refused.status_code, "scope_missing" in refused.text) == (403, True)
+    assert guarded.get("/schedules/nightly")["cron_expr"] == "30 9 * * *"
+
+
+def crons(old, new, zone="America/New_York", **dst):
+    return [Cron.parse(text, "standard", zone, **dst) for text in (old, new)]
+
+
+def test_the_days_of_a_clock_change_are_listed_after_the_first_days():
+    told = compare(*crons("30 1 * * *", "30 2 * * *", gap="run_after", fold="first"), NOW)
+    days = [(row.day, row.old, row.new, row.change, row.clock) for row in told.rows]
+    assert days[0] == ("Tue 3 Nov", "01:30", "02:30", "+1 h", "")
+    assert days[7:] == [
+        ("Tue 10 Nov", "01:30", "02:30", "+1 h", ""),
+        ("Sun 14 Mar 2027", "01:30", "03:00", "+30 min", "clocks go forward 1 h"),
+    ]
+
+
+def test_a_day_of_a_clock_change_is_listed_where_the_edit_does_not_touch_it():
+    told = compare(*crons("30 1 * * *", "30 1 * * 0"), NOW)
+    assert told.rows[-1] == ("Sun 14 Mar 2027", "01:30", "01:30", "same", "clocks go forward 1 h")
+    assert compare(*crons("30 1 * * *", "30 1 * * *"), NOW).rows == []
+
+
+def test_more_times_than_are_listed_are_hinted_at():
+    told = compare(*crons("0 0-5 * * *", "30 0-5 * * *"), NOW)
+    assert told.rows[0].old == "00:00, 01:00, 02:00, …"
+    assert told.rows[0].change == "6 become 6"
+
+
+def test_a_year_is_drawn_only_where_a_year_was_compared():
+    yearly, hourly = (
+        compare(*crons(*texts), NOW) for texts in [("0 1 * * *",) * 2, ("0 1 * * *", "0 * * * *")]
+    )
+    assert (yearly.within, bool(yearly.year_wide)) == (timedelta(days=365), True)
+    assert (hourly.within, bool(hourly.year_wide)) == (timedelta(days=30), False)
