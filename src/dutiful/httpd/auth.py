@@ -23,6 +23,7 @@ from dutiful.httpd.strict_json import decode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from dutiful.httpd.reloading_file import ReloadingFile
     from dutiful.outbound.secret import Secret
@@ -46,6 +47,8 @@ class Caller(NamedTuple):
     how: Literal["token", "session", "certificate", "loopback", "nobody"]
     # The other users for whom the caller may use its scopes; "*" is all of them.
     act_as: frozenset[str] = frozenset()
+    # When the login of a browser ends; None for other callers.
+    ends_at: datetime | None = None
 
     @property
     def acts_for_all(self) -> bool:
@@ -91,6 +94,9 @@ class TokenReader(Protocol):
     def caller(self, token: str) -> Caller:
         """Return the caller that the token names, or raise UnauthenticatedError."""
 
+    def ends_at(self, token: str) -> datetime | None:
+        """Return when a token that `caller` accepted expires, None if it does not."""
+
 
 class Auth(NamedTuple):
     """The accepted proofs of identity. With neither tokens nor clients every caller is the operator."""
@@ -118,7 +124,8 @@ class Auth(NamedTuple):
         if token is None and self.tokens is not None and self.sessions is not None:
             kept = self.sessions.token_of(scope)
             if kept is not None:
-                return self.tokens.caller(kept)._replace(how="session")
+                caller = self.tokens.caller(kept)
+                return caller._replace(how="session", ends_at=self.tokens.ends_at(kept))
         names = scope.get("state", {}).get(PEER_NAMES)
         if names and self.clients is not None and token is None:
             return caller_of(names, self.clients.current())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from dutiful.core.errors import quoted
@@ -68,11 +69,23 @@ class MiddlewareSettings(NamedTuple):
     pages: PageAddress = PageAddress()
 
 
-class RequestMiddleware:
-    """Checks requests. The app gets the caller in `scope["state"]["caller"]`, and the body in one message."""
+class RefusalPage(Protocol):
+    """Makes a page for people of a request for a page that was refused."""
 
-    def __init__(self, app: App, settings: MiddlewareSettings) -> None:
-        self._app, self._settings = app, settings
+    async def __call__(self, scope: Scope, error: RequestRefusedError, body: bytes | None) -> App:
+        """Return the answer; `body` is the form of a caller without a login, None if it is too long."""
+
+
+class RequestMiddleware:
+    """Checks requests. The app gets the caller in `scope["state"]["caller"]`, and the body in one message.
+
+    Refusals are answered as JSON; those of pages by `refusal_page`, if one is given.
+    """
+
+    def __init__(
+        self, app: App, settings: MiddlewareSettings, refusal_page: RefusalPage | None = None
+    ) -> None:
+        self._app, self._settings, self._refusal_page = app, settings, refusal_page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer refused requests, and pass the others to the app."""
@@ -91,9 +104,9 @@ class RequestMiddleware:
                 # The server then cuts the connection, so that the peer does not take half an answer for
                 # a whole one.
                 raise
-            await _answer(answer, UnforeseenError())
+            await self._refuse(scope, receive, answer, UnforeseenError())
 
-    async def _handle(self, scope: Scope, receive: Receive, answer: Send) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, answer: _Answering) -> None:
         try:
             self._admit(scope)
             body = await read_body(scope, receive, self._settings.limits)
@@ -104,11 +117,34 @@ class RequestMiddleware:
                     answer, f"{LOGIN_PATH}?{urlencode({'next': _asked(scope), 'why': error.code})}"
                 )
                 return
-            await _answer(answer, error)
+            await self._refuse(scope, receive, answer, error)
         except ConnectionResetError:
             return
         else:
             await self._app(_as_get(scope), _replay(body, receive), answer)
+
+    async def _refuse(
+        self, scope: Scope, receive: Receive, answer: _Answering, error: RequestRefusedError
+    ) -> None:
+        if self._refusal_page is not None and is_page(scope["path"]):
+            try:
+                body = await self._form(scope, receive, error)
+                page = await self._refusal_page(scope, error, body)
+                await page(scope, receive, answer)
+            except ConnectionResetError:
+                return
+            except Exception as failure:
+                _LOGGER.exception("the page of a refusal failed", exc_info=failure)
+        if not answer.has_begun:
+            await _answer(answer, error)
+
+    async def _form(self, scope: Scope, receive: Receive, error: RequestRefusedError) -> bytes | None:
+        """Return the form that a browser sent whose session has ended; None if it is too long to read."""
+        if error.status != 401 or scope["method"] != "POST":
+            return b""
+        with suppress(RequestRefusedError):
+            return await read_body(scope, receive, self._settings.limits)
+        return None
 
     def _can_log_in(self, scope: Scope, error: RequestRefusedError) -> bool:
         """Return whether a browser without a login asked for a page."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,6 +57,10 @@ class TokenCheck(NamedTuple):
         claims = _part(payload)
         self._check(claims)
         return Caller(claims["sub"], granted(claims.get("scope", "")), "token", _act_as(claims))
+
+    def ends_at(self, token: str) -> datetime:
+        """Return when a token that `caller` accepted expires."""
+        return datetime.fromtimestamp(_seconds(_part(token.split(".")[1]), "exp"), UTC)
 
     def _key(self, header: dict[str, Any]) -> Key:
         if not {*header} <= _HEADER:

@@ -15,6 +15,7 @@ from dutiful.service.http_settings import login_rates, middleware_settings
 from dutiful.web import responses
 from dutiful.web.pages import PAGE_ROUTERS
 from dutiful.web.pages.rendering import HashedFiles, install_problem_pages
+from dutiful.web.pages.session import refusal_page
 from dutiful.web.routes import ROUTERS
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def create_app(service: Service) -> FastAPI:
     settings = middleware_settings(service.settings, service.clock)
     app.state.auth = settings.auth
     app.state.logins = login_rates(service.clock)
-    app.add_middleware(RequestMiddleware, settings=settings)
+    app.add_middleware(RequestMiddleware, settings=settings, refusal_page=refusal_page)
     return app
 
 

@@ -20,7 +20,7 @@ from dutiful.httpd.middleware import MiddlewareSettings, RequestMiddleware
 from dutiful.httpd.problems import install_problems
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import read_form
-from dutiful.web.pages.rendering import HashedFiles, install_problem_pages, page
+from dutiful.web.pages.rendering import HashedFiles, install_problem_pages, page, refusal_page
 from dutiful.web.requests import ID_PATTERN
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def create_fleet_app(fleet: FleetAnswers, clock: Clock, host: str) -> FastAPI:
     install_problems(app)
     install_problem_pages(app)
     app.mount("/static", HashedFiles(directory=Path(__file__).parent / "static"), name="static")
-    app.add_middleware(RequestMiddleware, settings=MiddlewareSettings(host))
+    app.add_middleware(RequestMiddleware, settings=MiddlewareSettings(host), refusal_page=refusal_page)
     return app
 
 

@@ -8,6 +8,7 @@ import re
 
 import jwt
 import pytest
+from tests.web.pages.html import Page, page
 from tests.web.running import MONDAY, running
 
 from dutiful.web.pages.session import safe_next
@@ -129,6 +130,7 @@ def test_logging_out_forgets_the_session(guarded):
     field = re.search(r'name="csrf" value="([0-9a-f]+)"', guarded.client.get("/ui/me").text)[1]
     answer = guarded.client.post("/ui/logout", data={"csrf": field}, headers={"Origin": guarded.url})
     assert answer.headers["clear-site-data"] == '"cache"'
+    assert dict(guarded.client.cookies) == {}
     assert guarded.client.get("/").status_code == 303
 
 
@@ -217,9 +219,10 @@ def test_a_form_from_elsewhere_is_refused_at_the_public_address(public, origin):
 
 @pytest.mark.parametrize("path", ["/", "/ui/login", "/ui/schedules"])
 def test_a_page_at_another_name_is_not_answered(public, path):
-    answer = public.client.get(path, headers={"Host": "evil.example"})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (421, "foreign_host")
-    assert "https://cron.example.com" in answer.json()["error"]["message"]
+    told = Page(public.client.get(path, headers={"Host": "evil.example"}))
+    assert (told.answer.status_code, "set-cookie" in told.answer.headers) == (421, False)
+    assert "The pages are at https://cron.example.com, by DUTIFUL_PUBLIC_URL" in told.text
+    assert "Code foreign_host" in told.text
 
 
 def test_the_api_is_answered_at_any_name(public):
@@ -229,6 +232,5 @@ def test_the_api_is_answered_at_any_name(public):
 
 def test_beyond_the_loopback_pages_need_a_public_address(tmp_path):
     with running(tmp_path, **environ(tmp_path), DUTIFUL_HOST="0.0.0.0") as service:
-        answer = service.client.get("/ui/login")
-        assert (answer.status_code, answer.json()["error"]["code"]) == (421, "foreign_host")
-        assert "DUTIFUL_PUBLIC_URL" in answer.json()["error"]["message"]
+        told = page(service, "/ui/login", 421)
+    assert "Set DUTIFUL_PUBLIC_URL to the address that browsers use" in told.text

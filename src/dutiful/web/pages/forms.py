@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 NOTE_MAX = 1000
 """The most characters of the note of a pause."""
 FIELD = "csrf"
-_COOKIE, _HOST_COOKIE = "dutiful-csrf", "__Host-dutiful-csrf"
+PROOF_COOKIES = ("dutiful-csrf", "__Host-dutiful-csrf")
+"""The cookies of plain HTTP and of TLS that hold the secret of a browser."""
 _SECRET_BYTES = 32
 _FIELDS_MAX = 100
 
@@ -32,15 +33,15 @@ class ForgedFormError(RequestRefusedError):
     status = 403
     code = "form_refused"
 
-    def __init__(self, why: str) -> None:
-        super().__init__(
-            f"This form was refused: {why}. Go back, load the page again, and send it once more."
-        )
+    def __init__(
+        self, why: str, way_out: str = "Go back, load the page again, and send it once more."
+    ) -> None:
+        super().__init__(f"This form was refused: {why}. {way_out}")
 
 
 def cookie_name(request: Request) -> str:
     """Return the name of the cookie; with TLS its prefix makes browsers bind the cookie to this host."""
-    return _HOST_COOKIE if request.url.scheme == "https" else _COOKIE
+    return PROOF_COOKIES[request.url.scheme == "https"]
 
 
 def secret_of(request: Request) -> str:
@@ -70,16 +71,31 @@ def keep_secret(request: Request, response: Response) -> None:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form, or raise ForgedFormError; the last value of a field counts."""
-    _demand_same_origin(request)
-    body = (await request.body()).decode("utf-8", "replace")
-    form = dict(parse_qsl(body, keep_blank_values=True, max_num_fields=_FIELDS_MAX))
-    if not _is_proof(request, form.pop(FIELD, "")):
-        raise ForgedFormError("it does not carry the proof of its page")
+    """Return the fields of a form, or raise ForgedFormError; the last value of a field counts.
+
+    A form of an own page whose proof is wrong, such as one of another login, stays in `request.state.kept`.
+    """
+    demand_same_origin(request)
+    form, proof = fields_of(await request.body())
+    if not _is_proof(request, proof):
+        request.state.kept = form
+        way_out = "Nothing was changed. If it is what you filled in, send it again."
+        raise ForgedFormError("its page is too old, or of another login", way_out)
     return form
 
 
-def _demand_same_origin(request: Request) -> None:
+def fields_of(body: bytes) -> tuple[dict[str, str], str]:
+    """Return the fields of a form and the proof of its page; raises ForgedFormError if it has too many."""
+    try:
+        pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
+    except ValueError:
+        raise ForgedFormError("it has too many fields") from None
+    form = dict(pairs)
+    return form, form.pop(FIELD, "")
+
+
+def demand_same_origin(request: Request) -> None:
+    """Raise ForgedFormError unless a page of this service sent the request."""
     own = f"{request.url.scheme}://{request.headers.get('host', '')}"
     if request.headers.get("origin") != own:
         raise ForgedFormError("it comes from another origin")

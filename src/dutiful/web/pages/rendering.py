@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import UTC
+from datetime import UTC, timedelta
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -34,9 +34,13 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from dutiful.httpd.errors import RequestRefusedError
+    from dutiful.httpd.limits import Scope
+
 _HERE = Path(__file__).parents[1]
 THEME_COOKIE, KEYS_COOKIE = "dutiful-theme", "dutiful-keys"
 THEMES = ("light", "dark")
+_LAST_MINUTES = timedelta(minutes=5)
 # Pages need a referrer policy: under the API's no-referrer, browsers post forms with the origin "null", which
 # is refused.
 _HEADERS = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
@@ -93,12 +97,17 @@ def page(
         "revision": getattr(request.state, "revision", ""),
         "path": request.url.path,
         "query": request.url.query,
+        "session_ends": _ends_soon(request.state.caller.ends_at, now),
         "csrf": lambda: field_value(request),
     }
     html = _PAGES.get_template(template).render({**frame, **facts})
     answer = HTMLResponse(html, status, headers=_HEADERS)
     keep_secret(request, answer)
     return answer
+
+
+def _ends_soon(ends_at: datetime | None, now: datetime) -> datetime | None:
+    return ends_at if ends_at is not None and ends_at - now <= _LAST_MINUTES else None
 
 
 def _time(at: datetime, shown: str | None = None, now: datetime | None = None) -> Markup:
@@ -163,10 +172,12 @@ _PAGES.globals.update(
 
 
 _TITLES = {
+    401: "Say who you are",
     403: "You may not do this",
     404: "There is no such thing",
     409: "Another request changed it first",
     422: "This is not valid",
+    421: "The pages are not at this address",
     429: "Too many tries",
     503: "The store cannot be used",
 }
@@ -190,17 +201,25 @@ def _as_page(answer: Callable[..., Any]) -> Callable[[Request, Exception], Await
             return response
         request.state.caller = getattr(request.state, "caller", NOBODY)
         problem = json.loads(bytes(response.body))["error"]
-        title = _TITLES.get(response.status_code, "Something is wrong")
+        kept = getattr(request.state, "kept", {})
         facts = {
-            "title": title,
+            "title": "Send it again?" if kept else _TITLES.get(response.status_code, "Something is wrong"),
             "problem": problem,
             "near_ids": getattr(request.state, "near_ids", []),
             "refused": getattr(request.state, "refused", None),
+            "kept": kept,
         }
         template = "damaged.html" if problem["code"] == "damaged_schedule" else "problem.html"
         told = page(template, request, response.status_code, **facts)
-        if (wait := response.headers.get("retry-after")) is not None:
-            told.headers["retry-after"] = wait
+        said = response.headers.items()
+        told.headers.update({name: value for name, value in said if not name.startswith("content-")})
         return told
 
     return handle
+
+
+async def refusal_page(scope: Scope, error: RequestRefusedError, _body: bytes | None) -> Response:
+    """Return the page for a request that was refused before any route was asked."""
+    request = Request(scope)
+    answer: Response = await request.app.exception_handlers[DutifulError](request, error)
+    return answer

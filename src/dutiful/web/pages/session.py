@@ -3,25 +3,33 @@
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from dutiful.httpd.auth import COOKIE, HOST_COOKIE, TOKEN_MAX
+from dutiful.httpd.auth import COOKIE, HOST_COOKIE, NOBODY, TOKEN_MAX
 from dutiful.httpd.errors import RequestRefusedError, UnauthenticatedError
 from dutiful.httpd.limits import network_of
 from dutiful.service.settings import is_loopback
 from dutiful.web.authorized_service import Reader
-from dutiful.web.pages.forms import read_form
+from dutiful.web.pages import rendering
+from dutiful.web.pages.forms import PROOF_COOKIES, ForgedFormError, demand_same_origin, fields_of, read_form
 from dutiful.web.pages.rendering import KEYS_COOKIE, THEME_COOKIE, THEMES, page
+
+if TYPE_CHECKING:
+    from dutiful.httpd.limits import Scope
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 _YEAR_S = 31_536_000
+# Encoded once more in the body of the login, a form of this length fits into the 16 KiB of its limit.
+_KEPT_MAX = 8192
 _WHY = {
     "token_missing": "",
+    "session_missing": "Your session has ended. Sign in again.",
     "token_expired": "Your session has ended: its token expired. Sign in with a new one.",
     "token_revoked": "Your session has ended: its token was revoked.",
     "token_key_unknown": "Your session has ended: the key of its token is gone.",
@@ -44,7 +52,35 @@ def safe_next(wanted: str) -> str:
     return wanted if plain and is_own and not wanted.startswith(("//", LOGIN)) else "/"
 
 
-LOGIN = "/ui/login"
+LOGIN, LOGOUT = "/ui/login", "/ui/logout"
+
+
+async def refusal_page(scope: Scope, error: RequestRefusedError, body: bytes | None) -> Response:
+    """Return the page for a refused request; without a login, the login form, which keeps what was sent."""
+    request = Request(scope)
+    if error.status != 401 or request.app.state.auth.sessions is None:
+        return await rendering.refusal_page(scope, error, body)
+    if request.url.path == LOGOUT:
+        return RedirectResponse(LOGIN, 303)
+    request.state.caller = NOBODY
+    code = "session_missing" if error.code == "token_missing" else error.code
+    kept = _kept(request, body)
+    return _form(request, _asked(request), _WHY.get(code, f"{error} ({code})"), 401, kept)
+
+
+def _kept(request: Request, body: bytes | None) -> str | None:
+    """Return the fields that a page of this service sent, for a hidden field; None if they are too long."""
+    try:
+        demand_same_origin(request)
+        fields, _ = fields_of(body or b"")
+    except ForgedFormError:
+        return ""
+    kept = urlencode(fields)
+    return None if body is None or len(kept) > _KEPT_MAX else kept
+
+
+def _asked(request: Request) -> str:
+    return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
 
 
 @router.get(LOGIN)
@@ -60,31 +96,42 @@ async def log_in(request: Request) -> Response:
     """Check a token as the API would, and store it, sealed, in a cookie."""
     form = await read_form(request)
     auth, token = request.app.state.auth, form.get("token", "").strip()
+    kept = form.get("kept", "")
     request.app.state.logins.take(network_of(request.client.host if request.client else ""))
     if auth.sessions is None or not _is_private(request):
-        return _form(request, form.get("next", "/"), "", 403)
+        return _form(request, form.get("next", "/"), "", 403, kept)
     try:
         if len(token) > TOKEN_MAX:
             raise UnauthenticatedError(
                 "token_too_large", f"A token for a login has at most {TOKEN_MAX} bytes"
             )
-        auth.tokens.caller(token)
+        caller = auth.tokens.caller(token)
     except RequestRefusedError as error:
-        return _form(request, form.get("next", "/"), f"{error} ({error.code})", 401)
-    answer = RedirectResponse(safe_next(form.get("next", "/")), 303)
+        return _form(request, form.get("next", "/"), f"{error} ({error.code})", 401, kept)
+    request.state.caller = caller
+    answer = _after_login(request, safe_next(form.get("next", "/")), kept)
     secure = request.url.scheme == "https"
     name = HOST_COOKIE if secure else COOKIE
     answer.set_cookie(name, auth.sessions.seal(token), httponly=True, secure=secure, samesite="lax", path="/")
     return answer
 
 
-@router.post("/ui/logout")
+def _after_login(request: Request, wanted: str, kept: str) -> Response:
+    """Return to the page that was asked for, or show the form that was sent after the end of a session."""
+    if not kept:
+        return RedirectResponse(wanted, 303)
+    fields, _ = fields_of(kept.encode())
+    return page("signed_in.html", request, action=wanted, fields=fields)
+
+
+@router.post(LOGOUT)
 async def log_out(request: Request) -> Response:
     """Forget the session of this browser."""
     await read_form(request)
     answer = RedirectResponse(LOGIN, 303, headers={"Clear-Site-Data": '"cache"'})
-    for name in (COOKIE, HOST_COOKIE):
-        answer.delete_cookie(name, path="/", secure=name == HOST_COOKIE, httponly=True, samesite="lax")
+    for name in (COOKIE, HOST_COOKIE, *PROOF_COOKIES):
+        secure = name.startswith("__Host-")
+        answer.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="lax")
     return answer
 
 
@@ -132,6 +179,10 @@ def _is_private(request: Request) -> bool:
     return request.url.scheme == "https" or is_loopback(request.url.hostname or "")
 
 
-def _form(request: Request, wanted: str, problem: str, status: int = 200) -> HTMLResponse:
+def _form(
+    request: Request, wanted: str, problem: str, status: int = 200, kept: str | None = ""
+) -> HTMLResponse:
     private = _is_private(request)
-    return page("login.html", request, status, next=safe_next(wanted), problem=problem, private=private)
+    return page(
+        "login.html", request, status, next=safe_next(wanted), problem=problem, private=private, kept=kept
+    )

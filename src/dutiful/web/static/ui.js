@@ -168,10 +168,11 @@ async function preview(form) {
   } catch {
     return;
   }
-  // A session that ended leads to the login, whose page must not take the place of a filled-in form.
-  if (answer.redirected || mine !== newest || !(answer.headers.get("content-type") ?? "").includes("html")) return;
+  if (answer.status === 401) tell("Your session has ended. Saving asks for a new token, and keeps what you typed.");
+  else if (answer.redirected) tell("Your session has ended.", answer.url);
   const html = await answer.text();
-  if (mine !== newest) return;
+  // A login or a refusal must not take the place of a filled-in form.
+  if (mine !== newest || !html.includes("data-preview")) return;
   if (!isPost) history.replaceState(null, "", url);
   show(html);
 }
