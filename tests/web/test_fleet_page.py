@@ -6,6 +6,7 @@ import asyncio
 import re
 import sys
 import threading
+from contextlib import contextmanager
 
 import httpx2
 import pytest
@@ -79,17 +80,26 @@ class Fleet:
         return self.client.post(path, data={"csrf": field}, headers={"Origin": self.url})
 
 
+@contextmanager
+def serving(path, runs):
+    """Serve the page of the fleet of a file, once so many of its jobs have ended, until the block ends."""
+    running = Fleet(path)
+    running.thread.start()
+    assert running.ready.wait(15)
+    try:
+        running.finish(runs)
+        yield running
+    finally:
+        running.server.stop()
+        running.thread.join(60)
+        running.client.close()
+
+
 @pytest.fixture
 def fleet(tmp_path):
     (tmp_path / "fleet.yaml").write_text(FILE)
-    running = Fleet(tmp_path / "fleet.yaml")
-    running.thread.start()
-    assert running.ready.wait(15)
-    running.finish(2)
-    yield running
-    running.server.stop()
-    running.thread.join(60)
-    running.client.close()
+    with serving(tmp_path / "fleet.yaml", runs=2) as running:
+        yield running
 
 
 def test_the_page_names_every_schedule_and_why_it_does_not_run_now(fleet):
