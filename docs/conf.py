@@ -1,6 +1,14 @@
 """The documentation site: Markdown by MyST, drawn by furo, built without a network."""
 
+from __future__ import annotations
+
 from importlib.metadata import version as version_of
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 project = "dutiful"
 author = "the dutiful authors"
@@ -22,3 +30,19 @@ html_show_sphinx = False
 html_static_path = ["_static"]
 html_css_files = ["dutiful.css"]
 html_js_files = ["copy.js"]
+
+
+def both_themes(_app: Sphinx | None, doctree: nodes.document) -> None:
+    """Show a picture whose name has `-light` in the light theme, and its dark twin in the dark one."""
+    for light in [*doctree.findall(nodes.image)]:
+        if "-light." in light["uri"]:
+            dark = light.deepcopy()
+            dark["uri"] = light["uri"].replace("-light.", "-dark.")
+            light["classes"].append("only-light")
+            dark["classes"].append("only-dark")
+            light.parent.insert(light.parent.index(light) + 1, dark)
+
+
+def setup(app: Sphinx) -> None:
+    """Call `both_themes` before Sphinx collects the pictures of a page, which it does at priority 500."""
+    app.connect("doctree-read", both_themes, priority=400)

@@ -1,0 +1,43 @@
+"""The pictures of the documentation: each is shown, in the theme of the reader, and all of them are small."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+from docutils import nodes
+from docutils.frontend import get_default_settings
+from docutils.utils import new_document
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES = ROOT / "docs/pictures"
+MAX_BYTES = 1_500_000
+
+
+def test_every_picture_is_shown_by_a_page():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    shown = text + text.replace("-light.", "-dark.")
+    assert [path.name for path in PICTURES.iterdir() if f"pictures/{path.name}" not in shown] == []
+
+
+def test_the_pictures_are_quick_to_load():
+    assert sum(path.stat().st_size for path in PICTURES.iterdir()) <= MAX_BYTES
+
+
+def test_every_page_of_the_service_is_drawn_in_both_themes():
+    themed = {theme: {*PICTURES.glob(f"*-{theme}.webp")} for theme in ("light", "dark")}
+    twins = {path.with_name(path.name.replace("-light.", "-dark.")) for path in themed["light"]}
+    assert themed["dark"] == twins
+
+
+def test_a_picture_follows_the_theme_of_the_reader():
+    document = new_document("page", get_default_settings())
+    document += nodes.paragraph("", "", nodes.image(uri="pictures/why-light.webp", alt="An answer"))
+    document += nodes.paragraph("", "", nodes.image(uri="pictures/top.svg", alt="A screen"))
+    runpy.run_path(str(ROOT / "docs/conf.py"))["both_themes"](None, document)
+    assert [(image["uri"], image["alt"], image["classes"]) for image in document.findall(nodes.image)] == [
+        ("pictures/why-light.webp", "An answer", ["only-light"]),
+        ("pictures/why-dark.webp", "An answer", ["only-dark"]),
+        ("pictures/top.svg", "A screen", []),
+    ]
