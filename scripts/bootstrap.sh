@@ -39,7 +39,15 @@ apt_install() {
 }
 
 # The tests of the dashboard drive a real browser; where there is none they are skipped with a reason.
-has_browser() { command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1; }
+has_browser() {
+    for name in chromium chromium-browser google-chrome; do
+        if command -v "$name" >/dev/null 2>&1; then return 0; fi
+    done
+    return 1
+}
+
+# Pages are drawn in Inter, so that pictures and widths are the same on every machine.
+has_font() { fc-list -q Inter 2>/dev/null; }
 
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 
@@ -67,8 +75,11 @@ if ! has_venv "$python"; then
     has_venv "$python" || die "$python still has no venv module; set PYTHON to an interpreter that has it"
 fi
 
-if [ "$lock" = requirements/dev.lock ] && ! has_browser && can_apt; then
-    apt_install chromium fonts-dejavu-core libatomic1 || say "no browser: the tests of the dashboard are skipped"
+if [ "$lock" = requirements/dev.lock ] && can_apt; then
+    set --
+    has_browser || set -- chromium libatomic1
+    has_font || set -- "$@" fontconfig fonts-inter fonts-dejavu-core
+    [ $# = 0 ] || apt_install "$@" || say "without a browser the tests of the dashboard are skipped"
 fi
 
 # A half-made environment, or one moved from elsewhere, is made anew.

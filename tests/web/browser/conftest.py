@@ -14,11 +14,12 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def chromium() -> str:
     """Return the browser of this machine; without one the tests are skipped, except in CI."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         assert not os.environ.get("CI"), "install the package chromium: CI runs the tests of the pages"
         pytest.skip("no chromium on PATH: install the package chromium")
