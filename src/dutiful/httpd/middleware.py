@@ -72,7 +72,7 @@ class MiddlewareSettings(NamedTuple):
 class RefusalPage(Protocol):
     """Makes a page for people of a request for a page that was refused."""
 
-    async def __call__(self, scope: Scope, error: RequestRefusedError, body: bytes | None) -> App:
+    async def __call__(self, scope: Scope, error: RequestRefusedError, body: bytes | None, /) -> App:
         """Return the answer; `body` is the form of a caller without a login, None if it is too long."""
 
 

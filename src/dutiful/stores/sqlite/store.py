@@ -237,8 +237,8 @@ class SqliteStore:
         self, after: str, limit: int, facets: Facets = (), paused: bool | None = None
     ) -> list[Snapshot]:
         """Return the schedules that come after an id and are not damaged."""
-        query, values = reads.having(facets, paused, after)
-        values = [self._namespace, *values, limit]
+        query, found_by = reads.having(facets, paused, after)
+        values = (self._namespace, *found_by, limit)
         return await self._marking(
             lambda connection: reads.page(connection, self._texts, f"{query} ORDER BY id LIMIT ?", values)
         )
