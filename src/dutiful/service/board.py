@@ -188,7 +188,9 @@ class Board:
     async def census(self, owner: str | None = None) -> Census:
         """Return how many schedules there are, and how many are paused."""
         facets = _facets(owner)
-        return Census(await self._store.count(facets), await self._store.count(facets, paused=True))
+        return Census(
+            *await asyncio.gather(self._store.count(facets), self._store.count(facets, paused=True))
+        )
 
     async def matching(self, facets: Sequence[tuple[str, str]]) -> Matching:
         """Return how many schedules have all of these facets: (`user`, `workflow` or `label`, value)."""
@@ -203,20 +205,20 @@ class Board:
 
     async def day(self, owner: str | None = None) -> Day:
         """Return the account of the ticks of the last 24 hours, and the forecast of the next 12."""
-        return await self._day(await self._store.soonest(_NEXT_READ, _facets(owner)), owner)
+        return (await self.day_and_next(owner))[0]
 
     async def day_and_next(self, owner: str | None = None) -> tuple[Day, list[Soon]]:
         """Return the account of a day, and the next minutes in which schedules fire, by one read of these."""
-        first = await self._store.soonest(_NEXT_READ, _facets(owner))
-        return await self._day(first, owner), await self._next(first, owner)
-
-    async def _day(self, first: Sequence[Snapshot], owner: str | None) -> Day:
         now = self._now()
         until = now - now % TEN_MINUTES + TEN_MINUTES
-        tallies = await self._tallies(until, owner)
-        forecast = await self.forecast(until - TEN_MINUTES, until + _DAY // 2, TEN_MINUTES, owner)
+        first, tallies, forecast, delays = await asyncio.gather(
+            self._store.soonest(_NEXT_READ, _facets(owner)),
+            self._tallies(now, until, owner),
+            self.forecast(until - TEN_MINUTES, until + _DAY // 2, TEN_MINUTES, owner),
+            self.delays(owner),
+        )
         account = _account(tallies, await self._unaccounted(first, now, owner))
-        return Day(tallies, forecast, account, spread(await self.delays(owner)))
+        return Day(tallies, forecast, account, spread(delays)), await self._next(first, owner)
 
     async def _next(self, first: Sequence[Snapshot], owner: str | None) -> list[Soon]:
         """Return the minutes that are known whole, and the minute in which the read ended, counted."""
@@ -230,13 +232,26 @@ class Board:
         due = await self._store.count_due(end - 1, before + MINUTE_COUNTED, _facets(owner))
         return [*known[:-1], known[-1]._replace(number=max(known[-1].number, due - before))]
 
-    async def _tallies(self, until: Instant, owner: str | None) -> list[Tally]:
-        """Return the tallies of a day; those before the last hour hardly change and are kept for a minute."""
-        settled = until - _HOUR
-        known = await self._settled.get(
-            (settled, owner), lambda: self._store.tallies(until - _DAY, settled, TEN_MINUTES, owner)
+    async def _tallies(self, now: Instant, until: Instant, owner: str | None) -> list[Tally]:
+        """Return the tallies of the day before `until`.
+
+        Those before the last minute hardly change, and are kept for a minute.
+        """
+        live = now - now % _MINUTE - _MINUTE
+        present = live - live % TEN_MINUTES
+        parts = await asyncio.gather(
+            self._settled_tallies(until - _DAY, present, TEN_MINUTES, owner),
+            self._settled_tallies(present, live, _MINUTE, owner),
+            self._store.tallies(live, until, _MINUTE, owner),
         )
-        return known + await self._store.tallies(settled, until, TEN_MINUTES, owner)
+        return [tally._replace(at=tally.at - tally.at % TEN_MINUTES) for part in parts for tally in part]
+
+    async def _settled_tallies(
+        self, since: Instant, until: Instant, width: int, owner: str | None
+    ) -> list[Tally]:
+        return await self._settled.get(
+            (since, until, owner), lambda: self._store.tallies(since, until, width, owner)
+        )
 
     async def _unaccounted(self, first: Sequence[Snapshot], now: Instant, owner: str | None) -> int:
         """Return how many ticks are overdue without a row; every decided tick has one."""

@@ -3,6 +3,7 @@
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -200,29 +201,40 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
     """Return all that the overview shows."""
     board, owner = authorized.service.board, authorized.tenant
     now = authorized.service.clock.now().astimezone(UTC)
-    health = await authorized.service.health()
-    day, soon = await board.day_and_next(owner)
-    needs = [damaged_need(each) for each in await authorized.damaged()]
-    troubled, runs = await board.troubled(owner), await board.in_flight(owner)
-    running, known = await board.running(runs[:_RUNNING_READ]), {due.schedule.id for due in troubled}
+    # Reads that wait together share one transaction and one turn of the store's thread.
+    health, (day, soon), damaged, troubled, runs, census, changes = await asyncio.gather(
+        authorized.service.health(),
+        board.day_and_next(owner),
+        authorized.damaged(),
+        board.troubled(owner),
+        board.in_flight(owner),
+        board.census(owner),
+        latest_changes(authorized),
+    )
+    running, troubles, service = await asyncio.gather(
+        board.running(runs[:_RUNNING_READ]),
+        board.troubles(troubled[:NEEDS_SHOWN]),
+        service_needs(authorized),
+    )
+    known = {due.schedule.id for due in troubled}
     slow = [each for each in running if each.is_long(now) and each.run.schedule_id not in known]
-    others = [long_need(each, now) for each in slow] + await service_needs(authorized)
-    count = len(needs) + len(troubled) + len(others)
-    needs += [need_of(trouble, now) for trouble in await board.troubles(troubled[:NEEDS_SHOWN])]
-    needs += others
+    others = [long_need(each, now) for each in slow] + service
+    count = len(damaged) + len(troubled) + len(others)
+    needs = [damaged_need(each) for each in damaged]
+    needs += [need_of(trouble, now) for trouble in troubles] + others
     return {
         "health": health,
         "heading": heading(health, count),
         "title": f"{count:,} need you" if needs else "Nothing needs you",
         "needs": needs[:NEEDS_SHOWN],
         "needs_count": count,
-        "census": await board.census(owner),
+        "census": census,
         "day": day,
         "day_wide": draw_day(day, now, 12, 1146, "wide"),
         "day_narrow": draw_day(day, now, 6, 360, "narrow"),
         "day_said": day_said(day),
         "soon": [soon_of(each) for each in soon[:_NEXT_SHOWN]],
-        "changes": await latest_changes(authorized),
+        "changes": changes,
         "running": [running_of(each, now) for each in running[:_RUNNING_SHOWN]],
     }
 
