@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
+
 import pytest
 from tests.web.pages.html import page
 
@@ -107,3 +110,47 @@ def test_the_range_is_chosen_by_the_cadence(service):
         service.upsert(schedule_id=name, cron_expr=cron)
         html = page(service, f"/ui/schedules/{name}").answer.text
         assert f'aria-current="true">{chosen}</a>' in html
+
+
+def test_a_chosen_tick_keeps_the_range_and_the_entries(minutely):
+    here = "/ui/schedules/good?range=24h&at=today%2009%3A03&entries=all"
+    found = page(minutely, here)
+    chosen = [link for link in found.links if link.endswith("#why")]
+    assert "?at=2026-03-02T09%3A05%3A00Z&range=24h&entries=all#why" in chosen
+    assert [link for link in chosen if not link.endswith("Z&range=24h&entries=all#why")] == []
+    assert "?range=7d&at=today%2009%3A03&entries=all" in found.links
+    assert "?range=24h&at=today%2009%3A03" in found.links
+    hidden = [(own["name"], own["value"]) for own in found.all("input") if own.get("type") == "hidden"]
+    assert hidden == [("range", "24h"), ("entries", "all")]
+
+
+@pytest.mark.parametrize("entries", ["&entries=all", ""])
+def test_a_long_ledger_has_pages_that_show_each_entry_once(service, entries):
+    # Every second run is by hand, so that nothing folds.
+    service.upsert(schedule_id="fast", cron_expr="* * * * *")
+    service.advance(30)
+    for _ in range(40):
+        service.post("/schedules/fast/trigger", {})
+        service.advance(60)
+    shown, path, pages = [], f"/ui/schedules/fast?range=24h{entries}", 0
+    while path is not None:
+        html = service.client.get(path).text
+        shown += re.findall(r'<td><a class="id"[^>]*><time datetime="([^"]+)"', html)
+        more = re.search(r'<a href="([^"]+)#ledger" rel="next">', html)
+        path, pages = more and f"/ui/schedules/fast{unescape(more[1])}", pages + 1
+    told = [run["run_at"] for run in service.get("/schedules/fast/runs", limit=100)["runs"]]
+    assert (shown, pages) == (told, 6)
+
+
+def test_a_busy_schedule_stays_within_the_budget_of_a_page(service):
+    service.put("/workflows/report/2", {"fail": "disk full, and more to say of it " * 10})
+    service.upsert(schedule_id="fast", cron_expr="* * * * *", version=2)
+    service.advance(60 * 90)
+    for query in ("?range=1h", "?range=1h&entries=all", "?range=24h&entries=all"):
+        found = page(service, f"/ui/schedules/fast{query}")
+        assert len(found.answer.content) <= 64 * 1024, query
+        assert len(found.elements) <= 1500, query
+
+
+def test_a_cursor_that_no_page_has_given_is_refused(minutely):
+    assert "cursor" in page(minutely, "/ui/schedules/good?cursor=x", 422).text

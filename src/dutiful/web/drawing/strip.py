@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.web.drawing.axis import ClockChange, Span, clock_changes, labels, now_line, weekends
 from dutiful.web.drawing.marks import (
     Tick,
+    bar,
     circle,
     cross,
     diamond,
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-MARKS_MAX = 120
-"""With more ticks than this the marks would touch, so a density drawing is used instead."""
+MARKS_MAX = 80
+"""With more ticks than this a page would have too many links, so a density drawing is used instead."""
 
 _TOP, _BASE = 24, 104
 _WIDE_HEIGHT, _NARROW_HEIGHT = 176, 168
@@ -80,7 +81,7 @@ def _pitch(span: Span, ticks: list[Tick]) -> float:
 
 def _mark(it: Strip, tick: Tick, pitch: float, longest: float, bottom: float) -> str:
     x = it.span.x(tick.at)
-    hit = rect(x - pitch / 2, _TOP, pitch, bottom - _TOP - 2, "hit", 4)
+    hit = path(bar(x - pitch / 2, bottom - 2, pitch, bottom - _TOP - 2), "hit")
     return link(it.href(tick), it.said(tick), hit, _shape(it, tick, x, pitch, longest))
 
 
@@ -100,7 +101,7 @@ def _shape(it: Strip, tick: Tick, x: float, pitch: float, longest: float) -> str
         return path(_triangle(x, _BASE - 1 - tall - 8), "hand") + rect(
             x - 1, _BASE - 1 - tall, 2, tall, "ran"
         )
-    body = rect(x - width / 2, _BASE - 1 - tall, width, tall, tick.state, 1.5)
+    body = path(bar(x - width / 2, _BASE - 1, width, tall), tick.state)
     if tick.state == "failed":
         body += path(cross(x, _BASE - 9 - tall, 3.6), "cross")
     if tick.late:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 LATE_S = 1.0
 # The ticks of a stretch are drawn one by one up to this number.
 _STRETCH_DRAWN = 60
+# Characters of a detail in a row; the page of the run has all of it.
+_DETAIL_SHOWN = 120
 
 SAID = {
     "ran": "ran",
@@ -109,10 +113,19 @@ def clock_changes(zone: Zone, start: datetime, end: datetime) -> list[ClockChang
     ]
 
 
-def tick_href(schedule_id: str, at: datetime, **query: str) -> str:
+def tick_href(schedule_id: str, at: datetime) -> str:
     """Return the address of the page of a schedule with one tick chosen."""
-    more = "".join(f"&{name}={quote(value)}" for name, value in query.items())
-    return f"/ui/schedules/{quote(schedule_id)}?at={quote(rfc_3339(at.astimezone(UTC)))}{more}#why"
+    return f"/ui/schedules/{quote(schedule_id)}{chosen_href(at)}"
+
+
+def chosen_href(at: datetime, **query: str | None) -> str:
+    """Return the address, relative to the page of a schedule, at which one of its ticks is chosen."""
+    return f"{query_href(at=rfc_3339(at.astimezone(UTC)), **query)}#why"
+
+
+def query_href(**query: str | None) -> str:
+    """Return a query as an address relative to its page; what is None is left out."""
+    return "?" + "&".join(f"{name}={quote(value)}" for name, value in query.items() if value is not None)
 
 
 def said(tick: Tick, zone: tzinfo, now: datetime) -> str:
@@ -142,18 +155,32 @@ class Entry(NamedTuple):
     quiet: bool = False
 
 
-def entries(runs: list[RunView], cron: Cron, now: datetime, *, fold: bool) -> list[Entry]:
-    """Return rows for entries, newest first; with `fold`, neighbouring plain successes share one row."""
-    rows: list[Entry] = []
-    quiet: list[RunView] = []
-    for run in runs:
-        if fold and _is_quiet(run):
-            quiet.append(run)
-            continue
-        rows += _folded(quiet, cron, now)
-        quiet = []
-        rows.append(_entry(run, cron, now))
-    return rows + _folded(quiet, cron, now)
+Href = Callable[[datetime], str]
+
+
+class Table(NamedTuple):
+    """The rows of the table, and the last entry in them if others follow."""
+
+    rows: list[Entry]
+    last: RunView | None
+
+
+def table(runs: list[RunView], cron: Cron, now: datetime, href: Href, most: int, *, fold: bool) -> Table:
+    """Return at most so many rows for entries, newest first.
+
+    With `fold`, neighbouring plain successes share one row. `href` returns the page about a tick.
+    """
+    groups = [
+        [*group]
+        for _, group in groupby(enumerate(runs), lambda each: -1 if fold and _is_quiet(each[1]) else each[0])
+    ]
+    shown = [[run for _, run in group] for group in groups[:most]]
+    rows = [_row(group, cron, now, href) for group in shown]
+    return Table(rows, shown[-1][-1] if len(groups) > most else None)
+
+
+def _row(runs: list[RunView], cron: Cron, now: datetime, href: Href) -> Entry:
+    return _entry(runs[0], cron, now, href) if len(runs) == 1 else _folded(runs, cron, now, href)
 
 
 def _is_quiet(run: RunView) -> bool:
@@ -161,30 +188,26 @@ def _is_quiet(run: RunView) -> bool:
     return plain and (late_by(run) or 0) <= LATE_S
 
 
-def _folded(runs: list[RunView], cron: Cron, now: datetime) -> list[Entry]:
-    if len(runs) < 2:
-        return [_entry(run, cron, now) for run in runs]
+def _folded(runs: list[RunView], cron: Cron, now: datetime, href: Href) -> Entry:
     newest, oldest = runs[0], runs[-1]
     first, last = (run.run_at.astimezone(cron.zone.tzinfo) for run in (oldest, newest))
     late = [found for found in map(late_by, runs) if found is not None]
     times = [found for found in map(took, runs) if found is not None]
-    return [
-        Entry(
-            _between(first, last, now),
-            newest.run_at,
-            tick_href(newest.schedule_id, newest.run_at),
-            "",
-            "ran",
-            "ok",
-            f"{len(runs):,} ran",
-            None,
-            "",
-            _extent(late),
-            _extent(times),
-            "",
-            quiet=True,
-        )
-    ]
+    return Entry(
+        _between(first, last, now),
+        newest.run_at,
+        href(newest.run_at),
+        "",
+        "ran",
+        "ok",
+        f"{len(runs):,} ran",
+        None,
+        "",
+        _extent(late),
+        _extent(times),
+        "",
+        quiet=True,
+    )
 
 
 def _between(first: datetime, last: datetime, now: datetime) -> str:
@@ -202,7 +225,7 @@ def _extent(values: list[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _entry(run: RunView, cron: Cron, now: datetime) -> Entry:
+def _entry(run: RunView, cron: Cron, now: datetime, href: Href) -> Entry:
     zone, state = cron.zone.tzinfo, state_of(run)
     at, late, length = run.run_at.astimezone(zone), late_by(run), took(run)
     stretch = run.run_until is not None
@@ -211,7 +234,7 @@ def _entry(run: RunView, cron: Cron, now: datetime) -> Entry:
     return Entry(
         when,
         run.run_at,
-        tick_href(run.schedule_id, run.run_until or run.run_at),
+        href(run.run_until or run.run_at),
         run.idempotency_key,
         state,
         CSS[state],
@@ -226,11 +249,11 @@ def _entry(run: RunView, cron: Cron, now: datetime) -> Entry:
 
 def _why(run: RunView, cron: Cron) -> str:
     if run.trigger == "manual":
-        return "by hand" + (f": {words.first_line(run.detail)}" if run.detail else "")
+        return "by hand" + (f": {words.first_line(run.detail, _DETAIL_SHOWN)}" if run.detail else "")
     if run.trigger == "backfill":
-        return "backfill" + (f": {words.first_line(run.detail)}" if run.detail else "")
+        return "backfill" + (f": {words.first_line(run.detail, _DETAIL_SHOWN)}" if run.detail else "")
     if run.detail:
-        return words.first_line(run.detail)
+        return words.first_line(run.detail, _DETAIL_SHOWN)
     late = late_by(run)
     if late is not None and late > LATE_S:
         return "launched late, within the grace"

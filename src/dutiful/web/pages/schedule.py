@@ -5,17 +5,18 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.cron.cron import Cron
+from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import UnknownScheduleError
-from dutiful.httpd.instants import rfc_3339
 from dutiful.service.board import spread
+from dutiful.service.views import encode_cursor
 from dutiful.web import requests
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.axis import Span
@@ -25,13 +26,22 @@ from dutiful.web.drawing.strip import MARKS_MAX, Strip, drift, strip
 from dutiful.web.pages import words
 from dutiful.web.pages.account import account_of
 from dutiful.web.pages.cron_lab import next_change
-from dutiful.web.pages.ledger import clock_changes, entries, late_by, said, tick_href, ticks_of
+from dutiful.web.pages.ledger import (
+    Href,
+    chosen_href,
+    clock_changes,
+    late_by,
+    query_href,
+    said,
+    table,
+    ticks_of,
+)
 from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.why import Why, parse_asked, why
 from dutiful.web.pages.words import settings_said
 
 if TYPE_CHECKING:
-    from dutiful.service.types import RunView, ScheduleView
+    from dutiful.service.types import Page, RunView, ScheduleView
     from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
@@ -47,7 +57,7 @@ RANGES = {
 # Place the present at 76 % of the strip, because more is known of the past.
 _AHEAD = 24 / 76
 _TICKS_WANTED = 60
-_ROWS_READ, _FIRES_SHOWN, _DRIFT_SHOWN = 1000, 6, 60
+_ROWS_READ, _ROWS_SHOWN, _FIRES_SHOWN, _DRIFT_SHOWN = 1000, 15, 6, 60
 
 
 class ScheduleQuery(BaseModel):
@@ -89,31 +99,67 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
     account = account_of(view, found.items, since, now, found.next_cursor is not None)
     shown = [run for run in found.items if (run.run_until or run.run_at) >= since]
     fires = await registrar.next_fires(schedule_id, 200)
+    kept = {"range": query.range, "entries": query.entries}
+    href = partial(chosen_href, **kept)
     asked = await _asked(authorized, view, cron, query.at, found.items)
     return {
         "view": view,
         "when": words.when(cron),
         "standing": standing(view, found.items),
-        "ranges": list(RANGES),
+        "ranges": {name: query_href(**_chosen(query, range=name)) for name in RANGES},
         "chosen_range": chosen_range,
         "last": last_of(found.items),
         "account": account,
         "since": None if account.begin == since else account.begin,
         "drift": drift([late_by(run) for run in reversed(shown[:_DRIFT_SHOWN])]),
         "drift_said": _drift_said(shown),
-        "strip_wide": _draw(view, cron, shown, fires, now, RANGES[chosen_range], asked, "wide"),
-        "strip_narrow": _draw(view, cron, shown, fires, now, RANGES[chosen_range] * 0.4, asked, "narrow"),
-        "why": asked,
-        "entries": entries(
-            shown if query.entries is None else found.items, cron, now, fold=query.entries is None
+        "strip_wide": _draw(view, cron, shown, fires, now, RANGES[chosen_range], asked, href, "wide"),
+        "strip_narrow": _draw(
+            view, cron, shown, fires, now, RANGES[chosen_range] * 0.4, asked, href, "narrow"
         ),
-        "entries_count": len(found.items),
-        "folded": query.entries is None,
+        "why": asked,
+        "kept": {name: value for name, value in kept.items() if value is not None},
+        **await _ledger(authorized, view, query, found, since),
         "fires": fires[:_FIRES_SHOWN],
         "change": next_change(cron, now),
         "settings": settings_said(view),
         "zone": cron.zone.tzinfo,
         "done": query.done,
+    }
+
+
+def _chosen(query: ScheduleQuery, **changes: str | None) -> dict[str, str | None]:
+    """Return the query with other choices; they begin at the first page of the ledger."""
+    return {"range": query.range, "at": query.at, "entries": query.entries, **changes}
+
+
+async def _ledger(
+    authorized: AuthorizedService,
+    view: ScheduleView,
+    query: ScheduleQuery,
+    newest: Page[RunView],
+    since: datetime,
+) -> dict[str, Any]:
+    """Return the facts of the ledger: a page of its rows, and the addresses of the other pages."""
+    found, fold = newest, query.entries is None
+    if query.cursor is not None:
+        size = _ROWS_READ if fold else _ROWS_SHOWN
+        found = await authorized.service.registrar.runs(view.schedule_id, size, query.cursor)
+    inside = [run for run in found.items if not fold or (run.run_until or run.run_at) >= since]
+    now = authorized.service.clock.now().astimezone(UTC)
+    href = partial(chosen_href, range=query.range, entries=query.entries, cursor=query.cursor)
+    rows, last = table(inside, view.cron, now, href, _ROWS_SHOWN, fold=fold)
+    more = found.next_cursor if len(inside) == len(found.items) else None
+    if last is not None:
+        more = encode_cursor(epoch_ms(last.run_at), "manual" if last.trigger == "manual" else "schedule")
+    return {
+        "entries": rows,
+        "entries_count": f"{len(newest.items):,}" + ("+" if newest.next_cursor else ""),
+        "folded": fold,
+        "fold_href": query_href(**_chosen(query, entries=None)),
+        "all_href": query_href(**_chosen(query, entries="all")),
+        "newest_href": None if query.cursor is None else query_href(**_chosen(query)),
+        "older_href": None if more is None else query_href(**_chosen(query, cursor=more)),
     }
 
 
@@ -172,6 +218,7 @@ def _draw(
     now: datetime,
     back: timedelta,
     asked: Why | None,
+    href: Href,
     css: str,
 ) -> str:
     span = Span(now - back, now + back * _AHEAD, cron.zone.tzinfo, 1180 if css == "wide" else 360)
@@ -181,7 +228,7 @@ def _draw(
     changes = clock_changes(cron.zone, span.start, span.end)
     limit = MARKS_MAX if css == "wide" else MARKS_MAX // 2
     if sum(1 for tick in ticks) > limit:
-        return _dense(view, cron, ticks, now, span, css)
+        return _dense(view, cron, ticks, now, span, href, css)
     chosen = None if asked is None else asked.instant
     zone = cron.zone.tzinfo
     return strip(
@@ -190,7 +237,7 @@ def _draw(
             ticks,
             now,
             changes,
-            lambda tick: tick_href(view.schedule_id, tick.at),
+            lambda tick: href(tick.at),
             lambda tick: said(tick, zone, now),
             chosen,
         ),
@@ -202,7 +249,9 @@ def _to_come(at: datetime) -> Tick:
     return Tick(at.astimezone(UTC), "to_come")
 
 
-def _dense(view: ScheduleView, cron: Cron, ticks: list[Tick], now: datetime, span: Span, css: str) -> str:
+def _dense(
+    view: ScheduleView, cron: Cron, ticks: list[Tick], now: datetime, span: Span, href: Href, css: str
+) -> str:
     """Return a density drawing, whose future ticks are counted and not listed."""
     buckets, width = 120 if css == "wide" else 60, (span.end - span.start) / (120 if css == "wide" else 60)
     found: list[dict[str, Any]] = [
@@ -219,14 +268,9 @@ def _dense(view: ScheduleView, cron: Cron, ticks: list[Tick], now: datetime, spa
             found[place]["to_come"] = cron.count_epoch(int(low), int(high))
     drawn = [Bucket(span.start + place * width, **found[place]) for place in range(buckets)]
     target = span._replace(width=span.width - 34) if css == "wide" else span
-
-    def href(begin: datetime, end: datetime) -> str:
-        del end
-        return (
-            f"/ui/schedules/{quote(view.schedule_id)}?at={quote(rfc_3339(begin.replace(microsecond=0)))}#why"
-        )
-
-    return density(Density(target, drawn, width, now, href, width * 6), css)
+    return density(
+        Density(target, drawn, width, now, lambda at, _: href(at.replace(microsecond=0)), width * 6), css
+    )
 
 
 def _count(bucket: dict[str, Any], tick: Tick) -> None:

@@ -202,9 +202,9 @@ def foreign(text: str | None, most: int = 2000) -> str:
     return said if len(said) <= most else f"{said[:most]}… (cut)"
 
 
-def first_line(text: str | None) -> str:
-    """Return the first line of a text from outside, at most 200 characters of it."""
-    return foreign(next(iter((text or "").splitlines()), ""), 200)
+def first_line(text: str | None, most: int = 200) -> str:
+    """Return the first line of a text from outside, at most so many characters of it."""
+    return foreign(next(iter((text or "").splitlines()), ""), most)
 
 
 OVERLAPS = {
