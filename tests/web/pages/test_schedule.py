@@ -7,6 +7,7 @@ from html import unescape
 
 import pytest
 from tests.web.pages.html import page
+from tests.web.running import SCHEDULE, running
 
 
 @pytest.fixture
@@ -154,3 +155,21 @@ def test_a_busy_schedule_stays_within_the_budget_of_a_page(service):
 
 def test_a_cursor_that_no_page_has_given_is_refused(minutely):
     assert "cursor" in page(minutely, "/ui/schedules/good?cursor=x", 422).text
+
+
+def test_the_changes_of_a_schedule_are_its_lines_of_the_audit_file(tmp_path):
+    with running(tmp_path, DUTIFUL_AUDIT_LOG=f"{tmp_path}/audit.jsonl") as service:
+        service.upsert(schedule_id="good")
+        service.post("/schedules/bulk", [{**SCHEDULE, "schedule_id": name} for name in ("good", "good.too")])
+        service.post("/schedules/pause", {"schedule_id": "good", "paused": True, "note": "index moves"})
+        service.post("/schedules/pause", {"schedule_id": "good.too", "paused": True, "note": "of another"})
+        text = page(service, "/ui/schedules/good").text
+        changes = text[text.index("Changes newest first") :].partition(" dutiful 0.")[0]
+    assert changes == (
+        "Changes newest first, UTC Audit 09:00 local paused good index moves"
+        " 09:00 local stored good 09:00 local stored good"
+    )
+
+
+def test_without_an_audit_file_there_are_no_changes_to_show(minutely):
+    assert "Changes newest first" not in page(minutely, "/ui/schedules/good").text

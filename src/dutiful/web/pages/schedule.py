@@ -37,6 +37,7 @@ from dutiful.web.pages.ledger import (
     ticks_of,
 )
 from dutiful.web.pages.rendering import LIVE, page
+from dutiful.web.pages.system import latest_changes
 from dutiful.web.pages.why import Why, parse_asked, why
 from dutiful.web.pages.words import settings_said
 
@@ -123,6 +124,7 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
         "fires": fires[:_FIRES_SHOWN],
         "change": next_change(cron, now),
         "settings": settings_said(view),
+        "changes": await latest_changes(authorized, schedule_id),
         "zone": cron.zone.tzinfo,
         "done": query.done,
     }

@@ -62,26 +62,40 @@ async def audit(request: Request, authorized: Reader) -> HTMLResponse:
     )
 
 
-async def latest_changes(authorized: AuthorizedService) -> list[dict[str, Any]] | None:
-    """Return the newest changes; None where no file is kept or the caller may not read it."""
+async def latest_changes(
+    authorized: AuthorizedService, schedule_id: str | None = None
+) -> list[dict[str, Any]] | None:
+    """Return the newest changes, of all schedules or of one.
+
+    None where no file is kept or the caller may not read it.
+    """
     path = authorized.service.settings.audit_log
     if path is None or not authorized.caller.may("admin"):
         return None
-    return await asyncio.to_thread(_tail, File(path), _LATEST, _LATEST_BYTES)
+    size = _LATEST_BYTES if schedule_id is None else _TAIL_BYTES
+    return await asyncio.to_thread(_tail, File(path), _LATEST, size, schedule_id)
 
 
-def _tail(path: File, most: int, size: int) -> list[dict[str, Any]]:
-    """Return the newest changes in an audit file, newest first, each with whether it was completed."""
+def _tail(path: File, most: int, size: int, schedule_id: str | None = None) -> list[dict[str, Any]]:
+    """Return the newest changes in an audit file, newest first, each with whether it was completed.
+
+    With `schedule_id`, only lines with that id are parsed: most lines are about other schedules.
+    """
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - size))
             lines = file.read().splitlines()
     except OSError:
         return []
-    entries = [entry for line in reversed(lines) if (entry := _entry(line)) is not None]
+    part = b"" if schedule_id is None else json.dumps(schedule_id).encode()
+    entries = [entry for line in reversed(lines) if part in line and (entry := _entry(line)) is not None]
     done = {entry.get("request") for entry in entries if entry.get("phase") == "done"}
-    asked = [entry for entry in entries if entry.get("phase") == "asked"][:most]
-    return [{**entry, "done": entry.get("request") in done} for entry in asked]
+    asked = [
+        entry
+        for entry in entries
+        if entry.get("phase") == "asked" and schedule_id in (None, entry.get("schedule_id"))
+    ]
+    return [{**entry, "done": entry.get("request") in done} for entry in asked[:most]]
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
