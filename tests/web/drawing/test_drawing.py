@@ -25,9 +25,10 @@ DAY = timedelta(days=1)
 ZONES = ["UTC", "America/New_York", "Pacific/Kiritimati", "Etc/GMT+12", "Asia/Kathmandu", "Pacific/Apia"]
 
 
-def strip_of(ticks, zone="UTC", back=7 * DAY, changes=(), chosen=None, css="wide"):
+def strip_of(ticks, zone="UTC", back=7 * DAY, changes=(), chosen=None, css="wide", **more):
     span = Span(NOON - back, NOON + back * 24 / 76, ZoneInfo(zone), 1180 if css == "wide" else 360)
-    return strip(Strip(span, ticks, NOON, list(changes), lambda _: "?at=x", lambda t: t.state, chosen), css)
+    shown = Strip(span, ticks, NOON, list(changes), lambda _: "?at=x", lambda t: t.state, chosen, **more)
+    return strip(shown, css)
 
 
 def day_of(buckets, css="wide"):
@@ -57,6 +58,11 @@ EDITED = {date(2026, 12, 31): "moved", date(2027, 1, 1): "removed", date(2027, 1
 PICTURES = {
     "strip-wide": lambda: strip_of(ONE_OF_EACH, "America/New_York", changes=[BACK], chosen=NOON - DAY),
     "strip-narrow": lambda: strip_of(ONE_OF_EACH, css="narrow"),
+    "strip-paused": lambda: strip_of(
+        [Tick(NOON - 5 * DAY, "ran", took=5.0)],
+        pauses=[(NOON - DAY, NOON + 9 * DAY), (NOON - 4 * DAY, NOON - 2 * DAY)],
+    ),
+    "strip-set-aside": lambda: strip_of([Tick(NOON - DAY, "ran", took=5.0)], ends=True),
     "day-wide": lambda: day_of(THE_DAY),
     "day-narrow": lambda: day_of(THE_DAY, "narrow"),
     "mini": lambda: mini(ONE_OF_EACH, 3),

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import re
+from datetime import UTC, datetime, timedelta
 from html import unescape
 
 import pytest
 from tests.web.pages.html import page
 from tests.web.running import SCHEDULE, running
+
+from dutiful.web.pages.timeline import Timeline, draw, pauses_of
+
+MONDAY_NINE = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -15,6 +22,19 @@ def minutely(service):
     service.upsert(schedule_id="good", cron_expr="* * * * *", labels={"team": "ops"})
     service.advance(301)
     return service
+
+
+def answer_of(service, question):
+    """Return what the registrar answers in the loop of the service."""
+    return asyncio.run_coroutine_threadsafe(question, service.loop).result(60)
+
+
+def view_of(service):
+    return answer_of(service, service.service.registrar.get_schedule("good"))
+
+
+def runs_of(service):
+    return answer_of(service, service.service.registrar.runs("good", 1000)).items
 
 
 def test_it_says_when_it_runs_next_and_what_became_of_the_last_tick(minutely):
@@ -173,3 +193,25 @@ def test_the_changes_of_a_schedule_are_its_lines_of_the_audit_file(tmp_path):
 
 def test_without_an_audit_file_there_are_no_changes_to_show(minutely):
     assert "Changes newest first" not in page(minutely, "/ui/schedules/good").text
+
+
+def test_a_pause_is_a_hatched_band_in_the_strip_from_its_beginning_on(minutely):
+    minutely.post("/schedules/pause", {"schedule_id": "good", "paused": True, "note": "index moves"})
+    minutely.advance(300)
+    view, end = view_of(minutely), MONDAY_NINE + timedelta(hours=2)
+    assert pauses_of(view, [], end) == [(MONDAY_NINE + timedelta(seconds=301), end)]
+    assert page(minutely, "/ui/schedules/good").answer.text.count('class="hatch"') == 2
+    minutely.post("/schedules/pause", {"schedule_id": "good", "paused": False})
+    runs = runs_of(minutely)
+    assert pauses_of(view_of(minutely), runs, end) == [
+        (MONDAY_NINE + timedelta(minutes=6), MONDAY_NINE + timedelta(minutes=10))
+    ]
+
+
+def test_the_line_of_a_schedule_that_is_set_aside_ends(minutely):
+    view = dataclasses.replace(view_of(minutely), quarantine="no such zone")
+    now = MONDAY_NINE + timedelta(minutes=5)
+    timeline = Timeline(view, runs_of(minutely), [now + timedelta(minutes=1)], now, lambda _: "?")
+    drawn = draw(timeline, timedelta(hours=1), "wide")
+    assert "set aside" in drawn
+    assert 'class="come"' not in drawn

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import TYPE_CHECKING, NamedTuple
 
-from dutiful.web.drawing.marks import line, number, path, rect, text
+from dutiful.web.drawing.marks import hatching, line, number, path, rect, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _STEPS = (
     *(timedelta(seconds=n) for n in (1, 5, 15, 30)),
@@ -113,7 +113,18 @@ def weekends(span: Span, top: float, height: float) -> str:
     )
 
 
-def clock_changes(span: Span, changes: list[ClockChange], top: float, bottom: float) -> str:
+def pauses(span: Span, found: Sequence[tuple[datetime, datetime]], top: float, bottom: float) -> str:
+    """Return a hatched band for each pause; one that lasts until the end is named beside the end."""
+    drawn = ""
+    for begin, end in found:
+        left, right = max(0.0, span.x(begin)), min(span.width, span.x(end))
+        drawn += path(hatching(left, right, top, bottom - top), "hatch") if left < right else ""
+        if end >= span.end:
+            drawn += text(span.width - 6, top + 14, "paused", "t-skip", "end")
+    return drawn
+
+
+def clock_changes(span: Span, changes: Sequence[ClockChange], top: float, bottom: float) -> str:
     """Return a flag, a dashed line and words for each change of the clock."""
     return "".join(_flag(span, change, top, bottom) for change in changes if span.holds(change.at))
 

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from dutiful.web.drawing.axis import ClockChange, Span, clock_changes, labels, now_line
+from dutiful.web.drawing.axis import ClockChange, Span, clock_changes, labels, now_line, pauses
 from dutiful.web.drawing.marks import bar, cross, drawing, line, link, path, rect, text
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ class Density(NamedTuple):
     now: datetime
     href: Callable[[datetime, datetime], str]
     hour: timedelta
-    changes: list[ClockChange] = []  # noqa: RUF012 - a value, never changed
+    changes: Sequence[ClockChange] = ()
+    # The beginning and the end of each pause.
+    pauses: Sequence[tuple[datetime, datetime]] = ()
 
 
 def density(it: Density, css: str = "wide") -> str:
@@ -52,6 +54,7 @@ def density(it: Density, css: str = "wide") -> str:
     drawn = [
         _scale(it.span, top) if css == "wide" else "",
         *_links(it),
+        pauses(it.span, it.pauses, 24, _BASE),
         clock_changes(it.span, it.changes, 24, _BASE),
         *_bars(it, shown, top),
         line(0, _BASE, it.span.width, _BASE, "axis"),

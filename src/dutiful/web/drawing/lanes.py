@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dutiful.web.drawing.axis import ClockChange, Span, labels
-from dutiful.web.drawing.marks import Tick, circle, cross, diamond, line, number, path, rect, text
+from dutiful.web.drawing.marks import Tick, circle, cross, diamond, hatching, line, number, path, rect, text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -133,14 +133,7 @@ def _outage(span: Span, begin: datetime, end: datetime, bottom: float) -> str:
     if right <= left:
         return ""
     top, high = _TOP - 12, bottom - _TOP + 12
-    hatch, begins = "", left - high
-    while begins < right:
-        # One line of the hatching, cut at the left and right edges of the band.
-        low, far = max(begins, left), min(begins + high, right)
-        hatch += (
-            f"M{number(low)} {number(top + high - (low - begins))}l{number(far - low)} {number(low - far)}"
-        )
-        begins += 12
+    hatch = hatching(left, right, top, high)
     hours = (end - begin).total_seconds() / 3600
     words = f"down {hours:g} h" if hours >= 1 else f"down {hours * 60:g} min"
     label = text((left + right) / 2, top - 4, words, "t-skip", "middle")

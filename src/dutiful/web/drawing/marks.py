@@ -65,6 +65,19 @@ def bar(x: float, bottom: float, width: float, height: float) -> str:
     return f"M{number(x)} {number(bottom)}v{number(-height)}h{number(width)}v{number(height)}z"
 
 
+def hatching(left: float, right: float, top: float, height: float) -> str:
+    """Return the path of slanted lines that fill a box."""
+    drawn, begins = "", left - height
+    while begins < right:
+        # Cut each line at the left and the right edge of the box.
+        low, far = max(begins, left), min(begins + height, right)
+        drawn += (
+            f"M{number(low)} {number(top + height - (low - begins))}l{number(far - low)} {number(low - far)}"
+        )
+        begins += 12
+    return drawn
+
+
 State: TypeAlias = Literal["ran", "failed", "skipped", "running", "to_come", "hand", "backfilled"]
 STATES: tuple[State, ...] = ("ran", "failed", "skipped", "running", "to_come", "hand", "backfilled")
 

@@ -8,7 +8,7 @@ from collections import Counter
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from dutiful.web.drawing.axis import ClockChange, Span, clock_changes, labels, now_line, weekends
+from dutiful.web.drawing.axis import ClockChange, Span, clock_changes, labels, now_line, pauses, weekends
 from dutiful.web.drawing.marks import (
     Tick,
     bar,
@@ -25,7 +25,7 @@ from dutiful.web.drawing.marks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
 MARKS_MAX = 80
@@ -46,6 +46,10 @@ class Strip(NamedTuple):
     href: Callable[[Tick], str]
     said: Callable[[Tick], str]
     chosen: datetime | None = None
+    # The beginning and the end of each pause.
+    pauses: Sequence[tuple[datetime, datetime]] = ()
+    # Whether the line of the ticks ends at the present, because the schedule is set aside.
+    ends: bool = False
 
 
 def strip(it: Strip, css: str = "wide") -> str:
@@ -57,7 +61,8 @@ def strip(it: Strip, css: str = "wide") -> str:
     drawn = [
         weekends(it.span, _TOP, bottom - _TOP),
         labels(it.span, height - 6, 90 if css == "wide" else 62),
-        line(0, _BASE, it.span.width, _BASE, "axis"),
+        pauses(it.span, it.pauses, _TOP, bottom),
+        _axis(it),
         clock_changes(it.span, it.changes, _TOP + 6, bottom),
         _chosen(it, pitch, bottom),
         *(_brackets(it.span, ticks, pitch)),
@@ -66,6 +71,16 @@ def strip(it: Strip, css: str = "wide") -> str:
     if it.span.holds(it.now):
         drawn.append(now_line(it.span.x(it.now), bottom))
     return drawing(it.span.width, height, css, *drawn)
+
+
+def _axis(it: Strip) -> str:
+    """Return the line of the ticks; where it ends at the present, with the sign of "set aside"."""
+    if not it.ends:
+        return line(0, _BASE, it.span.width, _BASE, "axis")
+    x = it.span.x(it.now)
+    sign = path(f"M{number(x + 16)} {_BASE - 7}l7 12h-14z", "aside")
+    bang = path(f"M{number(x + 16)} {_BASE - 2.5}v3.4m0 1.8v.1", "asidebang")
+    return line(0, _BASE, x, _BASE, "axis") + sign + bang + text(x + 28, _BASE + 4, "set aside", "t-skip")
 
 
 def _is_shown(span: Span, tick: Tick) -> bool:

@@ -3,7 +3,6 @@
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
-from collections import Counter
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,25 +18,20 @@ from dutiful.service.board import spread
 from dutiful.service.views import encode_cursor
 from dutiful.web import requests
 from dutiful.web.authorized_service import Reader
-from dutiful.web.drawing.axis import Span
-from dutiful.web.drawing.density import Bucket, Density, density
-from dutiful.web.drawing.marks import Tick
-from dutiful.web.drawing.strip import MARKS_MAX, Strip, drift, strip
+from dutiful.web.drawing.strip import drift
 from dutiful.web.pages import words
 from dutiful.web.pages.account import account_of
 from dutiful.web.pages.cron_lab import next_change
 from dutiful.web.pages.ledger import (
-    Href,
     chosen_href,
     clock_changes,
     late_by,
     query_href,
-    said,
     table,
-    ticks_of,
 )
 from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.system import latest_changes
+from dutiful.web.pages.timeline import Timeline, draw
 from dutiful.web.pages.why import Why, parse_asked, why
 from dutiful.web.pages.words import settings_said
 
@@ -55,8 +49,6 @@ RANGES = {
     "90d": timedelta(days=90),
     "1y": timedelta(days=365),
 }
-# Place the present at 76 % of the strip, because more is known of the past.
-_AHEAD = 24 / 76
 _TICKS_WANTED = 60
 _ROWS_READ, _ROWS_SHOWN, _FIRES_SHOWN, _DRIFT_SHOWN = 1000, 15, 6, 60
 
@@ -101,8 +93,9 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
     shown = [run for run in found.items if (run.run_until or run.run_at) >= since]
     fires = await registrar.next_fires(schedule_id, 200)
     kept = {"range": query.range, "entries": query.entries}
-    href = partial(chosen_href, **kept)
     asked = await _asked(authorized, view, cron, query.at, found.items)
+    chosen = None if asked is None else asked.instant
+    timeline = Timeline(view, shown, fires, now, partial(chosen_href, **kept), chosen)
     return {
         "view": view,
         "when": words.when(cron),
@@ -114,10 +107,8 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
         "since": None if account.begin == since else account.begin,
         "drift": drift([late_by(run) for run in reversed(shown[:_DRIFT_SHOWN])]),
         "drift_said": _drift_said(shown),
-        "strip_wide": _draw(view, cron, shown, fires, now, RANGES[chosen_range], asked, href, "wide"),
-        "strip_narrow": _draw(
-            view, cron, shown, fires, now, RANGES[chosen_range] * 0.4, asked, href, "narrow"
-        ),
+        "strip_wide": draw(timeline, RANGES[chosen_range], "wide"),
+        "strip_narrow": draw(timeline, RANGES[chosen_range] * 0.4, "narrow"),
         "why": asked,
         "kept": {name: value for name, value in kept.items() if value is not None},
         **await _ledger(authorized, view, query, found, since),
@@ -210,76 +201,6 @@ async def _asked(
     newest = None if last is None else last.run_until or last.run_at
     instant = newest or view.next_run_at
     return None if instant is None else await why(authorized, view, cron, instant)
-
-
-def _draw(
-    view: ScheduleView,
-    cron: Cron,
-    runs: list[RunView],
-    fires: list[datetime],
-    now: datetime,
-    back: timedelta,
-    asked: Why | None,
-    href: Href,
-    css: str,
-) -> str:
-    span = Span(now - back, now + back * _AHEAD, cron.zone.tzinfo, 1180 if css == "wide" else 360)
-    ticks = [tick for tick in ticks_of(runs, cron) if (tick.until or tick.at) >= span.start]
-    if not view.paused:
-        ticks += [_to_come(at) for at in fires if span.start <= at < span.end]
-    changes = clock_changes(cron.zone, span.start, span.end)
-    limit = MARKS_MAX if css == "wide" else MARKS_MAX // 2
-    if sum(1 for tick in ticks) > limit:
-        return _dense(view, cron, ticks, now, span, href, css)
-    chosen = None if asked is None else asked.instant
-    zone = cron.zone.tzinfo
-    return strip(
-        Strip(
-            span,
-            ticks,
-            now,
-            changes,
-            lambda tick: href(tick.at),
-            lambda tick: said(tick, zone, now),
-            chosen,
-        ),
-        css,
-    )
-
-
-def _to_come(at: datetime) -> Tick:
-    return Tick(at.astimezone(UTC), "to_come")
-
-
-def _dense(
-    view: ScheduleView, cron: Cron, ticks: list[Tick], now: datetime, span: Span, href: Href, css: str
-) -> str:
-    """Return a density drawing, whose future ticks are counted and not listed."""
-    buckets, width = 120 if css == "wide" else 60, (span.end - span.start) / (120 if css == "wide" else 60)
-    found: list[dict[str, Any]] = [
-        {"ran": 0, "failed": 0, "skipped": Counter(), "to_come": 0} for _ in range(buckets)
-    ]
-    for tick in ticks:
-        place = int((max(tick.at, span.start) - span.start) / width)
-        if tick.state != "to_come" and 0 <= place < buckets:
-            _count(found[place], tick)
-    for place in range(buckets):
-        begin = span.start + place * width
-        if begin + width > now and not view.paused:
-            low, high = max(begin, now).timestamp(), (begin + width).timestamp()
-            found[place]["to_come"] = cron.count_epoch(int(low), int(high))
-    drawn = [Bucket(span.start + place * width, **found[place]) for place in range(buckets)]
-    target = span._replace(width=span.width - 34) if css == "wide" else span
-    return density(
-        Density(target, drawn, width, now, lambda at, _: href(at.replace(microsecond=0)), width * 6), css
-    )
-
-
-def _count(bucket: dict[str, Any], tick: Tick) -> None:
-    if tick.state == "skipped":
-        bucket["skipped"][tick.reason or "skipped"] += tick.ticks
-    else:
-        bucket["failed" if tick.state == "failed" else "ran"] += 1
 
 
 def _drift_said(runs: list[RunView]) -> str:

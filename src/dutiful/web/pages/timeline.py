@@ -1,0 +1,118 @@
+"""The ticks of one schedule in time: each as a mark of a strip, or as bars where there are too many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dutiful.web.drawing.axis import Span
+from dutiful.web.drawing.density import Bucket, Density, density
+from dutiful.web.drawing.marks import Tick
+from dutiful.web.drawing.strip import MARKS_MAX, Strip, strip
+from dutiful.web.pages.ledger import clock_changes, said, ticks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dutiful.service.types import RunView, ScheduleView
+    from dutiful.web.pages.ledger import Href
+
+# Place the present at 76 % of the strip, because more is known of the past.
+_AHEAD = 24 / 76
+_WIDE, _NARROW = 1180, 360
+_SCALE_ROOM = 34
+
+
+class Timeline(NamedTuple):
+    """All that is drawn: `fires` are the ticks to come, `href` returns the page about a tick."""
+
+    view: ScheduleView
+    runs: Sequence[RunView]
+    fires: Sequence[datetime]
+    now: datetime
+    href: Href
+    chosen: datetime | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Return whether ticks are to come."""
+        return not self.view.paused and self.view.quarantine is None
+
+
+def draw(it: Timeline, back: timedelta, css: str) -> str:
+    """Return the drawing of the ticks since `back`, and of about a third of that time ahead."""
+    cron, zone = it.view.cron, it.view.cron.zone.tzinfo
+    span = Span(it.now - back, it.now + back * _AHEAD, zone, _WIDE if css == "wide" else _NARROW)
+    ticks = [tick for tick in ticks_of(it.runs, cron) if (tick.until or tick.at) >= span.start]
+    if it.goes_on:
+        ticks += [Tick(at.astimezone(UTC), "to_come") for at in it.fires if span.start <= at < span.end]
+    if len(ticks) > (MARKS_MAX if css == "wide" else MARKS_MAX // 2):
+        return _dense(it, ticks, span, css)
+    return strip(
+        Strip(
+            span,
+            ticks,
+            it.now,
+            clock_changes(cron.zone, span.start, span.end),
+            lambda tick: it.href(tick.at),
+            lambda tick: said(tick, zone, it.now),
+            it.chosen,
+            pauses_of(it.view, it.runs, span.end),
+            ends=it.view.quarantine is not None,
+        ),
+        css,
+    )
+
+
+def pauses_of(view: ScheduleView, runs: Sequence[RunView], end: datetime) -> list[tuple[datetime, datetime]]:
+    """Return the beginning and the end of each pause; one that goes on lasts until `end`."""
+    present = [] if not view.paused or view.paused_at is None else [(view.paused_at, end)]
+    since = end if not present else present[0][0]
+    past = [
+        (run.run_at, run.run_until)
+        for run in runs
+        if run.reason == "paused" and run.run_until is not None and run.run_until < since
+    ]
+    return present + past
+
+
+def _dense(it: Timeline, ticks: list[Tick], span: Span, css: str) -> str:
+    """Return a density drawing, whose future ticks are counted and not listed."""
+    buckets = 120 if css == "wide" else 60
+    width = (span.end - span.start) / buckets
+    found: list[dict[str, Any]] = [
+        {"ran": 0, "failed": 0, "skipped": Counter(), "to_come": 0} for _ in range(buckets)
+    ]
+    for tick in ticks:
+        place = int((max(tick.at, span.start) - span.start) / width)
+        if tick.state != "to_come" and 0 <= place < buckets:
+            _count(found[place], tick)
+    for place in range(buckets):
+        begin = span.start + place * width
+        if begin + width > it.now and it.goes_on:
+            low, high = max(begin, it.now).timestamp(), (begin + width).timestamp()
+            found[place]["to_come"] = it.view.cron.count_epoch(int(low), int(high))
+    drawn = [Bucket(span.start + place * width, **found[place]) for place in range(buckets)]
+    target = span._replace(width=span.width - _SCALE_ROOM) if css == "wide" else span
+    changes = clock_changes(it.view.cron.zone, span.start, span.end)
+    return density(
+        Density(
+            target,
+            drawn,
+            width,
+            it.now,
+            lambda begin, _: it.href(begin.replace(microsecond=0)),
+            width * 6,
+            changes,
+            pauses_of(it.view, it.runs, span.end),
+        ),
+        css,
+    )
+
+
+def _count(bucket: dict[str, Any], tick: Tick) -> None:
+    if tick.state == "skipped":
+        bucket["skipped"][tick.reason or "skipped"] += tick.ticks
+    else:
+        bucket["failed" if tick.state == "failed" else "ran"] += 1
