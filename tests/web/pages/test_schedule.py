@@ -14,6 +14,7 @@ from tests.web.running import SCHEDULE, running
 
 from dutiful.web.pages.timeline import Timeline, draw, pauses_of
 
+DAY = timedelta(days=1)
 MONDAY_NINE = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
 
@@ -215,3 +216,19 @@ def test_the_line_of_a_schedule_that_is_set_aside_ends(minutely):
     drawn = draw(timeline, timedelta(hours=1), "wide")
     assert "set aside" in drawn
     assert 'class="come"' not in drawn
+
+
+def test_ticks_that_would_touch_are_bars_however_few_of_them_are_recorded(minutely):
+    now = MONDAY_NINE + timedelta(minutes=5)
+    timeline = Timeline(view_of(minutely), runs_of(minutely), [], now, lambda _: "?")
+    drawn = [draw(timeline, back, "wide") for back in (timedelta(hours=1), DAY)]
+    assert ["<title>Mon 2 Mar 09:05: ran</title>" in each for each in drawn] == [True, False]
+
+
+def test_the_row_with_the_chosen_tick_is_marked(minutely):
+    minutely.post("/schedules/pause", {"schedule_id": "good", "paused": True, "note": "index moves"})
+    minutely.advance(300)
+    minutely.post("/schedules/pause", {"schedule_id": "good", "paused": False})
+    html = page(minutely, "/ui/schedules/good?at=today+09:08").answer.text
+    [row] = re.findall(r'<tr class="[a-z ]*\bon">.*?</tr>', html)
+    assert "5 skipped" in row

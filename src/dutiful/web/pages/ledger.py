@@ -152,7 +152,14 @@ class Entry(NamedTuple):
     drift: str
     took: str
     attempt: str
+    # The first and the last tick of the row.
+    first: datetime
+    last: datetime
     quiet: bool = False
+
+    def holds(self, instant: datetime | None) -> bool:
+        """Return whether a tick is in this row."""
+        return instant is not None and self.first <= instant <= self.last
 
 
 Href = Callable[[datetime], str]
@@ -206,6 +213,8 @@ def _folded(runs: list[RunView], cron: Cron, now: datetime, href: Href) -> Entry
         _extent(late),
         _extent(times),
         "",
+        oldest.run_at,
+        newest.run_at,
         quiet=True,
     )
 
@@ -244,6 +253,8 @@ def _entry(run: RunView, cron: Cron, now: datetime, href: Href) -> Entry:
         "" if late is None else words.span(late),
         "" if length is None else words.span(length),
         f"{run.attempt}" if run.attempt else "",
+        run.run_at,
+        run.run_until or run.run_at,
     )
 
 

@@ -47,7 +47,9 @@ def draw(it: Timeline, back: timedelta, css: str) -> str:
     ticks = [tick for tick in ticks_of(it.runs, cron) if (tick.until or tick.at) >= span.start]
     if it.goes_on:
         ticks += [Tick(at.astimezone(UTC), "to_come") for at in it.fires if span.start <= at < span.end]
-    if len(ticks) > (MARKS_MAX if css == "wide" else MARKS_MAX // 2):
+    # The cron may have more ticks than are recorded, and marks as close as those would touch.
+    there = max(len(ticks), cron.count_epoch(int(span.start.timestamp()), int(span.end.timestamp())))
+    if there > (MARKS_MAX if css == "wide" else MARKS_MAX // 2):
         return _dense(it, ticks, span, css)
     return strip(
         Strip(
