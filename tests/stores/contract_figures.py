@@ -129,7 +129,7 @@ class FiguresContract:
         )
         found = await store.cadences()
         assert sorted(found, key=lambda each: -each[2]) == [
-            (MINUTELY, Policy(), 2),
-            (Every(90_000, "start"), Policy(grace=1), 1),
+            (MINUTELY, Policy(), 2, "a"),
+            (Every(90_000, "start"), Policy(grace=1), 1, "d"),
         ]
-        assert await store.cadences("bob") == [(MINUTELY, Policy(), 1)]
+        assert await store.cadences("bob") == [(MINUTELY, Policy(), 1, "b")]

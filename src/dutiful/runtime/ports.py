@@ -204,8 +204,8 @@ class Figures(Protocol):
         reason other than a pause.
         """
 
-    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int]]:
-        """Return each cadence and policy of schedules that are not paused, with the number of schedules."""
+    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int, str]]:
+        """Return each cadence and policy of schedules that are not paused, their number and the first id."""
 
 
 class Workflows(Protocol):

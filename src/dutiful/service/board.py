@@ -11,22 +11,23 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from dutiful.core.cadence import count_ticks
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.zone import epoch_ms
-from dutiful.core.errors import CronCalculationError
 from dutiful.core.plan.preview import upcoming
-from dutiful.core.policy import CatchUp, Policy
 from dutiful.core.run import IN_FLIGHT, Run, Status
 from dutiful.core.schedule import is_troubled
 from dutiful.runtime.ports import RunFilter
+from dutiful.service import load
 from dutiful.service.views import moment, view_run
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Hashable, Sequence
     from datetime import datetime
 
     from dutiful.core.cadence import Cadence, Instant
+    from dutiful.core.policy import Policy
     from dutiful.core.snapshot import Snapshot
     from dutiful.core.tally import Tally
     from dutiful.runtime.ports import Clock, Store
+    from dutiful.service.load import Firing, Outage
     from dutiful.service.types import RunView
 
 T = TypeVar("T")
@@ -128,17 +129,6 @@ class Soon(NamedTuple):
     number: int
 
 
-class Outage(NamedTuple):
-    """The ticks of an outage, and the effect of each schedule's own catch-up policy on them."""
-
-    schedules: int
-    ticks: int
-    run: int
-    missed: int
-    coalesced: int
-    capped: int
-
-
 class Matching(NamedTuple):
     """The number of schedules that match a filter, of paused ones, and of those that fire within an hour.
 
@@ -177,7 +167,7 @@ class Board:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
         self._settled: _Kept[list[Tally]] = _Kept(clock)
-        self._cadences: _Kept[list[tuple[Cadence, Policy, int]]] = _Kept(clock)
+        self._cadences: _Kept[list[tuple[Cadence, Policy, int, str]]] = _Kept(clock)
         self._forecasts: _Kept[dict[Instant, int]] = _Kept(clock)
         self._delays: _Kept[list[float]] = _Kept(clock)
 
@@ -285,13 +275,13 @@ class Board:
         """
 
         async def compute() -> dict[Instant, int]:
-            cadences = [(cadence, number) for cadence, _, number in await self._cadences_of(owner)]
+            cadences = [(cadence, number) for cadence, _, number, _ in await self._cadences_of(owner)]
             with self._clock.hold():
-                return await asyncio.to_thread(_forecast, cadences, since, until, width)
+                return await asyncio.to_thread(load.forecast, cadences, since, until, width)
 
         return await self._forecasts.get((since, until, width, owner), compute)
 
-    async def _cadences_of(self, owner: str | None) -> list[tuple[Cadence, Policy, int]]:
+    async def _cadences_of(self, owner: str | None) -> list[tuple[Cadence, Policy, int, str]]:
         return await self._cadences.get(owner, lambda: self._store.cadences(owner))
 
     async def troubled(self, owner: str | None = None) -> list[Snapshot]:
@@ -371,7 +361,13 @@ class Board:
         """Return the effect of an outage in [start, start + length] on the ticks of that period."""
         cadences = await self._cadences_of(owner)
         with self._clock.hold():
-            return await asyncio.to_thread(_outage, cadences, start, start + length)
+            return await asyncio.to_thread(load.outage, cadences, start, start + length)
+
+    async def firing(self, since: Instant, until: Instant, owner: str | None = None) -> list[Firing]:
+        """Return the crons with ticks in [since, until), the one with the most ticks first."""
+        cadences = await self._cadences_of(owner)
+        with self._clock.hold():
+            return await asyncio.to_thread(load.firing, cadences, since, until)
 
     def _now(self) -> Instant:
         return epoch_ms(self._clock.now())
@@ -448,51 +444,3 @@ def _undecided(due: Snapshot, until: Instant) -> int:
     if due.schedule.paused or due.runs or not isinstance(due.schedule.cadence, Cron):
         return 0
     return count_ticks(due.schedule.cadence, due.state.cursor, until) if due.state.cursor < until else 0
-
-
-def _forecast(
-    cadences: Sequence[tuple[object, int]], since: Instant, until: Instant, width: int
-) -> dict[Instant, int]:
-    counts: dict[Instant, int] = {}
-    for cadence, number in cadences:
-        if isinstance(cadence, Cron):
-            for bucket, ticks in _buckets(cadence, since, until, width):
-                counts[bucket] = counts.get(bucket, 0) + ticks * number
-    return counts
-
-
-def _buckets(cron: Cron, since: Instant, until: Instant, width: int) -> Iterator[tuple[Instant, int]]:
-    """Yield (bucket, ticks) of one cron: tick by tick where ticks are few, else by counting each bucket."""
-    try:
-        total = count_ticks(cron, since - 1000, until - 1000)
-        if total > (until - since) // width:
-            for bucket in range(since, until, width):
-                ticks = count_ticks(cron, bucket - 1000, bucket + width - 1000)
-                if ticks:
-                    yield bucket, ticks
-            return
-        at = since // 1000 - 1
-        while (at := cron.upcoming_epoch(at)) * 1000 < until:
-            instant = at * 1000
-            yield instant - (instant - since) % width, 1
-    except CronCalculationError:
-        return
-
-
-def _outage(cadences: Sequence[tuple[object, Policy, int]], start: Instant, end: Instant) -> Outage:
-    schedules = ticks = run = missed = coalesced = capped = 0
-    for cadence, policy, number in cadences:
-        if not isinstance(cadence, Cron) or not (found := count_ticks(cadence, start - 1000, end)):
-            continue
-        # Ticks within the grace still count as on time when the service is back.
-        on_time = count_ticks(cadence, max(start - 1000, end - policy.grace), end)
-        late = found - on_time
-        owed = min(late, {CatchUp.NONE: 0, CatchUp.LATEST: 1}.get(policy.catch_up, policy.catch_up_cap))
-        schedules += number
-        ticks += found * number
-        run += (on_time + owed) * number
-        missed += (late if policy.catch_up is CatchUp.NONE else 0) * number
-        coalesced += (late - owed if policy.catch_up is CatchUp.LATEST else 0) * number
-        spread_out = policy.catch_up in {CatchUp.FIRE_IMMEDIATELY, CatchUp.SPREAD}
-        capped += (late - owed if spread_out else 0) * number
-    return Outage(schedules, ticks, run, missed, coalesced, capped)

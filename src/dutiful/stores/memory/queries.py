@@ -104,8 +104,8 @@ class MemoryFigures:
         """Return schedules that need attention."""
         return _troubled(self._rows.values(), limit, owner)
 
-    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int]]:
-        """Return each cadence and policy with the number of schedules."""
+    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int, str]]:
+        """Return each cadence and policy with the number of schedules and the first id."""
         return _cadences(self._rows.values(), owner)
 
 
@@ -135,11 +135,12 @@ def _troubled(rows: Iterable[Row], limit: int, owner: str | None) -> list[Snapsh
     return sorted(found, key=lambda due: due.schedule.id)[:limit]
 
 
-def _cadences(rows: Iterable[Row], owner: str | None) -> list[tuple[Cadence, Policy, int]]:
-    """Return each cadence and policy with the number of schedules that are not paused."""
-    running = [row.schedule for row in _owned(rows, owner) if not row.schedule.paused]
-    counts = Counter((schedule.cadence, schedule.policy) for schedule in running)
-    return [(cadence, policy, number) for (cadence, policy), number in counts.items()]
+def _cadences(rows: Iterable[Row], owner: str | None) -> list[tuple[Cadence, Policy, int, str]]:
+    """Return each cadence and policy with the number of schedules that are not paused and the first id."""
+    ids: dict[tuple[Cadence, Policy], list[str]] = {}
+    for schedule in (row.schedule for row in _owned(rows, owner) if not row.schedule.paused):
+        ids.setdefault((schedule.cadence, schedule.policy), []).append(schedule.id)
+    return [(cadence, policy, len(found), min(found)) for (cadence, policy), found in ids.items()]
 
 
 def _owned(rows: Iterable[Row], owner: str | None) -> list[Row]:

@@ -259,8 +259,8 @@ class NamespaceStore:
             lambda session: queries.troubled(session, opening.texts, opening.namespace, owner, limit)
         )
 
-    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int]]:
-        """Return each cadence and policy with the number of schedules."""
+    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int, str]]:
+        """Return each cadence and policy with the number of schedules and the first id."""
         opening = self._opening
         return await self._read(
             lambda session: queries.cadences(session, opening.texts, opening.namespace, owner)

@@ -56,7 +56,7 @@ _TROUBLED = (
     " AND ($2::text IS NULL OR owner = $2) ORDER BY id LIMIT $3"
 )
 _CADENCES = (
-    "SELECT cadence_number, policy_number, count(*) FROM declarations"
+    "SELECT cadence_number, policy_number, count(*), min(id) FROM declarations"
     f" WHERE damage IS NULL AND paused = 0 AND {_OWNED} GROUP BY 1, 2"
 )
 _FIND_IDS = (
@@ -107,17 +107,17 @@ async def troubled(session: Session, texts: Texts, namespace: str, owner: str | 
 
 async def cadences(
     session: Session, texts: Texts, namespace: str, owner: str | None
-) -> list[tuple[Cadence, Policy, int]]:
-    """Return each cadence and policy that can be read, with the number of schedules that are not paused."""
+) -> list[tuple[Cadence, Policy, int, str]]:
+    """Return each cadence and policy of schedules that are not paused, their number and the first id."""
     rows = await session.rows(_CADENCES, namespace, owner)
     await texts.learn(session, {(row[0], row[1]) for row in rows})
     found = []
-    for cadence_number, policy_number, count in rows:
+    for cadence_number, policy_number, count, first in rows:
         try:
             cadence, policy, _ = texts[cadence_number, policy_number]
         except CodecError:
             continue
-        found.append((cadence, policy, count))
+        found.append((cadence, policy, count, first))
     return found
 
 

@@ -170,7 +170,7 @@ _TROUBLED = (
 )
 # Along the table: the index of the ids would find each row in another place of the file.
 _CADENCES = (
-    "SELECT cadence_number, policy_number, count(*) FROM declarations NOT INDEXED"
+    "SELECT cadence_number, policy_number, count(*), min(id) FROM declarations NOT INDEXED"
     f" WHERE damage IS NULL AND paused = 0 AND {_OWNED} GROUP BY 1, 2"
 )
 
@@ -227,15 +227,15 @@ def troubled(
 
 def cadences(
     connection: sqlite3.Connection, texts: Texts, namespace: str, owner: str | None
-) -> list[tuple[Cadence, Policy, int]]:
-    """Return each cadence and policy that can be read, with the number of schedules that are not paused."""
+) -> list[tuple[Cadence, Policy, int, str]]:
+    """Return each cadence and policy of schedules that are not paused, their number and the first id."""
     found = []
-    for cadence_number, policy_number, count in connection.execute(_CADENCES, (namespace, owner)):
+    for cadence_number, policy_number, count, first in connection.execute(_CADENCES, (namespace, owner)):
         try:
             cadence, policy, _ = texts[cadence_number, policy_number]
         except CodecError:
             continue
-        found.append((cadence, policy, count))
+        found.append((cadence, policy, count, first))
     return found
 
 

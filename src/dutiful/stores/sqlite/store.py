@@ -406,8 +406,8 @@ class SqliteStore:
             lambda connection: queries.troubled(connection, self._texts, self._namespace, owner, limit)
         )
 
-    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int]]:
-        """Return each cadence and policy with the number of schedules."""
+    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int, str]]:
+        """Return each cadence and policy with the number of schedules and the first id."""
         return await self._read(
             lambda connection: queries.cadences(connection, self._texts, self._namespace, owner)
         )
