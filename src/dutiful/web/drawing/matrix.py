@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from datetime import date, timedelta
 from html import escape
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from dutiful.web.drawing.lanes import Theme, themed
-from dutiful.web.drawing.marks import drawing, number, path, rect, text
+from dutiful.web.drawing.marks import drawing, link, number, path, rect, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +21,7 @@ HOUR_SHADES = (1, 20, 68, 196, 484)
 """The same for ticks per hour."""
 
 _CSS = {"none": "d0", "same": "d1", "moved": "moved", "removed": "d0", "added": "added"}
-_DAY_WIDTH, _DAY_HEIGHT = 48.0 + 60 * 16.0, 18.0 + 24 * 11.8 + 4
+_DAY_WIDTH, _DAY_HEIGHT = 48.0 + 60 * 16.0, 18.0 + 24 * 12.0 + 4
 _LOAD_RULES = (
     ".ground{{fill:{ground}}}text{{font:500 12px ui-sans-serif,system-ui,sans-serif;fill:{muted}}}"
     ".title{{fill:{ink};font-weight:650;font-size:15px}}.today{{fill:none;stroke:{ink};stroke-width:1.5}}"
@@ -27,6 +29,29 @@ _LOAD_RULES = (
     ".load4{{fill:{load4}}}.load5{{fill:{load5}}}"
 )
 _WEEKDAYS = {0: "Mon", 2: "Wed", 4: "Fri", 6: "Sun"}
+
+
+class _Grid(NamedTuple):
+    """Cells in rows: where the first one is, their size, and how many are in a row."""
+
+    left: float
+    top: float
+    wide: float
+    high: float
+    columns: int
+
+    def place(self, cell: int) -> tuple[float, float]:
+        """Return the upper left corner of a cell."""
+        row, column = divmod(cell, self.columns)
+        return self.left + column * self.wide, self.top + row * self.high
+
+
+# Whole numbers: a day has 1,440 cells, and shorter texts make the page smaller by a fifth.
+_DAY_GRID = _Grid(48.0, 18.0, 16.0, 12.0, 60)
+_WEEK_GRIDS = {"narrow": _Grid(40.0, 16.0, 13.0, 22.0, 24), "wide": _Grid(48.0, 18.0, 40.0, 22.0, 24)}
+_BETWEEN = 2
+Links: TypeAlias = "Mapping[int, tuple[str, str]]"
+"""The address and the title of cells that are links."""
 
 
 class Year(NamedTuple):
@@ -100,12 +125,12 @@ def _months(monday: date, weeks: int, left: float, pitch: float) -> list[str]:
 
 def shade(count: int, lows: Sequence[int] = SHADES) -> int:
     """Return the shade of a number of ticks, 0 for none."""
-    return sum(count >= low for low in lows)
+    return bisect_right(lows, count)
 
 
-def load_matrix(counts: Sequence[int], css: str = "wide") -> str:
+def load_matrix(counts: Sequence[int], css: str = "wide", links: Links = MappingProxyType({})) -> str:
     """Return a day of 1,440 minutes as 24 rows of 60, one path for each shade, the fullest minute ringed."""
-    return drawing(_DAY_WIDTH, _DAY_HEIGHT, css, *_day_of_minutes(counts))
+    return drawing(_DAY_WIDTH, _DAY_HEIGHT, css, *_day_of_minutes(counts), *_linked(_DAY_GRID, links))
 
 
 def load_picture(title: str, note: str, counts: Sequence[int], theme: Theme = "auto") -> str:
@@ -128,37 +153,49 @@ def load_picture(title: str, note: str, counts: Sequence[int], theme: Theme = "a
 
 
 def _day_of_minutes(counts: Sequence[int]) -> list[str]:
-    left, top, wide, high = 48.0, 18.0, 16.0, 11.8
-    cells: dict[int, str] = {}
-    for minute, count in enumerate(counts):
-        x, y = left + minute % 60 * wide, top + minute // 60 * high
-        cells[shade(count)] = cells.get(shade(count), "") + (
-            f"M{number(x)} {number(y)}h{number(wide - 1.6)}v{number(high - 1.6)}h{number(1.6 - wide)}z"
-        )
-    drawn = [path(cells[level], f"load{level}") for level in sorted(cells)]
+    left, top, wide, high, _ = _DAY_GRID
+    drawn = _shaded(_DAY_GRID, counts, SHADES)
     drawn += [text(left + minute * wide, 11, f":{minute:02}") for minute in range(0, 60, 5)]
     drawn += [
         text(left - 6, top + hour * high + 10, f"{hour:02}:00", anchor="end") for hour in range(0, 24, 3)
     ]
     fullest = max(counts, default=0)
     if fullest:
-        minute = [*counts].index(fullest)
-        x, y = left + minute % 60 * wide, top + minute // 60 * high
-        drawn.append(rect(x - 2, y - 2, wide + 2.4, high + 2.4, "today", 3))
+        x, y = _DAY_GRID.place([*counts].index(fullest))
+        drawn.append(rect(x - 2, y - 2, wide + 2, high + 2, "today", 3))
     return drawn
 
 
-def week_matrix(counts: Sequence[int], names: Sequence[str], css: str = "narrow") -> str:
-    """Return seven days of 24 hours, one row for each day, small enough for a phone."""
-    left, top, wide, high = 34.0, 16.0, 13.4, 22.0
-    cells: dict[int, str] = {}
+def week_matrix(
+    counts: Sequence[int], names: Sequence[str], css: str = "narrow", links: Links = MappingProxyType({})
+) -> str:
+    """Return seven days of 24 hours, one row for each day; the narrow one fits a phone."""
+    grid = _WEEK_GRIDS[css]
+    drawn = _shaded(grid, counts, HOUR_SHADES)
+    every = 6 if css == "narrow" else 3
+    drawn += [text(grid.left + hour * grid.wide, 10, f"{hour:02}") for hour in range(0, 24, every)]
+    drawn += [text(0, grid.top + row * grid.high + 14, name) for row, name in enumerate(names)]
+    size = grid.left + 24 * grid.wide, grid.top + 7 * grid.high + 4
+    return drawing(*size, css, *drawn, *_linked(grid, links))
+
+
+def _shaded(grid: _Grid, counts: Sequence[int], lows: Sequence[int]) -> list[str]:
+    """Return one path for each shade."""
+    wide, high = grid.wide - _BETWEEN, grid.high - _BETWEEN
+    cell = f"h{number(wide)}v{number(high)}h{number(-wide)}z"
+    columns = [number(grid.left + column * grid.wide) for column in range(grid.columns)]
+    rows = [number(grid.top + row * grid.high) for row in range(-(-len(counts) // grid.columns))]
+    cells: dict[int, list[str]] = {}
     for place, count in enumerate(counts):
-        x, y = left + place % 24 * wide, top + place // 24 * high
-        level = shade(count, HOUR_SHADES)
-        cells[level] = cells.get(level, "") + (
-            f"M{number(x)} {number(y)}h{number(wide - 1.6)}v{number(high - 1.6)}h{number(1.6 - wide)}z"
-        )
-    drawn = [path(cells[level], f"load{level}") for level in sorted(cells)]
-    drawn += [text(left + hour * wide, 10, f"{hour:02}") for hour in range(0, 24, 6)]
-    drawn += [text(0, top + row * high + 14, name) for row, name in enumerate(names)]
-    return drawing(left + 24 * wide, top + 7 * high + 4, css, *drawn)
+        row, column = divmod(place, grid.columns)
+        cells.setdefault(shade(count, lows), []).append(f"M{columns[column]} {rows[row]}{cell}")
+    return [path("".join(cells[level]), f"load{level}") for level in sorted(cells)]
+
+
+def _linked(grid: _Grid, links: Links) -> list[str]:
+    """Return a link over each of these cells."""
+    drawn = []
+    for place, (href, title) in links.items():
+        x, y = grid.place(place)
+        drawn.append(link(href, title, rect(x, y, grid.wide - _BETWEEN, grid.high - _BETWEEN, "hit")))
+    return drawn

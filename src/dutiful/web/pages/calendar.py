@@ -1,80 +1,237 @@
-"""The calendar of all schedules: the crowded times, and the cost of an outage."""
+"""The calendar of all schedules: the crowded times, the crons behind them, and the cost of an outage."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.cron.zone import epoch_ms
+from dutiful.service.load import Firing
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.matrix import HOUR_SHADES, SHADES, load_matrix, week_matrix
+from dutiful.web.pages import words
 from dutiful.web.pages.rendering import page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
-_MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
-_FULLEST, _QUIETEST = 10, 5
+T = TypeVar("T")
+View = Literal["day", "week"]
+_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+_FULLEST, _QUIETEST, _FIRING = 20, 5, 20
+_HOURS_MAX = 168
+# Days far beyond any schedule, at which neither a week nor an outage leaves the years of a datetime.
+_FIRST, _LAST = date(1970, 1, 2), date(9000, 1, 1)
 
 
 class CalendarQuery(BaseModel):
-    """Which day to show, and which outage to imagine on it."""
+    """Which time to show, which part of it to list, and which outage to imagine, as they were typed."""
 
     model_config = ConfigDict(extra="forbid")
 
-    day: date | None = None
-    down: Annotated[str, Field(pattern=r"^([01]?\d|2[0-3]):[0-5]\d$")] = "02:00"
-    hours: Annotated[float, Field(gt=0, le=168, allow_inf_nan=False)] = 3
+    view: View = "day"
+    day: Annotated[str, Field(max_length=32)] = ""
+    at: Annotated[str, Field(max_length=32)] = ""
+    down: Annotated[str, Field(max_length=32)] = "02:00"
+    hours: Annotated[str, Field(max_length=32)] = "3"
+
+
+class Asked(NamedTuple):
+    """What the query means; `wrong` names each field that means nothing, and what to write instead."""
+
+    view: View
+    day: date
+    at: datetime | None
+    start: datetime
+    hours: float
+    wrong: dict[str, str]
+
+    @property
+    def begin(self) -> datetime:
+        """Return the first instant of the drawing."""
+        return datetime.combine(self.day, time(), UTC)
+
+    @property
+    def cell(self) -> timedelta:
+        """Return the time that one cell of the drawing stands for."""
+        return _MINUTE if self.view == "day" else _HOUR
+
+    @property
+    def length(self) -> timedelta:
+        """Return the time that the drawing shows."""
+        return _DAY if self.view == "day" else 7 * _DAY
+
+    @property
+    def outage(self) -> dict[str, str]:
+        """Return the query of the imagined outage, empty if it is the usual one."""
+        given = {"down": f"{self.start:%H:%M}", "hours": f"{self.hours:g}"}
+        return {} if given == {"down": "02:00", "hours": "3"} else given
+
+    def href(self, **changes: object) -> str:
+        """Return the address of this page with some of its query changed."""
+        own = {"view": self.view, "day": self.day, **self.outage, **changes}
+        return f"/ui/calendar?{urlencode({name: value for name, value in own.items() if value})}"
+
+
+class Place(NamedTuple):
+    """One cell of the drawing, or a few together, with the number of its ticks."""
+
+    said: str
+    href: str
+    ticks: int
+
+
+class Chosen(NamedTuple):
+    """One cell of the drawing: its ticks, its crons in English, and the quietest minutes of its hour."""
+
+    at: datetime
+    ticks: int
+    schedules: int
+    firing: list[tuple[Firing, str]]
+    more: int
+    quiet: list[Place]
+
+
+def read(query: CalendarQuery, now: datetime) -> Asked:
+    """Return what a query asks for, with the usual value in place of each one that cannot be read."""
+    wrong: dict[str, str] = {}
+
+    def taken(name: str, parse: Callable[[str], T], usual: T, advice: str) -> T:
+        text = getattr(query, name).strip()
+        try:
+            return parse(text) if text else usual
+        except ValueError:
+            wrong[name] = f"{words.foreign(text, 20)!r} is not known; write {advice}"
+            return usual
+
+    day = taken("day", _day, now.date(), f"a day, such as {now.date()}")
+    at = taken("at", lambda text: _instant(text, day), None, "a time of day, such as 02:00")
+    two = datetime.combine(day, time(2), UTC)
+    start = taken("down", lambda text: _clock_on(day, text), two, "a time of day, such as 02:00")
+    hours = taken("hours", _hours, 3.0, f"a number of hours, at most {_HOURS_MAX}")
+    return Asked(query.view, day, at, start, hours, wrong)
+
+
+def _day(text: str) -> date:
+    day = date.fromisoformat(text)
+    if not _FIRST <= day <= _LAST:
+        raise ValueError
+    return day
+
+
+def _clock_on(day: date, text: str) -> datetime:
+    """Return a time of day such as 2:00 on a day."""
+    return datetime.combine(day, datetime.strptime(text, "%H:%M").time(), UTC)  # noqa: DTZ007 - no date
+
+
+def _instant(text: str, day: date) -> datetime:
+    """Return a time of day on a day, or on the day that the text names."""
+    named, has_day, clock = text.rpartition("T")
+    return _clock_on(_day(named) if has_day else day, clock)
+
+
+def _hours(text: str) -> float:
+    hours = float(text)
+    if not 0 < hours <= _HOURS_MAX:
+        raise ValueError
+    return hours
 
 
 @router.get("/ui/calendar")
 async def calendar(
     request: Request, authorized: Reader, query: Annotated[CalendarQuery, Query()]
 ) -> HTMLResponse:
-    """Show how many ticks each minute of a day has, and what an outage would do."""
-    board, owner = authorized.service.board, authorized.tenant
-    now = authorized.service.clock.now().astimezone(UTC)
-    chosen = query.day or now.date()
-    begin = epoch_ms(datetime.combine(chosen, time(), UTC))
-    minutes = await board.forecast(begin, begin + _DAY, _MINUTE, owner)
-    counts = [minutes.get(begin + minute * _MINUTE, 0) for minute in range(1440)]
-    week = await board.forecast(begin, begin + 7 * _DAY, _HOUR, owner)
-    hours = [week.get(begin + hour * _HOUR, 0) for hour in range(168)]
-    names = [f"{chosen + timedelta(days=number):%a}" for number in range(7)]
-    start = datetime.combine(chosen, time.fromisoformat(query.down.zfill(5)), UTC)
-    outage = await board.outage(epoch_ms(start), round(query.hours * _HOUR), owner)
+    """Show how many ticks each minute of a day or each hour of a week has, and what an outage would do."""
+    asked = read(query, authorized.service.clock.now().astimezone(UTC))
+    week = await _counts(authorized, asked._replace(view="week"))
+    counts = await _counts(authorized, asked) if asked.view == "day" else week
+    fullest = _fullest(counts)
     return page(
         "calendar.html",
         request,
-        chosen=chosen,
-        before=chosen - timedelta(days=1),
-        after=chosen + timedelta(days=1),
-        matrix=load_matrix(counts),
-        week=week_matrix(hours, names),
-        scales={"wide": SHADES, "narrow": HOUR_SHADES},
+        422 if asked.wrong else 200,
+        asked=asked,
+        typed=query,
+        **_drawn(asked, counts, week, fullest),
         total=sum(counts),
-        fullest=_fullest(counts),
-        quietest=_quietest(counts),
-        filter=query,
-        outage=outage,
-        outage_start=start,
+        fullest=[_place(asked, cell, counts[cell]) for cell in fullest],
+        quietest=_quietest(asked, counts),
+        chosen=None if asked.at is None else await _chosen(authorized, asked, asked.at),
+        outage=await authorized.service.board.outage(
+            epoch_ms(asked.start), round(asked.hours * 3_600_000), authorized.tenant
+        ),
     )
 
 
-def _fullest(counts: list[int]) -> list[tuple[str, int]]:
-    places = sorted(range(len(counts)), key=lambda minute: (-counts[minute], minute))[:_FULLEST]
-    return [(_clock(minute), counts[minute]) for minute in places if counts[minute]]
+async def _counts(authorized: AuthorizedService, asked: Asked) -> list[int]:
+    """Return the number of ticks in each cell of the drawing."""
+    begin, end = epoch_ms(asked.begin), epoch_ms(asked.begin + asked.length)
+    width = asked.cell // timedelta(milliseconds=1)
+    found = await authorized.service.board.forecast(begin, end, width, authorized.tenant)
+    return [found.get(at, 0) for at in range(begin, end, width)]
 
 
-def _quietest(counts: list[int]) -> list[tuple[str, int]]:
-    """Return the half hours with the fewest ticks, where a deploy disturbs least."""
-    halves = [(sum(counts[begin : begin + 30]), begin) for begin in range(0, 1440, 30)]
-    return [(_clock(begin), ticks) for ticks, begin in sorted(halves)[:_QUIETEST]]
+def _drawn(asked: Asked, counts: list[int], week: list[int], linked: list[int]) -> dict[str, object]:
+    """Return the drawings for wide and narrow pages, and the scale of each."""
+    days = [asked.day + number * _DAY for number in range(7)]
+    names = [f"{day:%a} {day.day}" for day in days]
+    narrow = week_matrix(week, names)
+    if asked.view == "day":
+        links = {cell: _link(asked, cell, counts[cell]) for cell in linked}
+        wide = load_matrix(counts, links=links)
+        return {"wide": wide, "narrow": narrow, "scales": {"wide": SHADES, "narrow": HOUR_SHADES}}
+    links = {cell: _link(asked, cell, ticks) for cell, ticks in enumerate(counts) if ticks}
+    wide = week_matrix(week, names, "wide", links)
+    return {"wide": wide, "narrow": narrow, "scales": {"wide": HOUR_SHADES, "narrow": HOUR_SHADES}}
 
 
-def _clock(minute: int) -> str:
-    return f"{minute // 60:02}:{minute % 60:02}"
+def _link(asked: Asked, cell: int, ticks: int) -> tuple[str, str]:
+    place = _place(asked, cell, ticks)
+    return place.href, f"{place.said}: {words.counted(ticks, 'tick')}"
+
+
+def _place(asked: Asked, cell: int, ticks: int) -> Place:
+    at = asked.begin + cell * asked.cell
+    said = f"{at:%H:%M}" if asked.view == "day" else f"{at:%a} {at.day}, {at:%H:%M}"
+    return Place(said, asked.href(at=f"{at:%Y-%m-%dT%H:%M}") + "#at", ticks)
+
+
+def _fullest(counts: list[int]) -> list[int]:
+    cells = sorted(range(len(counts)), key=lambda cell: (-counts[cell], cell))[:_FULLEST]
+    return [cell for cell in cells if counts[cell]]
+
+
+def _quietest(asked: Asked, counts: list[int]) -> list[Place]:
+    """Return the half hours of a day or the hours of a week with the fewest ticks, for a deploy."""
+    cells = 30 if asked.view == "day" else 1
+    sums = [(sum(counts[begin : begin + cells]), begin) for begin in range(0, len(counts), cells)]
+    return [_place(asked, begin, ticks) for ticks, begin in sorted(sums)[:_QUIETEST]]
+
+
+async def _chosen(authorized: AuthorizedService, asked: Asked, at: datetime) -> Chosen:
+    """Return the crons that fire in one cell of the drawing."""
+    board, owner = authorized.service.board, authorized.tenant
+    hour = at.replace(minute=0)
+    begin = at if asked.view == "day" else hour
+    found = await board.firing(epoch_ms(begin), epoch_ms(begin + asked.cell), owner)
+    minutes = await _counts(authorized, asked._replace(view="day", day=at.date()))
+    in_hour = [(minutes[hour.hour * 60 + minute], minute) for minute in range(60)]
+    quiet = [Place(f"{hour:%H}:{minute:02}", "", ticks) for ticks, minute in sorted(in_hour)[:_QUIETEST]]
+    return Chosen(
+        begin,
+        sum(each.ticks for each in found),
+        sum(each.schedules for each in found),
+        [(each, words.when(each.cron)) for each in found[:_FIRING]],
+        len(found[_FIRING:]),
+        quiet,
+    )
