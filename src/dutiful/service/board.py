@@ -169,6 +169,8 @@ class Board:
         self._settled: _Kept[list[Tally]] = _Kept(clock)
         self._cadences: _Kept[list[tuple[Cadence, Policy, int, str]]] = _Kept(clock)
         self._forecasts: _Kept[dict[Instant, int]] = _Kept(clock)
+        self._outages: _Kept[Outage] = _Kept(clock)
+        self._firings: _Kept[list[Firing]] = _Kept(clock)
         self._delays: _Kept[list[float]] = _Kept(clock)
 
     async def revision(self) -> str:
@@ -358,16 +360,27 @@ class Board:
         return [view_run(run) for run in (await self._store.runs(wanted, None, limit)).runs]
 
     async def outage(self, start: Instant, length: int, owner: str | None = None) -> Outage:
-        """Return the effect of an outage in [start, start + length] on the ticks of that period."""
-        cadences = await self._cadences_of(owner)
-        with self._clock.hold():
-            return await asyncio.to_thread(load.outage, cadences, start, start + length)
+        """Return the effect of an outage in [start, start + length] on the ticks of that period.
+
+        Kept for a minute, as every count of all cadences.
+        """
+
+        async def compute() -> Outage:
+            cadences = await self._cadences_of(owner)
+            with self._clock.hold():
+                return await asyncio.to_thread(load.outage, cadences, start, start + length)
+
+        return await self._outages.get((start, length, owner), compute)
 
     async def firing(self, since: Instant, until: Instant, owner: str | None = None) -> list[Firing]:
         """Return the crons with ticks in [since, until), the one with the most ticks first."""
-        cadences = await self._cadences_of(owner)
-        with self._clock.hold():
-            return await asyncio.to_thread(load.firing, cadences, since, until)
+
+        async def compute() -> list[Firing]:
+            cadences = await self._cadences_of(owner)
+            with self._clock.hold():
+                return await asyncio.to_thread(load.firing, cadences, since, until)
+
+        return await self._firings.get((since, until, owner), compute)
 
     def _now(self) -> Instant:
         return epoch_ms(self._clock.now())

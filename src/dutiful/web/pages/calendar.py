@@ -156,13 +156,16 @@ async def calendar(
     week = await _counts(authorized, asked._replace(view="week"))
     counts = await _counts(authorized, asked) if asked.view == "day" else week
     fullest = _fullest(counts)
+    wide, narrow = _drawn(asked, counts, week, fullest)
     return page(
         "calendar.html",
         request,
         422 if asked.wrong else 200,
         asked=asked,
         typed=query,
-        **_drawn(asked, counts, week, fullest),
+        wide=wide,
+        narrow=narrow,
+        scales={"wide": SHADES if asked.view == "day" else HOUR_SHADES, "narrow": HOUR_SHADES},
         total=sum(counts),
         fullest=[_place(asked, cell, counts[cell]) for cell in fullest],
         quietest=_quietest(asked, counts),
@@ -181,18 +184,15 @@ async def _counts(authorized: AuthorizedService, asked: Asked) -> list[int]:
     return [found.get(at, 0) for at in range(begin, end, width)]
 
 
-def _drawn(asked: Asked, counts: list[int], week: list[int], linked: list[int]) -> dict[str, object]:
-    """Return the drawings for wide and narrow pages, and the scale of each."""
+def _drawn(asked: Asked, counts: list[int], week: list[int], fullest: list[int]) -> tuple[str, str]:
+    """Return the drawings for wide and narrow pages; of a day, the fullest minutes are links."""
     days = [asked.day + number * _DAY for number in range(7)]
     names = [f"{day:%a} {day.day}" for day in days]
-    narrow = week_matrix(week, names)
+    linked = fullest if asked.view == "day" else [cell for cell, ticks in enumerate(week) if ticks]
+    links = {cell: _link(asked, cell, counts[cell]) for cell in linked}
     if asked.view == "day":
-        links = {cell: _link(asked, cell, counts[cell]) for cell in linked}
-        wide = load_matrix(counts, links=links)
-        return {"wide": wide, "narrow": narrow, "scales": {"wide": SHADES, "narrow": HOUR_SHADES}}
-    links = {cell: _link(asked, cell, ticks) for cell, ticks in enumerate(counts) if ticks}
-    wide = week_matrix(week, names, "wide", links)
-    return {"wide": wide, "narrow": narrow, "scales": {"wide": HOUR_SHADES, "narrow": HOUR_SHADES}}
+        return load_matrix(counts, links=links), week_matrix(week, names)
+    return week_matrix(week, names, "wide", links), week_matrix(week, names)
 
 
 def _link(asked: Asked, cell: int, ticks: int) -> tuple[str, str]:
