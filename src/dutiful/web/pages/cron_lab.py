@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
+from urllib.parse import urlencode
 from zoneinfo import available_timezones
 
 from fastapi import APIRouter, Query, Request
@@ -19,12 +20,18 @@ from dutiful.core.errors import CronCalculationError, DutifulError, InvalidCronE
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.matrix import Became, Year, year_pair
 from dutiful.web.pages import words
+from dutiful.web.pages.difference import compare
 from dutiful.web.pages.ledger import clock_changes
 from dutiful.web.pages.rendering import page
+
+if TYPE_CHECKING:
+    from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 FIRES = 8
+# A minute, and the half hour before and after it in which the load is compared, in milliseconds.
+_MINUTE, _NEAR = 60_000, 1_800_000
 _FIELDS = ("minute", "hour", "day", "month", "weekday")
 PRESETS = {
     "every 5 minutes": "*/5 * * * *",
@@ -42,13 +49,34 @@ _CONTINENTS = {
 
 
 class CronQuery(BaseModel):
-    """The text to look at, its zone and its dialect."""
+    """The text to look at, its zone and its dialect, and another text to compare it with."""
 
     model_config = ConfigDict(extra="forbid")
 
     e: Annotated[str, Field(max_length=256)] = "30 2 * * *"
     tz: Annotated[str, Field(max_length=64)] = "UTC"
     dialect: Dialect = "standard"
+    than: Annotated[str, Field(max_length=256)] = ""
+
+    def href(self, **changes: str) -> str:
+        """Return the address of this page with some of its query changed."""
+        own = {**self.model_dump(), **changes}
+        return f"/ui/cron?{urlencode({name: value for name, value in own.items() if value})}"
+
+
+class Load(NamedTuple):
+    """The ticks of the stored schedules in the minute `at`, and in the fullest minute near it."""
+
+    at: datetime
+    ticks: int
+    fullest: datetime
+    most: int
+
+    @property
+    def href(self) -> str:
+        """Return the address of that minute in the calendar."""
+        at = self.at.astimezone(UTC)
+        return f"/ui/calendar?day={at:%Y-%m-%d}&at={at:%H:%M}"
 
 
 class Meaning(NamedTuple):
@@ -177,17 +205,33 @@ def fire_days(cron: Cron, now: datetime) -> dict[Any, Became]:
         at = datetime(day.year, day.month, day.day, 23, 59, 59, tzinfo=cron.zone.tzinfo, fold=1)
 
 
+async def load_near(authorized: AuthorizedService, fires: list[datetime]) -> Load | None:
+    """Return how many ticks of all schedules fall in the minute of the next fire time, and near it."""
+    if not fires:
+        return None
+    at = int(fires[0].timestamp()) // 60 * 60_000
+    near = await authorized.service.board.forecast(at - _NEAR, at + _NEAR, _MINUTE, authorized.tenant)
+    fullest = max(near, key=lambda begin: near[begin], default=at)
+    zone = fires[0].tzinfo
+    return Load(fires[0], near.get(at, 0), datetime.fromtimestamp(fullest / 1000, zone), near.get(fullest, 0))
+
+
 @router.get("/ui/cron")
 async def cron_lab(
     request: Request, authorized: Reader, query: Annotated[CronQuery, Query()]
 ) -> HTMLResponse:
-    """Show what a cron text means, without storing anything."""
+    """Show what a cron text means, and how it differs from another, without storing anything."""
     now = authorized.service.clock.now().astimezone(UTC)
+    told = meaning(query.e, query.tz, now, query.dialect)
+    other = meaning(query.than, query.tz, now, query.dialect) if query.than and told.cron else None
     return page(
         "cron.html",
         request,
         given=query,
-        meaning=with_year(meaning(query.e, query.tz, now, query.dialect), now),
+        meaning=with_year(told, now),
+        other=other,
+        changes=compare(other.cron, told.cron, now) if other and other.cron and told.cron else None,
+        load=await load_near(authorized, told.fires),
         presets=PRESETS,
         zones=zone_options(),
     )

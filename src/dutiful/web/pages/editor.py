@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
@@ -18,7 +18,7 @@ from dutiful.web import requests
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
 from dutiful.web.pages.actions import back
-from dutiful.web.pages.cron_lab import PRESETS, Meaning, meaning, with_year, zone_options
+from dutiful.web.pages.cron_lab import PRESETS, Meaning, load_near, meaning, with_year, zone_options
 from dutiful.web.pages.difference import Changes, compare
 from dutiful.web.pages.forms import read_form
 from dutiful.web.pages.rendering import page
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
-_MINUTE, _NEAR = 60_000, 1_800_000
 _TEXTS = ("workflow_id", "user_id", "cron_expr", "timezone")
 _CHOICES = ("dialect", "gap", "fold", "overlap_policy", "catchup_policy", "delivery")
 _NUMBERS = {"version": int, "jitter_ms": int, "grace_s": float, "run_timeout_s": float, "queue_limit": int}
@@ -40,15 +39,6 @@ NEW = {
     "overlap_policy": "skip", "catchup_policy": "none", "delivery": "at_least_once", "jitter_ms": "0",
     "grace_s": "60", "run_timeout_s": "3600", "queue_limit": "1000",
 }  # fmt: skip
-
-
-class Load(NamedTuple):
-    """The ticks of the stored schedules in the minute `at`, and in the fullest minute near it."""
-
-    at: datetime
-    ticks: int
-    fullest: datetime
-    most: int
 
 
 @router.get("/ui/schedules/new")
@@ -205,7 +195,7 @@ async def _form(
         overtaken=overtaken,
         body=body,
         base=str(request.base_url).rstrip("/"),
-        load=None if told.cron is None else await _load(authorized, told.fires),
+        load=None if told.cron is None else await load_near(authorized, told.fires),
         view=view,
         meaning=told,
         changes=changes,
@@ -257,14 +247,3 @@ def _checked(given: dict[str, str], view: ScheduleView | None) -> tuple[str, dic
     except DutifulError as error:
         return "", {blamed(error): str(error)}
     return json.dumps(wanted, indent=2), {}
-
-
-async def _load(authorized: AuthorizedService, fires: list[datetime]) -> Load | None:
-    """Return how many ticks of all schedules fall in the minute of the next fire time, and near it."""
-    if not fires:
-        return None
-    at = int(fires[0].timestamp()) // 60 * 60_000
-    near = await authorized.service.board.forecast(at - _NEAR, at + _NEAR, _MINUTE, authorized.tenant)
-    fullest = max(near, key=lambda begin: near[begin], default=at)
-    zone = fires[0].tzinfo
-    return Load(fires[0], near.get(at, 0), datetime.fromtimestamp(fullest / 1000, zone), near.get(fullest, 0))
