@@ -15,6 +15,7 @@ from dutiful.httpd.audit import (
     BEGINNING,
     AuditFileError,
     ChainedFile,
+    ChainWatch,
     TornRecord,
     TornRecordError,
     Verified,
@@ -208,3 +209,69 @@ def test_a_write_that_fails_half_way_leaves_the_file_as_it_was(tmp_path):
 def test_a_path_that_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(InvalidArgumentError, match="cannot be opened: No such file"):
         ChainedFile(tmp_path / "none" / "log")
+
+
+class Hours:
+    """A clock that a test sets, in hours."""
+
+    def __init__(self):
+        self.hours = 0.0
+
+    def monotonic(self):
+        return self.hours * 3600
+
+
+def test_a_watched_chain_is_verified_where_it_is_new_and_whole_once_an_hour(tmp_path):
+    path, clock = tmp_path / "log", Hours()
+    appended(path, 1, 2, 3)
+    watch = ChainWatch(path, clock)
+    assert watch.verified() == verify([path])
+    # A line that was read already: what is new still follows it.
+    path.write_bytes(path.read_bytes().replace(b'"n":1', b'"n":7'))
+    appended(path, 4)
+    assert watch.verified().lines == 4
+    clock.hours = 1.1
+    with pytest.raises(AuditFileError, match="line 2: a line before it was changed"):
+        watch.verified()
+
+
+def test_a_watched_chain_breaks_at_a_new_line_that_does_not_follow(tmp_path):
+    path = tmp_path / "log"
+    appended(path, 1, 2)
+    watch = ChainWatch(path, Hours())
+    watch.verified()
+    with path.open("ab") as file:
+        file.write(json.dumps({"n": 3, "prev": BEGINNING}).encode() + b"\n")
+    for _ in range(2):
+        with pytest.raises(AuditFileError, match="line 3"):
+            watch.verified()
+
+
+def test_a_watched_chain_begins_anew_with_a_file_that_was_moved_or_cut(tmp_path):
+    path = tmp_path / "log"
+    appended(path, 1, 2, 3)
+    watch = ChainWatch(path, Hours())
+    watch.verified()
+    path.rename(tmp_path / "old")
+    appended(path, 1)
+    assert watch.verified() == verify([path])
+    path.write_bytes(b"")
+    assert watch.verified().lines == 0
+
+
+def test_a_torn_record_in_a_watched_chain_is_taken_once_it_is_marked(tmp_path):
+    path = tmp_path / "log"
+    appended(path, 1)
+    watch = ChainWatch(path, Hours())
+    watch.verified()
+    with path.open("ab") as file:
+        file.write(b'{"n":2,"pr')
+    with pytest.raises(TornRecordError):
+        watch.verified()
+    appended(path, 3)
+    assert watch.verified() == verify([path])
+
+
+def test_a_watched_file_that_is_not_there_is_said_to_be_missing(tmp_path):
+    with pytest.raises(InvalidArgumentError, match="cannot be read"):
+        ChainWatch(tmp_path / "none", Hours()).verified()

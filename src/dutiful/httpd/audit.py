@@ -8,8 +8,9 @@ import json
 import logging
 import os
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import DutifulError, InvalidArgumentError, quoted
 from dutiful.httpd.errors import AuditUnavailableError
@@ -36,6 +37,7 @@ class AuditLog:
         """Open the file; raises InvalidArgumentError where it cannot be opened."""
         self._clock = clock
         self._file = None if path is None else ChainedFile(path)
+        self._watch = None if path is None else ChainWatch(path, clock)
 
     def intend(self, request: str, who: str, action: str, what: Sequence[Mapping[str, Any]]) -> None:
         """Record a change before it is made, one line for each thing that changes.
@@ -68,6 +70,10 @@ class AuditLog:
         common = {"at": at, "who": who, "action": action, "phase": phase, "request": request}
         return [{**common, **each} for each in what]
 
+    def verified(self) -> Verified | None:
+        """Return the chain of the file, None without one; raises as `ChainWatch.verified` does."""
+        return None if self._watch is None else self._watch.verified()
+
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
@@ -80,6 +86,7 @@ BEGINNING = "0" * 64
 _PREVIOUS = "prev"
 _TORN, _AFTER = "torn", "after"
 _BLOCK = 65_536
+_WHOLE_EVERY_S = 3600
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -213,8 +220,43 @@ def verify(paths: Iterable[str | Path]) -> Verified:
     """
     chain = _Chain()
     for path in paths:
-        chain.read(path)
+        with _open(path) as file:
+            chain.read(path, file)
     return Verified(chain.count, chain.last, chain.beginnings, chain.torn)
+
+
+class ChainWatch:
+    """Verifies one file again and again: its new lines each time, and the whole file once an hour.
+
+    A line that is changed after it was verified is found within that hour.
+    """
+
+    def __init__(self, path: str | Path, clock: Clock) -> None:
+        self._path, self._clock = path, clock
+        self._whole_again, self._seen = 0.0, _Seen(_Chain())
+
+    def verified(self) -> Verified:
+        """Return the verified chain; raises as `verify` does."""
+        now = self._clock.monotonic()
+        with _open(self._path) as file:
+            found, seen = os.fstat(file.fileno()), self._seen
+            is_same = seen.inode == found.st_ino and seen.end <= found.st_size
+            if not is_same or now >= self._whole_again:
+                seen, self._whole_again = _Seen(_Chain()), now + _WHOLE_EVERY_S
+            file.seek(seen.end)
+            chain = deepcopy(seen.chain)
+            lines = chain.read(self._path, file, seen.lines)
+            self._seen = _Seen(chain, lines, file.tell(), found.st_ino)
+        return Verified(chain.count, chain.last, chain.beginnings, chain.torn)
+
+
+class _Seen(NamedTuple):
+    """The part of a file that is verified: its chain, its lines and its end."""
+
+    chain: _Chain
+    lines: int = 0
+    end: int = 0
+    inode: int = -1
 
 
 class _Chain:
@@ -225,11 +267,12 @@ class _Chain:
         self.beginnings: list[str] = []
         self.torn: list[TornRecord] = []
 
-    def read(self, path: str | Path) -> None:
+    def read(self, path: str | Path, lines: Iterable[bytes], taken: int = 0) -> int:
+        """Take the lines after the first `taken` ones of a file, and return how many are taken then."""
         # A line that is not a record may be a torn one; the line after it shows whether it is marked as such.
         cut: bytes | None = None
-        number = 0
-        for number, line in enumerate(_lines(path), 1):
+        number = taken
+        for number, line in enumerate(lines, taken + 1):
             if cut is not None:
                 self._take_mark(path, number, line.removesuffix(b"\n"), cut)
                 cut = None
@@ -241,6 +284,7 @@ class _Chain:
                 raise TornRecordError(path, number, len(line))
         if cut is not None:
             raise AuditFileError(path, number, "it is no record of an audit log")
+        return number
 
     def _take(self, path: str | Path, number: int, line: bytes) -> None:
         previous = json.loads(line)[_PREVIOUS]
@@ -268,10 +312,11 @@ def _is_whole(line: bytes) -> bool:
         return False
 
 
-def _lines(path: str | Path) -> Iterator[bytes]:
+@contextmanager
+def _open(path: str | Path) -> Iterator[IO[bytes]]:
     try:
         with open(path, "rb") as file:
-            yield from file
+            yield file
     except OSError as error:
         raise InvalidArgumentError("file", str(path), f"cannot be read: {error.strerror}") from None
 

@@ -222,16 +222,3 @@ def test_the_account_of_an_edit_is_the_difference_of_the_fire_times():
         gone, come = {*before.between(begin, end)}, {*after.between(begin, end)}
         assert told.moved + told.removed == len(gone - come)
         assert told.moved + told.added == len(come - gone)
-
-
-def test_an_audit_file_is_shown_with_its_chain(tmp_path):
-    from tests.web.running import running
-
-    with running(tmp_path, DUTIFUL_AUDIT_LOG=f"{tmp_path}/audit.jsonl") as service:
-        service.put("/workflows/report/1", {"nodes": []})
-        service.upsert()
-        overview = page(service, "/").text
-        text = page(service, "/ui/audit").text
-    assert "Latest changes Audit 09:00 local stored nightly" in overview
-    assert "local stored nightly 09:00 local stored the workflow report" in text
-    assert "Chain intact, 4 lines" in text

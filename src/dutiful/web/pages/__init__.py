@@ -2,6 +2,7 @@
 
 from dutiful.web.pages import (
     actions,
+    audit,
     calendar,
     cron_lab,
     editor,
@@ -15,5 +16,18 @@ from dutiful.web.pages import (
 )
 
 # The first match wins, so the editor's `/ui/schedules/new` is before `/ui/schedules/{schedule_id}`.
-_PAGES = (overview, schedules, editor, actions, schedule, runs, calendar, cron_lab, why, system, session)
+_PAGES = (
+    overview,
+    schedules,
+    editor,
+    actions,
+    schedule,
+    runs,
+    calendar,
+    cron_lab,
+    why,
+    audit,
+    system,
+    session,
+)
 PAGE_ROUTERS = tuple(page.router for page in _PAGES)

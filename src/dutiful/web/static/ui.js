@@ -221,7 +221,17 @@ document.addEventListener("keydown", (event) => {
   if (press(event.key)) event.preventDefault();
 });
 
-document.addEventListener("click", (event) => event.target.id === "live" && toggleLive());
+async function copy(button) {
+  await navigator.clipboard.writeText(button.dataset.copy);
+  button.textContent = "✓";
+  document.getElementById("announce").textContent = "Copied";
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (button) copy(button);
+  if (event.target.id === "live") toggleLive();
+});
 showSwitch();
 setInterval(countDown, SECOND);
 setTimeout(tick, wait() * SECOND);

@@ -1,0 +1,143 @@
+"""The audit log as pages: the changes that match a filter, and one change against the one before it."""
+
+# ruff: noqa: TC001 - the framework reads annotations at run time
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from dutiful.core.errors import DutifulError
+from dutiful.httpd.audit_lines import Found, Wanted, line_at, read_back
+from dutiful.web.authorized_service import Reader
+from dutiful.web.pages import words
+from dutiful.web.pages.rendering import page
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dutiful.httpd.audit import AuditLog, Verified
+
+router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
+
+SHOWN = 100
+# Changes that were refused stand in the file too; one of so many will have been made.
+_LOOKED_AT = 20
+
+
+class AuditQuery(BaseModel):
+    """Which changes to show; `before` is a place in the file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    who: Annotated[str, Field(max_length=256)] = ""
+    action: Annotated[str, Field(max_length=64)] = ""
+    schedule: Annotated[str, Field(max_length=128)] = ""
+    since: Annotated[str, Field(max_length=64)] = ""
+    until: Annotated[str, Field(max_length=64)] = ""
+    request: Annotated[str, Field(max_length=64)] = ""
+    before: Annotated[int, Field(ge=0, lt=2**60)] | None = None
+
+    def href(self, **changes: Any) -> str:
+        """Return the address of this page with other values."""
+        given = {
+            name: value for name, value in {**self.__dict__, **changes}.items() if value not in ("", None)
+        }
+        return f"/ui/audit?{urlencode(given)}" if given else "/ui/audit"
+
+
+class FieldChange(NamedTuple):
+    """A field of a request before and after a change; None where it was left out."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+@router.get("/ui/audit")
+async def audit(request: Request, authorized: Reader, query: Annotated[AuditQuery, Query()]) -> HTMLResponse:
+    """Show the changes in the audit log that match, newest first, and whether its chain of hashes holds."""
+    authorized.caller.require("admin")
+    path = authorized.service.settings.audit_log
+    if path is None:
+        return page("audit.html", request, file=None)
+    wanted, problem = wanted_by(query)
+    found, (chain, broken) = Found([], None), await asyncio.to_thread(_chain, authorized.audit)
+    if not problem:
+        found = await asyncio.to_thread(read_back, path, wanted, SHOWN, query.before)
+    return page(
+        "audit.html",
+        request,
+        422 if problem else 200,
+        file=path,
+        query=query,
+        problem=problem,
+        lines=found.lines,
+        older=None if found.older is None else query.href(before=found.older),
+        chain=chain,
+        broken=broken,
+        actions=words.ACTED,
+    )
+
+
+def wanted_by(query: AuditQuery) -> tuple[Wanted, str]:
+    """Return the filter of a query, and the problem with one of its times."""
+    times = list[datetime | None]()
+    for name, text in (("From", query.since), ("To", query.until)):
+        try:
+            times.append(_utc(text) if text else None)
+        except ValueError:
+            return Wanted(), f"{name} cannot be read as a time: write it as in 2026-11-01T00:00, in UTC."
+    return Wanted(query.who, query.action, query.schedule, query.request, *times), ""
+
+
+def _utc(text: str) -> datetime:
+    """Return an instant; browsers send the time of such a field without an offset."""
+    at = datetime.fromisoformat(text)
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+@router.get("/ui/audit/{place}")
+async def change(
+    request: Request, authorized: Reader, place: Annotated[int, Path(ge=0, lt=2**60)]
+) -> HTMLResponse:
+    """Show one change against the one before it of the same schedule."""
+    authorized.caller.require("admin")
+    path = authorized.service.settings.audit_log
+    line = None if path is None else await asyncio.to_thread(line_at, path, place)
+    if path is None or line is None:
+        raise HTTPException(404)
+    wanted = Wanted(action=line["action"], schedule_id=line.get("schedule_id", ""))
+    older = await asyncio.to_thread(read_back, path, wanted, _LOOKED_AT, place)
+    before = next((each for each in older.lines if each["done"] and wanted.schedule_id), None)
+    changed, same = compared((before or {}).get("given") or {}, line.get("given") or {})
+    return page("audit_line.html", request, line=line, before=before, changed=changed, same=same)
+
+
+def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[FieldChange], int]:
+    """Return the fields in which two requests differ, and the number of those that are the same."""
+    names = sorted({*before, *after})
+    pairs = [FieldChange(name, _said(before, name), _said(after, name)) for name in names]
+    changed = [pair for pair in pairs if pair.before != pair.after]
+    return changed, len(pairs) - len(changed)
+
+
+def _said(given: Mapping[str, Any], name: str) -> str | None:
+    if name not in given:
+        return None
+    value = given[name]
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _chain(log: AuditLog) -> tuple[Verified | None, str]:
+    """Return the chain of hashes if it holds, else the sentence about its break."""
+    try:
+        return log.verified(), ""
+    except DutifulError as error:
+        return None, str(error)
