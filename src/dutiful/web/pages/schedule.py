@@ -95,7 +95,8 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
     kept = {"range": query.range, "entries": query.entries}
     asked = await _asked(authorized, view, cron, query.at, found.items)
     chosen = None if asked is None else asked.instant
-    timeline = Timeline(view, shown, fires, now, partial(chosen_href, **kept), chosen)
+    href = partial(chosen_href, range=query.range, entries=query.entries)
+    timeline = Timeline(view, shown, fires, now, href, chosen)
     return {
         "view": view,
         "when": words.when(cron),
