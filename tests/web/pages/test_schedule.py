@@ -101,6 +101,23 @@ def test_an_edit_does_not_make_a_pause_younger(minutely):
     assert "Paused by local since Mon 2 Mar 09:05:01 UTC, 1 h ago index moves" in text
 
 
+def test_the_setting_that_decided_leads_to_where_it_is_changed(minutely):
+    minutely.upsert(schedule_id="night", cron_expr="30 2 * * *", timezone="America/New_York", gap="skip")
+    skipped = page(minutely, "/ui/schedules/night?at=2026-03-08+02:30").answer.text
+    assert 'Decided by <a href="/ui/schedules/night/edit"><code>gap=skip</code></a>.' in skipped
+    minutely.post("/schedules/pause", {"schedule_id": "good", "paused": True, "note": "moves"})
+    minutely.advance(120)
+    paused = page(minutely, "/ui/schedules/good").answer.text
+    assert 'Decided by <a href="/ui/schedules/good/pause"><code>paused=True</code></a>.' in paused
+
+
+@pytest.mark.parametrize("at", ["2026-03-02T09:03:00Z", "2026-03-02T09:03:40Z", "today 09:03"])
+def test_an_answer_leads_to_the_ticks_before_and_after(minutely, at):
+    found = page(minutely, f"/ui/why?schedule=good&at={at}")
+    assert "The tick before: Mon 2 Mar 09:02 · The tick after: Mon 2 Mar 09:04" in found.text
+    assert "/ui/why?schedule=good&at=2026-03-02T09%3A02%3A00Z" in found.links
+
+
 def test_a_schedule_that_never_fired_says_so(service):
     service.upsert()
     text = page(service, "/ui/schedules/nightly").text

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -11,7 +12,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from dutiful.core.errors import DutifulError, UnknownScheduleError
+from dutiful.core.errors import CronCalculationError, DutifulError, UnknownScheduleError
 from dutiful.httpd.instants import parse_instant
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
@@ -51,6 +52,11 @@ class Why(NamedTuple):
     steps: Sequence[Step] = ()
     run: RunView | None = None
     problem: str | None = None
+
+    @property
+    def question(self) -> str:
+        """Return the page of the schedule on which the deciding setting can be changed."""
+        return "pause" if (self.setting or "").startswith("paused=") else "edit"
 
     @staticmethod
     def refused(asked: str, problem: str) -> Why:
@@ -113,6 +119,23 @@ async def why(
         told.steps,
         run,
     )
+
+
+def beside(cron: Cron, instant: datetime, now: datetime) -> list[tuple[str, datetime, str]]:
+    """Return the tick before an instant and the tick after it, as (name, tick, in words)."""
+    # A question is about a whole minute, or a second in the dialect with seconds; its own tick is neither.
+    unit = timedelta(seconds=1 if cron.dialect == "seconds" else 60)
+    begin = instant.astimezone(UTC).replace(microsecond=0)
+    begin -= timedelta(seconds=begin.second if unit.seconds == 60 else 0)
+    found = list[tuple[str, datetime, str]]()
+    for name, find, at in (
+        ("before", cron.previous, begin - timedelta(seconds=1)),
+        ("after", cron.next, begin + unit - timedelta(seconds=1)),
+    ):
+        with suppress(CronCalculationError):
+            tick = find(at)
+            found.append((name, tick, words.moment(tick, now)))
+    return found
 
 
 def _standing(told: Explanation) -> tuple[str, str, str]:
@@ -178,6 +201,7 @@ async def explain(request: Request, authorized: Reader, query: Annotated[WhyQuer
         "zone": UTC,
         "problem": None,
         "near_ids": [],
+        "beside": [],
         "examples": [] if query.schedule else await _examples(authorized),
     }
     if query.schedule:
@@ -195,6 +219,7 @@ async def explain(request: Request, authorized: Reader, query: Annotated[WhyQuer
             else await why(authorized, view, cron, instant, query.at)
         )
         facts |= {"why": told, "view": view, "zone": cron.zone.tzinfo}
+        facts["beside"] = [] if instant is None else beside(cron, instant, now)
     return page("why.html", request, **facts)
 
 
