@@ -294,3 +294,13 @@ def test_a_prune_looks_only_into_ledgers_that_have_grown_or_grown_old(postgres_u
     # Into all, in two statements; into none; into one, which then has a second run and a range of missed
     # ticks; a day after the first into all again; at last all have expired.
     assert over(postgres_url, story) == [(2, 0), (0, 0), (1, 0), (2, 0), (2, 302)]
+
+
+def test_the_size_of_the_store_is_that_of_its_tables_and_indexes(postgres_url):
+    async def story(store):
+        before = await store.size()
+        await fill(store, 1000)
+        return before, await store.size()
+
+    before, after = over(postgres_url, story)
+    assert 0 < before < after

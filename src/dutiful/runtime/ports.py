@@ -427,6 +427,14 @@ class View(NamedTuple):
 
 
 @runtime_checkable
+class Sized(Protocol):
+    """A store that can tell its size."""
+
+    async def size(self) -> int:
+        """Return how many bytes the store takes on disk; raises StoreError."""
+
+
+@runtime_checkable
 class Sharded(Protocol):
     """A store whose namespace is divided into shards, each led by one of many processes.
 

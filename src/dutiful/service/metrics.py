@@ -94,12 +94,7 @@ class Metrics:
         self._damaged = Gauge(
             "dutiful_schedules_damaged", "Schedules whose rows cannot be read", registry=registry
         )
-        self._expires = Gauge(
-            "dutiful_certificate_expires_timestamp_seconds",
-            "When a certificate of TLS expires",
-            ["certificate"],
-            registry=registry,
-        )
+        self._surroundings = _SurroundingGauges(registry)
         # The samples of a worker in another process, by name and labels.
         self._others: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
         # A range of skipped ticks grows in its row: the number of its ticks counted so far, by schedule.
@@ -148,11 +143,24 @@ class Metrics:
 
     def certificate(self, name: str, expires_at: datetime) -> None:
         """Set when a certificate expires."""
-        self._expires.labels(name).set(expires_at.timestamp())
+        self._surroundings.expires.labels(name).set(expires_at.timestamp())
 
     def launches_max(self, most: int) -> None:
         """Set the highest number of launches at a time."""
         self._launches_max.set(most)
+
+    def store_bytes(self, size: int) -> None:
+        """Set the size of the store."""
+        self._surroundings.store_bytes.set(size)
+
+    def executor_answered(self, seconds: float) -> None:
+        """Set how long the last probe of the executors took."""
+        self._surroundings.executor_answer_s.set(seconds)
+
+    def value(self, name: str) -> float:
+        """Return the sum of the samples of this name, with those of the other process."""
+        found = [sample for metric in self.collect() for sample in metric.samples]
+        return sum(sample.value for sample in found if sample.name == name)
 
     def damaged(self, count: int) -> None:
         """Set the number of schedules that cannot be read."""
@@ -194,6 +202,24 @@ class Metrics:
         self._skipped.labels(str(run.reason)).inc(max(0, new))
         if run.reason is Reason.OVERLAP:
             self._overlap.inc(max(0, new))
+
+
+class _SurroundingGauges:
+    """The gauges of what the service depends on: its certificates, its store, its executors."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.expires = Gauge(
+            "dutiful_certificate_expires_timestamp_seconds",
+            "When a certificate of TLS expires",
+            ["certificate"],
+            registry=registry,
+        )
+        self.store_bytes = Gauge("dutiful_store_bytes", "The size of the store on disk", registry=registry)
+        self.executor_answer_s = Gauge(
+            "dutiful_executor_answer_seconds",
+            "How long the executors took to answer the last probe; 0 where none is probed",
+            registry=registry,
+        )
 
 
 class _ClusterGauges:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dutiful.core.errors import InvalidArgumentError, StoreError
 from dutiful.core.event import ClockOff
+from dutiful.httpd.tls import TlsError, expiries
 from dutiful.launchers.executor import ExecutorSettings, Probing
 from dutiful.launchers.url import Executors, executor_for
 from dutiful.process.output_log import OutputFolder
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.cluster_clock import ClusterClock, OffsetWatch
 from dutiful.runtime.loop_thread import LoopThread
-from dutiful.runtime.ports import Sharded
+from dutiful.runtime.ports import Sharded, Sized
 from dutiful.service import journal
 from dutiful.service.board import Board
 from dutiful.service.catalog import Catalog
@@ -33,14 +34,15 @@ from dutiful.service.types import Health
 from dutiful.service.worker import Worker, patience_ms
 from dutiful.service.workflows import WorkflowStore
 from dutiful.stores.memory import MemoryStore
-from dutiful.stores.url import store_for
+from dutiful.stores.url import sqlite_path, store_for
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from datetime import datetime
 
     from dutiful.launchers.executor import Executor
     from dutiful.process.output_log import Shown
-    from dutiful.runtime.ports import Clock, Store
+    from dutiful.runtime.ports import Clock, Leader, Store
     from dutiful.service.metrics import Samples
     from dutiful.service.settings import Settings
     from dutiful.service.worker_process import WorkerProcess
@@ -178,6 +180,7 @@ class Service:
             self._probe_at = now + _PROBE_EVERY_S
             with self.clock.hold():
                 before, self._problem = self._problem, await self._probed()
+            self._metrics.executor_answered(self.clock.monotonic() - now)
             if self._problem is not None and self._problem != before:
                 logger.warning("the executor cannot be reached: %s", self._problem)
         return self._problem
@@ -204,6 +207,36 @@ class Service:
         """Return the certificates of this server that have expired or expire within two weeks."""
         files = tls_files(self.settings)
         return [] if files is None else await asyncio.to_thread(expiring, files, self.clock.now())
+
+    async def certificates(self) -> dict[str, datetime]:
+        """Return when each certificate of this server expires; none without TLS or with unreadable files."""
+        files = tls_files(self.settings)
+        try:
+            return {} if files is None else await asyncio.to_thread(expiries, files)
+        except TlsError:
+            return {}
+
+    async def leader(self) -> Leader | None:
+        """Return the process that leads a store of one machine; a cluster has a leader for each shard."""
+        if isinstance(self._store, Sharded):
+            return None
+        with self.clock.hold():
+            return await self._store.leader()
+
+    def metric(self, name: str) -> float:
+        """Return the value of one metric, as of the last `count_damaged`."""
+        return self._metrics.value(name)
+
+    async def _store_bytes(self) -> int:
+        """Return the size of the store on disk; 0 for one in memory."""
+        if isinstance(self._store, Sized):
+            with self.clock.hold():
+                return await self._store.size()
+        if not self.settings.store.startswith("sqlite:"):
+            return 0
+        path = sqlite_path(self.settings.store)
+        files = [Path(f"{path}{ending}") for ending in ("", "-wal")]
+        return sum(file.stat().st_size for file in files if file.exists())
 
     def output(self, idempotency_key: str) -> Shown | None:
         """Return the output of a command's run as it may be shown, or None if none is kept here."""
@@ -265,6 +298,7 @@ class Service:
             self._metrics.add((await self._process.report()).samples)
         self._metrics.missed_expectations(self.expectations.missed())
         self._metrics.damaged(len(await self.registrar.damaged()))
+        self._metrics.store_bytes(await self._store_bytes())
         self._metrics.cluster(await self.cluster())
         with self.clock.hold():
             self._metrics.open_runs(await self._store.open_counts())

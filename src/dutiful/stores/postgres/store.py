@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from dutiful.stores.transfer import Facts
 
 T = TypeVar("T")
+_SIZE = (
+    "SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class"
+    " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+)
 
 
 class PostgresStore(NamespaceStore):
@@ -124,6 +128,10 @@ class PostgresStore(NamespaceStore):
                 problem, "lead each of them by itself, as `dutiful worker` does", store=self._address.shown
             )
         return self.shard(0)
+
+    async def size(self) -> int:
+        """Return how many bytes the tables of all namespaces and their indexes take on disk."""
+        return int(await self._read(lambda session: session.value(_SIZE)))
 
     # Copies
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -31,8 +31,11 @@ SHOWN = 100
 _LOOKED_AT = 20
 
 
+Place: TypeAlias = Annotated[int, Field(ge=0, lt=2**60)]
+
+
 class AuditQuery(BaseModel):
-    """Which changes to show; `before` is a place in the file."""
+    """Which changes to show; `before` and `line` are places in the file."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,7 +45,8 @@ class AuditQuery(BaseModel):
     since: Annotated[str, Field(max_length=64)] = ""
     until: Annotated[str, Field(max_length=64)] = ""
     request: Annotated[str, Field(max_length=64)] = ""
-    before: Annotated[int, Field(ge=0, lt=2**60)] | None = None
+    before: Place | None = None
+    line: Place | None = None
 
     def href(self, **changes: Any) -> str:
         """Return the address of this page with other values."""
@@ -67,6 +71,8 @@ async def audit(request: Request, authorized: Reader, query: Annotated[AuditQuer
     path = authorized.service.settings.audit_log
     if path is None:
         return page("audit.html", request, file=None)
+    if query.line is not None:
+        return await _change(request, path, query.line)
     wanted, problem = wanted_by(query)
     found, (chain, broken) = Found([], None), await asyncio.to_thread(_chain, authorized.audit)
     if not problem:
@@ -103,15 +109,10 @@ def _utc(text: str) -> datetime:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
-@router.get("/ui/audit/{place}")
-async def change(
-    request: Request, authorized: Reader, place: Annotated[int, Path(ge=0, lt=2**60)]
-) -> HTMLResponse:
+async def _change(request: Request, path: str, place: int) -> HTMLResponse:
     """Show one change against the one before it of the same schedule."""
-    authorized.caller.require("admin")
-    path = authorized.service.settings.audit_log
-    line = None if path is None else await asyncio.to_thread(line_at, path, place)
-    if path is None or line is None:
+    line = await asyncio.to_thread(line_at, path, place)
+    if line is None:
         raise HTTPException(404)
     wanted = Wanted(action=line["action"], schedule_id=line.get("schedule_id", ""))
     older = await asyncio.to_thread(read_back, path, wanted, _LOOKED_AT, place)
