@@ -218,8 +218,9 @@ def _as_page(answer: Callable[..., Any]) -> Callable[[Request, Exception], Await
     return handle
 
 
-async def refusal_page(scope: Scope, error: RequestRefusedError, _body: bytes | None) -> Response:
+async def refusal_page(scope: Scope, error: RequestRefusedError, body: bytes | None) -> Response:
     """Return the page for a request that was refused before any route was asked."""
+    del body
     request = Request(scope)
     answer: Response = await request.app.exception_handlers[DutifulError](request, error)
     return answer
