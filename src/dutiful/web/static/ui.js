@@ -186,8 +186,10 @@ document.addEventListener("input", (event) => {
 
 // ---- Keys. None of them acts: those for actions open the question.
 
-const GO = { o: "/", s: "/ui/schedules", r: "/ui/runs", c: "/ui/calendar", f: "/ui/fleet", a: "/ui/audit" };
+const GO = { o: "/", s: "/ui/schedules", r: "/ui/runs", c: "/ui/calendar", a: "/ui/audit" };
 const OPEN = { w: "/ui/why", "?": "/ui/me#keys" };
+// The page of a fleet has no field to find schedules, and none of the pages that these keys lead to.
+const find = document.getElementById("find");
 let going = false;
 
 function step(by) {
@@ -199,14 +201,14 @@ function step(by) {
 function press(key) {
   if (going) {
     going = false;
-    if (GO[key]) location.assign(GO[key]);
+    if (GO[key] && (find || key === "o")) location.assign(GO[key]);
     return true;
   }
   if (key === "g") going = true;
-  else if (key === "/") document.getElementById("find").focus();
+  else if (key === "/") find?.focus();
   else if (key === "j" || key === "k") step(key === "j" ? 1 : -1);
   else if (key === ".") toggleLive();
-  else if (OPEN[key]) location.assign(OPEN[key]);
+  else if (find && OPEN[key]) location.assign(OPEN[key]);
   else {
     const link = document.querySelector(`main a[data-shortcut="${key}"]`);
     if (link) location.assign(link.href);
