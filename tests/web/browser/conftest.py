@@ -33,8 +33,13 @@ def launched(playwright: Playwright, executable: str) -> Browser:
 
 
 @pytest.fixture(scope="session")
-def service():
-    with seeded() as it:
+def service(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("seeded")
+    kept = {
+        "DUTIFUL_AUDIT_LOG": str(folder / "audit.jsonl"),
+        "DUTIFUL_OUTPUT_DIR": str(folder / "outputs"),
+    }
+    with seeded(**kept) as it:
         yield it
 
 

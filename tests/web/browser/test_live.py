@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.web.browser.pages import SHIFT
+from tests.web.browser.inspection import SHIFT
 from tests.web.browser.seed import started, store
 
 SECONDS = 5

@@ -7,29 +7,13 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from tests.web.browser.pages import PAGES, SHIFT
+from playwright.sync_api import expect
+from tests.web.browser.inspection import VENDOR, Inspection
+from tests.web.browser.pages import PAGES
+from tests.web.pages.test_login import environ, token
+from tests.web.running import running
 
-VENDOR = Path(__file__).with_name("vendor")
-AXE = (VENDOR / "axe.min.js").read_text(encoding="utf-8")
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-CONTRAST = {"type": "rule", "values": ["color-contrast"]}
-# The rules whose answer depends on the width of the window.
-OF_WIDTH = {
-    "type": "rule",
-    "values": [
-        "color-contrast",
-        "target-size",
-        "scrollable-region-focusable",
-        "link-in-text-block",
-        "region",
-    ],
-}
-CHECK = (
-    "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations'], preload: false}).then("
-    "found => found.violations.map("
-    "each => [each.id, each.nodes[0].html.slice(0, 200), each.nodes[0].failureSummary]))"
-)
-THEMES = ("light", "dark")
+from dutiful.process.output_log import OutputFolder
 
 
 def test_the_checker_has_the_bytes_that_were_reviewed():
@@ -37,57 +21,32 @@ def test_the_checker_has_the_bytes_that_were_reviewed():
     assert hashlib.sha256((VENDOR / "axe.min.js").read_bytes()).hexdigest() == listed[0]
 
 
-# One test for all pages, because a new browser context costs as much as several pages.
+def run_with_output(service):
+    """Return the page of a run that failed and has printed something."""
+    runs = service.get("/schedules/settlement.us-east/runs")["runs"]
+    run = next(run for run in runs if run["status"] == "FAILED")
+    output = OutputFolder(Path(service.service.settings.output_dir)).open(run["idempotency_key"])
+    output.write(b"connecting to ledger-db.internal:5432\n" * 60)
+    output.close()
+    return f"/ui/runs/{run['idempotency_key']}"
+
+
+# One test for all pages, because a new browser context costs as much as several pages, and loading a page is
+# most of what the comparison without script costs.
 @pytest.mark.timeout(600)
-def test_every_page_is_accessible_within_its_frame_and_without_errors(service, browser):
+def test_every_page_is_accessible_within_its_frame_and_the_same_without_script(service, browser, plain):
     context = browser.new_context()
-    page, complaints, wrong = context.new_page(), [], {}
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    for place, path in enumerate(PAGES):
-        complaints.clear()
-        phone_theme, wide_theme = THEMES[place % 2], THEMES[1 - place % 2]
-        found, status = [], 0
-        for width in (390, 1280):
-            _show(page, width, wide_theme)
-            status = page.goto(service.url + path).status
-            found += [f"moves at {width} while it loads: {moved}" for moved in page.evaluate(SHIFT)]
-        page.evaluate(AXE)
-        found += page.evaluate(CHECK, RULES)
-        # Of the rules only contrast depends on the theme.
-        _show(page, 1280, phone_theme)
-        found += page.evaluate(CHECK, CONTRAST)
-        _show(page, 320, phone_theme)
-        found += page.evaluate(CHECK, OF_WIDTH)
-        for width in (320, 390, 1280):
-            _show(page, width, phone_theme)
-            if page.evaluate("document.documentElement.scrollWidth") > width:
-                found.append(f"scrolls sideways at {width}")
-        if page.evaluate("document.querySelectorAll('*').length") > 1500:
-            found.append("more than 1,500 nodes")
-        found += [text for text in complaints if "404" not in text]
-        wrong |= {path: found} if found or status >= 500 else {}
+    page, wrong = context.new_page(), {}
+    inspection = Inspection(page)
+    for place, path in enumerate([*PAGES, run_with_output(service)]):
+        url = service.url + path
+        found, text = inspection.faults(lambda url=url: page.goto(url), dark_first=bool(place % 2))
+        plain.goto(url)
+        if text.removesuffix("Live").strip() != plain.locator("main").inner_text().strip():
+            found.append("says something else without script")
+        wrong |= {path: found} if found else {}
     context.close()
     assert wrong == {}
-
-
-def _show(page, width, theme):
-    page.set_viewport_size({"width": width, "height": 800})
-    page.emulate_media(color_scheme=theme)
-
-
-def test_every_page_says_the_same_without_script(service, browser):
-    said = []
-    for script in (True, False):
-        context = browser.new_context(java_script_enabled=script)
-        page = context.new_page()
-        texts = {}
-        for path in PAGES:
-            page.goto(service.url + path)
-            texts[path] = page.locator("main").inner_text().removesuffix("Live").strip()
-        said.append(texts)
-        context.close()
-    assert said[0] == said[1]
 
 
 def test_no_page_is_heavier_than_its_budget(service):
@@ -107,6 +66,11 @@ def plain(browser):
     context.close()
 
 
+def says(page, text):
+    """Wait until the page, which may still be loading, says a text."""
+    expect(page.locator("main")).to_contain_text(text)
+
+
 def test_a_schedule_is_found_explained_edited_and_saved_without_script(service, plain):
     plain.goto(service.url)
     plain.get_by_role("searchbox", name="Find a schedule").fill("dunning")
@@ -114,29 +78,62 @@ def test_a_schedule_is_found_explained_edited_and_saved_without_script(service, 
     plain.get_by_role("link", name="billing.dunning").click()
     plain.get_by_label("Another time").fill("2026-11-01 09:30")
     plain.get_by_role("button", name="Ask about another time").click()
-    assert "The cron has no tick then." in plain.locator("#why").inner_text()
+    says(plain, "The cron has no tick then.")
     plain.get_by_role("link", name="Edit", exact=True).first.click()
     plain.get_by_label("Cron text").fill("45 9 * * 1-5")
     plain.get_by_role("button", name="Preview").click()
-    assert "+15 min" in plain.locator("main").inner_text()
+    says(plain, "+15 min")
     plain.get_by_role("button", name="Save").click()
-    assert "At 09:45, Monday to Friday, in New York" in plain.locator("main").inner_text()
+    says(plain, "At 09:45, Monday to Friday, in New York")
     assert service.get("/schedules/billing.dunning")["cron_expr"] == "45 9 * * 1-5"
 
 
-def test_a_schedule_is_paused_with_a_note_and_resumed_without_script(service, plain):
+def test_a_schedule_is_paused_resumed_run_and_filled_in_without_script(service, plain):
     plain.goto(f"{service.url}/ui/schedules/orders.sync")
     plain.get_by_role("link", name="Pause…").click()
     plain.get_by_label("Why is it paused?").fill("partner moves house")
     plain.get_by_role("button", name="Pause").click()
-    assert "partner moves house" in plain.locator("main").inner_text()
+    says(plain, "partner moves house")
     plain.get_by_role("link", name="Resume…").click()
     plain.get_by_role("button", name="Resume").click()
-    assert "The schedule runs again." in plain.locator("main").inner_text()
+    says(plain, "The schedule runs again.")
+    plain.get_by_role("link", name="Run now").click()
+    plain.get_by_role("button", name="Run now").click()
+    says(plain, "A run by hand was asked for")
+    plain.get_by_role("link", name="Backfill…").click()
+    plain.get_by_label("From").fill("2026-10-01 00:00")
+    plain.get_by_label("Until, not included").fill("2026-10-01 02:00")
+    plain.get_by_role("button", name="Show what would run").click()
+    says(plain, "4 ticks")
+    plain.get_by_role("button", name="Run them").click()
+    says(plain, "4 past ticks will run, 0 ran already.")
+    made = [run["trigger"] for run in service.get("/schedules/orders.sync/runs", limit=1000)["runs"]]
+    assert (made.count("manual"), made.count("backfill")) == (1, 4)
+
+
+def test_lists_are_filtered_without_script(service, plain):
+    plain.goto(f"{service.url}/ui/schedules")
+    plain.get_by_role("link", name="paused").first.click()
+    expect(plain.locator("a.id")).to_have_text(["search.suggest"])
+    plain.goto(f"{service.url}/ui/runs")
+    plain.locator("select[name=status]").select_option("FAILED")
+    plain.locator("main form button").first.click()
+    plain.wait_for_url("**status=FAILED**")
+    says(plain, "task_failed")
+    expect(plain.locator("main")).not_to_contain_text("edge.heartbeat")
+
+
+def test_one_signs_in_without_script(plain, tmp_path):
+    with running(tmp_path, **environ(tmp_path)) as service:
+        plain.goto(f"{service.url}/ui/schedules?state=paused")
+        plain.get_by_label("Token").fill(token())
+        plain.get_by_role("button", name="Sign in").click()
+        plain.wait_for_url("**/ui/schedules?state=paused")
+        says(plain, "Schedules")
 
 
 def test_the_theme_is_kept_in_this_browser(service, plain):
     plain.goto(f"{service.url}/ui/me")
     plain.get_by_label("Dark").check()
     plain.get_by_role("button", name="Keep").click()
-    assert plain.locator("html").get_attribute("data-theme") == "dark"
+    expect(plain.locator("html")).to_have_attribute("data-theme", "dark")
