@@ -133,6 +133,20 @@ def test_the_defaults_of_the_doors_are_those_of_the_code():
         assert f"`{policy.on_orphan}`" in orphan[column]
 
 
+def test_every_question_of_the_comparison_says_when_to_take_the_other_tool():
+    rows = re.findall(r"^\|(.+)\|$", (DOCS / "comparison.md").read_text(encoding="utf-8"), re.MULTILINE)
+    cells = [[cell.strip() for cell in row.split("|")] for row in rows if not row.startswith("---")]
+    heads = [row for row in cells if row[0] in {"tool", "engine"}]
+    assert [head[-1] for head in heads] == ["take it when"] * 7
+    others = [row for row in cells if row not in heads and not row[0].startswith("dutiful")]
+    assert [row[0] for row in others if not all(row)] == []
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "guides").glob("from-*.md")), ids=lambda path: path.stem)
+def test_a_guide_for_those_who_move_links_to_the_comparison(page):
+    assert "(../comparison.md)" in page.read_text(encoding="utf-8")
+
+
 def test_what_the_comparison_says_of_changing_clocks_is_what_the_script_measures():
     script = runpy.run_path(str(ROOT / "scripts/compare_dst.py"))
     text = (DOCS / "comparison.md").read_text(encoding="utf-8")
