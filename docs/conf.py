@@ -29,6 +29,7 @@ html_copy_source = False
 html_show_sphinx = False
 html_static_path = ["_static"]
 html_css_files = ["dutiful.css"]
+html_favicon = "../src/dutiful/web/static/icon.svg"
 html_js_files = ["copy.js"]
 
 

@@ -1,7 +1,8 @@
-"""The pictures of the documentation: each is shown, in the theme of the reader, and all of them are small."""
+"""The look of the documentation: pictures that are shown, small and in the reader's theme; its colours."""
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
@@ -41,3 +42,14 @@ def test_a_picture_follows_the_theme_of_the_reader():
         ("pictures/why-dark.webp", "An answer", ["only-dark"]),
         ("pictures/top.svg", "A screen", []),
     ]
+
+
+def test_the_site_has_the_colours_of_the_pages():
+    site, pages = (tokens(ROOT / path / "dutiful.css") for path in ("docs/_static", "src/dutiful/web/static"))
+    assert site
+    assert site == {name: pages[name] for name in site}
+
+
+def tokens(sheet):
+    text = sheet.read_text(encoding="utf-8")
+    return dict(re.findall(r"(--[\w-]+): (light-dark\([^;]+\));", text))
