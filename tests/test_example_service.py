@@ -106,7 +106,7 @@ def test_the_banner_says_that_one_example_fails_on_purpose_and_how_to_see_why(tm
         shown = [line.strip().removeprefix(".venv/bin/") for line in banner if line.startswith("  ")]
         answers = [shell.run(command) for command in shown]
         assert [code for code, _ in answers] == [0] * 6
-        _, _, status, reason, _, _, *why = answers[-1][1].splitlines()[1].split()
+        _, _, _, status, _, _, reason, *why = answers[-1][1].splitlines()[1].split()
         assert (status, reason, " ".join(why)) == (
             "FAILED",
             "task_failed",

@@ -28,7 +28,7 @@ def run(*arguments):
 def test_rows_are_hours_and_the_fullest_minutes_are_named(file):
     lines = run(file, "--from", "2026-03-08").output.splitlines()
     assert lines[9] == "09:00 ▒" + "·" * 59
-    assert lines[26:] == ["6 ticks, at most 6 in a minute", "fullest (UTC)  ticks", "09:00          6"]
+    assert lines[26:] == ["6 ticks, at most 6 in a minute", "fullest (UTC)  ticks", "09:00              6"]
 
 
 def test_a_stagger_is_suggested_as_cron_texts(file):

@@ -63,6 +63,36 @@ def test_columns_are_made_to_fit():
     assert fitted([10, 40, 9], 10) == [8, 8, 8]
 
 
+def test_an_id_stays_whole_up_to_half_of_the_room_and_the_soft_column_is_cut_first():
+    assert fitted([36, 9, 30, 18], 80, soft=2) == [36, 9, 11, 18]
+    assert fitted([36, 9, 30, 18], 72, soft=2) == [36, 9, 8, 13]
+    assert fitted([60, 9, 30, 18], 80, soft=2) == [40, 9, 8, 17]
+
+
+def test_an_id_is_cut_in_its_middle_and_other_texts_at_their_end():
+    rows = [["settlement.us-east.nightly", "At 01:30, on Monday to Friday", "ok"]]
+    assert [*table_lines(["schedule", "when", "note"], rows, 34)] == [
+        "schedule           when",
+        "    note",
+        "settleme….nightly  At 01:30, on M…",
+        "    ok",
+    ]
+
+
+def test_figures_stand_to_the_right_under_their_head():
+    rows = [["a", "7", "1.5", "x"], ["b", "12,480", "", "2"]]
+    assert [*table_lines(["table", "rows", "s", "note"], rows)] == [
+        "table    rows    s  note",
+        "a           7  1.5  x",
+        "b      12,480       2",
+    ]
+    assert [*table_lines(["table", "rows"], [["a", "7"], ["b", "480"]])] == [
+        "table  rows",
+        "a         7",
+        "b       480",
+    ]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 
 import pytest
 from click.testing import CliRunner
@@ -41,9 +40,9 @@ def test_the_list_shows_when_schedules_fire_next_and_why_they_do_not(service):
     assert (code, shown.splitlines()) == (
         0,
         [
-            "schedule  cron        timezone       next (UTC)           state",
-            "nightly   30 9 * * *  UTC            2026-03-02 09:30:00  active",
-            "weekly    0 6 * * 1   Europe/Berlin  -                    paused: ask Ada",
+            "schedule  state      when                         last (UTC)  next (UTC)          reason",
+            "nightly   ○ to come  At 09:30, UTC                -           09:30:00 in 30 min",
+            "weekly    ‖ paused   At 06:00, on Monday, Berlin  -           -                   ask Ada",
         ],
     )
 
@@ -53,7 +52,7 @@ def test_the_list_is_filtered_and_says_that_there_is_more(service):
     service.upsert(schedule_id="weekly", user_id="bob", labels={"team": "red"})
     for options in (["--user", "bob"], ["--label", "team=red"]):
         assert ask("list", *options)[1].splitlines()[1:] == [
-            "weekly    30 9 * * *  UTC       2026-03-02 09:30:00  active"
+            "weekly    ○ to come  At 09:30, UTC  -           09:30:00 in 30 min"
         ]
     assert ask("list", "--paused")[1] == "No schedule matches.\n"
     assert len(ask("list", "--active", "--workflow", "report")[1].splitlines()) == 3
@@ -172,10 +171,11 @@ def test_a_run_by_hand_a_backfill_and_their_history(service):
     assert ask("backfill", "nightly", *past)[1] == "2 ticks will run, 0 were recorded already\n"
     service.advance(5)
     lines = ask("runs", "nightly")[1].splitlines()
-    assert lines[0].split() == ["tick", "(UTC)", "status", "reason", "attempt", "trigger", "detail"]
-    assert [line.split()[2::2] for line in lines[1:]] == [
-        ["SUCCESS", "manual"],
-        *[["SUCCESS", "backfill"]] * 2,
+    assert lines == [
+        "tick (UTC)           state      trigger   attempt  reason  detail",
+        "2026-03-02 09:00:00  ▲ SUCCESS  manual          1",
+        "2026-03-01 09:30:00  ▯ SUCCESS  backfill        1",
+        "2026-02-28 09:30:00  ▯ SUCCESS  backfill        1",
     ]
 
 
@@ -197,18 +197,33 @@ def test_the_soonest_come_first_with_their_distance_and_how_they_went(service):
     service.advance(1801)
     ask = asking(service)
     shown = ask("list", "--soonest")[1].splitlines()
-    assert [re.split(r" {2,}", line) for line in shown] == [
-        ["schedule", "state", "when", "last (UTC)", "next (UTC)", "note"],
-        [
-            *("broken", "✕ failed", "At minute 15 of every hour, UTC", "2026-03-02 09:15:00"),
-            *("2026-03-02 10:15:00 in 44 min 59 s", "task_failed"),
-        ],
-        ["nightly", "▮ ran", "At 09:30, UTC", "2026-03-02 09:30:00", "2026-03-03 09:30:00 in 23 h 59 min"],
+    assert shown == [
+        "schedule  state     when                             last (UTC)  next (UTC)           reason",
+        "broken    ✕ failed  At minute 15 of every hour, UTC  09:15:00    10:15:00 in 44 min   task_failed",
+        "nightly   ▮ ran     At 09:30, UTC                    09:30:00    03-03 09:30 in 23 h",
     ]
     assert [one["schedule_id"] for one in json.loads(ask("list", "--soonest", "--json")[1])["schedules"]] == [
         *("broken", "nightly")
     ]
+    assert ask("list", "--soonest", "--workflow", "broken")[1].splitlines()[1:] == [
+        "broken    ✕ failed  At minute 15 of every hour, UTC  09:15:00    10:15:00 in 44 min  task_failed"
+    ]
     assert ask("list", "--soonest", "--paused")[0] == 2
+
+
+def test_a_range_of_skipped_ticks_is_one_line(service):
+    service.upsert(schedule_id="often", cron_expr="*/10 * * * *")
+    service.post("/schedules/pause", {"schedule_id": "often", "paused": True})
+    service.advance(1801)
+    ask = asking(service)
+    assert ask("runs", "often")[1].splitlines()[1:] == [
+        "2026-03-02 09:10:00 to 09:30:00, 3 ticks  ◇ SKIPPED  schedule        0  paused"
+    ]
+    assert (
+        ask("find-runs", "--status", "SKIPPED")[1]
+        .splitlines()[1]
+        .startswith("often     ◇ SKIPPED  2026-03-02 09:10:00 to 09:30:00, 3 ticks  paused  ")
+    )
 
 
 def test_lists_are_printed_as_csv_with_names_first(service):
@@ -223,8 +238,15 @@ def test_lists_are_printed_as_csv_with_names_first(service):
     for command in (["runs", "nightly", "--csv"], ["find-runs", "--csv", "--limit", "1"]):
         [run] = csv.DictReader(ask(*command)[1].splitlines())
         assert (run["run_at"], run["status"], run["reason"]) == ("2026-03-02T09:30:00Z", "SUCCESS", "")
-    code, _, why = ask("list", "--soonest", "--csv")
-    assert (code, "use --json" in why) == (2, True)
+    [soon, _] = csv.DictReader(ask("list", "--soonest", "--csv")[1].splitlines())
+    assert (soon["schedule_id"], soon["state"], soon["next_run_at"]) == (
+        *("nightly", "ran", "2026-03-03T09:30:00Z"),
+    )
+    assert ask("next", "nightly", "-n", "1", "--csv")[1] == "schedule_id,at\nnightly,2026-03-03T09:30:00Z\n"
+    [shown] = csv.DictReader(ask("show", "nightly", "--csv")[1].splitlines())
+    assert (shown["cron_expr"], len(json.loads(shown["preview"]))) == ("30 9 * * *", 5)
+    [why] = csv.DictReader(ask("explain", "nightly", "2026-03-02T09:30", "--csv")[1].splitlines())
+    assert why["text"] == service.get("/schedules/nightly/explain", at="2026-03-02T09:30:00Z")["text"]
 
 
 @pytest.mark.parametrize(

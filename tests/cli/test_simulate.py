@@ -88,9 +88,9 @@ def test_the_timeline_and_the_summary(small):
         "2026-03-08 12:00:00  sync      STARTED",
         "",
         "schedule  ran  failed  unfinished  skipped",
-        "report    1    0       0",
-        "sync      2    0       1           missed 2, overlap 3",
-        "yearly    0    0       0",
+        "report      1       0           0",
+        "sync        2       0           1  missed 2, overlap 3",
+        "yearly      0       0           0",
     ]
 
 
@@ -174,16 +174,16 @@ def test_a_schedule_that_never_computes_is_shown_and_is_something_wrong(capsys):
     simulation = simulate(broken, datetime(2026, 3, 8, 4, tzinfo=UTC), datetime(2026, 3, 8, 5, tzinfo=UTC))
     error = "ZeroDivisionError: integer division or modulo by zero"
 
-    assert _tell(["bad"], simulation, 30, as_json=False) == 1
+    assert _tell(["bad"], simulation, 30, "text") == 1
     assert capsys.readouterr().out.splitlines() == [
         "time (UTC)           schedule  what",
         "2026-03-08 04:00:00            engine started  epoch 1",
         f"2026-03-08 04:00:00  bad       quarantined     {error}",
         "",
         "schedule  ran  failed  unfinished  skipped",
-        "bad       0    0       0",
+        "bad         0       0           0",
     ]
-    assert _tell(["bad"], simulation, 30, as_json=True) == 1
+    assert _tell(["bad"], simulation, 30, "json") == 1
     assert json.loads(capsys.readouterr().out)["schedules"]["bad"]["quarantined"] == error
 
 

@@ -81,7 +81,9 @@ def test_a_list_shows_what_each_task_does_and_which_process_runs_them(watch, sto
         ("quick", "AwaitingRun", 0),
     ]
     shown = call("list", store=store).stdout.splitlines()
-    assert shown[0].split() == ["task", "cron", "next", "last", "now"]
+    assert shown[0].split() == ["task", "state", "cron", "last", "next", "now"]
+    assert shown[1].startswith("blocking  ○ to come  ")
+    assert shown[2].startswith("failing   ✕ failed   ")
     assert "ValueError: no disk" in shown[2]
     assert shown[-1].startswith(f"Run by process {listed['leader']['pid']} since ")
 

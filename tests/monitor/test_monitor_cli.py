@@ -40,7 +40,7 @@ def test_an_empty_trace_is_ok(run):
 def test_violations_are_a_table_and_exit_code_1(run):
     code, output = run([HEADER, *BAD])
     assert code == 1
-    assert output == "axiom  line  what\nS1     4     a started without being due\n"
+    assert output == "axiom  line  what\nS1        4  a started without being due\n"
 
 
 def test_violations_can_be_json(run):

@@ -130,3 +130,28 @@ def test_the_schedules_of_a_view_come_with_their_latest_ticks(service):
     assert [one["schedule_id"] for one in soon] == ["a"]
     assert service.get("/summary/schedules", view="all", find="zz")["schedules"] == []
     assert service.get("/summary/schedules", view="running")["schedules"] == []
+
+
+def test_the_schedules_of_a_view_are_filtered_and_come_in_pages(service):
+    service.put("/workflows/broken/1", {"fail": "x"})
+    service.upsert(schedule_id="a", labels={"team": "red"}, cron_expr="0 10 * * *")
+    service.upsert(schedule_id="b", workflow_id="broken", labels={"team": "red"}, user_id="bob")
+    service.upsert(schedule_id="c", workflow_id="broken", paused=True)
+    service.upsert(schedule_id="d", workflow_id="broken")
+    service.advance(1801)
+
+    def listed(**query):
+        found = service.get("/summary/schedules", **query)["schedules"]
+        return [one["schedule_id"] for one in found]
+
+    assert listed(view="all", find="team=red") == ["a", "b"]
+    assert listed(view="needs") == ["b", "d"]
+    assert listed(view="needs", find="team=red") == ["b"]
+    assert listed(view="next", label="team=red") == ["a", "b"]
+    assert listed(view="all", find="workflow:broken", user_id="ada") == ["c", "d"]
+    assert listed(view="all", workflow_id="broken", paused="false") == ["b", "d"]
+    assert listed(view="all", find="a", label="team=red") == ["a"]
+    first = service.get("/summary/schedules", view="all", limit=3)
+    assert [one["schedule_id"] for one in first["schedules"]] == ["a", "b", "c"]
+    assert listed(view="all", cursor=first["next_cursor"]) == ["d"]
+    assert service.get("/summary/schedules", view="all", limit=4)["next_cursor"] is None

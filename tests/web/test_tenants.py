@@ -195,6 +195,9 @@ def test_what_belongs_to_another_user_does_not_exist(guarded):
         assert (status, content["error"]["code"]) == (404, "unknown_schedule"), path
     assert bob("GET", "/schedules")[1]["schedules"] == []
     assert bob("GET", "/schedules?user_id=ada")[1]["schedules"] == []
+    for query in ("", "&user_id=ada", "&find=user:ada", "&find=nightly", "&workflow_id=report"):
+        assert bob("GET", f"/summary/schedules?view=all{query}")[1]["schedules"] == []
+        assert bob("GET", f"/summary/schedules?view=next{query}")[1]["schedules"] == []
     assert ada("GET", "/schedules/nightly")[1]["user_id"] == "ada"
 
 
@@ -276,6 +279,8 @@ def test_a_deployer_writes_for_the_users_in_its_token_and_no_others(guarded):
     assert deployer("POST", "/schedules/upsert", SCHEDULE)[0] == 200
     assert deployer("GET", "/schedules/nightly")[1]["user_id"] == "ada"
     assert [each["user_id"] for each in deployer("GET", "/schedules?user_id=ada")[1]["schedules"]] == ["ada"]
+    lines = deployer("GET", "/summary/schedules?view=all&user_id=ada")[1]["schedules"]
+    assert [line["schedule_id"] for line in lines] == ["nightly"]
     # Without a filter a list is about the caller itself.
     assert deployer("GET", "/schedules")[1]["schedules"] == []
     status, content = deployer(

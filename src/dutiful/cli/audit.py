@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import click
 
+from dutiful.cli.reading import Form, reading, show
 from dutiful.httpd.audit import AuditFileError, ChainedFile, TornRecordError, Verified, verify
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--repair", is_flag=True, help="Mark a record that was cut off at the end of the last file.")
-def audit(files: tuple[str, ...], repair: bool) -> None:
+@reading
+def audit(files: tuple[str, ...], repair: bool, form: Form) -> None:
     """Verify an audit log: each line has the hash of the one before.
 
     Name all files of a rotated log together, the oldest first. Lines removed from the end leave no
@@ -25,8 +27,13 @@ def audit(files: tuple[str, ...], repair: bool) -> None:
         found = _mended(files) if repair else verify(files)
     except AuditFileError as error:
         raise click.ClickException(str(error)) from error
+    document = {**found._asdict(), "torn": [each._asdict() for each in found.torn]}
+    show(form, document, lambda: _print(found, files[0]))
+
+
+def _print(found: Verified, first: str) -> None:
     for path in found.beginnings:
-        if path != files[0]:
+        if path != first:
             click.echo(f"{path} goes on from no other file")
     for path, line, size in found.torn:
         click.echo(f"{path}, line {line}: a record that was cut off after {size} bytes, marked as such")

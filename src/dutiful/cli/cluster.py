@@ -8,6 +8,7 @@ import click
 
 from dutiful.cli.api import ask
 from dutiful.cli.output import Group, print_json, print_table
+from dutiful.cli.reading import Form, reading, show
 from dutiful.cli.schedule_text import moment
 
 _ALONE = "The store of this service is for one machine; PostgreSQL is for many."
@@ -25,37 +26,37 @@ def cluster() -> None:
 
 
 @cluster.command()
-@_as_json
-def status(as_json: bool) -> None:
+@reading
+def status(form: Form) -> None:
     """Show the workers, how many shards each leads, and what is late; exit 1 if a shard has no leader.
 
     Example: dutiful cluster status
     """
     answer = ask("GET", "/cluster")
-    if as_json:
-        print_json(answer)
-    else:
-        _print_status(answer)
+    nodes, fields = answer["nodes"], ("node_id", "name", "shards", "draining", "joined_at", "release", "pid")
+    show(form, answer, lambda: _print_status(answer), lines=nodes, fields=fields)
     if any(shard["node"] is None for shard in answer["shards"]):
         raise SystemExit(1)
 
 
 @cluster.command()
-@_as_json
-def shards(as_json: bool) -> None:
+@reading
+def shards(form: Form) -> None:
     """List the shards: who leads each, under which epoch, and how late it is.
 
     Example: dutiful cluster shards
     """
-    answer = ask("GET", "/cluster")
-    if as_json:
-        print_json(answer["shards"])
-        return
+    found = ask("GET", "/cluster")["shards"]
+    fields = ("shard", "node", "epoch", "lag_s")
+    show(form, found, lambda: _print_shards(found), lines=found, fields=fields)
+
+
+def _print_shards(found: list[dict[str, Any]]) -> None:
     rows = [
-        [str(shard["shard"]), shard["node"] or "-", str(shard["epoch"]), f"{shard['lag_s']:.1f} s"]
-        for shard in answer["shards"]
+        [str(shard["shard"]), shard["node"] or "-", str(shard["epoch"]), f"{shard['lag_s']:.1f}"]
+        for shard in found
     ]
-    print_table(["shard", "led by", "epoch", "late by"], rows, empty=_ALONE)
+    print_table(["shard", "led by", "epoch", "late by (s)"], rows, empty=_ALONE)
 
 
 @cluster.command()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import Group, print_json, print_table
+from dutiful.cli.output import Group, print_table
+from dutiful.cli.reading import Form, reading, show
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.dialect import DIALECTS
 from dutiful.core.cron.lint import DstEffect, Finding, dst_effects, lint
@@ -57,7 +58,7 @@ def _cron_options(command: Callable[..., None]) -> Callable[..., None]:
             metavar="ISO",
             help="Instant or local time to start from [default: now].",
         ),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        reading,
     ]
     for option in reversed(options):
         command = option(command)
@@ -75,32 +76,32 @@ def cron() -> None:
 @cron.command("next")
 @_cron_options
 @_count
-def next_(expression: str, since: str | None, count: int, as_json: bool, **settings: Any) -> None:
+def next_(expression: str, since: str | None, count: int, form: Form, **settings: Any) -> None:
     """Print the next ticks, with the ones that DST touches marked.
 
     Example: dutiful cron next "30 2 * * *" --timezone America/New_York --count 3
     """
     parsed = _parse(expression, settings)
     start = _instant(since, parsed)
-    _print_ticks(parsed, start, _walk(parsed.next_epoch, start, count, step=0), as_json)
+    _print_ticks(parsed, start, _walk(parsed.next_epoch, start, count, step=0), form)
 
 
 @cron.command("previous")
 @_cron_options
 @_count
-def previous(expression: str, since: str | None, count: int, as_json: bool, **settings: Any) -> None:
+def previous(expression: str, since: str | None, count: int, form: Form, **settings: Any) -> None:
     """Print the last ticks up to now, the newest first.
 
     Example: dutiful cron previous "0 9 * * 1-5" --timezone Europe/Berlin
     """
     parsed = _parse(expression, settings)
     start = _instant(since, parsed)
-    _print_ticks(parsed, start, _walk(parsed.previous_epoch, start, count, step=-1), as_json)
+    _print_ticks(parsed, start, _walk(parsed.previous_epoch, start, count, step=-1), form)
 
 
 @cron.command()
 @_cron_options
-def explain(expression: str, since: str | None, as_json: bool, **settings: Any) -> None:
+def explain(expression: str, since: str | None, form: Form, **settings: Any) -> None:
     """Say in English what a cron text means.
 
     Example: dutiful cron explain "0 9 * * 1-5"
@@ -110,16 +111,18 @@ def explain(expression: str, since: str | None, as_json: bool, **settings: Any) 
         upcoming = parsed.next_epoch(_instant(since, parsed))
     except CronCalculationError:
         upcoming = None
-    if as_json:
-        print_json(_heading(parsed) | {"next": None if upcoming is None else _iso(parsed, upcoming)})
-        return
+    found = _heading(parsed) | {"next": None if upcoming is None else _iso(parsed, upcoming)}
+    show(form, found, lambda: _print_meaning(parsed, upcoming))
+
+
+def _print_meaning(parsed: Cron, upcoming: int | None) -> None:
     click.echo(parsed.describe())
     click.echo(f"{_settings_line(parsed)}; next {'never' if upcoming is None else _local(parsed, upcoming)}")
 
 
 @cron.command("lint")
 @_cron_options
-def lint_(expression: str, since: str | None, as_json: bool, **settings: Any) -> None:
+def lint_(expression: str, since: str | None, form: Form, **settings: Any) -> None:
     """Report what is probably not meant; exit 1 if there is a warning.
 
     Example: dutiful cron lint "*/7 * * * *" --dialect standard
@@ -129,13 +132,11 @@ def lint_(expression: str, since: str | None, as_json: bool, **settings: Any) ->
         findings = lint(parsed, datetime.fromtimestamp(_instant(since, parsed), UTC))
     except InvalidCronExpressionError as error:
         findings = [Finding("invalid", "warning", str(error))]
-    if as_json:
-        print_json({"expression": expression, "findings": [asdict(finding) for finding in findings]})
-    else:
-        for finding in findings:
-            click.echo(f"{finding.level}: {finding.message} [{finding.code}]")
-        if not findings:
-            click.echo(f"ok: {parsed.describe()}")
+    lines = [asdict(finding) for finding in findings]
+    said = [f"{finding.level}: {finding.message} [{finding.code}]" for finding in findings]
+    text = "\n".join(said) if said else f"ok: {parsed.describe()}"
+    document = {"expression": expression, "findings": lines}
+    show(form, document, lambda: click.echo(text), lines=lines, fields=("code", "level", "message"))
     sys.exit(any(finding.level == "warning" for finding in findings))
 
 
@@ -189,16 +190,18 @@ def _walk(ask: Callable[[int], int], start: int, count: int, step: int) -> list[
     return ticks
 
 
-def _print_ticks(parsed: Cron, start: int, ticks: list[int], as_json: bool) -> None:
+def _print_ticks(parsed: Cron, start: int, ticks: list[int], form: Form) -> None:
     low, high = min(start, *ticks), max(start, *ticks)
     effects = list(dst_effects(parsed, low - DAY_SECONDS, high + DAY_SECONDS))
-    if as_json:
-        rows = [
-            {"at": _iso(parsed, t), "utc": _utc(t), "epoch": t, "dst": _mark(parsed, effects, t)}
-            for t in ticks
-        ]
-        print_json(_heading(parsed) | {"from": _iso(parsed, start), "ticks": rows})
-        return
+    rows = [
+        {"at": _iso(parsed, t), "utc": _utc(t), "epoch": t, "dst": _mark(parsed, effects, t)} for t in ticks
+    ]
+    document = _heading(parsed) | {"from": _iso(parsed, start), "ticks": rows}
+    show(form, document, lambda: _print_table_of_ticks(parsed, start, ticks, effects), lines=rows)
+
+
+def _print_table_of_ticks(parsed: Cron, start: int, ticks: list[int], effects: list[DstEffect]) -> None:
+    low, high = min(start, *ticks), max(start, *ticks)
     click.echo(f"{parsed.describe()}\n{_settings_line(parsed)}\n")
     rows_ = [(t, True, [_local(parsed, t), _utc(t), _note(parsed, effects, t)]) for t in ticks]
     # A skipped time comes before the tick at the end of its gap, though both have the same instant.

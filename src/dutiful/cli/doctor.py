@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from dutiful.cli.output import print_json, print_table
+from dutiful.cli.output import print_table
+from dutiful.cli.reading import Form, reading, show
 from dutiful.cli.serve import environment
 from dutiful.core.errors import DutifulError
 from dutiful.launchers.executor import ExecutorSettings, Probing
@@ -38,9 +39,9 @@ class Finding(NamedTuple):
 
 @click.command()
 @click.option("--config", "config_file", metavar="FILE", help="TOML file of settings; variables override it.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@reading
 @click.pass_context
-def doctor(ctx: click.Context, config_file: str | None, as_json: bool) -> None:
+def doctor(ctx: click.Context, config_file: str | None, form: Form) -> None:
     """Check settings, store, clock and executor; exit 1 if the service could not do its work.
 
     A store that is missing is not made, and no run is handed to the executor.
@@ -48,10 +49,9 @@ def doctor(ctx: click.Context, config_file: str | None, as_json: bool) -> None:
     Example: DUTIFUL_EXECUTOR=nats://127.0.0.1:4222 dutiful doctor
     """
     findings = asyncio.run(_examine(environment(config_file)))
-    if as_json:
-        print_json([finding._asdict() for finding in findings])
-    else:
-        print_table(["check", "state", "detail"], [[*finding] for finding in findings])
+    found = [finding._asdict() for finding in findings]
+    rows = [[*finding] for finding in findings]
+    show(form, found, lambda: print_table(["check", "state", "detail"], rows), lines=found)
     if any(finding.state == "wrong" for finding in findings):
         ctx.exit(1)
 
@@ -152,8 +152,8 @@ def _missing_file(settings: Settings) -> Path | None:
 
 @click.command()
 @click.option("--config", "config_file", metavar="FILE", help="TOML file of settings; variables override it.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def config(config_file: str | None, as_json: bool) -> None:
+@reading
+def config(config_file: str | None, form: Form) -> None:
     """Print the settings of the service; exit 2 if it could not start with them.
 
     Secrets are shown as ***.
@@ -161,8 +161,7 @@ def config(config_file: str | None, as_json: bool) -> None:
     Example: TICK_MS=500 dutiful config
     """
     settings = effective(environment(config_file))
-    if as_json:
-        print_json({each.variable: {"value": each.value, "source": each.source} for each in settings})
-    else:
-        rows = [[each.variable, each.value or "-", each.source] for each in settings]
-        print_table(["variable", "value", "from"], rows)
+    found = {each.variable: {"value": each.value, "source": each.source} for each in settings}
+    rows = [[each.variable, each.value or "-", each.source] for each in settings]
+    lines = [{"variable": name, **values} for name, values in found.items()]
+    show(form, found, lambda: print_table(["variable", "value", "from"], rows), lines=lines)

@@ -23,6 +23,7 @@ from dutiful.cli.fleet_client import (
 )
 from dutiful.cli.fleet_display import Tables, show_logs, terminal_width, watch_status
 from dutiful.cli.output import Group, counted, print_json
+from dutiful.cli.reading import Form, reading, show
 from dutiful.fleet.types import ScheduleSkipReason
 from dutiful.runtime.clock import SystemClock
 
@@ -46,6 +47,8 @@ _file = click.option(
     "--file", "-f", "path", type=_PATH, default="fleet.yaml", show_default=True, callback=_there,
     help="The fleet file.",
 )  # fmt: skip
+_PROBLEM_FIELDS = ("file", "line", "path", "message", "text")
+_AGENT_FIELDS = ("name", "running", "max_concurrent", "schedules", "failing", "done", "failed")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _name = click.argument("name", metavar="AGENT/SCHEDULE")
 _target = click.argument("name", metavar="AGENT[/SCHEDULE]")
@@ -89,9 +92,9 @@ def _option(path: Path) -> str:
 
 @fleet.command()
 @_file
-@_json
+@reading
 @click.option("--offline", is_flag=True, help="Check the text only, not whether the jobs can run here.")
-def validate(path: Path, as_json: bool, offline: bool) -> None:
+def validate(path: Path, form: Form, offline: bool) -> None:
     """Print every problem of a fleet file; exit 1 if there is one.
 
     Included files are read too. Every job is checked: its program is on the path, its directory and its
@@ -109,18 +112,15 @@ def validate(path: Path, as_json: bool, offline: bool) -> None:
     problems = found.problems if isinstance(found, FleetConfigError) else ()
     agents = () if isinstance(found, FleetConfigError) else found.agents
     schedules = sum(len(agent.schedules) for agent in agents)
-    if as_json:
-        rows = [
-            {"file": p.file, "line": p.line, "path": p.path, "message": p.message, "text": str(p)}
-            for p in problems
-        ]
-        counts = {"files": [str(file) for file in files], "agents": len(agents), "schedules": schedules}
-        print_json({**counts, "problems": rows})
-    elif not problems:
-        agents_said, schedules_said = counted(len(agents), "agent"), counted(schedules, "schedule")
-        click.echo(f"ok: {agents_said} with {schedules_said} in {counted(len(files), 'file')}")
-    for problem in () if as_json else problems:
-        click.echo(str(problem))
+    rows = [
+        {"file": p.file, "line": p.line, "path": p.path, "message": p.message, "text": str(p)}
+        for p in problems
+    ]
+    counts = {"files": [str(file) for file in files], "agents": len(agents), "schedules": schedules}
+    said = f"{counted(len(agents), 'agent')} with {counted(schedules, 'schedule')}"
+    text = "\n".join(map(str, problems)) or f"ok: {said} in {counted(len(files), 'file')}"
+    document = {**counts, "problems": rows}
+    show(form, document, lambda: click.echo(text), lines=rows, fields=_PROBLEM_FIELDS)
     sys.exit(1 if problems else 0)
 
 
@@ -152,9 +152,9 @@ def start(path: Path, timeout: float, quiet: bool, listen: str | None, page: str
 
 @fleet.command()
 @_file
-@_json
+@reading
 @click.option("--watch", "-w", is_flag=True, help="Keep looking, once a second.")
-def status(path: Path, as_json: bool, watch: bool) -> None:
+def status(path: Path, form: Form, watch: bool) -> None:
     """Print the agents of the fleet and its running jobs.
 
     Each job is shown with the latest line of its output; counts are since the start. Exit code 1 if the
@@ -165,24 +165,32 @@ def status(path: Path, as_json: bool, watch: bool) -> None:
     ask = {"ask": "status"}
     if not watch:
         found = asked(path, ask)
-        _show(found, as_json, lambda tables, found: tables.status(found))
+        show(
+            form,
+            found,
+            lambda: click.echo(_tables().status(found)),
+            lines=found["agents"],
+            fields=_AGENT_FIELDS,
+        )
         sys.exit(0 if found["stall"] is None else 1)
+    if form == "csv":
+        raise click.UsageError("--csv prints one answer, so not together with --watch; use --json")
 
     def draw() -> str:
         found = asked(path, ask)
-        return json.dumps(found) if as_json else _tables().status(found)
+        return json.dumps(found) if form == "json" else _tables().status(found)
 
     with suppress(*_INTERRUPTS):
-        watch_status(draw, live=sys.stdout.isatty() and not as_json)
+        watch_status(draw, live=sys.stdout.isatty() and form == "text")
 
 
 @fleet.command()
 @click.argument("agent", required=False)
 @_file
-@_json
+@reading
 @click.option("--failed", is_flag=True, help="Only schedules with an error or a problem.")
 @click.option("--reason", metavar="REASON", help="Only schedules with this skip reason, such as at_capacity.")
-def schedules(agent: str | None, path: Path, as_json: bool, failed: bool, reason: str | None) -> None:
+def schedules(agent: str | None, path: Path, form: Form, failed: bool, reason: str | None) -> None:
     """Print every schedule: why it does not run now, its last and next run.
 
     The last errors are in a table of their own. Exit code 1 if the fleet is stalled.
@@ -195,7 +203,7 @@ def schedules(agent: str | None, path: Path, as_json: bool, failed: bool, reason
         for each in found
         if (not failed or each["last_error"] or each["problem"]) and reason in _names_of(each["skip_reason"])
     ]
-    _show(found, as_json, lambda tables, found: tables.schedules(found))
+    show(form, found, lambda: click.echo(_tables().schedules(found)), lines=found)
     _exit_if_stalled(path)
 
 
@@ -313,12 +321,10 @@ def stop(path: Path, timeout: float) -> None:
 @click.argument("agent", metavar="AGENT[/SCHEDULE]")
 @click.argument("schedule", required=False)
 @_file
-@_json
+@reading
 @click.option("--run", "number", type=click.IntRange(min=1), help="The number of the run, as in `history`.")
 @click.option("--follow", is_flag=True, help="Go on with new output, until Ctrl-C.")
-def logs(
-    agent: str, schedule: str | None, path: Path, as_json: bool, number: int | None, follow: bool
-) -> None:
+def logs(agent: str, schedule: str | None, path: Path, form: Form, number: int | None, follow: bool) -> None:
     """Print the output of a run: the latest one, or that with a number.
 
     With an agent alone it is the latest run of any of its schedules.
@@ -328,31 +334,31 @@ def logs(
     name = f"{agent}/{schedule}" if schedule is not None else agent
     target = agent_or_named(name)
     with suppress(*_INTERRUPTS):
-        show_logs(path, target["agent"] or "", target["schedule"], number, follow=follow, as_json=as_json)
+        show_logs(path, target["agent"] or "", target["schedule"], number, follow=follow, form=form)
 
 
 @fleet.command()
 @click.argument("name", metavar="[AGENT[/SCHEDULE]]", required=False)
 @_file
-@_json
+@reading
 @click.option("--limit", "-n", type=click.IntRange(1, 1000), default=20, show_default=True)
 @click.option("--failed", is_flag=True, help="Only runs that failed.")
-def history(name: str | None, path: Path, as_json: bool, limit: int, failed: bool) -> None:
+def history(name: str | None, path: Path, form: Form, limit: int, failed: bool) -> None:
     """Print the last runs and skipped occurrences, newest first: of a schedule, an agent or all.
 
     Example: dutiful fleet history --failed
     """
     found = asked(path, {"ask": "history", **agent_or_named(name), "limit": limit, "failed": failed})
     empty = f"{name or 'the fleet'} has no {'failed runs' if failed else 'history yet'}"
-    _show(found, as_json, lambda tables, runs: tables.history(runs) if runs else empty)
+    show(form, found, lambda: click.echo(_tables().history(found) if found else empty), lines=found)
 
 
 @fleet.command()
 @_name
 @_file
-@_json
+@reading
 @click.option("--at", metavar="ISO", help="Instant, or local time of this machine [default: now].")
-def explain(name: str, path: Path, as_json: bool, at: str | None) -> None:
+def explain(name: str, path: Path, form: Form, at: str | None) -> None:
     """Say why a schedule ran at a time, did not, or will.
 
     Exit code 1 if the fleet is stalled.
@@ -360,7 +366,7 @@ def explain(name: str, path: Path, as_json: bool, at: str | None) -> None:
     Example: dutiful fleet explain watcher/disk --at 2026-03-08T09:00
     """
     found = asked(path, {"ask": "explain", **named(name), "at": instant(at).isoformat()})
-    _show(found, as_json, lambda tables, verdict: tables.explanation(verdict))
+    show(form, found, lambda: click.echo(_tables().explanation(found)))
     _exit_if_stalled(path)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dutiful.cli.fleet_client import asked, state_dir_of_fleet
-from dutiful.cli.output import print_json
+from dutiful.cli.reading import Form, show
 from dutiful.core.cron.zone import from_epoch_ms
 from dutiful.core.errors import quoted
 from dutiful.fleet.run.output_log import logs_of
@@ -207,7 +207,7 @@ def watch_status(draw: Callable[[], str], *, live: bool) -> None:
 
 
 def show_logs(
-    path: Path, agent: str, schedule: str | None, number: int | None, *, follow: bool, as_json: bool
+    path: Path, agent: str, schedule: str | None, number: int | None, *, follow: bool, form: Form
 ) -> None:
     """Print the output of a run; with `follow` also new output, and that of later runs if none was chosen."""
     # This request fails for an agent that the fleet does not have.
@@ -221,11 +221,12 @@ def show_logs(
         name = f"{agent}/{schedule}" if schedule else agent
         missing = "no stored output yet" if number is None else f"no stored output of run {number}"
         raise click.ClickException(f"{name} has {missing}; `dutiful fleet history {name}` lists its runs")
-    if as_json and found is not None:
+    if form != "text" and found is not None:
         schedule_name, log = found
         text = log.read().decode("utf-8", "replace")
         head = {"agent": agent, "schedule": schedule_name, "run": log.number}
-        print_json({**head, "run_at": f"{from_epoch_ms(log.run_at).isoformat()}", "output": text})
+        document = {**head, "run_at": f"{from_epoch_ms(log.run_at).isoformat()}", "output": text}
+        show(form, document, lambda: None)
     elif not follow and found is not None:
         _print_whole(agent, *found)
     else:

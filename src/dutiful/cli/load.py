@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import print_json, print_table
+from dutiful.cli.output import print_table
+from dutiful.cli.reading import Form, reading, show
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
 from dutiful.simulate.load import Stagger, counts_of, stagger
@@ -31,8 +32,8 @@ _SHADED = ("·░▒▓█@", ".:-=+#")
     "--picture", "svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw the day, as SVG."
 )
 @click.option("--theme", type=click.Choice(["auto", "light", "dark"]), default="auto", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def load(file: Path, since: str, spread: str | None, svg: Path | None, theme: Theme, as_json: bool) -> None:
+@reading
+def load(file: Path, since: str, spread: str | None, svg: Path | None, theme: Theme, form: Form) -> None:
     """Show how many ticks each minute of a day has, and suggest a stagger.
 
     Rows are hours, columns are minutes. Only cron texts with one fixed minute are moved, within their hour.
@@ -45,10 +46,9 @@ def load(file: Path, since: str, spread: str | None, svg: Path | None, theme: Th
     moved = None if spread is None else stagger(schedules, day, _minutes(spread))
     if svg is not None:
         _draw(svg, day, moved.counts if moved else counts, _said(counts, moved), theme)
-    if as_json:
-        print_json(_document(counts, moved))
-    else:
-        _print(counts, moved)
+    drawn = moved.counts if moved else counts
+    minutes = [{"at": _clock(minute), "ticks": ticks} for minute, ticks in enumerate(drawn)]
+    show(form, _document(counts, moved), lambda: _print(counts, moved), lines=minutes)
 
 
 def _day(since: str) -> datetime:
@@ -73,7 +73,7 @@ def _print(counts: list[int], moved: Stagger | None) -> None:
     _print_matrix(moved.counts if moved else counts)
     click.echo()
     click.echo(_said(counts, moved))
-    rows = [[_clock(minute), str(counts[minute])] for minute in fullest(counts)]
+    rows = [[_clock(minute), f"{counts[minute]:,}"] for minute in fullest(counts)]
     print_table(["fullest (UTC)", "ticks"], rows, empty="Nothing fires on that day.")
     if moved is None:
         return

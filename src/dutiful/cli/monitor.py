@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from dutiful.cli.output import print_json, print_table
+from dutiful.cli.output import print_table
+from dutiful.cli.reading import Form, reading, show
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.monitor import Violation, check, from_events
 
@@ -22,8 +23,8 @@ _Line = tuple[int, dict[str, Any]]
     "--lag", type=click.FloatRange(min=0), default=60, show_default=True, help="Seconds a start may take."
 )
 @click.option("--end", metavar="ISO", help="Until when nothing more happened [default: the last event].")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def monitor(trace: Path, lag: float, end: str | None, as_json: bool) -> None:
+@reading
+def monitor(trace: Path, lag: float, end: str | None, form: Form) -> None:
     """Check a recorded trace; exit 1 if it breaks an axiom.
 
     A trace is JSON lines. The first may hold "registrations" (list name to [name, cron, delay in
@@ -43,7 +44,7 @@ def monitor(trace: Path, lag: float, end: str | None, as_json: bool) -> None:
         lag=lag,
         end=until,
     )
-    _tell([_located(violation, steps) for violation in violations], len(events), as_json)
+    _tell([_located(violation, steps) for violation in violations], len(events), form)
     click.get_current_context().exit(int(bool(violations)))
 
 
@@ -53,10 +54,14 @@ def _located(violation: Violation, steps: list[dict[str, Any]]) -> dict[str, Any
     return {"axiom": violation.axiom, "line": line, "message": violation.message}
 
 
-def _tell(violations: list[dict[str, Any]], events: int, as_json: bool) -> None:
-    if as_json:
-        print_json({"events": events, "violations": violations})
-    elif violations:
+def _tell(violations: list[dict[str, Any]], events: int, form: Form) -> None:
+    document = {"events": events, "violations": violations}
+    fields = ("axiom", "line", "message")
+    show(form, document, lambda: _print(violations, events), lines=violations, fields=fields)
+
+
+def _print(violations: list[dict[str, Any]], events: int) -> None:
+    if violations:
         rows = [[each["axiom"], str(each["line"] or ""), each["message"]] for each in violations]
         print_table(["axiom", "line", "what"], rows)
     else:

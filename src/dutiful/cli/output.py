@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -24,6 +25,7 @@ _INDENT = "    "
 _NARROWEST = 8
 # The last column holds sentences. If it would be narrower than this, it gets lines of its own.
 _SENTENCE = 24
+_FIGURE = re.compile(r"[\d,.]*\d")
 _UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 # Colours only repeat the meaning of the words.
 _COLOURS = {
@@ -35,6 +37,7 @@ _COLOURS = {
     "FAILED": "red",
     "quarantined": "red",
     "warning": "red",
+    "wrong": "red",
 }
 # The shapes of the web pages, in Unicode and in ASCII; colours only repeat their meaning.
 SHAPES = {
@@ -75,12 +78,14 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_csv(documents: list[dict[str, Any]], fields: Sequence[str]) -> None:
+def print_csv(documents: Sequence[dict[str, Any]], fields: Sequence[str]) -> None:
     """Print a line of names and then one line per document; lists and objects in it are JSON."""
+    if not fields:
+        return
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(fields)
-    writer.writerows([_csv_cell(document[name]) for name in fields] for document in documents)
+    writer.writerows([_csv_cell(document.get(name)) for name in fields] for document in documents)
     click.echo(written.getvalue(), nl=False)
 
 
@@ -109,27 +114,50 @@ def progress_bar(label: str) -> Iterator[Callable[[float], None] | None]:
         yield lambda done: shown.update(task, completed=done)
 
 
-def print_table(head: list[str], rows: list[list[str]], *, empty: str = "") -> None:
+def print_table(head: list[str], rows: list[list[str]], *, empty: str = "", soft: int | None = None) -> None:
     """Print aligned columns; on a terminal fitted to its width and in colour. Without rows print `empty`."""
     if not rows and empty:
         click.echo(empty)
         return
-    on_terminal = sys.stdout.isatty()
-    room = shutil.get_terminal_size().columns if on_terminal else None
-    for line in table_lines(head, rows, room, colour=on_terminal and not os.environ.get("NO_COLOR")):
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in table_lines(head, rows, room, colour=is_coloured(), soft=soft):
         click.echo(line)
 
 
+def is_coloured() -> bool:
+    """Return whether to colour the output: as --color says, else on a terminal without NO_COLOR."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.color is not None:
+        return context.color
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
 def table_lines(
-    head: list[str], rows: list[list[str]], room: int | None = None, *, colour: bool = False
+    head: list[str],
+    rows: list[list[str]],
+    room: int | None = None,
+    *,
+    colour: bool = False,
+    soft: int | None = None,
 ) -> Iterator[str]:
-    """Yield the lines of a table at most `room` wide; the last column is wrapped, the others are cut."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    """Yield the lines of a table at most `room` wide; the last column is wrapped, the others are cut.
+
+    Figures stand to the right. The column `soft` is cut before the others.
+    """
+    columns = [[*column] for column in zip(head, *rows, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    figures = [place for place, column in enumerate(columns) if _are_figures(column[1:])]
     beside = len(widths) < 2 or room is None or _left_for_last(widths, room) >= min(widths[-1], _SENTENCE)
     if room is not None:
-        widths = fitted(widths, room) if beside else [*fitted(widths[:-1], room), room - len(_INDENT)]
+        outer = widths if beside else widths[:-1]
+        widths = fitted(outer, room, soft) + ([] if beside else [room - len(_INDENT)])
     for row in (head, *rows):
-        yield from _row_lines(row, widths, beside=beside, colour=colour and row is not head)
+        placed = [cell.rjust(widths[place]) if place in figures else cell for place, cell in enumerate(row)]
+        yield from _row_lines(placed, widths, beside=beside, colour=colour and row is not head)
+
+
+def _are_figures(cells: Sequence[str]) -> bool:
+    return any(cells) and all(_FIGURE.fullmatch(cell) for cell in cells if cell)
 
 
 def _left_for_last(widths: list[int], room: int) -> int:
@@ -138,7 +166,11 @@ def _left_for_last(widths: list[int], room: int) -> int:
 
 def _row_lines(row: list[str], widths: list[int], *, beside: bool, colour: bool) -> Iterator[str]:
     *cells, last = row
-    cut = [_cut(cell, width).ljust(width) for cell, width in zip(cells, widths, strict=False)]
+    # Cut an id, which is in the first column, in its middle: its ends tell more.
+    cuts = [cut_middle, *[cut_end] * len(cells)]
+    cut = [
+        shorten(cell, width).ljust(width) for shorten, cell, width in zip(cuts, cells, widths, strict=False)
+    ]
     first = "".join(_painted(cell, colour=colour) + _GAP for cell in cut)
     wrapped = textwrap.wrap(last, max(widths[-1], 1)) if len(last) > widths[-1] or not beside else [last]
     if not beside:
@@ -162,25 +194,45 @@ def _painted(cell: str, *, colour: bool) -> str:
     return click.style(cell, fg=name) if name else cell
 
 
-def fitted(widths: list[int], room: int) -> list[int]:
-    """Return column widths, reduced until all fit if possible: the last column first, then the widest."""
+def fitted(widths: list[int], room: int, soft: int | None = None) -> list[int]:
+    """Return column widths, reduced until all fit if possible.
+
+    The last column shrinks first, then `soft`, then the first if it takes more than half of the room, then
+    the widest of the others.
+    """
     widths, left = [*widths], room - len(_GAP) * (len(widths) - 1)
     if len(widths) > 1:
         widths[-1] = max(min(widths[-1], _SENTENCE), widths[-1] - max(0, sum(widths) - left))
     while sum(widths) > left and max(widths) > _NARROWEST:
-        widths[widths.index(max(widths))] -= 1
+        widths[_to_shrink(widths, room // 2, soft)] -= 1
     return widths
 
 
-def _cut(cell: str, width: int) -> str:
-    return cell if len(cell) <= width else cell[: width - 1] + "…"
+def _to_shrink(widths: list[int], half: int, soft: int | None) -> int:
+    if soft is not None and widths[soft] > _NARROWEST:
+        return soft
+    if widths[0] > max(half, _NARROWEST):
+        return 0
+    widest = max(range(len(widths)), key=lambda place: (place > 0, widths[place]))
+    return widest if widths[widest] > _NARROWEST else 0
 
 
-def state_cell(state: str) -> str:
-    """Return a state as its shape and its word; the shape is ASCII if the output is not UTF-8."""
+def cut_middle(text: str, width: int, mark: str = "…") -> str:
+    """Return a text that is at most `width` long, without its middle if need be."""
+    half = (width - 1) // 2
+    return text if len(text) <= width else text[: width - 1 - half] + mark + text[len(text) - half :]
+
+
+def cut_end(text: str, width: int, mark: str = "…") -> str:
+    """Return a text that is at most `width` long, without its end if need be."""
+    return text if len(text) <= width else text[: width - 1] + mark
+
+
+def state_cell(state: str, word: str | None = None) -> str:
+    """Return the shape of a state and its word; the shape is ASCII if the output is not UTF-8."""
     unicode, plain, _ = SHAPES[state]
     is_utf = (sys.stdout.encoding or "").lower().startswith("utf")
-    return f"{unicode if is_utf else plain} {state.replace('_', ' ')}"
+    return f"{unicode if is_utf else plain} {word or state.replace('_', ' ')}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dutiful.cli.output import duration, print_table, state_cell
 from dutiful.core.errors import InvalidArgumentError, quoted
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# The fields of the CSV, which are those of the JSON that have one value.
+SCHEDULE_FIELDS = (
+    "schedule_id", "workflow_id", "version", "user_id", "cron_expr", "timezone", "paused", "pause_note",
+    "quarantine", "next_run_at", "overlap_policy", "catchup_policy", "labels", "updated_at",
+)  # fmt: skip
+LINE_FIELDS = (
+    "schedule_id", "state", "meaning", "timezone", "last_at", "last_status", "next_run_at", "note",
+)  # fmt: skip
+RUN_FIELDS = (
+    "schedule_id", "run_at", "status", "reason", "trigger", "attempt", "ticks", "run_until", "fire_at",
+    "started_at", "ended_at", "idempotency_key", "run_id", "detail",
+)  # fmt: skip
+_SHAPES = {"FAILED": "failed", "SKIPPED": "skipped", "SUCCESS": "ran"}
 # The groups of keys that `show` prints; other keys follow in the last group.
 _GROUPS = {
     "what runs": ("schedule_id", "workflow_id", "version", "user_id", "labels", "input", "executor"),
@@ -33,34 +49,40 @@ def iso(argument: str, text: str) -> str:
     return aware.isoformat()
 
 
-def schedule_row(view: dict[str, Any]) -> list[str]:
-    """Return one line of the list of schedules."""
-    fires = moment(view["next_run_at"]) if view["next_run_at"] and not view["paused"] else "-"
-    return [view["schedule_id"], quoted(view["cron_expr"]), view["timezone"], fires, _state(view)]
+def print_lines(lines: Sequence[dict[str, Any]], now: str, empty: str) -> None:
+    """Print schedules, one per line."""
+    head = ["schedule", "state", "when", "last (UTC)", "next (UTC)", "reason"]
+    present = datetime.fromisoformat(now)
+    print_table(head, [_line_row(line, present) for line in lines], empty=empty, soft=head.index("when"))
 
 
-def soonest_row(line: dict[str, Any], now: str) -> list[str]:
-    """Return one line of the list by next tick, with the time until that tick."""
-    last = moment(line["last_at"]) if line["last_at"] else "-"
+def _line_row(line: dict[str, Any], now: datetime) -> list[str]:
     place = line["timezone"].rpartition("/")[2].replace("_", " ")
-    due, present = datetime.fromisoformat(line["next_run_at"]), datetime.fromisoformat(now)
-    away = duration(max(0, round((due - present).total_seconds())))
     return [
         line["schedule_id"],
-        state_cell(line["state"]),
+        state_cell(line["state"], {"aside": "set aside"}.get(line["state"])),
         f"{line['meaning']}, {place}",
-        last,
-        f"{moment(line['next_run_at'])} in {away}",
+        near(line["last_at"], now),
+        _with_distance(line["next_run_at"], now),
         quoted(line["note"]),
     ]
 
 
-def _state(view: dict[str, Any]) -> str:
-    if view["quarantine"]:
-        return f"set aside: {quoted(view['quarantine'])}"
-    if view["paused"]:
-        return f"paused: {quoted(view['pause_note'])}" if view["pause_note"] else "paused"
-    return "active"
+def near(text: str | None, now: datetime) -> str:
+    """Return an instant in UTC, as briefly as it is clear today: without the date, or without the year."""
+    if text is None:
+        return "-"
+    at, today = datetime.fromisoformat(text).astimezone(UTC), now.astimezone(UTC)
+    if at.date() == today.date():
+        return f"{at:%H:%M:%S}"
+    return f"{at:%m-%d %H:%M}" if at.year == today.year else f"{at:%Y-%m-%d}"
+
+
+def _with_distance(text: str | None, now: datetime) -> str:
+    if text is None:
+        return "-"
+    away = duration(max(0, round((datetime.fromisoformat(text) - now).total_seconds())))
+    return f"{near(text, now)} in {' '.join(away.split()[:2])}"
 
 
 def moment(text: str) -> str:
@@ -103,15 +125,40 @@ def _local(instant: datetime) -> str:
     return f"{instant:%a %Y-%m-%d %H:%M:%S} {offset}"
 
 
-def print_runs(runs: list[dict[str, Any]]) -> None:
-    """Print runs, one per line."""
-    head = ["tick (UTC)", "status", "reason", "attempt", "trigger", "detail"]
+def print_runs(runs: Sequence[dict[str, Any]]) -> None:
+    """Print the runs of one schedule, one per line."""
+    head = ["tick (UTC)", "state", "trigger", "attempt", "reason", "detail"]
     print_table(head, [_run_row(run) for run in runs], empty="No runs yet.")
 
 
 def _run_row(run: dict[str, Any]) -> list[str]:
-    tick = moment(run["run_at"])
-    if run["ticks"] > 1:
-        tick = f"{tick} to {moment(run['run_until'])}, {run['ticks']} ticks"
     detail = quoted(run["detail"]) if run["detail"] else ""
-    return [tick, run["status"], run["reason"] or "", str(run["attempt"]), run["trigger"], detail]
+    return [tick(run), run_state(run), run["trigger"], str(run["attempt"]), run["reason"] or "", detail]
+
+
+def tick(run: dict[str, Any]) -> str:
+    """Return the tick of a run in UTC, or the range of skipped ticks."""
+    if run["ticks"] < 2:
+        return moment(run["run_at"])
+    first, last = moment(run["run_at"]), moment(run["run_until"])
+    until = last.partition(" ")[2] if first.partition(" ")[0] == last.partition(" ")[0] else last
+    return f"{first} to {until}, {run['ticks']} ticks"
+
+
+def run_state(run: dict[str, Any]) -> str:
+    """Return the status of a run behind the shape that the pages draw for it."""
+    shape = _SHAPES.get(run["status"], "running")
+    by_trigger = {"manual": "hand", "backfill": "backfilled"}
+    if shape == "ran":
+        shape = by_trigger.get(run["trigger"], shape)
+    return state_cell(shape, run["status"])
+
+
+def print_found_runs(runs: Sequence[dict[str, Any]]) -> None:
+    """Print runs of several schedules, one per line."""
+    head = ["schedule", "state", "tick (UTC)", "reason", "key"]
+    rows = [
+        [run["schedule_id"], run_state(run), tick(run), run["reason"] or "", run["idempotency_key"]]
+        for run in runs
+    ]
+    print_table(head, rows, empty="No run matches.")

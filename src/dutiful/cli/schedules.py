@@ -12,15 +12,19 @@ from urllib.parse import quote
 import click
 
 from dutiful.cli.api import Refused, ask, ask_about, with_near_names
-from dutiful.cli.output import Group, counted, print_csv, print_json, print_table, progress_bar
+from dutiful.cli.output import Group, counted, print_json, print_table, progress_bar
+from dutiful.cli.reading import Form, reading, show
 from dutiful.cli.schedule_text import (
+    LINE_FIELDS,
+    RUN_FIELDS,
+    SCHEDULE_FIELDS,
     iso,
     moment,
     print_fire_times,
+    print_found_runs,
+    print_lines,
     print_runs,
     print_schedule,
-    schedule_row,
-    soonest_row,
 )
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.runtime.clock import SystemClock
@@ -29,19 +33,9 @@ if TYPE_CHECKING:
     from dutiful.web.drawing.lanes import Theme
 
 _NONE_YET = "There are no schedules yet; `dutiful schedules upsert FILE` adds some."
-# The service lists at most this many schedules by their next tick.
-_SOONEST_MAX = 200
+# The service answers with at most this many lines at once.
+_LINES_MAX = 200
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_as_csv = click.option("--csv", "as_csv", is_flag=True, help="Print CSV, whose first line has the names.")
-# The fields of the CSV, which are those of the JSON that have one value.
-_SCHEDULE_FIELDS = (
-    "schedule_id", "workflow_id", "version", "user_id", "cron_expr", "timezone", "paused", "pause_note",
-    "quarantine", "next_run_at", "overlap_policy", "catchup_policy", "labels", "updated_at",
-)  # fmt: skip
-_RUN_FIELDS = (
-    "schedule_id", "run_at", "status", "reason", "trigger", "attempt", "ticks", "run_until", "fire_at",
-    "started_at", "ended_at", "idempotency_key", "run_id", "detail",
-)  # fmt: skip
 # A backfill that is waited for is looked at this often.
 _LOOK_EVERY_S = 1.0
 _OPEN = {"ENQUEUED", "STARTED"}
@@ -64,104 +58,92 @@ def schedules() -> None:
 @click.option("--user", "user_id", metavar="ID", help="Only those of this user.")
 @click.option("--label", metavar="NAME=VALUE", help="Only those with this label.")
 @click.option("--paused/--active", default=None, help="Only those that are paused, or are not.")
-@click.option("--soonest", is_flag=True, help="The next to fire first, with how each went; no filters.")
+@click.option("--soonest", is_flag=True, help="The next to fire first, at most 200.")
 @_limit
 @click.option("--cursor", help="Where the page before ended.")
-@_as_json
-@_as_csv
-def list_(as_json: bool, as_csv: bool, soonest: bool, **query: Any) -> None:
-    """List schedules, with when they fire next.
+@reading
+def list_(form: Form, soonest: bool, **query: Any) -> None:
+    """List schedules: how each went last, when it fires next, and what is wrong with it.
 
     Example: dutiful schedules list --workflow billing --active
     """
-    if soonest:
-        if as_csv:
-            raise InvalidArgumentError("--csv", True, "is not offered with --soonest; use --json")
-        _list_soonest(query, as_json)
-        return
-    answer = ask("GET", "/schedules", {**query, "paused": _lower(query["paused"])})
-    if as_json:
-        print_json(answer)
-        return
-    if as_csv:
-        print_csv(answer["schedules"], _SCHEDULE_FIELDS)
-        _tell_of_more(answer["next_cursor"])
-        return
-    rows = [schedule_row(view) for view in answer["schedules"]]
+    if soonest and (query["cursor"] is not None or query["paused"]):
+        raise InvalidArgumentError("--soonest", True, "has one page, of schedules that are not paused")
+    as_lines = form == "text" or soonest
+    answer = _lines(query, "next" if soonest else "all") if as_lines else ask("GET", "/schedules", query)
+    lines, fields = answer["schedules"], LINE_FIELDS if as_lines else SCHEDULE_FIELDS
     is_narrowed = any(value is not None for name, value in query.items() if name != "limit")
     empty = "No schedule matches." if is_narrowed else _NONE_YET
-    print_table(["schedule", "cron", "timezone", "next (UTC)", "state"], rows, empty=empty)
-    _tell_of_more(answer["next_cursor"])
+    show(form, answer, lambda: print_lines(lines, answer["now"], empty), lines=lines, fields=fields)
+    if form != "json":
+        _tell_of_more(answer["next_cursor"])
 
 
-def _list_soonest(query: dict[str, Any], as_json: bool) -> None:
-    """Print the schedules that fire next; the service has no filters for them."""
-    if any(value is not None for name, value in query.items() if name != "limit"):
-        raise InvalidArgumentError("--soonest", True, "lists all schedules, so not together with a filter")
-    limit = min(query["limit"], _SOONEST_MAX)
-    answer = ask("GET", "/summary/schedules", {"view": "next", "limit": limit})
-    if as_json:
-        print_json(answer)
-        return
-    rows = [soonest_row(line, answer["now"]) for line in answer["schedules"]]
-    print_table(["schedule", "state", "when", "last (UTC)", "next (UTC)", "note"], rows, empty=_NONE_YET)
+def _lines(query: dict[str, Any], view: str) -> dict[str, Any]:
+    """Return the lines of a view, asked for in pages that the service is willing to answer."""
+    limit = query["limit"]
+    found = ask("GET", "/summary/schedules", {**query, "view": view, "limit": min(limit, _LINES_MAX)})
+    while (left := limit - len(found["schedules"])) > 0 and found["next_cursor"] is not None:
+        further = {**query, "view": view, "limit": min(left, _LINES_MAX), "cursor": found["next_cursor"]}
+        page = ask("GET", "/summary/schedules", further)
+        found = {**page, "schedules": found["schedules"] + page["schedules"]}
+    return dict(found)
 
 
-@schedules.command()
+@schedules.command("show")
 @_id
-@_as_json
-def show(schedule_id: str, as_json: bool) -> None:
+@reading
+def show_(schedule_id: str, form: Form) -> None:
     """Show one schedule, with its next five fire times.
 
     Example: dutiful schedules show nightly
     """
     view = ask_about("GET", schedule_id)
-    print_json(view) if as_json else print_schedule(view)
+    show(form, view, lambda: print_schedule(view))
 
 
 @schedules.command("next")
 @_id
 @click.option("--count", "-n", type=click.IntRange(1, 1000), default=5, show_default=True)
-@_as_json
-def next_(schedule_id: str, count: int, as_json: bool) -> None:
+@reading
+def next_(schedule_id: str, count: int, form: Form) -> None:
     """Print the next fire times, in the schedule's own zone.
 
     Example: dutiful schedules next nightly --count 10
     """
     answer = ask_about("GET", schedule_id, "next", query={"count": count})
-    print_json(answer) if as_json else print_fire_times(answer["preview"])
+    ticks = [{"schedule_id": schedule_id, "at": at} for at in answer["preview"]]
+    show(form, answer, lambda: print_fire_times(answer["preview"]), lines=ticks)
 
 
 @schedules.command()
 @_id
 @_limit
 @click.option("--cursor", help="Where the page before ended.")
-@_as_json
-@_as_csv
-def runs(schedule_id: str, limit: int, cursor: str | None, as_json: bool, as_csv: bool) -> None:
+@reading
+def runs(schedule_id: str, limit: int, cursor: str | None, form: Form) -> None:
     """List the runs of a schedule, the newest first.
 
     Example: dutiful schedules runs nightly --limit 20
     """
     answer = ask_about("GET", schedule_id, "runs", query={"limit": limit, "cursor": cursor})
-    if as_json:
-        print_json(answer)
-        return
-    print_csv(answer["runs"], _RUN_FIELDS) if as_csv else print_runs(answer["runs"])
-    _tell_of_more(answer["next_cursor"])
+    found = answer["runs"]
+    show(form, answer, lambda: print_runs(found), lines=found, fields=RUN_FIELDS)
+    if form != "json":
+        _tell_of_more(answer["next_cursor"])
 
 
 @schedules.command()
 @_id
 @click.argument("at", metavar="ISO")
-@_as_json
-def explain(schedule_id: str, at: str, as_json: bool) -> None:
+@reading
+def explain(schedule_id: str, at: str, form: Form) -> None:
     """Say why a tick ran, did not run, or will run. A time without offset is UTC.
 
     Example: dutiful schedules explain nightly 2026-03-08T07:30
     """
     answer = ask_about("GET", schedule_id, "explain", query={"at": iso("ISO", at)})
-    print_json(answer) if as_json else click.echo(answer["text"])
+    show(form, answer, lambda: click.echo(answer["text"]))
 
 
 @schedules.command()
@@ -315,9 +297,8 @@ def _backfilled(schedule_id: str, asked: dict[str, Any]) -> list[str]:
 @click.option("--until", metavar="ISO", help="Only ticks before this instant.")
 @_limit
 @click.option("--cursor", help="Where the page before ended.")
-@_as_json
-@_as_csv
-def find_runs(as_json: bool, as_csv: bool, since: str | None, until: str | None, **query: Any) -> None:
+@reading
+def find_runs(form: Form, since: str | None, until: str | None, **query: Any) -> None:
     """List the runs of all schedules, the newest first. Times without offset are UTC.
 
     Example: dutiful schedules find-runs --status FAILED --since 2026-03-01
@@ -325,22 +306,10 @@ def find_runs(as_json: bool, as_csv: bool, since: str | None, until: str | None,
     query["since"] = None if since is None else iso("--since", since)
     query["until"] = None if until is None else iso("--until", until)
     answer = ask("GET", "/runs", query)
-    if as_json:
-        print_json(answer)
-        return
-    rows = [
-        [
-            run["schedule_id"],
-            moment(run["run_at"]),
-            run["status"],
-            run["reason"] or "",
-            run["idempotency_key"],
-        ]
-        for run in answer["runs"]
-    ]
-    head = ["schedule", "tick (UTC)", "status", "reason", "key"]
-    print_csv(answer["runs"], _RUN_FIELDS) if as_csv else print_table(head, rows)
-    _tell_of_more(answer["next_cursor"])
+    found = answer["runs"]
+    show(form, answer, lambda: print_found_runs(found), lines=found, fields=RUN_FIELDS)
+    if form != "json":
+        _tell_of_more(answer["next_cursor"])
 
 
 @schedules.command()
@@ -359,16 +328,17 @@ def cancel(key: str, as_json: bool) -> None:
 
 @schedules.command()
 @click.argument("file", type=click.File(encoding="utf-8"))
-@_as_json
-def preview(file: TextIO, as_json: bool) -> None:
+@reading
+def preview(file: TextIO, form: Form) -> None:
     """Say what `upsert` of one schedule in a JSON file would change, and store nothing.
 
     Example: dutiful schedules preview nightly.json
     """
     answer = ask("POST", "/schedules/preview", body=_json("FILE", file.read(), file.name))
-    if as_json:
-        print_json(answer)
-        return
+    show(form, answer, lambda: _print_preview(answer))
+
+
+def _print_preview(answer: dict[str, Any]) -> None:
     click.echo(answer["meaning"])
     click.echo("new" if answer["created"] else f"changes {', '.join(answer['changed']) or 'nothing'}")
     for finding in answer["findings"]:
@@ -408,10 +378,6 @@ def _json(argument: str, text: str, name: str | None = None) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise InvalidArgumentError(argument, name or text, f"is not JSON: {error}") from error
-
-
-def _lower(flag: bool | None) -> str | None:
-    return None if flag is None else str(flag).lower()
 
 
 def _tell_of_more(cursor: str | None) -> None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import duration, print_json, print_table, progress_bar
+from dutiful.cli.output import duration, print_table, progress_bar
+from dutiful.cli.reading import Form, reading, show
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
@@ -75,7 +76,7 @@ _STATES: dict[Status, State] = {
     show_default=True,
     help="Colours of the picture; auto follows the reader's system.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@reading
 def simulate(
     file: Path,
     since: str,
@@ -84,7 +85,7 @@ def simulate(
     lines: int,
     svg: Path | None,
     theme: Theme,
-    as_json: bool,
+    form: Form,
 ) -> None:
     """Run the real engine over a schedule file on a virtual clock.
 
@@ -101,20 +102,22 @@ def simulate(
     if svg is not None:
         _write(svg, "--picture", [picture_of(content, simulation, start, _end(start, lasts), theme)])
     ids = [schedule.id for schedule in content.schedules]
-    click.get_current_context().exit(_tell(ids, simulation, lines, as_json))
+    click.get_current_context().exit(_tell(ids, simulation, lines, form))
 
 
-def _tell(ids: list[str], simulation: Simulation, lines: int, as_json: bool) -> int:
+def _tell(ids: list[str], simulation: Simulation, lines: int, form: Form) -> int:
     """Print the result and return the exit code."""
     summary = _summary(ids, simulation)
-    if as_json:
-        print_json(summary)
-    else:
-        if lines:
-            _print_timeline(simulation, lines)
-            click.echo()
-        _print_summary(summary)
+    found = [{"schedule_id": id_, **counts} for id_, counts in summary["schedules"].items()]
+    show(form, summary, lambda: _print(simulation, summary, lines), lines=found)
     return int(any(entry["quarantined"] for entry in summary["schedules"].values()))
+
+
+def _print(simulation: Simulation, summary: dict[str, Any], lines: int) -> None:
+    if lines:
+        _print_timeline(simulation, lines)
+        click.echo()
+    _print_summary(summary)
 
 
 def _start(since: str) -> datetime:
@@ -189,7 +192,7 @@ def _event_line(event: Event) -> list[str]:
 def _print_summary(summary: dict[str, Any]) -> None:
     head = ["schedule", "ran", "failed", "unfinished", "skipped"]
     rows = [
-        [id_, *(str(entry[column]) for column in head[1:4]), _counts(entry["skipped"])]
+        [id_, *(f"{entry[column]:,}" for column in head[1:4]), _counts(entry["skipped"])]
         for id_, entry in summary["schedules"].items()
     ]
     print_table(head, rows)

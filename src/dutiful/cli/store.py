@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dutiful.cli.output import Group, print_json, print_table
+from dutiful.cli.reading import Form, reading, show
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.stores.transfer import TABLES, copy
 from dutiful.stores.url import sqlite_path, store_for
@@ -52,23 +53,24 @@ async def _migrate(url: str) -> None:
 @store.command()
 @_url
 @_namespace
-@_json
-def check(url: str, namespace: str, as_json: bool) -> None:
+@reading
+def check(url: str, namespace: str, form: Form) -> None:
     """Look a store over: its rows, its leader, and schedules that cannot be read; exit 1 if there are any.
 
     Example: dutiful store check sqlite:state.db
     """
     found = asyncio.run(_check(url, namespace))
-    if as_json:
-        print_json(found)
-    else:
-        rows = [[table, str(count)] for table, count in found["rows"].items()]
-        print_table(["table", "rows"], rows)
-        click.echo(f"leader: {found['leader'] or 'none'}")
-        for damaged in found["damaged"]:
-            click.echo(f"{damaged['id']}: {damaged['problem']}")
+    counts = [{"table": table, "rows": count} for table, count in found["rows"].items()]
+    show(form, found, lambda: _print_check(found), lines=counts)
     if found["damaged"]:
         raise click.exceptions.Exit(1)
+
+
+def _print_check(found: dict[str, Any]) -> None:
+    print_table(["table", "rows"], [[table, f"{count:,}"] for table, count in found["rows"].items()])
+    click.echo(f"leader: {found['leader'] or 'none'}")
+    for damaged in found["damaged"]:
+        click.echo(f"{damaged['id']}: {damaged['problem']}")
 
 
 async def _check(url: str, namespace: str) -> dict[str, Any]:
@@ -110,7 +112,7 @@ def copy_(
     if as_json:
         print_json(counts)
         return
-    print_table(["table", "rows"], [[table, str(count)] for table, count in counts.items()])
+    print_table(["table", "rows"], [[table, f"{count:,}"] for table, count in counts.items()])
     click.echo("Both stores have these rows. Start your processes on the copy only.")
 
 

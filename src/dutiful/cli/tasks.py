@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dutiful.cli.output import Group, duration, print_json, print_table
+from dutiful.cli.output import Group, duration, print_json, print_table, state_cell
+from dutiful.cli.reading import Form, reading, show
+from dutiful.cli.schedule_text import run_state
 from dutiful.core.errors import quoted
 from dutiful.declarative.inspection import Tasks, open_tasks
 from dutiful.runtime.clock import SystemClock
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., Any]")
 
+_TASK_FIELDS = (
+    "name", "state", "cron", "next", "running_since", "retry_at", "error", "last_success_at",
+    "last_failure_at", "quarantine", "cancelling", "asked_for",
+)  # fmt: skip
 _name = click.argument("name", metavar="TASK")
 
 
@@ -32,10 +38,12 @@ def tasks() -> None:
     """
 
 
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
 def _with_store(command: F) -> F:
-    """Add the options that name the store, and --json, to a command."""
+    """Add the options that name the store to a command."""
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option("--namespace", default="default", show_default=True),
         click.option("--store", default="sqlite:dutiful.db", show_default=True, help='"sqlite:FILE".'),
     ):
@@ -45,32 +53,37 @@ def _with_store(command: F) -> F:
 
 @tasks.command("list")
 @_with_store
-def list_(store: str, namespace: str, as_json: bool) -> None:
+@reading
+def list_(store: str, namespace: str, form: Form) -> None:
     """List all tasks: what they do now, how it went last, and when they run next.
 
     Example: dutiful tasks list --store sqlite:state.db
     """
     views, leader = _ask(store, namespace, _listed)
-    if as_json:
-        print_json({"tasks": views, "leader": _plain(leader)})
-        return
-    head = ["task", "cron", "next", "last", "now"]
+    document = {"tasks": views, "leader": _plain(leader)}
+    show(form, document, lambda: _print_tasks(views, leader, namespace), lines=views, fields=_TASK_FIELDS)
+
+
+def _print_tasks(views: list[dict[str, Any]], leader: Leader | None, namespace: str) -> None:
+    head = ["task", "state", "cron", "last", "next", "now"]
     print_table(head, [_row(view) for view in views], empty=f"No tasks in the namespace {namespace!r}.")
     click.echo(_leader_in_words(leader))
 
 
-@tasks.command()
+@tasks.command("show")
 @_name
 @_with_store
-def show(name: str, store: str, namespace: str, as_json: bool) -> None:
+@reading
+def show_(name: str, store: str, namespace: str, form: Form) -> None:
     """Show everything about one task, with its next five ticks.
 
     Example: dutiful tasks show report --store sqlite:state.db
     """
     view = _ask(store, namespace, lambda known: known.one(name))
-    if as_json:
-        print_json(view)
-        return
+    show(form, view, lambda: _print_task(view))
+
+
+def _print_task(view: dict[str, Any]) -> None:
     width = max(map(len, view))
     for key, value in view.items():
         if key != "preview":
@@ -84,22 +97,25 @@ def show(name: str, store: str, namespace: str, as_json: bool) -> None:
 @_name
 @click.option("--limit", "-n", type=click.IntRange(1, 1000), default=20, show_default=True)
 @_with_store
-def history(name: str, limit: int, store: str, namespace: str, as_json: bool) -> None:
+@reading
+def history(name: str, limit: int, store: str, namespace: str, form: Form) -> None:
     """Print the newest runs and skipped ticks of a task that keeps a ledger.
 
     Example: dutiful tasks history report -n 50 --store sqlite:state.db
     """
     rows = _ask(store, namespace, lambda known: known.history(name, limit))
-    if as_json:
-        print_json({"runs": rows})
-        return
-    head = ["tick", "status", "reason", "attempt", "trigger", "detail"]
+    show(form, {"runs": rows}, lambda: _print_history(rows), lines=rows)
+
+
+def _print_history(rows: list[dict[str, Any]]) -> None:
+    head = ["tick", "state", "trigger", "attempt", "reason", "detail"]
     print_table(head, [_run_row(row) for row in rows], empty="No runs yet.")
 
 
 @tasks.command("run-now")
 @_name
 @_with_store
+@_as_json
 def run_now(name: str, store: str, namespace: str, as_json: bool) -> None:
     """Ask for a run of a task now, whatever its cron text says; it waits for a run in flight to end.
 
@@ -115,6 +131,7 @@ def run_now(name: str, store: str, namespace: str, as_json: bool) -> None:
 @tasks.command()
 @_name
 @_with_store
+@_as_json
 def cancel(name: str, store: str, namespace: str, as_json: bool) -> None:
     """Cancel what a task is doing: its run in flight, its waiting retry, and runs that were asked for.
 
@@ -171,24 +188,30 @@ def _taken_up(leader: Leader | None) -> str:
 
 def _row(view: dict[str, Any]) -> list[str]:
     if "damage" in view:
-        return [view["name"], "", "", "", f"damaged: {quoted(view['damage'])}"]
-    return [view["name"], view["cron"], _short(view["next"]), _last(view), _now(view)]
+        return [view["name"], state_cell("aside", "set aside"), "", "", "", quoted(view["damage"])]
+    last, ended = _last(view)
+    state = "aside" if view["quarantine"] else "running" if view["running_since"] else ended
+    shown = state_cell(state, {"aside": "set aside"}.get(state))
+    return [view["name"], shown, view["cron"], last, _short(view["next"]), _now(view)]
+
+
+def _last(view: dict[str, Any]) -> tuple[str, str]:
+    """Return when the last run ended, and how it went."""
+    ends = [(view["last_success_at"], "ran"), (view["last_failure_at"], "failed")]
+    known = [(datetime.fromisoformat(at), at, how) for at, how in ends if at is not None]
+    if not known:
+        return "-", "to_come"
+    _, at, how = max(known)
+    return _short(at), how
 
 
 def _short(iso: str | None) -> str:
     return "never" if iso is None else f"{datetime.fromisoformat(iso):%Y-%m-%d %H:%M:%S}"
 
 
-def _last(view: dict[str, Any]) -> str:
-    """Return how the last ended run went."""
-    ends = [(view["last_success_at"], "ok"), (view["last_failure_at"], "failed")]
-    known = [(datetime.fromisoformat(at), at, how) for at, how in ends if at is not None]
-    return " ".join((max(known)[2], _short(max(known)[1]))) if known else "-"
-
-
 def _now(view: dict[str, Any]) -> str:
     if view["quarantine"]:
-        return f"quarantined: {quoted(view['quarantine'])}"
+        return quoted(view["quarantine"])
     parts = []
     if view["running_since"]:
         ran = SystemClock().now() - datetime.fromisoformat(view["running_since"])
@@ -211,4 +234,4 @@ def _run_row(row: dict[str, Any]) -> list[str]:
     if row["ticks"] > 1:
         tick = f"{tick} to {_short(row['run_until'])}, {row['ticks']} ticks"
     detail = quoted(row["detail"]) if row["detail"] else ""
-    return [tick, row["status"], row["reason"] or "", str(row["attempt"]), row["trigger"], detail]
+    return [tick, run_state(row), row["trigger"], str(row["attempt"]), row["reason"] or "", detail]

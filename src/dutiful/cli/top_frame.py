@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.text import Text
 
-from dutiful.cli.output import SHAPES, duration
+from dutiful.cli.output import SHAPES, cut_end, cut_middle, duration
 from dutiful.core.errors import quoted
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def frame(shown: Shown, screen: Screen) -> list[Text]:
 def _title(shown: Shown, screen: Screen) -> Text:
     narrow = screen.width < _NARROW
     room = _WHERE if screen.width < _WIDE else 2 * _WHERE
-    where = "" if narrow else f"  {_cut_middle(shown.where, room, '~' if screen.ascii else '…')}"
+    where = "" if narrow else f"  {cut_middle(shown.where, room, '~' if screen.ascii else '…')}"
     line = Text.assemble(("dutiful top", "bold"), f"{where}  {shown.now:%H:%M:%S} {shown.now:%Z}  ")
     if screen.problem:
         return line.append(f"not reached since {shown.now:%H:%M:%S}", "red")
@@ -252,21 +252,12 @@ def _row(
     for cell, width in zip(cells, widths, strict=True):
         if width:
             # Cut an id in the middle: its ends tell more.
-            cut = _cut_middle if cell is cells[0] else _cut_end
+            cut = cut_middle if cell is cells[0] else cut_end
             shown = cell if isinstance(cell, Text) else Text(cut(cell, width, "~" if screen.ascii else "…"))
             shown.align("left", width)
             line += Text.assemble(shown, "  ")
     line.rstrip()
     return line
-
-
-def _cut_middle(text: str, width: int, mark: str) -> str:
-    half = (width - 1) // 2
-    return text if len(text) <= width else text[: width - 1 - half] + mark + text[len(text) - half :]
-
-
-def _cut_end(text: str, width: int, mark: str) -> str:
-    return text if len(text) <= width else text[: width - 1] + mark
 
 
 def _why(screen: Screen) -> Iterator[Text]:

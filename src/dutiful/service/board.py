@@ -16,6 +16,7 @@ from dutiful.core.run import IN_FLIGHT, Run, Status
 from dutiful.core.schedule import is_troubled
 from dutiful.runtime.ports import RunFilter
 from dutiful.service import load
+from dutiful.service.declaration import facets_of
 from dutiful.service.views import moment, view_run
 
 if TYPE_CHECKING:
@@ -112,10 +113,28 @@ class Running(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One schedule of a list, with its latest runs, newest first."""
+    """One schedule of a list, with its latest runs, newest first, and why it is paused."""
 
     due: Snapshot
     runs: list[RunView]
+    pause_note: str | None = None
+
+
+class Wanted(NamedTuple):
+    """Which schedules of a view to list: a part of their ids, facets that they have, and whether paused."""
+
+    part: str = ""
+    facets: Sequence[tuple[str, str]] = ()
+    paused: bool | None = None
+
+    def has(self, due: Snapshot) -> bool:
+        """Return whether a schedule is wanted."""
+        schedule = due.schedule
+        return (
+            self.part in schedule.id
+            and self.paused in (None, schedule.paused)
+            and {*self.facets} <= {*facets_of(schedule)}
+        )
 
 
 class Soon(NamedTuple):
@@ -305,32 +324,42 @@ class Board:
         usuals = {schedule_id: usual(rows) for schedule_id, rows in latest.items()}
         return [Running(view_run(run), usuals.get(run.schedule_id)) for run in runs]
 
-    async def lines(self, view: str, find: str, limit: int, owner: str | None = None) -> list[Line]:
-        """Return at most `limit` schedules of a view whose id contains a text, each with its last 20 runs.
+    async def lines(
+        self, view: str, wanted: Wanted, limit: int, owner: str | None = None, after: str = ""
+    ) -> list[Line]:
+        """Return at most `limit` schedules of a view that are wanted, each with its last 20 runs.
 
-        The views are `needs` (in trouble), `running`, `next` (soonest first) and `all` (by id).
+        The views are `needs` (in trouble), `running`, `next` (soonest first) and `all`: by id, from the id
+        `after` on.
         """
-        dues = [due for due in await self._in_view(view, find, limit, owner) if find in due.schedule.id]
-        latest = await self.latest([due.schedule.id for due in dues[:limit]])
-        return [Line(due, latest.get(due.schedule.id, [])) for due in dues[:limit]]
+        found = await self._in_view(view, wanted, limit, owner, after)
+        dues = [due for due in found if wanted.has(due)][:limit]
+        latest = await self.latest([due.schedule.id for due in dues])
+        notes = await self._store.notes([due.schedule.id for due in dues if due.schedule.paused])
+        whys = {schedule_id: note.pause_note for schedule_id, note in notes.items()}
+        return [Line(due, latest.get(due.schedule.id, []), whys.get(due.schedule.id)) for due in dues]
 
     async def latest(self, ids: Sequence[str]) -> dict[str, list[RunView]]:
         """Return the last 20 rows of each of these schedules that has any, newest first."""
         found = await self._store.latest(ids, _USUAL_OF)
         return {schedule_id: [view_run(run) for run in rows] for schedule_id, rows in found.items()}
 
-    async def _in_view(self, view: str, find: str, limit: int, owner: str | None) -> Sequence[Snapshot]:
-        # The text filter applies afterwards, so fetch more schedules than are shown.
-        looked_at = _LATE_READ if find else limit
+    async def _in_view(
+        self, view: str, wanted: Wanted, limit: int, owner: str | None, after: str
+    ) -> Sequence[Snapshot]:
+        # Most filters apply afterwards, so fetch more schedules than are shown.
+        looked_at = _LATE_READ if wanted.part or wanted.facets else limit
         if view == "needs":
             return await self.troubled(owner)
         if view == "next":
-            groups = soon(await self._store.soonest(looked_at, _facets(owner)), self._now())
-            return [due for group in groups for due in group.schedules]
+            dues = await self._store.soonest(looked_at, [*_facets(owner), *wanted.facets])
+            return [due for group in soon(dues, self._now()) for due in group.schedules]
+        if view == "all" and not wanted.part:
+            return await self._store.page(after, limit, [*_facets(owner), *wanted.facets], wanted.paused)
         if view == "running":
             ids = sorted({run.schedule_id for run in await self.in_flight(owner)})
         else:
-            ids = await self._store.find_ids(find, "", limit, owner)
+            ids = await self._store.find_ids(wanted.part, after, looked_at, owner)
         known = {due.schedule.id: due for due in await self._store.some(ids)}
         return [known[one] for one in ids if one in known]
 

@@ -195,13 +195,21 @@ class TriggerRequest(StrictModel):
 
 
 class LinesQuery(BaseModel):
-    """Which schedules an overview lists, and a part of their ids."""
+    """Which schedules an overview lists; `find` is a part of an id, `name=value` or `workflow:NAME`.
+
+    Only the view `all` has pages.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     view: Literal["needs", "running", "next", "all"] = "needs"
     find: Annotated[str, Field(max_length=200)] = ""
+    workflow_id: Id | None = None
+    user_id: User | None = None
+    paused: bool | None = None
+    label: Text | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
+    cursor: Annotated[str, Field(max_length=1000)] | None = None
 
 
 class NextQuery(BaseModel):

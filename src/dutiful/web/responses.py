@@ -341,10 +341,11 @@ class LineAnswer(Answer):
 
 
 class LinesAnswer(Answer):
-    """The schedules of a view of the overview, as of `now`."""
+    """The schedules of a view of the overview, as of `now`; the view `all` comes in pages."""
 
     now: Instant
     schedules: list[LineAnswer]
+    next_cursor: str | None
 
 
 class SummaryAnswer(Answer):

@@ -9,13 +9,14 @@ from fastapi import APIRouter, Query, Request, Response
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.httpd.strict_route import StrictRoute
-from dutiful.service.board import Day, Line
-from dutiful.service.views import cron_of, next_run_at
+from dutiful.service.board import Day, Line, Wanted
+from dutiful.service.views import cron_of, decode_cursor, encode_cursor, next_run_at
 from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader, Writer
 from dutiful.web.drawing.density import Bucket
 from dutiful.web.pages.ledger import one_by_one
 from dutiful.web.pages.overview import buckets_of
+from dutiful.web.pages.schedules import Filter
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -64,10 +65,28 @@ async def summary(authorized: Reader) -> responses.SummaryAnswer:
 async def summary_schedules(
     authorized: Reader, query: Annotated[requests.LinesQuery, Query()]
 ) -> responses.LinesAnswer:
-    """Return the schedules of one view of the overview, each with its last 20 ticks."""
+    """Return the schedules of one view of the overview that match all filters, with their last 20 ticks."""
     board, now = authorized.service.board, authorized.service.clock.now()
-    lines = await board.lines(query.view, query.find, query.limit, authorized.tenant)
-    return responses.LinesAnswer(now=now, schedules=[_line(line, now) for line in lines])
+    wanted = _wanted(query)
+    users = [value for name, value in wanted.facets if name == "user"]
+    if not all(map(authorized.caller.acts_for, users)):
+        return responses.LinesAnswer(now=now, schedules=[], next_cursor=None)
+    owner = users[0] if users else authorized.tenant
+    after = "" if query.cursor is None else str(decode_cursor(query.cursor, str)[0])
+    lines = await board.lines(query.view, wanted, query.limit + 1, owner, after)
+    shown = lines[: query.limit]
+    has_more = query.view == "all" and len(lines) > query.limit
+    return responses.LinesAnswer(
+        now=now,
+        schedules=[_line(line, now) for line in shown],
+        next_cursor=encode_cursor(shown[-1].due.schedule.id) if has_more else None,
+    )
+
+
+def _wanted(query: requests.LinesQuery) -> Wanted:
+    found = Filter.read(query.find)
+    asked = Filter(label=query.label, workflow_id=query.workflow_id, user_id=query.user_id)
+    return Wanted(found.part or "", [*found.facets, *asked.facets], query.paused)
 
 
 @router.get("/cluster")
@@ -150,9 +169,11 @@ def _state(line: Line) -> str:
 
 
 def _note(line: Line) -> str:
-    """Return a note on the trouble of a schedule, or else the reason of its last entry."""
+    """Return a note on the trouble or the pause of a schedule, or else the reason of its last entry."""
     if line.due.state.quarantine is not None:
         return line.due.state.quarantine
+    if line.due.schedule.paused and line.pause_note:
+        return line.pause_note
     skipped, last = line.due.state.skipped, line.runs[0] if line.runs else None
     if skipped is not None and skipped.ticks > 1:
         return f"{skipped.reason.value}, {skipped.ticks} in a row"
