@@ -25,7 +25,7 @@ from tests.web.running import running
 
 from dutiful import Scheduler
 from dutiful.cli.main import cli
-from dutiful.cli.top_frame import Row, Screen, Shown, frame
+from dutiful.cli.top_frame import Row, Screen, Shown, frame, in_order
 from dutiful.testing import VirtualClock
 
 NOW = datetime(2026, 11, 2, 14, 5, 12, tzinfo=UTC)
@@ -93,7 +93,8 @@ TOP = [
     "02:05 ·█··········▁·····✕·····┃·▄·····················█ 02:05  ◇ overlap 143",
     " 1 needs you 3   2 running 23   3 next   4 all 12,480",
 ]
-KEYS = " ↑↓ choose  enter why  t run now  p pause  o page  / find  ? keys  q quit"
+KEYS = " ↑↓ choose  enter why  t run  p pause  e edit  / find  s sort  ? keys  q quit"
+WIDE_KEYS = " ↑↓ choose  enter why  t run now  p pause  e edit  o page  / find  s sort  ? keys  q quit"
 
 
 WIDE_CELLS = [
@@ -128,7 +129,7 @@ def test_120_columns_have_everything():
         *WIDE_CELLS,
     ]
     rows = ["".join(cell.ljust(width) for cell, width in zip(row, columns, strict=True)) for row in cells]
-    assert wide[3:] == [TOP[3], *(row.rstrip() for row in rows), "", "", "", KEYS]
+    assert wide[3:] == [TOP[3], *(row.rstrip() for row in rows), "", "", "", WIDE_KEYS]
 
 
 def test_80_columns_leave_out_when_and_last():
@@ -145,7 +146,7 @@ def test_80_columns_leave_out_when_and_last():
 
 def test_60_columns_have_shape_id_and_next():
     assert drawn(width=60, height=12) == [
-        "dutiful top  14:05:12 UTC  working",
+        "dutiful top  14:05:12 UTC  working, pass 0.4 s ago",
         "24 h  41,208 due  ▮40,961  ✕12  ◇235  0 unaccounted",
         "02:05 █········▁···✕····┃▄················█ 02:05",
         TOP[3],
@@ -170,7 +171,7 @@ def test_ascii_has_a_shape_for_everything():
         " - reports.hourly-emea  ^:>-----------------ooo  in 54 min    overlap, 7 in a r~",
         " = search.suggest                                -",
         *["", "", ""],
-        " up/down choose  enter why  t run now  p pause  o page  / find  ? keys  q quit",
+        " k/j choose  enter why  t run  p pause  e edit  / find  s sort  ? keys  q quit",
     ]
     assert "".join(lines).isascii()
 
@@ -211,11 +212,28 @@ def test_why_stands_below_the_rows():
         ({"view": "needs"}, "Nothing needs you."),
         ({"view": "running"}, "Nothing is running."),
         ({"view": "all"}, "There are no schedules yet."),
-        ({"view": "all", "find": "zz"}, "No schedule here has 'zz' in its id."),
+        ({"view": "all", "find": "zz"}, "No schedule here matches 'zz'."),
     ],
 )
 def test_an_empty_view_says_so(screen, text):
     assert drawn(shown=replace(SHOWN, rows=[]), **screen)[4].strip() == text
+
+
+def test_the_rows_are_sorted_by_id_next_or_trouble():
+    def ordered(sort):
+        return [row.id.partition(".")[0] for row in in_order(ROWS, sort)]
+
+    assert ordered("") == ["settlement", "reports", "search"]
+    assert ordered("id") == ["reports", "search", "settlement"]
+    assert ordered("next") == ["reports", "settlement", "search"]
+    assert ordered("trouble") == ["settlement", "reports", "search"]
+
+
+def test_the_leader_and_the_begin_of_the_skips_are_named_where_there_is_room():
+    account = {**ACCOUNT, "skipped_since": {"overlap": "2026-11-02T08:30:00Z"}}
+    shown = replace(SHOWN, account=account, health="working, worker-2 leads, pass 0.4 s ago")
+    assert drawn(shown=shown, width=120)[2].endswith("  ◇ overlap 143 from 08:30")
+    assert drawn(shown=shown, width=80)[0].endswith("  working, worker-2 leads")
 
 
 def test_text_of_others_cannot_move_the_cursor():
@@ -318,10 +336,15 @@ def test_on_a_terminal_keys_choose_explain_find_and_act(service):
         top.press("/nigh\n")
         top.until(r"find nigh\n.*\n▸▮ nightly")
         top.press("p")
-        top.until(r"Pause nightly\? y or n")
-        top.press("y")
-        top.until(r"‖ nightly")
-        assert service.get("/schedules/nightly")["paused"] is True
+        top.until(r"Pause nightly, because: _")
+        top.press("ask Ada\n")
+        top.until(r"‖ nightly .*ask Ada")
+        paused = service.get("/schedules/nightly")
+        assert (paused["paused"], paused["pause_note"]) == (True, "ask Ada")
+        top.press("/workflow:broken\n")
+        top.until(r"find workflow:broken\n.*\n▸✕ broken")
+        top.press("s")
+        top.until(r"sort id   find workflow:broken")
         top.press("q")
         assert top.ended() == 0
 
@@ -380,8 +403,16 @@ def test_a_fleet_is_watched_by_its_file(tmp_path, monkeypatch):
     done = CliRunner().invoke(cli, ["top", "--fleet", "fleet.yaml"], env={"COLUMNS": "120"})
     lines = done.stdout.splitlines()
     assert (done.exit_code, lines[0].endswith("3 agents, 0 jobs running")) == (0, True)
-    assert lines[1] == " 1 needs you 0   2 running 0   3 next   4 all 6"
+    assert lines[1] == " 1 needs you 0   2 running 0   3 next   4 all 6   5 fleet 3"
     assert len(lines) == 9
+    done = CliRunner().invoke(cli, ["top", "--fleet", "fleet.yaml", "--view", "fleet"], env={"COLUMNS": "80"})
+    assert done.stdout.splitlines()[2:] == [
+        "   agent     note",
+        "▸○ watcher   0 of 1 places taken, 2 schedules, 0 done, 0 failed",
+        " ○ reporter  0 of 2 places taken, 3 schedules, 0 done, 0 failed",
+        " ‖ worker    0 of 1 places taken, 1 schedule, 0 done, 0 failed",
+    ]
+    assert CliRunner().invoke(cli, ["top", "--view", "fleet"]).exit_code == 2
 
 
 def test_two_things_to_watch_are_refused():

@@ -94,12 +94,32 @@ def test_the_summary_accounts_for_every_tick_of_a_day(service):
         "ran": 3,
         "failed": 1,
         "skipped": {"paused": 1},
+        "skipped_since": {"paused": "2026-03-02T09:20:00Z"},
         "open": 0,
         "unaccounted": 0,
     }
     buckets = {bucket.pop("at"): bucket for bucket in found["day"]}
     assert buckets["2026-03-02T09:10:00Z"] == {"ran": 1, "failed": 1, "skipped": 0, "to_come": 0}
     assert buckets["2026-03-02T10:00:00Z"] == {"ran": 0, "failed": 0, "skipped": 0, "to_come": 1}
+
+
+def test_the_summary_is_204_until_something_is_written_or_a_minute_is_over(service):
+    service.upsert()
+    first = service.get("/summary")
+    assert (first["leaders"], first["standby"]) == ([], 0)
+
+    def asked(revision):
+        answer = service.client.get("/summary", headers={"dutiful-revision": revision})
+        return answer.status_code, answer.headers.get("dutiful-last-pass"), answer.content
+
+    assert asked(first["revision"]) == (204, first["health"]["last_pass_at"], b"")
+    assert asked("another")[0] == 200
+    service.upsert(schedule_id="other")
+    assert asked(first["revision"])[0] == 200
+    second = service.get("/summary")["revision"]
+    assert asked(second)[0] == 204
+    service.advance(60)
+    assert asked(second)[0] == 200
 
 
 def test_the_schedules_of_a_view_come_with_their_latest_ticks(service):

@@ -11,12 +11,15 @@ import json
 import os
 import ssl
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import click
 
 from dutiful.core.errors import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DEFAULT_URL = "http://127.0.0.1:8787"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -44,19 +47,35 @@ def ask(
 
     Raises Refused if the service refuses, and a ClickException if it cannot be reached or has failed.
     """
+    status, _, content = _asked(method, path + _query(query or {}), body, headers or {})
+    return _content(status, content, _service_url())
+
+
+def ask_if_changed(path: str, revision: str | None) -> tuple[Any, Mapping[str, str]]:
+    """Return the answer to a GET and its headers; the answer is None if nothing was written since a revision.
+
+    Raises as `ask` does.
+    """
+    sent = {} if revision is None else {"dutiful-revision": revision}
+    status, headers, content = _asked("GET", path, None, sent)
+    return _content(status, content, _service_url()), headers
+
+
+def _asked(
+    method: str, path: str, body: Any, headers: dict[str, str]
+) -> tuple[int, Mapping[str, str], bytes]:
     # Imported late: most commands send no request, and this is slow to import.
     import aiohttp
 
     url = _service_url()
     try:
-        status, content = asyncio.run(_exchange(url, method, path + _query(query or {}), body, headers or {}))
+        return asyncio.run(_exchange(url, method, path, body, headers))
     except (aiohttp.ClientError, OSError) as error:
         from dutiful.outbound.client import reason_of
 
         advice = "start it with `dutiful serve`, or set DUTIFUL_URL"
         reason = reason_of(error, _TIMEOUT_SECONDS)
         raise click.ClickException(f"No service answers at {quoted(url)} ({reason}): {advice}") from error
-    return _content(status, content, url)
 
 
 def _service_url() -> str:
@@ -73,7 +92,7 @@ def _service_url() -> str:
 
 async def _exchange(
     url: str, method: str, path: str, body: Any, headers: dict[str, str]
-) -> tuple[int, bytes]:
+) -> tuple[int, Mapping[str, str], bytes]:
     import aiohttp
     from yarl import URL
 
@@ -92,7 +111,7 @@ async def _exchange(
             allow_redirects=False,
         ) as answer,
     ):
-        return answer.status, await answer.read()
+        return answer.status, answer.headers, await answer.read()
 
 
 def _query(given: dict[str, Any]) -> str:

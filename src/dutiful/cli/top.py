@@ -9,12 +9,15 @@ import sys
 import termios
 import tty
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from dutiful.cli.top_frame import Screen, frame
-from dutiful.cli.top_sources import FleetSource, ServiceSource, Source, StoreSource
+from dutiful.cli.reading import color
+from dutiful.cli.top_frame import SORTS, Screen, frame, in_order
+from dutiful.cli.top_service import ServiceSource
+from dutiful.cli.top_sources import FleetSource, Source, StoreSource
 from dutiful.core.errors import DutifulError, quoted
 from dutiful.runtime.clock import SystemClock
 
@@ -35,8 +38,11 @@ _ARROWS = {"\x1b[A": "k", "\x1b[B": "j", "\x1bOA": "k", "\x1bOB": "j", "\r": "\n
 @click.option("--fleet", "fleet_file", metavar="FILE", help="Watch the fleet of this file.")
 @click.option("--store", metavar="URL", help='Watch the tasks of a library: "sqlite:FILE".')
 @click.option("--namespace", default="default", show_default=True, help="With --store.")
-@click.option("--view", type=click.Choice(["needs", "running", "next", "all"]), help="The first view.")
+@click.option(
+    "--view", type=click.Choice(["needs", "running", "next", "all", "fleet"]), help="The first view."
+)
 @click.option("--plain", is_flag=True, help="Print a line for each change, and draw nothing.")
+@color
 def top(fleet_file: str | None, store: str | None, namespace: str, view: str | None, plain: bool) -> None:
     """Watch schedules on a terminal: what needs you, what runs, what is next, and why.
 
@@ -46,7 +52,9 @@ def top(fleet_file: str | None, store: str | None, namespace: str, view: str | N
     Example: dutiful top --view next
     """
     source = _source(fleet_file, store, namespace)
-    screen = Screen(view=view or source.first_view)
+    if view is not None and view not in source.views:
+        raise click.UsageError(f"--view {view} is for a fleet; name its file with --fleet")
+    screen = Screen(view=view or source.first_view, views=source.views)
     try:
         if plain:
             asyncio.run(_print_changes(source, screen))
@@ -72,7 +80,7 @@ def _source(fleet_file: str | None, store: str | None, namespace: str) -> Source
 def _console() -> Console:
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, no_color=click.get_current_context().color is False or None)
 
 
 def _print_once(source: Source, screen: Screen) -> None:
@@ -110,8 +118,10 @@ class Watch:
         self._source, self._screen, self._console = source, screen, console
         self._shown: Shown | None = None
         self._changed, self._look_now = asyncio.Event(), asyncio.Event()
-        # The meaning of the next keys: the text of a search, or the answer to a question.
+        # The meaning of the next keys: a text for `_typed`, or the answer to a question.
         self._typing: str | None = None
+        self._typed: Callable[[str], None] = self._find
+        self._label = ""
         self._asked: tuple[str, Row] | None = None
         self._ended = False
 
@@ -120,7 +130,7 @@ class Watch:
         from rich.live import Live
 
         loop, fd = asyncio.get_running_loop(), sys.stdin.fileno()
-        self._shown = await asyncio.to_thread(self._source.look, self._screen.view, self._screen.find, _ROWS)
+        await self._read()
         with _raw_keys(fd), Live(console=self._console, screen=True, auto_refresh=False) as live:
             loop.add_reader(fd, self._read_keys, fd)
             loop.add_signal_handler(signal.SIGWINCH, self._changed.set)
@@ -157,12 +167,15 @@ class Watch:
     async def _look(self) -> None:
         """Query the source; if it does not answer, show the problem and keep the last result."""
         try:
-            self._shown = await asyncio.to_thread(
-                self._source.look, self._screen.view, self._screen.find, _ROWS
-            )
+            await self._read()
             self._screen.problem = ""
         except (click.ClickException, DutifulError) as error:
             self._screen.problem = _message(error)
+
+    async def _read(self) -> None:
+        screen = self._screen
+        shown = await asyncio.to_thread(self._source.look, screen.view, screen.find, _ROWS)
+        self._shown = replace(shown, rows=in_order(shown.rows, screen.sort))
 
     # Keys
 
@@ -183,15 +196,23 @@ class Watch:
             self._command(key)
 
     def _type(self, key: str) -> None:
-        """Process a key of the search text; Enter searches, Escape cancels."""
+        """Process a key of a text; Enter uses it, Escape cancels."""
         assert self._typing is not None
         if key in "\n\x1b":
-            self._screen.find, self._screen.chosen = self._typing if key == "\n" else self._screen.find, 0
-            self._typing, self._screen.prompt = None, ""
-            self._look_now.set()
+            text, self._typing, self._screen.prompt = self._typing.strip(), None, ""
+            if key == "\n":
+                self._typed(text)
             return
         self._typing = self._typing[:-1] if key in "\x7f\b" else self._typing + key
-        self._screen.prompt = f"find: {self._typing}_"
+        self._screen.prompt = f"{self._label}{self._typing}_"
+
+    def _ask_for_text(self, label: str, use: Callable[[str], None]) -> None:
+        self._typing, self._label, self._typed = "", label, use
+        self._screen.prompt = f"{label}_"
+
+    def _find(self, text: str) -> None:
+        self._screen.find, self._screen.chosen = text, 0
+        self._look_now.set()
 
     def _answer(self, key: str) -> None:
         assert self._asked is not None
@@ -212,7 +233,11 @@ class Watch:
         elif key == "?":
             screen.help = not screen.help
         elif key == "/":
-            self._typing, screen.prompt = "", "find: _"
+            self._ask_for_text("find: ", self._find)
+        elif key == "s":
+            screen.sort = SORTS[(SORTS.index(screen.sort) + 1) % len(SORTS)]
+            screen.chosen, screen.why = 0, ""
+            self._look_now.set()
         elif row is not None:
             self._command_for(key, row)
 
@@ -222,10 +247,25 @@ class Watch:
         elif key == "t":
             self._ask("run_now", row, f"Run {quoted(row.id)} now? y or n")
         elif key == "p":
-            verb = "Resume" if row.state == "paused" else "Pause"
-            self._ask("pause", row, f"{verb} {quoted(row.id)}? y or n")
+            self._ask_to_pause(row)
         elif key == "o":
             self._do(self._source.open_page, row)
+        elif key == "e":
+            self._do(self._source.edit, row)
+
+    def _ask_to_pause(self, row: Row) -> None:
+        """Ask why, where a pause has a note; else ask for a yes."""
+        if row.state != "paused" and self._source.takes_note:
+            self._ask_for_text(f"Pause {quoted(row.id)}, because: ", lambda note: self._pause(row, note))
+            return
+        verb = "Resume" if row.state == "paused" else "Pause"
+        self._ask("pause", row, f"{verb} {quoted(row.id)}? y or n")
+
+    def _pause(self, row: Row, note: str) -> None:
+        if not note:
+            self._screen.why = f"{quoted(row.id)} is not paused: say why, so that others know"
+            return
+        self._do(lambda row: self._source.pause(row, note), row)
 
     def _ask(self, action: str, row: Row, question: str) -> None:
         self._asked, self._screen.prompt = (action, row), question

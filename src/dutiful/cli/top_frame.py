@@ -9,7 +9,7 @@ import textwrap
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
-from math import sqrt
+from math import inf, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.text import Text
@@ -27,14 +27,21 @@ _NARROW, _WIDE = 80, 110
 # Columns for the name of the source; the path of a store may be long.
 _WHERE = 20
 _DAY = timedelta(hours=12)
+# The views that every source has, with their names.
+VIEWS = {"needs": "needs you", "running": "running", "next": "next", "all": "all"}
+# The orders of the rows, beside that of the view itself.
+SORTS = ("", "id", "next", "trouble")
+_WORST = ("aside", "failed", "skipped", "running")
 _KEYS = {
-    "1 2 3 4": "choose a view: needs you, running, next, all",
+    "1 to 5": "choose a view: needs you, running, next, all; of a fleet also its agents",
     "up down, k j": "choose a schedule",
     "enter": "why did it run, why not, when does it run",
     "t": "run it now (asks first)",
-    "p": "pause or resume it (asks first)",
+    "p": "pause it (asks why) or resume it (asks first)",
+    "e": "edit it in the browser",
     "o": "open its page in the browser",
-    "/": "find by a part of the id; an empty text shows all",
+    "/": "find by a part of the id, team=billing or workflow:NAME; nothing shows all",
+    "s": "sort by id, next or trouble, or as the view does",
     "?": "show or hide this list",
     "q": "quit",
 }
@@ -78,15 +85,24 @@ class Screen:
     view: str = "needs"
     chosen: int = 0
     find: str = ""
+    sort: str = ""
     # Replaces the keys on the last line: a question, or the text being typed.
     prompt: str = ""
     why: str = ""
     # Why the source does not answer at present.
     problem: str = ""
     help: bool = False
-    views: dict[str, str] = field(
-        default_factory=lambda: {"needs": "needs you", "running": "running", "next": "next", "all": "all"}
-    )
+    views: dict[str, str] = field(default_factory=lambda: VIEWS)
+
+
+def in_order(rows: Sequence[Row], sort: str) -> Sequence[Row]:
+    """Return rows sorted by id, by their next tick or worst first; else as they are."""
+    if sort == "next":
+        return sorted(rows, key=lambda row: (inf if row.next is None else row.next.timestamp(), row.id))
+    if sort == "trouble":
+        worst = {state: place for place, state in enumerate(_WORST)}
+        return sorted(rows, key=lambda row: (worst.get(row.state, len(worst)), row.id))
+    return sorted(rows, key=lambda row: row.id) if sort else rows
 
 
 def frame(shown: Shown, screen: Screen) -> list[Text]:
@@ -104,16 +120,23 @@ def frame(shown: Shown, screen: Screen) -> list[Text]:
 
 
 def _title(shown: Shown, screen: Screen) -> Text:
-    narrow = screen.width < _NARROW
     room = _WHERE if screen.width < _WIDE else 2 * _WHERE
-    where = "" if narrow else f"  {cut_middle(shown.where, room, '~' if screen.ascii else '…')}"
+    where = (
+        "" if screen.width < _NARROW else f"  {cut_middle(shown.where, room, '~' if screen.ascii else '…')}"
+    )
     line = Text.assemble(("dutiful top", "bold"), f"{where}  {shown.now:%H:%M:%S} {shown.now:%Z}  ")
     if screen.problem:
         return line.append(f"not reached since {shown.now:%H:%M:%S}", "red")
-    # A narrow screen has no room for the age of the last pass.
-    health = shown.health.partition(",")[0] if narrow and shown.ok else shown.health
+    health = _fitting(shown.health, screen.width - line.cell_len) if shown.ok else shown.health
     line.append(health, "" if shown.ok else "red")
     return _spread(line, Text(shown.counts), screen.width)
+
+
+def _fitting(health: str, room: int) -> str:
+    """Return as many of the comma-separated parts as there is room for, at least the first."""
+    while len(health) > room and ", " in health:
+        health = health.rpartition(", ")[0]
+    return health
 
 
 def _problem(screen: Screen) -> Iterator[Text]:
@@ -154,7 +177,10 @@ def _day(shown: Shown, screen: Screen) -> Iterator[Text]:
     if skipped:
         reason = max(skipped, key=lambda name: (skipped[name], name))
         text = Text.assemble("  ", _shape("skipped", screen), f" {reason} {skipped[reason]:,}")
-        line = line + text if line.cell_len + text.cell_len <= screen.width else line
+        since = (shown.account or {}).get("skipped_since", {}).get(reason)
+        began = "" if since is None else f" from {datetime.fromisoformat(since):%H:%M}"
+        for more in (text, Text(began)):
+            line = line + more if line.cell_len + more.cell_len <= screen.width else line
     yield line
 
 
@@ -187,7 +213,10 @@ def _tabs(shown: Shown, screen: Screen) -> Text:
         label = f"{number} {name}" + ("" if count is None else f" {count:,}")
         line.append(label, "reverse" if view == screen.view else "")
         line.append("   ")
-    return _spread(line, Text(f"find {quoted(screen.find, 20)}" if screen.find else ""), screen.width)
+    line.rstrip()
+    chosen = {"sort": screen.sort, "find": quoted(screen.find, 20)}
+    right = "   ".join(f"{name} {value}" for name, value in chosen.items() if value)
+    return _spread(line, Text(right), screen.width)
 
 
 def _rows(shown: Shown, screen: Screen, room: int) -> Iterator[Text]:
@@ -195,21 +224,24 @@ def _rows(shown: Shown, screen: Screen, room: int) -> Iterator[Text]:
         yield Text(f"   {_empty(screen)}")
         return
     widths = _widths(shown.rows, screen)
-    yield _row("", ["schedule", "when", "last 20, next 3", "last", "next", "note"], widths, screen, "dim")
+    name = "agent" if screen.view == "fleet" else "schedule"
+    yield _row("", [name, "when", "last 20, next 3", "last", "next", "note"], widths, screen, "dim")
     seen = max(1, room - 2)
     first = max(0, min(screen.chosen - seen // 2, len(shown.rows) - seen))
     for place, row in enumerate(shown.rows[first : first + seen], first):
         is_chosen = place == screen.chosen
         mark = Text.assemble(_CHOSEN[screen.ascii] if is_chosen else " ", _shape(row.state, screen), " ")
         yield _row(mark, _texts(row, shown, screen), widths, screen, "bold" if is_chosen else "")
-    left = len(shown.rows) - seen
-    if left > 0:
-        yield Text(f"   and {left} more", "dim")
+    total = len(shown.rows) if screen.find else max(len(shown.rows), shown.views.get(screen.view) or 0)
+    if total > seen:
+        unread = f", of which {total - len(shown.rows):,} are not sorted in" if screen.sort else ""
+        more = f"   and {total - seen:,} more" + (unread if total > len(shown.rows) else "")
+        yield Text(more, "dim")
 
 
 def _empty(screen: Screen) -> str:
     if screen.find:
-        return f"No schedule here has {quoted(screen.find, 40)!r} in its id."
+        return f"No schedule here matches {quoted(screen.find, 40)!r}."
     text = {"needs": "Nothing needs you.", "running": "Nothing is running.", "next": "Nothing is to come."}
     return text.get(screen.view, "There are no schedules yet.")
 
@@ -234,6 +266,9 @@ def _strip(row: Row, screen: Screen) -> Text:
 def _widths(rows: Sequence[Row], screen: Screen) -> list[int]:
     """Return the widths of the columns; 0 for a column without room."""
     ids = max(len("schedule"), *(len(row.id) for row in rows))
+    if screen.view == "fleet":
+        name = min(ids, screen.width // 2)
+        return [name, 0, 0, 0, 0, max(0, screen.width - name - 5)]
     if screen.width < _NARROW:
         return [min(ids, screen.width - 18), 0, 0, 0, 13, 0]
     if screen.width < _WIDE:
@@ -271,10 +306,12 @@ def _why(screen: Screen) -> Iterator[Text]:
 def _bottom(screen: Screen) -> Text:
     if screen.prompt:
         return Text(screen.prompt, "bold")
-    arrows = "up/down" if screen.ascii else "↑↓"
+    arrows = "k/j" if screen.ascii else "↑↓"
     if screen.width < _NARROW:
         return Text(f" {arrows} choose  enter why  ? keys  q quit", "dim")
-    keys = " choose  enter why  t run now  p pause  o page  / find  ? keys  q quit"
+    keys = " choose  enter why  t run now  p pause  e edit  o page  / find  s sort  ? keys  q quit"
+    if screen.width < _WIDE:
+        keys = " choose  enter why  t run  p pause  e edit  / find  s sort  ? keys  q quit"
     return Text(f" {arrows}{keys}", "dim")
 
 

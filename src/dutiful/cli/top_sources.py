@@ -1,17 +1,13 @@
-"""The sources of `dutiful top`: a service over HTTP, a fleet through its socket, or a library's store."""
+"""The sources of `dutiful top` beside a service: a fleet through its socket, or a library's store."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-import click
-
-from dutiful.cli.api import DEFAULT_URL, ask, ask_about, path_of
 from dutiful.cli.output import counted
-from dutiful.cli.top_frame import Row, Shown
+from dutiful.cli.top_frame import VIEWS, Row, Shown
 from dutiful.core.errors import quoted
 from dutiful.declarative.inspection import open_tasks
 from dutiful.runtime.clock import SystemClock
@@ -20,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+_NO_SCHEDULE = "This is an agent; its schedules are in the other views."
 # The states of each view, for sources that list everything at once.
 _STATES = {
     "needs": ("failed", "skipped", "aside"),
@@ -33,6 +30,10 @@ class Source(Protocol):
     """A source to watch. All methods block, and raise ClickException or DutifulError."""
 
     first_view: str
+    # The names of its views, in their order.
+    views: dict[str, str]
+    # Whether a pause has a note.
+    takes_note: bool
 
     def look(self, view: str, find: str, limit: int) -> Shown:
         """Return the present facts, with at most `limit` schedules of a view."""
@@ -43,91 +44,22 @@ class Source(Protocol):
     def run_now(self, row: Row) -> str:
         """Request a run of the schedule now."""
 
-    def pause(self, row: Row) -> str:
+    def pause(self, row: Row, note: str | None = None) -> str:
         """Pause a schedule, or resume it if it is paused."""
 
     def open_page(self, row: Row) -> str:
         """Open the page of a schedule in the browser."""
 
-
-class ServiceSource:
-    """A running service."""
-
-    first_view = "needs"
-
-    def look(self, view: str, find: str, limit: int) -> Shown:
-        """Return the summary of the service."""
-        found = ask("GET", "/summary")
-        lines = ask("GET", "/summary/schedules", {"view": view, "find": find or None, "limit": limit})
-        now, health = _read(found["now"]), found["health"]
-        paused = f", {found['paused']:,} paused" if found["paused"] else ""
-        return Shown(
-            _url().partition("://")[2].rstrip("/"),
-            now.astimezone(UTC),
-            _health(health, now),
-            health["ok"],
-            f"{found['schedules']:,} schedule{'s' * (found['schedules'] != 1)}{paused}",
-            [_line(line) for line in lines["schedules"]],
-            {"needs": found["needs"], "running": found["running"], "all": found["schedules"]},
-            found["account"],
-            found["day"],
-        )
-
-    def why(self, row: Row) -> str:
-        """Return the verdict on the last tick, or on the next one if there was none yet."""
-        at = row.last or row.next
-        if at is None:
-            return f"{row.id} has no tick to explain"
-        return str(ask_about("GET", row.id, "explain", query={"at": at.isoformat()})["text"])
-
-    def run_now(self, row: Row) -> str:
-        """Trigger the schedule."""
-        answer = ask_about("POST", row.id, "trigger")
-        return f"{row.id} runs as {answer['idempotency_key']}"
-
-    def pause(self, row: Row) -> str:
-        """Pause or resume the schedule."""
-        paused = row.state != "paused"
-        ask("POST", "/schedules/pause", body={"schedule_id": row.id, "paused": paused})
-        return f"{row.id} is {'paused' if paused else 'active'}"
-
-    def open_page(self, row: Row) -> str:
-        """Open the page of the schedule."""
-        url = _url().rstrip("/") + "/ui" + path_of(row.id)
-        click.launch(url)
-        return url
-
-
-def _url() -> str:
-    return os.environ.get("DUTIFUL_URL") or DEFAULT_URL
-
-
-def _health(health: dict[str, Any], now: datetime) -> str:
-    if not health["ok"]:
-        return f"not working: {health['reason']}"
-    if health["last_pass_at"] is None:
-        return "working"
-    return f"working, pass {max(0.0, (now - _read(health['last_pass_at'])).total_seconds()):.1f} s ago"
-
-
-def _line(line: dict[str, Any]) -> Row:
-    place = line["timezone"].rpartition("/")[2].replace("_", " ")
-    return Row(
-        line["schedule_id"],
-        line["state"],
-        f"{line['meaning']}, {place}",
-        line["past"],
-        line["to_come"],
-        _read_or_none(line["last_at"]),
-        _read_or_none(line["next_run_at"]),
-        line["note"],
-    )
+    def edit(self, row: Row) -> str:
+        """Open the page on which a schedule is edited."""
 
 
 class StoreSource:
     """The tasks of a library, read from its store."""
 
     first_view = "all"
+    views = VIEWS
+    takes_note = False
 
     def __init__(self, store: str, namespace: str) -> None:
         self._store, self._namespace = store, namespace
@@ -163,13 +95,17 @@ class StoreSource:
         self._ask(lambda known: known.run_now(row.id))
         return f"asked for a run of {row.id}"
 
-    def pause(self, row: Row) -> str:
+    def pause(self, row: Row, note: str | None = None) -> str:  # noqa: ARG002
         """Return a refusal: a library has no pause."""
         return f"{row.id} is declared by its program; remove it from the registrations to stop it"
 
     def open_page(self, row: Row) -> str:
         """Return that there is no page."""
         return f"a library has no pages; `dutiful tasks show {quoted(row.id)}` shows everything"
+
+    def edit(self, row: Row) -> str:
+        """Return where a task is edited."""
+        return f"{row.id} is declared by its program; edit its registration there"
 
     def _ask(self, question: Callable[[Any], Any]) -> Any:
         async def asked() -> Any:
@@ -203,6 +139,8 @@ class FleetSource:
     """The fleet of a file, running or stopped."""
 
     first_view = "all"
+    views = {**VIEWS, "fleet": "fleet"}
+    takes_note = False
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -210,32 +148,37 @@ class FleetSource:
     def look(self, view: str, find: str, limit: int) -> Shown:
         """Return the matching schedules of the fleet."""
         status = self._ask("status")
-        rows = [_fleet_row(each) for each in self._ask("schedules", agent=None)]
+        schedules = [_fleet_row(each) for each in self._ask("schedules", agent=None)]
+        agents = [_agent_row(each, schedules) for each in status["agents"]]
         running = sum(agent["running"] for agent in status["agents"])
-        agents = len(status["agents"])
+        found = [row for row in agents if find in row.id] if view == "fleet" else None
         clock = SystemClock()
         return Shown(
             str(self._path),
             clock.now().astimezone(clock.timezone),
             str(status["status"]),
             status["stall"] is None and status["problem"] is None,
-            f"{counted(agents, 'agent')}, {counted(running, 'job')} running",
-            _in_view(rows, view, find)[:limit],
-            _counts(rows),
+            f"{counted(len(agents), 'agent')}, {counted(running, 'job')} running",
+            (_in_view(schedules, view, find) if found is None else found)[:limit],
+            {**_counts(schedules), "fleet": len(agents)},
         )
 
     def why(self, row: Row) -> str:
         """Return the fleet's own explanation, as of now."""
+        if _is_agent(row):
+            return _NO_SCHEDULE
         at = row.last or SystemClock().now()
         return str(self._ask("explain", **_named(row), at=at.isoformat())["text"])
 
     def run_now(self, row: Row) -> str:
         """Request a run with the next pass."""
+        if _is_agent(row):
+            return _NO_SCHEDULE
         self._ask("run", **_named(row), prompt=None)
         return f"{row.id} runs with the next pass"
 
-    def pause(self, row: Row) -> str:
-        """Disable or enable the schedule."""
+    def pause(self, row: Row, note: str | None = None) -> str:  # noqa: ARG002
+        """Disable or enable the schedule, or all of an agent."""
         ask_for = "enable" if row.state == "paused" else "disable"
         self._ask(ask_for, **_named(row))
         return f"{row.id} is {ask_for}d"
@@ -244,6 +187,10 @@ class FleetSource:
         """Return the commands that show more, as a fleet has no page here."""
         return f"`dutiful fleet history {quoted(row.id)}` and `dutiful fleet logs` show more of it"
 
+    def edit(self, row: Row) -> str:
+        """Return the file in which the schedule is edited."""
+        return f"{row.id} is in {self._path}; the fleet takes up what you save there"
+
     def _ask(self, question: str, **about: Any) -> Any:
         # Imported late: only this source needs the packages of the extra `fleet`.
         from dutiful.cli.fleet_client import asked
@@ -251,9 +198,25 @@ class FleetSource:
         return asked(self._path, {"ask": question, **about})
 
 
-def _named(row: Row) -> dict[str, str]:
+def _named(row: Row) -> dict[str, str | None]:
     agent, _, schedule = row.id.partition("/")
-    return {"agent": agent, "schedule": schedule}
+    return {"agent": agent, "schedule": schedule or None}
+
+
+def _is_agent(row: Row) -> bool:
+    return "/" not in row.id
+
+
+def _agent_row(agent: dict[str, Any], schedules: list[Row]) -> Row:
+    """Return an agent with its places and counts; it is paused if all of its schedules are."""
+    own = {row.state for row in schedules if row.id.startswith(f"{agent['name']}/")}
+    state = "failed" if agent["failing"] else "ran" if agent["done"] else "to_come"
+    state = "running" if agent["running"] else "paused" if own == {"paused"} else state
+    places = f"{agent['running']} of {agent['max_concurrent']} places taken"
+    counts = f"{agent['done']:,} done, {agent['failed']:,} failed"
+    failing = f", {counted(agent['failing'], 'schedule')} failing" if agent["failing"] else ""
+    note = f"{places}, {counted(agent['schedules'], 'schedule')}, {counts}{failing}"
+    return Row(agent["name"], state, "", (), 0, None, None, note)
 
 
 def _fleet_row(each: dict[str, Any]) -> Row:

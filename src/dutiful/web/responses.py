@@ -303,12 +303,16 @@ class NextTickAnswer(Answer):
 
 
 class AccountAnswer(Answer):
-    """The ticks of the last 24 hours: due = ran + failed + skipped + open + unaccounted."""
+    """The ticks of the last 24 hours: due = ran + failed + skipped + open + unaccounted.
+
+    `skipped_since` has the ten minutes of the first skipped tick, by reason.
+    """
 
     due: int
     ran: int
     failed: int
     skipped: dict[str, int]
+    skipped_since: dict[str, Instant]
     open: int
     unaccounted: int
     drift_p50_s: float | None
@@ -349,10 +353,16 @@ class LinesAnswer(Answer):
 
 
 class SummaryAnswer(Answer):
-    """The facts of an overview: the worker's health, counts, next ticks, and the failures of a day."""
+    """The facts of an overview: the worker's health, counts, next ticks, and the failures of a day.
+
+    `leaders` are the names of the workers of a cluster that lead, `standby` is the number of the others.
+    """
 
     now: Instant
+    revision: str
     health: HealthAnswer
+    leaders: list[str]
+    standby: int
     schedules: int
     paused: int
     next: list[NextTickAnswer]

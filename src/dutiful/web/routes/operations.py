@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 
 from dutiful.core.cron.zone import epoch_ms
+from dutiful.core.run import Status
+from dutiful.httpd.instants import rfc_3339
 from dutiful.httpd.strict_route import StrictRoute
 from dutiful.service.board import Day, Line, Wanted
-from dutiful.service.views import cron_of, decode_cursor, encode_cursor, next_run_at
+from dutiful.service.views import cron_of, decode_cursor, encode_cursor, moment, next_run_at
 from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader, Writer
 from dutiful.web.drawing.density import Bucket
@@ -21,6 +23,8 @@ from dutiful.web.pages.schedules import Filter
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from dutiful.service.types import Health
+
 router = APIRouter(tags=["operations"], route_class=StrictRoute)
 
 _SHOWN_PAST, _SHOWN_NEXT = 20, 3
@@ -28,6 +32,10 @@ _STATES = {"FAILED": "failed", "SKIPPED": "skipped", "SUCCESS": "ran"}
 
 _UNREADY: dict[int | str, dict[str, Any]] = {
     503: {"model": responses.HealthAnswer, "description": "The worker does not do its work"}
+}
+
+_UNCHANGED: dict[int | str, dict[str, Any]] = {
+    204: {"description": "Nothing has changed since the revision in the header `dutiful-revision`"}
 }
 
 
@@ -45,20 +53,40 @@ async def readyz(request: Request, response: Response) -> responses.HealthAnswer
     return health
 
 
-@router.get("/summary")
-async def summary(authorized: Reader) -> responses.SummaryAnswer:
-    """Return the facts of the overview: health, counts, the account of a day, next ticks, latest runs."""
+@router.get("/summary", response_model=responses.SummaryAnswer, responses=_UNCHANGED)
+async def summary(authorized: Reader, dutiful_revision: Annotated[str | None, Header()] = None) -> Any:
+    """Return the facts of the overview: health, counts, the account of a day, next ticks, latest runs.
+
+    Send the `revision` of the last answer in the header `dutiful-revision` to get 204 while nothing has
+    changed since; `dutiful-last-pass` is then when the worker has last passed.
+    """
     board, owner = authorized.service.board, authorized.tenant
+    health = await authorized.service.health()
+    # Read before the facts, so that a write in between shows at the next request.
+    revision = _revision(await board.revision(), health, authorized.service.clock.now())
+    if dutiful_revision == revision:
+        passed = {} if health.last_pass_at is None else {"dutiful-last-pass": rfc_3339(health.last_pass_at)}
+        return Response(status_code=204, headers=passed)
     found = await authorized.service.registrar.summary(owner)
     day = await board.day(owner)
+    nodes = (await authorized.service.cluster()).nodes
+    leaders = [node.name for node in nodes if node.shards]
     shown = {
-        "health": await authorized.service.health(),
+        "revision": revision,
+        "health": health,
+        "leaders": leaders,
+        "standby": len(nodes) - len(leaders),
         "needs": len(await board.troubled(owner)),
         "running": len(await board.in_flight(owner)),
         "account": _account(day),
         "day": [_bucket(bucket) for bucket in buckets_of(day, found.now)],
     }
     return responses.SummaryAnswer.model_validate({**found._asdict(), **shown}, from_attributes=True)
+
+
+def _revision(written: str, health: Health, now: datetime) -> str:
+    """Return a text that changes with every write, with the health, and with the minute: ticks come due."""
+    return f"{written}.{health.ok:d}.{now:%H%M}"
 
 
 @router.get("/summary/schedules")
@@ -125,7 +153,13 @@ async def metrics(authorized: Reader) -> Response:
 def _account(day: Day) -> dict[str, Any]:
     p50, p99 = day.drift or (None, None)
     found = {name: getattr(day.account, name) for name in ("due", "ran", "failed", "open", "unaccounted")}
-    return {**found, "skipped": dict(day.account.skipped), "drift_p50_s": p50, "drift_p99_s": p99}
+    since = {
+        str(tally.reason): moment(tally.at)
+        for tally in sorted(day.tallies, key=lambda tally: -tally.at)
+        if tally.status is Status.SKIPPED
+    }
+    skipped = {"skipped": dict(day.account.skipped), "skipped_since": since}
+    return {**found, **skipped, "drift_p50_s": p50, "drift_p99_s": p99}
 
 
 def _bucket(bucket: Bucket) -> dict[str, Any]:
