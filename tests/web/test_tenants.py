@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from urllib.parse import quote
@@ -133,6 +134,8 @@ PAGE_NEEDS = {
     "POST /ui/schedules/{schedule_id}/delete": "write",
     "GET /ui/runs": "read",
     "GET /ui/runs/{key}": "read",
+    "GET /ui/runs/again": "read",
+    "POST /ui/runs/again": "trigger",
     "GET /ui/calendar": "read",
     "GET /ui/cron": "read",
     "GET /ui/why": "read",
@@ -357,6 +360,33 @@ def test_the_page_shows_the_callers_own_schedules(guarded):
     asking(guarded, "ada")("POST", "/schedules/upsert", {**SCHEDULE, "schedule_id": "payroll-of-ada"})
     assert "payroll-of-ada" in asking(guarded, "ada")("GET", "/")[1]
     assert "payroll-of-ada" not in asking(guarded, "bob")("GET", "/")[1]
+
+
+def test_the_runs_of_others_are_on_no_page_and_in_no_file(guarded):
+    ada = asking(guarded, "ada")
+    ada("POST", "/schedules/upsert", {**SCHEDULE, "schedule_id": "payroll-of-ada"})
+    ada("POST", "/schedules/payroll-of-ada/trigger")
+    guarded.advance(1)
+    empty = "since=today+08:00&until=today+08:30"
+    for more, shown in (
+        ("view=each", "payroll-of-ada"),
+        ("format=csv", "payroll-of-ada"),
+        ("schedule=payroll-of-ad", "payroll-of-ada"),
+        (empty, "The nearest"),
+    ):
+        assert shown in ada("GET", f"/ui/runs?{more}")[1]
+        assert shown not in asking(guarded, "bob")("GET", f"/ui/runs?{more}")[1]
+
+
+def test_a_form_runs_no_schedule_of_another_user(guarded):
+    ada = asking(guarded, "ada")
+    ada("POST", "/schedules/upsert", SCHEDULE)
+    headers = {"authorization": f"Bearer {token('bob', 'read trigger')}", "origin": guarded.url}
+    shown = guarded.client.get("/ui/runs/again", headers=headers).text
+    form = {"csrf": re.search(r'name="csrf" value="(\w+)"', shown)[1], "once": "1", "schedules": "nightly"}
+    answer = guarded.client.post("/ui/runs/again", headers=headers, data=form)
+    assert "0+runs+by+hand+asked+for.+1+schedule+cannot+be+run." in answer.headers["location"]
+    assert ada("GET", "/runs")[1]["runs"] == []
 
 
 def test_probes_need_no_token(guarded):

@@ -50,6 +50,7 @@ def pages_of(service):
         yield from (f"{here}/{action}" for action in ("edit", "pause", "run", "backfill", "delete"))
     yield from ("/", "/ui/schedules", "/ui/schedules?q=%3Cscript%3E", "/ui/runs", "/ui/runs?view=each")
     yield from ("/ui/why?schedule=s0&at=%3Cscript%3E", "/ui/cron?e=%3Cscript%3E&tz=%3Cimg%3E", "/ui/system")
+    yield from ("/ui/runs?schedule=%3Cscript%3E", "/ui/runs/again?status=FAILED&line=%3Cimg+src=x%3E")
     yield from ("/ui/schedules?q=team=%3Cb%3E", "/ui/schedules/pause-many?q=team=%22%3E%3Cimg+src=x%3E")
 
 

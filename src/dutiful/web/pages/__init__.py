@@ -2,11 +2,13 @@
 
 from dutiful.web.pages import (
     actions,
+    again,
     audit,
     calendar,
     cron_lab,
     editor,
     overview,
+    run,
     runs,
     schedule,
     schedules,
@@ -15,19 +17,10 @@ from dutiful.web.pages import (
     why,
 )
 
-# The first match wins, so the editor's `/ui/schedules/new` is before `/ui/schedules/{schedule_id}`.
+# The first match wins, so the editor's `/ui/schedules/new` is before `/ui/schedules/{schedule_id}`, and
+# `/ui/runs/again` before `/ui/runs/{key}`.
 _PAGES = (
-    overview,
-    schedules,
-    editor,
-    actions,
-    schedule,
-    runs,
-    calendar,
-    cron_lab,
-    why,
-    audit,
-    system,
-    session,
-)
+    overview, schedules, editor, actions, schedule, runs, again, run, calendar, cron_lab, why, audit,
+    system, session,
+)  # fmt: skip
 PAGE_ROUTERS = tuple(page.router for page in _PAGES)

@@ -1,34 +1,44 @@
-"""The ledger of all schedules, and one run: when it was due, launched and done, and why."""
+"""The ledger of all schedules: filtered, grouped by cause or one by one, page by page."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
-import asyncio
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Path, Query, Request
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from dutiful.core.errors import UnknownRunError, UnknownScheduleError
 from dutiful.core.policy import Reason
-from dutiful.httpd.instants import Instant, rfc_3339
+from dutiful.httpd.instants import rfc_3339
 from dutiful.service.types import RunView
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
-from dutiful.web.pages.ledger import CSS, became, late_by, state_of, tick_href, took
+from dutiful.web.pages.ledger import CSS, late_by, state_of, tick_href, took
 from dutiful.web.pages.rendering import LIVE, page
-from dutiful.web.pages.why import why
+from dutiful.web.pages.runs_csv import TooManyError, runs_csv
+from dutiful.web.pages.runs_found import Found, find
+from dutiful.web.pages.why import parse_time
+from dutiful.web.requests import ID_PATTERN
+
+if TYPE_CHECKING:
+    from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 SHOWN = 60
-_READ = 1000
+GROUPS_SHOWN = 40
+# Groups are made of the newest entries that match.
+GROUPED = 1000
 STATUSES = ("SUCCESS", "FAILED", "SKIPPED", "STARTED", "ENQUEUED")
+TRIGGERS = {"schedule": "the schedule", "manual": "hand", "backfill": "a backfill"}
 _REASONS = tuple(reason.value for reason in Reason)
+# Trouble first.
+_ORDER = {"FAILED": 0, "SKIPPED": 1, "STARTED": 2, "ENQUEUED": 3, "SUCCESS": 4}
 
 
 class RunsQuery(BaseModel):
@@ -38,9 +48,70 @@ class RunsQuery(BaseModel):
 
     status: Literal["", "SUCCESS", "FAILED", "SKIPPED", "STARTED", "ENQUEUED"] = ""
     reason: Annotated[str, Field(pattern=f"^({'|'.join(_REASONS)})?$")] = ""
-    since: Instant | None = None
-    until: Instant | None = None
+    trigger: Literal["", "schedule", "manual", "backfill"] = ""
+    schedule: Annotated[str, Field(max_length=128)] = ""
+    since: Annotated[str, Field(max_length=64)] = ""
+    until: Annotated[str, Field(max_length=64)] = ""
     view: Literal["grouped", "each"] = "grouped"
+    cursor: Annotated[str, Field(max_length=1000)] = ""
+    format: Literal["", "csv"] = ""
+    done: Annotated[str, Field(max_length=200)] = ""
+
+
+class Filter(NamedTuple):
+    """The filter of a query with its times read, or the problem with a field."""
+
+    query: RunsQuery
+    since: datetime | None = None
+    until: datetime | None = None
+    problem: str = ""
+    field: str = ""
+
+    @staticmethod
+    def read(query: RunsQuery, now: datetime) -> Filter:
+        """Return the filter of a query; a time without an offset is UTC."""
+        since, wrong_since = parse_time(query.since, UTC, now) if query.since.strip() else (None, "")
+        until, wrong_until = parse_time(query.until, UTC, now) if query.until.strip() else (None, "")
+        if wrong_since:
+            return Filter(query, problem=f"From: {wrong_since}", field="since")
+        if wrong_until:
+            return Filter(query, problem=f"Until: {wrong_until}", field="until")
+        if since is not None and until is not None and until <= since:
+            return Filter(query, since, until, "The end must be after the start.", "until")
+        return Filter(query, since, until)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Return the filter as the service takes it."""
+        query = self.query
+        return {
+            "status": query.status or None,
+            "reason": query.reason or None,
+            "trigger": query.trigger or None,
+            "schedule_id": query.schedule.strip() or None,
+            "since": self.since,
+            "until": self.until,
+        }
+
+    @property
+    def matches_nothing(self) -> bool:
+        """Return whether no entry can match: the filter cannot be read, or no schedule has such an id."""
+        schedule_id = self.query.schedule.strip()
+        return bool(self.field or (schedule_id and not re.fullmatch(ID_PATTERN, schedule_id)))
+
+    def said(self) -> list[str]:
+        """Return the conditions of the filter in words, without its times."""
+        query = self.query
+        made = f"made by {TRIGGERS[query.trigger]}" if query.trigger else ""
+        schedule = f"of {query.schedule.strip()}" if query.schedule.strip() else ""
+        return [each for each in (query.status, query.reason, made, schedule) if each]
+
+
+class Near(NamedTuple):
+    """An entry that is nearest to a range without entries, and the address of a range that has it."""
+
+    at: datetime
+    href: str
 
 
 class Group(NamedTuple):
@@ -56,148 +127,148 @@ class Group(NamedTuple):
     newest: RunView
     oldest: RunView
     each: str
+    again: str | None
 
 
 @router.get("/ui/runs", dependencies=[LIVE])
-async def runs(request: Request, authorized: Reader, query: Annotated[RunsQuery, Query()]) -> HTMLResponse:
-    """Show the entries of all schedules in the ledger, newest first."""
-    found = await authorized.service.board.entries(
-        _READ,
-        status=query.status or None,
-        reason=query.reason or None,
-        since=query.since,
-        until=query.until,
-        owner=authorized.tenant,
-    )
-    return page(
-        "runs.html",
-        request,
-        every=15,
-        filter=query,
-        statuses=STATUSES,
-        reason_names=_REASONS,
-        groups=groups_of(found, query),
-        runs=[(run, state_of(run), CSS[state_of(run)]) for run in found[:SHOWN]],
-        count=len(found),
-        most=_READ,
-        shown=SHOWN,
-        links={view: _link(query, view=view) for view in ("grouped", "each")},
-        late_by=late_by,
-        took=took,
-        first_line=words.first_line,
-        tick_href=tick_href,
-    )
+async def runs(request: Request, authorized: Reader, query: Annotated[RunsQuery, Query()]) -> Response:
+    """Show the entries of all schedules in the ledger, newest first, or answer them as a file."""
+    wanted = Filter.read(query, authorized.service.clock.now().astimezone(UTC))
+    if query.format == "csv" and not wanted.matches_nothing:
+        try:
+            return await runs_csv(authorized, wanted.asked)
+        except TooManyError as error:
+            wanted = wanted._replace(problem=str(error))
+    facts = await _facts(authorized, wanted)
+    return page("runs.html", request, 422 if wanted.problem else 200, every=15, **facts)
 
 
-def _link(query: RunsQuery, **changes: Any) -> str:
-    asked: dict[str, Any] = {**query.model_dump(), **changes}
-    kept = {
-        name: rfc_3339(value) if isinstance(value, datetime) else value
-        for name, value in asked.items()
-        if value not in (None, "", "grouped")
+async def _facts(authorized: AuthorizedService, wanted: Filter) -> dict[str, Any]:
+    """Return all that the page shows."""
+    query = wanted.query
+    shown = SHOWN if query.view == "each" else GROUPED
+    nothing = wanted.matches_nothing
+    found = Found([], None) if nothing else await find(authorized, wanted.asked, shown, query.cursor)
+    groups = groups_of(found.runs, query) if query.view == "grouped" else []
+    return {
+        "filter": query,
+        "wanted": wanted,
+        "statuses": STATUSES,
+        "triggers": TRIGGERS,
+        "reason_names": _REASONS,
+        "found": found,
+        "groups": groups[:GROUPS_SHOWN],
+        "summed": sum_up(found, len(groups), authorized.service.clock.now()),
+        "older": None if found.cursor is None else link(query, cursor=found.cursor),
+        "newest": link(query, cursor=""),
+        "csv": link(query, cursor="", format="csv"),
+        "views": {view: link(query, view=view) for view in ("grouped", "each")},
+        "near": [] if nothing or found.runs or found.cursor else await nearest(authorized, wanted),
+        "near_ids": await _near_ids(authorized, wanted) if not found.runs else [],
+        "late_by": late_by,
+        "took": took,
+        "first_line": words.first_line,
+        "tick_href": tick_href,
+        "state_of": state_of,
+        "css_of": CSS,
     }
+
+
+def sum_up(found: Found, groups: int, now: datetime) -> str:
+    """Return what of the ledger a page shows: 60 entries, back to Mon 2 Nov 10:31."""
+    said = f"{len(found.runs):,} {'entry' if len(found.runs) == 1 else 'entries'}"
+    if groups:
+        said = (
+            f"Grouped from {said}"
+            if groups <= GROUPS_SHOWN
+            else f"{GROUPS_SHOWN} of {groups:,} groups, from {said}"
+        )
+    if found.back_to is not None:
+        said += f", back to {words.moment(found.back_to, now)}"
+    return f"{said}."
+
+
+def link(query: RunsQuery, **changes: Any) -> str:
+    """Return the address of the page with a query that is changed in some fields."""
+    asked = {**query.model_dump(), "format": "", "done": "", **changes}
+    kept = {name: value for name, value in asked.items() if value not in (None, "", "grouped")}
     return "/ui/runs" + (f"?{urlencode(kept)}" if kept else "")
+
+
+async def _near_ids(authorized: AuthorizedService, wanted: Filter) -> list[str]:
+    """Return the ids that may have been meant by one that is not known."""
+    schedule_id = wanted.query.schedule.strip()
+    if not schedule_id or wanted.field:
+        return []
+    near = await authorized.near_ids(schedule_id) if schedule_id.isprintable() else []
+    return [] if schedule_id in near else near
+
+
+async def nearest(authorized: AuthorizedService, wanted: Filter) -> list[Near]:
+    """Return the last entry before a range without entries and the first one after it, where there are any.
+
+    Each is looked for among a bounded number of rows.
+    """
+    since, until = wanted.since, wanted.until
+    if wanted.query.cursor or (since is None and until is None):
+        return []
+    width = until - since if since is not None and until is not None else timedelta(hours=1)
+    found, ask = [], authorized.service.registrar.list_runs
+    asked = {**wanted.asked, "user_id": authorized.tenant, "limit": 1}
+    if since is not None:
+        before = await ask(**{**asked, "since": None, "until": since})
+        # The end of a range is not part of it.
+        found += [
+            _near(wanted.query, run, run.run_at + timedelta(seconds=1) - width, width) for run in before.items
+        ]
+    if until is not None:
+        after = await ask(**{**asked, "since": until, "until": None}, oldest_first=True)
+        found += [_near(wanted.query, run, run.run_at, width) for run in after.items]
+    return found
+
+
+def _near(query: RunsQuery, run: RunView, start: datetime, width: timedelta) -> Near:
+    return Near(run.run_at, link(query, since=rfc_3339(start), until=rfc_3339(start + width)))
 
 
 def groups_of(runs: list[RunView], query: RunsQuery) -> list[Group]:
     """Return the entries of a query grouped by status, reason and first line of detail, trouble first."""
-    order = {"FAILED": 0, "SKIPPED": 1, "STARTED": 2, "ENQUEUED": 3, "SUCCESS": 4}
 
     def kind(run: RunView) -> tuple[int, str, str]:
-        return (
-            order[run.status],
-            run.reason or "",
-            "" if run.status == "SUCCESS" else words.first_line(run.detail),
-        )
+        return _ORDER[run.status], run.reason or "", line_of(run)
 
-    grouped = []
-    for (_, reason, line), members in groupby(sorted(runs, key=kind), kind):
-        entries = sorted(members, key=lambda run: run.run_at)
-        names = sorted({run.schedule_id for run in entries})
-        state = state_of(entries[-1])
-        grouped.append(
-            Group(
-                state,
-                CSS[state],
-                entries[0].status,
-                reason or None,
-                line,
-                sum(run.ticks for run in entries),
-                names,
-                entries[-1],
-                entries[0],
-                _link(query, view="each", status=entries[0].status, reason=reason),
-            )
-        )
-    return grouped
+    return [
+        _group(reason, line, sorted(members, key=lambda run: run.run_at), query)
+        for (_, reason, line), members in groupby(sorted(runs, key=kind), kind)
+    ]
 
 
-class Moment(NamedTuple):
-    """One point in the life of a run."""
-
-    name: str
-    at: datetime | None
-    note: str
-    state: Literal["done", "open", "failed"]
+def line_of(run: RunView) -> str:
+    """Return the first line of detail by which an entry is grouped."""
+    return "" if run.status == "SUCCESS" else words.first_line(run.detail)
 
 
-@router.get("/ui/runs/{key}", dependencies=[LIVE])
-async def run(
-    request: Request, authorized: Reader, key: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
-) -> HTMLResponse:
-    """Show one run from its tick to its end."""
-    found = await authorized.service.registrar.get_run(key)
-    try:
-        view = await authorized.schedule(found.schedule_id)
-    except UnknownScheduleError:
-        # Treat a run of another user like a run that does not exist.
-        raise UnknownRunError(key) from None
-    cron, now = view.cron, authorized.service.clock.now().astimezone(UTC)
-    asked = await why(authorized, view, cron, found.run_at)
-    return page(
-        "run.html",
-        request,
-        every=2 if found.ended_at is None else 15,
-        run=found,
-        view=view,
-        zone=cron.zone.tzinfo,
-        moments=moments_of(found, now),
-        state=state_of(found),
-        css=CSS[state_of(found)],
-        sentence=asked.sentence,
-        setting=asked.setting,
-        explain=tick_href(found.schedule_id, found.run_at),
-        output=await asyncio.to_thread(authorized.service.output, found.idempotency_key),
-        keeps_output=authorized.service.settings.output_dir is not None,
+def _group(reason: str, line: str, entries: list[RunView], query: RunsQuery) -> Group:
+    state, status = state_of(entries[-1]), entries[0].status
+    names = sorted({run.schedule_id for run in entries})
+    return Group(
+        state,
+        CSS[state],
+        status,
+        reason or None,
+        line,
+        sum(run.ticks for run in entries),
+        names,
+        entries[-1],
+        entries[0],
+        link(query, view="each", status=status, reason=reason),
+        _again(query, reason, line, names) if status == "FAILED" else None,
     )
 
 
-def moments_of(run: RunView, now: datetime) -> list[Moment]:
-    """Return the life of a run in order, with the time between its points."""
-    who = {"manual": "asked for by hand", "backfill": "asked for by a backfill"}.get(run.trigger, "planned")
-    moments = [Moment("Tick", run.run_at, who, "done")]
-    if run.fire_at != run.run_at:
-        moments.append(Moment("To fire", run.fire_at, "moved by jitter, catch-up or a retry", "done"))
-    if run.created_at > run.fire_at:
-        moments.append(Moment("Decided", run.created_at, _after(run.fire_at, run.created_at), "done"))
-    if run.started_at is not None:
-        attempts = f"attempt {run.attempt}"
-        moments.append(
-            Moment("Launched", run.started_at, f"{attempts}, {_after(run.fire_at, run.started_at)}", "done")
-        )
-    if run.ended_at is not None and run.started_at is not None:
-        end = words.span((run.ended_at - run.started_at).total_seconds())
-        failed: Literal["done", "failed"] = "failed" if run.status == "FAILED" else "done"
-        moments.append(Moment("Ended", run.ended_at, f"{became(run)}, in {end}", failed))
-    elif run.status in {"STARTED", "ENQUEUED"}:
-        since = run.started_at or run.created_at
-        moments.append(
-            Moment("Ends", None, f"not yet, for {words.span((now - since).total_seconds())}", "open")
-        )
-    else:
-        moments.append(Moment("Recorded", run.updated_at, became(run), "done"))
-    return moments
-
-
-def _after(earlier: datetime, later: datetime) -> str:
-    return f"{words.span(max(0.0, (later - earlier).total_seconds()))} after its time"
+def _again(query: RunsQuery, reason: str, line: str, names: list[str]) -> str:
+    """Return the address of the question whether to run the schedules of a group of failures again."""
+    if len(names) == 1:
+        return f"/ui/schedules/{names[0]}/run"
+    asked = link(query, status="FAILED", reason=reason, view="", line=line)
+    return asked.replace("/ui/runs?", "/ui/runs/again?", 1)

@@ -21,6 +21,7 @@ from dutiful.web.pages.rendering import page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import tzinfo
 
     from dutiful.core.cron.cron import Cron
     from dutiful.core.plan.gates import Step
@@ -69,7 +70,12 @@ def parse_asked(text: str, cron: Cron, now: datetime) -> tuple[datetime | None, 
 
     A wall time that the clock skips on that day is kept, so that the verdict can say so.
     """
-    given, zone = text.strip(), cron.zone.tzinfo
+    return parse_time(text, cron.zone.tzinfo, now)
+
+
+def parse_time(text: str, zone: tzinfo, now: datetime) -> tuple[datetime | None, str]:
+    """Return the instant that a text names in a zone, or the problem with the text."""
+    given = text.strip()
     if match := _WALL.fullmatch(given):
         date, word, clock = match.groups()
         try:
