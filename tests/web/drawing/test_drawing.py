@@ -198,8 +198,21 @@ def test_a_change_of_the_clock_in_words(by, said):
 
 def test_a_mini_shows_twenty_and_three_at_most():
     drawn = mini([Tick(NOON, "ran")] * 50, 9)
-    assert drawn.count('class="ran"') == Mini.PAST
-    assert drawn.count('class="come thin"') == Mini.NEXT
+    axis, bars = re.findall(r' d="([^"]+)"', drawn)
+    assert (axis.count("h"), bars.count("v")) == (1 + Mini.NEXT, Mini.PAST)
+
+
+def test_a_mini_has_one_path_for_each_kind_of_mark():
+    drawn = ElementTree.fromstring(mini(ONE_OF_EACH * 3, 3))
+    paths = [each.attrib for each in drawn if each.get("marker-mid") is not None]
+    corners = {own["marker-mid"]: own["d"].count("h") - 1 for own in paths}
+    states = Counter(tick.state for tick in (ONE_OF_EACH * 3)[-Mini.PAST :])
+    assert corners == {
+        "url(#m-x)": states["failed"],
+        "url(#m-d)": states["skipped"],
+        "url(#m-o)": states["to_come"] + 3,
+    }
+    assert len(drawn) == 7
 
 
 def test_a_shade_begins_at_its_number():

@@ -22,10 +22,10 @@ TEXTS = [
 OWN = {
     "a", "aside", "b", "bdi", "body", "button", "circle", "code", "datalist", "dd", "del", "details",
     "div", "dl", "dt", "fieldset", "footer", "form", "g", "h1", "h2", "h3", "head", "header", "html",
-    "input", "ins", "kbd", "label", "legend", "li", "line", "link", "main", "meta", "nav", "ol",
-    "option", "p", "path", "pre", "q", "rect", "script", "section", "select", "small", "span",
-    "strong", "summary", "svg", "table", "tbody", "td", "text", "th", "thead", "time", "title", "tr",
-    "ul",
+    "input", "ins", "kbd", "label", "legend", "li", "line", "link", "main", "marker", "meta", "nav",
+    "ol", "option", "p", "path", "pre", "q", "rect", "script", "section", "select", "small", "span",
+    "strong", "summary", "svg", "symbol", "table", "tbody", "td", "text", "th", "thead", "time",
+    "title", "tr", "ul", "use",
 }  # fmt: skip
 
 

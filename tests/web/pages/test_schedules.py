@@ -140,3 +140,23 @@ def test_the_same_list_is_a_link_to_the_api(fleet):
 
 def test_characters_that_no_id_has_are_left_out_of_a_filter(fleet):
     assert ids(page(fleet, "/ui/schedules?q=task-0%00%0A3")) == ["task-03"]
+
+
+def test_a_full_page_with_history_is_within_its_budget(service):
+    service.put("/workflows/broken/1", {"fail": "no such table"})
+    many = [
+        {
+            **SCHEDULE,
+            "schedule_id": f"billing.invoices-{n:03}",
+            "workflow_id": "report" if n % 3 else "broken",
+            "cron_expr": "* 9-17 * * 1-5",
+            "labels": {"team": "billing", "tier": "1"},
+        }
+        for n in range(51)
+    ]
+    service.post("/schedules/bulk", many)
+    service.advance(21 * 60)
+    found = page(service, "/ui/schedules")
+    assert len(ids(found)) == 50
+    assert len(found.elements) <= 1500
+    assert len(found.answer.content) <= 64 * 1024

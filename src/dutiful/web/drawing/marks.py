@@ -6,6 +6,7 @@ Elements are short, escaped, and the same bytes for the same values.
 from __future__ import annotations
 
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -146,29 +147,78 @@ def cross(x: float, y: float, radius: float) -> str:
 class Mini:
     """The measures of a small strip beside a name."""
 
-    WIDTH, HEIGHT, BASE, PAST, NEXT = 150, 26, 15, 20, 3
+    STEP, HEIGHT, BASE, PAST, NEXT = 7, 26, 15, 20, 3
+    WIDTH = STEP * (PAST + NEXT)
+
+
+_MARKERS = {
+    "x": path(cross(0, 0, 2.2), "cross thin"),
+    "d": path(diamond(0, 0, 2.6), "skipped thin"),
+    "o": circle(0, 0, 2.3, "come thin"),
+}
+
+
+def sprite() -> str:
+    """Return the marks and shapes that small strips and signs refer to; a page has them once.
+
+    Out of sight, not `hidden`: browsers draw no marker of an element that is not displayed.
+    """
+    size = 'viewBox="-4 -4 8 8" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse"'
+    markers = [f'<marker id="m-{name}" {size}>{drawn}</marker>' for name, drawn in _MARKERS.items()]
+    shapes = [
+        f'<symbol id="s-{name}" class="plot" viewBox="0 0 16 16">{drawn}</symbol>'
+        for name, drawn in _SHAPES.items()
+    ]
+    return f'<div class="sr" aria-hidden="true"><svg class="plot">{"".join(markers + shapes)}</svg></div>'
+
+
+def sign(state: str) -> str:
+    """Return the shape of a state on a page that has the sprite, within an element that names the state."""
+    return f'<svg class="plot shape" width="16" height="16"><use href="#s-{state}"/></svg>'
 
 
 def mini(past: list[Tick], to_come: int) -> str:
-    """Return the last 20 ticks and up to 3 to come, evenly spaced, the newest at the right."""
-    shown, step = past[-Mini.PAST :], Mini.WIDTH / (Mini.PAST + Mini.NEXT)
-    first = Mini.PAST - len(shown)
+    """Return the last 20 ticks and up to 3 to come, evenly spaced, the newest at the right.
+
+    One path for each kind of mark, because a list has fifty strips.
+    """
+    shown = past[-Mini.PAST :]
     longest = max((tick.took or 0 for tick in shown), default=0)
-    drawn = [line(0, Mini.BASE, Mini.WIDTH, Mini.BASE, "axis")]
-    for place, tick in enumerate(shown, first):
-        drawn.append(_small(step * (place + 0.5), tick, longest))
+    sticks, marked = dict[str, list[tuple[int, int]]](), dict[str, list[int]]()
+    for place, tick in enumerate(shown, Mini.PAST - len(shown)):
+        marked.setdefault(tick.state, []).append(place)
+        if tick.state not in ("skipped", "to_come"):
+            height = 2 + round(6 * (tick.took or 0) / (longest or 1))
+            sticks.setdefault("ran" if tick.state == "hand" else tick.state, []).append((place, height))
     ahead = range(Mini.PAST, Mini.PAST + min(to_come, Mini.NEXT))
-    drawn += [circle(step * (place + 0.5), Mini.BASE, 2.3, "come thin") for place in ahead]
-    size = f'viewBox="0 0 {Mini.WIDTH} {Mini.HEIGHT}" width="{Mini.WIDTH}" height="{Mini.HEIGHT}"'
-    return f'<svg class="plot" {size} aria-hidden="true" focusable="false">{"".join(drawn)}</svg>'
+    drawn = [_marked(Mini.BASE, [*marked.get("to_come", []), *ahead], "o", "axis")]
+    drawn += [path(_sticks(sticks[css], css), css) for css in sorted(sticks)]
+    drawn += [_marked(20.5, marked["skipped"], "d")] if "skipped" in marked else []
+    drawn += [_marked(3.4, marked["failed"], "x")] if "failed" in marked else []
+    box = f'viewBox="0 0 {Mini.WIDTH} {Mini.HEIGHT}"'
+    return f'<svg class="plot" {box} aria-hidden="true">{"".join(drawn)}</svg>'
 
 
-def _small(x: float, tick: Tick, longest: float) -> str:
-    if tick.state == "skipped":
-        return path(diamond(x, 20.5, 2.6), "skipped thin")
-    if tick.state == "to_come":
-        return circle(x, Mini.BASE, 2.3, "come thin")
-    height = 6 + 6 * ((tick.took or 0) / longest if longest else 0)
-    css = "ran" if tick.state == "hand" else tick.state
-    body = rect(x - 2, Mini.BASE - 0.5 - height, 4, height, css, 1.5)
-    return body + (path(cross(x, 3.4, 2.2), "cross thin") if tick.state == "failed" else "")
+def _sticks(sticks: list[tuple[int, int]], css: str) -> str:
+    """Return bars as a path: lines with round ends, which take few bytes, or boxes for an outline."""
+    if css in ("running", "backfilled"):
+        boxes = [bar(_middle(place) - 2, Mini.BASE - 0.5, 4, height + 4) for place, height in sticks]
+        return "".join(boxes)
+    drawn, foot = "", number(Mini.BASE - 2.5)
+    for (place, height), (before, fallen) in zip(sticks, [(0, 0), *sticks], strict=False):
+        start = f"m{Mini.STEP * (place - before)} {fallen}" if drawn else f"M{_middle(place)} {foot}"
+        drawn += f"{start}v-{height}"
+    return drawn
+
+
+def _marked(y: float, places: list[int], mark: str, css: str = "") -> str:
+    """Return a line through the strip that has a mark at each of these places, as its corners."""
+    stops = [0, *map(_middle, places), Mini.WIDTH]
+    steps = "".join(f"h{stop - before}" for before, stop in pairwise(stops))
+    kind = f' class="{css}"' if css else ""
+    marker = f' marker-mid="url(#m-{mark})"' if places else ""
+    return f'<path d="M0 {number(y)}{steps}"{kind}{marker}/>'
+
+
+def _middle(place: int) -> int:
+    return Mini.STEP * place + Mini.STEP // 2

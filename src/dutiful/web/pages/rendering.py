@@ -164,6 +164,8 @@ _PAGES.globals.update(
     utc=words.utc,
     in_zone=words.in_zone,
     shape=_shape,
+    sign=lambda state: _drawn(marks.sign(state)),
+    sprite=_drawn(marks.sprite()),
     static=static_url,
     version=version("dutiful"),
     reasons=words.REASONS,

@@ -43,7 +43,7 @@ STATES: dict[State, str] = {
     "paused": "paused",
     "aside": "set aside",
 }
-ORDERS: dict[Order, str] = {"id": "id", "next": "next", "trouble": "trouble"}
+ORDERS: dict[Order, str] = {"id": "by id", "next": "soonest first", "trouble": "worst first"}
 
 
 class SchedulesQuery(BaseModel):
