@@ -159,11 +159,11 @@ class Matching(NamedTuple):
     soon: int
 
 
-class _Kept(Generic[T]):
-    """Values that take long to make, each kept for a minute; an empty one is made anew each time."""
+class Kept(Generic[T]):
+    """Values that take long to make, each kept for some ms; an empty one is made anew each time."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, kept: int = _KEPT) -> None:
+        self._clock, self._kept = clock, kept
         # By key, in the order in which they were made: when, and the value.
         self._values: dict[Hashable, tuple[Instant, T]] = {}
 
@@ -171,13 +171,17 @@ class _Kept(Generic[T]):
         """Return the value of a key, made now unless one is kept."""
         now = self._clock.epoch_ms()
         made_at, value = self._values.get(key, (None, None))
-        if not value or made_at is None or not made_at <= now < made_at + _KEPT:
+        if not value or made_at is None or not made_at <= now < made_at + self._kept:
             value = await make()
-            self._values.pop(key, None)
-            self._values[key] = now, value
-            if len(self._values) > _KEPT_MAX:
-                del self._values[next(iter(self._values))]
+            self.put(key, value)
         return value
+
+    def put(self, key: Hashable, value: T) -> None:
+        """Keep a value that was made now."""
+        self._values.pop(key, None)
+        self._values[key] = self._clock.epoch_ms(), value
+        if len(self._values) > _KEPT_MAX:
+            del self._values[next(iter(self._values))]
 
 
 class Board:
@@ -185,12 +189,14 @@ class Board:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
-        self._settled: _Kept[list[Tally]] = _Kept(clock)
-        self._cadences: _Kept[list[tuple[Cadence, Policy, int, str]]] = _Kept(clock)
-        self._forecasts: _Kept[dict[Instant, int]] = _Kept(clock)
-        self._outages: _Kept[Outage] = _Kept(clock)
-        self._firings: _Kept[list[Firing]] = _Kept(clock)
-        self._delays: _Kept[list[float]] = _Kept(clock)
+        self._settled: Kept[list[Tally]] = Kept(clock)
+        self._cadences: Kept[list[tuple[Cadence, Policy, int, str]]] = Kept(clock)
+        self._forecasts: Kept[dict[Instant, int]] = Kept(clock)
+        self._outages: Kept[Outage] = Kept(clock)
+        self._firings: Kept[list[Firing]] = Kept(clock)
+        self._delays: Kept[list[float]] = Kept(clock)
+        # How many things need somebody, by kind of caller; every page shows the number.
+        self.needs: Kept[tuple[int]] = Kept(clock, 10_000)
 
     async def revision(self) -> str:
         """Return a text that differs after every write to the store."""

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from dutiful.httpd.audit import AuditLog
 from dutiful.httpd.middleware import RequestMiddleware
@@ -14,6 +14,7 @@ from dutiful.httpd.problems import install_problems
 from dutiful.service.http_settings import login_rates, middleware_settings
 from dutiful.web import responses
 from dutiful.web.pages import PAGE_ROUTERS
+from dutiful.web.pages.needs import note_needs_unless_polled
 from dutiful.web.pages.rendering import HashedFiles, install_problem_pages
 from dutiful.web.pages.session import refusal_page
 from dutiful.web.routes import ROUTERS
@@ -79,6 +80,8 @@ def _routes() -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    for router in (*ROUTERS, *PAGE_ROUTERS):
+    for router in ROUTERS:
         app.include_router(router)
+    for router in PAGE_ROUTERS:
+        app.include_router(router, dependencies=[Depends(note_needs_unless_polled)])
     return app

@@ -47,6 +47,24 @@ def test_a_schedule_whose_last_run_failed_needs_somebody(service):
     assert "1 need you - dutiful" in found.text
 
 
+def test_every_page_says_how_many_things_need_somebody(service):
+    service.put("/workflows/broken/1", {"fail": "no such table"})
+    for name in ("bad", "worse"):
+        service.upsert(schedule_id=name, cron_expr="1 9 * * *", workflow_id="broken")
+    service.upsert(schedule_id="good", cron_expr="1 9 * * *")
+    paths = ("/ui/schedules", "/ui/schedules/good", "/ui/cron", "/ui/me", "/ui/schedules/new", "/ui/system")
+    assert not [path for path in paths if "needs you" in page(service, path).text]
+    service.advance(61)
+    assert [
+        path for path in paths if "Overview, needs you: 2 Schedules" not in page(service, path).text
+    ] == []
+    service.client.delete("/schedules/bad")
+    # Kept for ten seconds, and counted anew by the overview.
+    assert "Overview, needs you: 2 " in page(service, "/ui/me").text
+    assert "Overview, needs you: 1 " in page(service).text
+    assert "Overview, needs you: 1 " in page(service, "/ui/me").text
+
+
 def test_a_schedule_that_skips_tick_after_tick_names_the_run_in_its_way(service):
     service.put("/workflows/stuck/1", {"hang": True})
     service.upsert(schedule_id="slow", cron_expr="* * * * *", workflow_id="stuck")

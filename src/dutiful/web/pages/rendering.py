@@ -27,6 +27,7 @@ from dutiful.web.drawing import marks
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import field_value, keep_secret
 from dutiful.web.pages.ledger import became
+from dutiful.web.pages.needs import note_needs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -76,6 +77,7 @@ async def live(request: Request, authorized: Reader) -> None:
     if request.headers.get("dutiful-revision") == revision:
         raise UnchangedError
     request.state.revision = revision
+    await note_needs(request)
 
 
 LIVE = Depends(live)
@@ -98,6 +100,7 @@ def page(
         "path": request.url.path,
         "query": request.url.query,
         "session_ends": _ends_soon(request.state.caller.ends_at, now),
+        "needs_count": getattr(request.state, "needs_count", None),
         "csrf": lambda: field_value(request),
     }
     html = _PAGES.get_template(template).render({**frame, **facts})

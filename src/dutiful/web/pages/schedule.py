@@ -24,7 +24,6 @@ from dutiful.web.pages.account import account_of
 from dutiful.web.pages.cron_lab import next_change
 from dutiful.web.pages.ledger import (
     chosen_href,
-    clock_changes,
     late_by,
     query_href,
     table,
