@@ -35,6 +35,23 @@ def test_the_account_adds_up(service):
     assert "1 paused" in text
 
 
+def test_every_number_of_the_account_leads_to_its_entries(service):
+    service.put("/workflows/stuck/1", {"hang": True})
+    service.upsert(schedule_id="good", cron_expr="* * * * *")
+    service.upsert(schedule_id="still", cron_expr="* * * * *", paused=True)
+    service.upsert(schedule_id="slow", cron_expr="1 9 * * *", workflow_id="stuck")
+    service.advance(121)
+    found, since = page(service), "/ui/runs?since=2026-03-01T09%3A02%3A01Z"
+    filters = ("", "&status=SUCCESS", "&status=FAILED", "&status=SKIPPED", "&reason=paused")
+    assert [one for one in filters if since + one not in found.links] == []
+    assert "2 ran good" in page(service, f"{since}&status=SUCCESS").text
+    assert "Running now 1 in flight, the line is the usual time" in found.text
+
+
+def test_the_first_schedule_is_stored_by_lines_that_name_this_service(service):
+    assert f"curl -s {service.url}/schedules/upsert" in page(service).text
+
+
 def test_a_schedule_whose_last_run_failed_needs_somebody(service):
     service.put("/workflows/broken/1", {"fail": "no such table"})
     service.upsert(schedule_id="bad", cron_expr="* * * * *", workflow_id="broken")

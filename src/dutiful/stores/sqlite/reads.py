@@ -181,13 +181,14 @@ def with_ids(
     return some(connection, texts, namespace, listed, [json.dumps([*ids])])
 
 
-def having(facets: Facets, paused: bool | None, after: str) -> tuple[str, list[str]]:
+def having(facets: Facets, paused: bool | None, after: str) -> tuple[str, list[object]]:
     """Return the query for the numbers of schedules with these facets after an id, and its values.
 
     The first value, the namespace, is left to the caller.
     """
     stored, parts = stored_and_parts(facets)
-    conditions, values = ["namespace = ?", "id > ?", *("instr(id, ?) > 0" for _ in parts)], [after, *parts]
+    conditions = ["namespace = ?", "id > ?", *("instr(id, ?) > 0" for _ in parts)]
+    values: list[object] = [after, *parts]
     source = "declarations"
     if stored:
         # The first facet selects the range of the table to read; the other facets are looked up per row.

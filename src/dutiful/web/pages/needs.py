@@ -39,7 +39,7 @@ class Needs(NamedTuple):
     running: list[Running]
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """Return how many things need somebody."""
         return len(self.damaged) + len(self.troubled) + len(self.others)
 
@@ -55,7 +55,7 @@ async def find_needs(authorized: AuthorizedService) -> Needs:
     slow = [each for each in running if each.is_long(now) and each.run.schedule_id not in known]
     others = [long_need(each, now) for each in slow] + await service_needs(authorized)
     found = Needs(damaged, troubled, others, runs, running)
-    board.needs.put(_kind_of(authorized), (found.count,))
+    board.needs.put(_kind_of(authorized), (found.number,))
     return found
 
 
@@ -77,7 +77,7 @@ async def note_needs(request: Request) -> None:
     authorized = AuthorizedService(state.service, caller, state.audit)
 
     async def count() -> tuple[int]:
-        return ((await find_needs(authorized)).count,)
+        return ((await find_needs(authorized)).number,)
 
     try:
         (request.state.needs_count,) = await state.service.board.needs.get(_kind_of(authorized), count)

@@ -40,7 +40,8 @@ _WIDTH = timedelta(milliseconds=TEN_MINUTES)
 @router.get("/", dependencies=[LIVE])
 async def overview(request: Request, authorized: Reader) -> HTMLResponse:
     """Show the schedules in trouble, the last day, the runs in flight and the next ticks."""
-    return page("overview.html", request, every=5, **await facts(authorized))
+    origin = str(request.base_url).rstrip("/")
+    return page("overview.html", request, every=5, origin=origin, **await facts(authorized))
 
 
 async def facts(authorized: AuthorizedService) -> dict[str, Any]:
@@ -57,10 +58,10 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
     )
     return {
         "health": health,
-        "heading": heading(health, found.count),
-        "title": f"{found.count:,} need you" if found.count else "Nothing needs you",
+        "heading": heading(health, found.number),
+        "title": f"{found.number:,} need you" if found.number else "Nothing needs you",
         "needs": await first_needs(authorized, found, NEEDS_SHOWN),
-        "needs_count": found.count,
+        "needs_count": found.number,
         "census": census,
         "day": day,
         "day_wide": draw_day(day, now, 12, 1146, "wide"),
@@ -68,6 +69,8 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
         "day_said": day_said(day),
         "soon": [soon_of(each) for each in soon[:_NEXT_SHOWN]],
         "changes": changes,
+        "in_flight": len(found.runs),
+        "since": now - timedelta(days=1),
         "running": [running_of(each, now) for each in found.running[:_RUNNING_SHOWN]],
     }
 
