@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+_FLEET_VIEWS = {**VIEWS, "fleet": "fleet"}
 _NO_SCHEDULE = "This is an agent; its schedules are in the other views."
 # The states of each view, for sources that list everything at once.
 _STATES = {
@@ -139,7 +140,7 @@ class FleetSource:
     """The fleet of a file, running or stopped."""
 
     first_view = "all"
-    views = {**VIEWS, "fleet": "fleet"}
+    views = _FLEET_VIEWS
     takes_note = False
 
     def __init__(self, path: Path) -> None:

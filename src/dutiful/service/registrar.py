@@ -265,6 +265,10 @@ class SchedulerRegistrar:
         notes, now = await self._store.notes([due.schedule.id for due in found]), self._now()
         return [view_schedule(due, notes.get(due.schedule.id), now) for due in found]
 
+    async def some_schedules(self, ids: Sequence[str]) -> list[ScheduleView]:
+        """Return those of these schedules that are stored, ordered by id."""
+        return await self.views(await self._store.some(ids))
+
     async def damaged(self) -> list[Damaged]:
         """Return the damaged schedules; no list contains them, and only `delete` accepts them."""
         return [Damaged(*found) for found in await self._store.damaged()]
