@@ -45,7 +45,7 @@ def test_every_number_of_the_account_leads_to_its_entries(service):
     filters = ("", "&status=SUCCESS", "&status=FAILED", "&status=SKIPPED", "&reason=paused")
     assert [one for one in filters if since + one not in found.links] == []
     assert "2 ran good" in page(service, f"{since}&status=SUCCESS").text
-    assert "Running now 1 in flight, the line is the usual time" in found.text
+    assert "Running now the line is the usual time 1 in flight" in found.text
 
 
 def test_the_first_schedule_is_stored_by_lines_that_name_this_service(service):
