@@ -157,6 +157,8 @@ class RunView:
     detail: str | None
     # The input given to a manual run, in place of the input of its schedule.
     input: Any
+    # How many attempts ended because the task failed; in the other attempts it did not end.
+    task_failures: int = 0
 
 
 class WorkflowView(NamedTuple):

@@ -144,6 +144,7 @@ def view_run(run: Run) -> RunView:
         ended_at=_moment(run.ended_at),
         detail=run.detail,
         input=None if run.input is None else json.loads(run.input),
+        task_failures=run.task_failures,
     )
 
 

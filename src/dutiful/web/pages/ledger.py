@@ -54,9 +54,24 @@ def state_of(run: RunView) -> State:
 
 def became(run: RunView) -> str:
     """Return the outcome of an entry in one word, the same on every page."""
-    if run.status in {"ENQUEUED", "STARTED"}:
-        return "waiting" if run.started_at is None else "running"
+    if is_open(run):
+        return "waiting" if run.started_at is None or waits_for_retry(run) else "running"
     return {"SKIPPED": "skipped", "FAILED": "failed"}.get(run.status, "ran")
+
+
+def is_open(run: RunView) -> bool:
+    """Return whether a run has not ended; its `ended_at` may be that of an earlier attempt."""
+    return run.status in {"ENQUEUED", "STARTED"}
+
+
+def waits_for_retry(run: RunView) -> bool:
+    """Return whether the last attempt of a run failed and the next one is still to be launched."""
+    return (
+        is_open(run)
+        and run.ended_at is not None
+        and run.started_at is not None
+        and run.fire_at > run.started_at
+    )
 
 
 def late_by(run: RunView) -> float | None:
@@ -68,7 +83,7 @@ def late_by(run: RunView) -> float | None:
 
 def took(run: RunView) -> float | None:
     """Return how many seconds a run took; None while it is running or where it never started."""
-    if run.started_at is None or run.ended_at is None:
+    if run.started_at is None or run.ended_at is None or is_open(run):
         return None
     return max(0.0, (run.ended_at - run.started_at).total_seconds())
 

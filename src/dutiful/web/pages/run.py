@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
-from typing import Annotated, Literal, NamedTuple
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse
@@ -14,9 +14,14 @@ from dutiful.core.errors import UnknownRunError, UnknownScheduleError
 from dutiful.service.types import RunView
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
-from dutiful.web.pages.ledger import CSS, became, state_of, tick_href
+from dutiful.web.pages.ledger import CSS, became, is_open, state_of, tick_href, waits_for_retry
 from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.why import why
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
@@ -46,11 +51,12 @@ async def run(
     return page(
         "run.html",
         request,
-        every=2 if found.ended_at is None else 15,
+        every=2 if is_open(found) else 15,
         run=found,
         view=view,
         zone=cron.zone.tzinfo,
         moments=moments_of(found, now),
+        neighbours=await neighbours(authorized, found, cron.zone.tzinfo, now),
         state=state_of(found),
         css=CSS[state_of(found)],
         sentence=asked.sentence,
@@ -61,31 +67,99 @@ async def run(
     )
 
 
+class Neighbour(NamedTuple):
+    """The entry of the same schedule before or after a run."""
+
+    run: RunView
+    href: str
+    when: str
+
+
+async def neighbours(
+    authorized: AuthorizedService, run: RunView, zone: tzinfo, now: datetime
+) -> tuple[Neighbour | None, Neighbour | None]:
+    """Return the entries of the same schedule before and after a run, None where there is none."""
+    ask, instant = authorized.service.registrar.list_runs, timedelta(milliseconds=1)
+    before = await ask(schedule_id=run.schedule_id, until=run.run_at, limit=1)
+    after = await ask(
+        schedule_id=run.schedule_id, since=(run.run_until or run.run_at) + instant, limit=1, oldest_first=True
+    )
+    first, second = (
+        next((_neighbour(one, zone, now) for one in listed.items), None) for listed in (before, after)
+    )
+    return first, second
+
+
+def _neighbour(run: RunView, zone: tzinfo, now: datetime) -> Neighbour:
+    at, href = run.run_at.astimezone(zone), f"/ui/runs/{run.idempotency_key}"
+    if run.run_until is None:
+        return Neighbour(run, href, words.moment(at, now))
+    last = run.run_until.astimezone(zone)
+    until = words.clock(last) if last.date() == at.date() else words.moment(last, now)
+    return Neighbour(run, tick_href(run.schedule_id, run.run_until), f"{words.moment(at, now)} to {until}")
+
+
 def moments_of(run: RunView, now: datetime) -> list[Moment]:
     """Return the life of a run in order, with the time between its points."""
     who = {"manual": "asked for by hand", "backfill": "asked for by a backfill"}.get(run.trigger, "planned")
-    moments = [Moment("Tick", run.run_at, who, "done")]
+    return [Moment("Tick", run.run_at, who, "done"), *_to_the_launch(run), *_from_the_launch(run, now)]
+
+
+def _to_the_launch(run: RunView) -> Iterator[Moment]:
+    """Yield the moments between the tick and the last launch."""
+    if run.attempt > 1:
+        yield Moment("Decided", run.created_at, _after(run.run_at, run.created_at), "done")
+        yield _earlier(run)
+    if waits_for_retry(run):
+        return
+    if run.attempt > 1:
+        yield Moment("Retry due", run.fire_at, "", "done")
+        return
     if run.fire_at != run.run_at:
-        moments.append(Moment("To fire", run.fire_at, "moved by jitter, catch-up or a retry", "done"))
+        yield Moment("To fire", run.fire_at, "moved by jitter or catch-up", "done")
     if run.created_at > run.fire_at:
-        moments.append(Moment("Decided", run.created_at, _after(run.fire_at, run.created_at), "done"))
-    if run.started_at is not None:
-        attempts = f"attempt {run.attempt}"
-        moments.append(
-            Moment("Launched", run.started_at, f"{attempts}, {_after(run.fire_at, run.started_at)}", "done")
+        yield Moment("Decided", run.created_at, _after(run.fire_at, run.created_at), "done")
+
+
+def _earlier(run: RunView) -> Moment:
+    """Return the attempts before the last one: the ledger keeps their number, not their times."""
+    count = run.attempt - 1
+    running = is_open(run) and not waits_for_retry(run)
+    last_failed = not running and run.reason in {"task_failed", "lost_run"}
+    failed = min(count, run.task_failures - (1 if last_failed else 0))
+    lost = count - failed
+    said = ["failed" if count == 1 else f"{failed} failed"] if failed else []
+    said += (
+        ["did not reach the executor" if count == 1 else f"{lost} did not reach the executor"] if lost else []
+    )
+    name = "Attempt 1" if count == 1 else f"Attempts 1 to {count}"
+    note = f"{', '.join(said)}; only the last attempt's times are kept"
+    return Moment(name, run.ended_at if running else None, note, "failed")
+
+
+def _from_the_launch(run: RunView, now: datetime) -> Iterator[Moment]:
+    """Yield the last launch and what came of it."""
+    if run.started_at is None:
+        waits = f"not yet, for {words.span((now - run.created_at).total_seconds())}"
+        yield (
+            Moment("Ends", None, waits, "open")
+            if is_open(run)
+            else Moment("Recorded", run.updated_at, became(run), "done")
         )
-    if run.ended_at is not None and run.started_at is not None:
-        end = words.span((run.ended_at - run.started_at).total_seconds())
-        failed: Literal["done", "failed"] = "failed" if run.status == "FAILED" else "done"
-        moments.append(Moment("Ended", run.ended_at, f"{became(run)}, in {end}", failed))
-    elif run.status in {"STARTED", "ENQUEUED"}:
-        since = run.started_at or run.created_at
-        moments.append(
-            Moment("Ends", None, f"not yet, for {words.span((now - since).total_seconds())}", "open")
-        )
+        return
+    again = waits_for_retry(run)
+    late = "" if again else f", {_after(run.fire_at, run.started_at)}"
+    yield Moment("Launched", run.started_at, f"attempt {run.attempt}{late}", "done")
+    length = words.span(max(0.0, ((run.ended_at or now) - run.started_at).total_seconds()))
+    if again:
+        yield Moment("Failed", run.ended_at, f"in {length}", "failed")
+        yield Moment("Retry due", run.fire_at, words.distance(run.fire_at, now), "open")
+    elif is_open(run):
+        since = words.span((now - run.started_at).total_seconds())
+        yield Moment("Ends", None, f"not yet, for {since}", "open")
     else:
-        moments.append(Moment("Recorded", run.updated_at, became(run), "done"))
-    return moments
+        state: Literal["done", "failed"] = "failed" if run.status == "FAILED" else "done"
+        yield Moment("Ended", run.ended_at or run.updated_at, f"{became(run)}, in {length}", state)
 
 
 def _after(earlier: datetime, later: datetime) -> str:
