@@ -201,19 +201,32 @@ class Registrar:
         """
         while True:
             due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
-            _refuse_quarantined(due)
-            if start >= now:
-                raise InvalidArgumentError("start", from_epoch_ms(start).isoformat(), _FUTURE)
             with contextlib.suppress(OvertakenError):
                 passed = accounted(await recalled(self._store, due, now), now)
                 if passed is not None:
                     await self.apply(passed)
                     continue
-                ticks = past_ticks(due, start, end)
-                rows = await rows_between(self._store, schedule_id, ticks[0], ticks[-1]) if ticks else []
-                planned = backfill(due, ticks, rows, overlap, now, force)
+                planned = await self._backfill(due, start, end, overlap, force)
                 await self.apply(planned.changes)
                 return planned
+
+    async def foresee_backfill(
+        self, schedule_id: str, start: Instant, end: Instant, overlap: Overlap | None = None
+    ) -> Backfill:
+        """Return what `backfill` would do now, and change nothing. Raises the same errors."""
+        due = _known(schedule_id, await self._store.get(schedule_id))
+        return await self._backfill(due, start, end, overlap, force=False)
+
+    async def _backfill(
+        self, due: Snapshot, start: Instant, end: Instant, overlap: Overlap | None, force: bool
+    ) -> Backfill:
+        now = self._now()
+        _refuse_quarantined(due)
+        if start >= now:
+            raise InvalidArgumentError("start", from_epoch_ms(start).isoformat(), _FUTURE)
+        ticks = past_ticks(due, start, end)
+        rows = await rows_between(self._store, due.schedule.id, ticks[0], ticks[-1]) if ticks else []
+        return backfill(due, ticks, rows, overlap, now, force)
 
     async def report(
         self,

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.plan.backfill import Backfill
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Snapshot
@@ -392,12 +393,15 @@ class SchedulerRegistrar:
         other. `force` includes ticks whose rows were pruned. Raises OversizedBackfillError for too many
         ticks.
         """
-        begin, stop = instant("start", start), instant("end", end)
-        if stop <= begin:
-            raise InvalidArgumentError("end", end, "must be after start")
-        overlap = None if overlap_policy is None else choose("overlap_policy", overlap_policy, Overlap)
-        done = await self._registrar.backfill(schedule_id, begin, stop, overlap, force)
-        return Backfilled(done.accepted, done.already_recorded, done.unknown, done.overlapping)
+        asked = _backfill_asked(start, end, overlap_policy)
+        return _backfilled(await self._registrar.backfill(schedule_id, *asked, force))
+
+    async def foresee_backfill(
+        self, schedule_id: str, start: datetime, end: datetime, overlap_policy: str | None = None
+    ) -> Backfilled:
+        """Return what `backfill` would do now, and change nothing. Raises the same errors."""
+        asked = _backfill_asked(start, end, overlap_policy)
+        return _backfilled(await self._registrar.foresee_backfill(schedule_id, *asked))
 
     async def is_started(self, key: str) -> bool:
         """Return whether a run was started under this key, by the launcher or in the ledger."""
@@ -464,3 +468,17 @@ def _facets(
     """Return the facets of the filters that are given."""
     wanted = (("user", user_id), ("workflow", workflow_id), ("label", label), (PART_OF_ID, part))
     return [(name, value) for name, value in wanted if value is not None]
+
+
+def _backfill_asked(
+    start: datetime, end: datetime, overlap_policy: str | None
+) -> tuple[int, int, Overlap | None]:
+    begin, stop = instant("start", start), instant("end", end)
+    if stop <= begin:
+        raise InvalidArgumentError("end", end, "must be after start")
+    overlap = None if overlap_policy is None else choose("overlap_policy", overlap_policy, Overlap)
+    return begin, stop, overlap
+
+
+def _backfilled(done: Backfill) -> Backfilled:
+    return Backfilled(done.accepted, done.already_recorded, done.unknown, done.overlapping)

@@ -89,7 +89,7 @@ def test_a_schedule_is_found_explained_edited_and_saved_without_script(service, 
 
 
 def test_a_schedule_is_paused_resumed_run_and_filled_in_without_script(service, plain):
-    plain.goto(f"{service.url}/ui/schedules/orders.sync")
+    plain.goto(f"{service.url}/ui/schedules/invoices.export")
     plain.get_by_role("link", name="Pause…").click()
     plain.get_by_label("Why is it paused?").fill("partner moves house")
     plain.get_by_role("button", name="Pause").click()
@@ -101,13 +101,13 @@ def test_a_schedule_is_paused_resumed_run_and_filled_in_without_script(service, 
     plain.get_by_role("button", name="Run now").click()
     says(plain, "A run by hand was asked for")
     plain.get_by_role("link", name="Backfill…").click()
-    plain.get_by_label("From").fill("2026-10-01 00:00")
-    plain.get_by_label("Until, not included").fill("2026-10-01 02:00")
+    plain.get_by_label("From").fill("2026-10-30 00:00")
+    plain.get_by_label("Until, not included").fill("2026-10-30 04:00")
     plain.get_by_role("button", name="Show what would run").click()
-    says(plain, "4 ticks")
+    says(plain, "4 ticks in that range: 4 would run, 0 ran already.")
     plain.get_by_role("button", name="Run them").click()
     says(plain, "4 past ticks will run, 0 ran already.")
-    made = [run["trigger"] for run in service.get("/schedules/orders.sync/runs", limit=1000)["runs"]]
+    made = [run["trigger"] for run in service.get("/schedules/invoices.export/runs", limit=1000)["runs"]]
     assert (made.count("manual"), made.count("backfill")) == (1, 4)
 
 

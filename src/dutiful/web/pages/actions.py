@@ -21,7 +21,7 @@ from dutiful.web.pages.rendering import page
 from dutiful.web.pages.why import parse_asked
 
 if TYPE_CHECKING:
-    from dutiful.service.types import ScheduleView
+    from dutiful.service.types import Backfilled, ScheduleView
     from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
@@ -121,7 +121,9 @@ async def backfill(request: Request, authorized: Starter, schedule_id: requests.
     registrar = authorized.service.registrar
     try:
         if form.get("do") != "run":
-            forecast = await _forecast(authorized, view, start, end)
+            found = await registrar.foresee_backfill(schedule_id, start, end, policy)
+            said = backfill_said(found, f"{found.accepted:,} would run", "would overlap")
+            forecast = {"ticks": sum(found), "said": said}
             return await _question(
                 request, authorized, schedule_id, "backfill", given=form, forecast=forecast
             )
@@ -133,10 +135,8 @@ async def backfill(request: Request, authorized: Starter, schedule_id: requests.
             request, authorized, schedule_id, "backfill", 422, problem=str(error), given=form
         )
     authorized.record("backfill", schedule_id=schedule_id, accepted=done.accepted)
-    return back(
-        schedule_id,
-        f"{words.counted(done.accepted, 'past tick')} will run, {done.already_recorded} ran already.",
-    )
+    runs = f"{words.counted(done.accepted, 'past tick')} will run"
+    return back(schedule_id, backfill_said(done, runs, "overlap"))
 
 
 def _range(
@@ -152,22 +152,14 @@ def _range(
     return start, end, ""
 
 
-async def _forecast(
-    authorized: AuthorizedService, view: ScheduleView, start: datetime, end: datetime
-) -> dict[str, int]:
-    """Return how many ticks the range has, and how many of them ran already."""
-    now = authorized.service.clock.now().astimezone(UTC)
-    last = min(end.astimezone(UTC), now)
-    cron = view.cron
-    begin = int(start.timestamp()) - 1
-    ticks = cron.count_epoch(begin, max(begin, int(last.timestamp()) - 1))
-    rows = (await authorized.service.registrar.runs(view.schedule_id, 1000)).items
-    ran = sum(
-        1
-        for run in rows
-        if start <= run.run_at < last and run.trigger != "manual" and run.status != "SKIPPED"
-    )
-    return {"ticks": ticks, "ran": min(ran, ticks), "run": max(0, ticks - ran)}
+def backfill_said(done: Backfilled, runs: str, overlaps: str) -> str:
+    """Return what becomes of the ticks of a backfill, in one line."""
+    others = [
+        (done.overlapping, overlaps),
+        (done.unknown, "may have run: their entries are pruned"),
+    ]
+    parts = [runs, f"{done.already_recorded:,} ran already"]
+    return ", ".join(parts + [f"{count:,} {verb}" for count, verb in others if count]) + "."
 
 
 @router.get("/ui/schedules/{schedule_id}/delete")
