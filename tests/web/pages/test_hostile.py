@@ -20,7 +20,7 @@ TEXTS = [
     "\u05e9\u05dc\u05d5\u05dd <b>",
 ]
 OWN = {
-    "a", "aside", "b", "bdi", "body", "button", "circle", "code", "datalist", "dd", "del", "details",
+    "a", "aside", "b", "bdi", "body", "br", "button", "circle", "code", "datalist", "dd", "del", "details",
     "div", "dl", "dt", "fieldset", "footer", "form", "g", "h1", "h2", "h3", "head", "header", "html",
     "input", "ins", "kbd", "label", "legend", "li", "line", "link", "main", "marker", "meta", "nav",
     "ol", "option", "p", "path", "pre", "q", "rect", "script", "section", "select", "small", "span",
