@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 from tests.web.browser.pages import SETTLEMENT
 from tests.web.browser.png import rows
@@ -20,6 +22,12 @@ PAINTED = """marks => {
     return [mark.getAttribute("class"), style.fill, style.stroke];
   })];
 }"""
+# Returns the words of each entry of a legend, and the box of its mark within the legend.
+BOXES = """legend => Object.fromEntries([...legend.querySelectorAll("li")].map(entry => {
+  const [whole, mark] = [legend, entry.querySelector("svg")].map(each => each.getBoundingClientRect());
+  return [entry.textContent.trim(),
+    [mark.x - whole.x, mark.y - whole.y, mark.width, mark.height].map(Math.round)];
+}))"""
 
 
 @pytest.fixture
@@ -63,38 +71,65 @@ def test_the_current_page_and_the_chosen_answer_are_marked_in_forced_colours(ser
 
 
 def test_every_state_has_a_shape_of_its_own_without_colour(service, page):
-    page.goto(service.url + SETTLEMENT)
     session = page.context.new_cdp_session(page)
     session.send("Emulation.setEmulatedVisionDeficiency", {"type": "achromatopsia"})
-    legend = page.locator(".strip .legend li")
-    shapes = {
-        legend.nth(place).inner_text(): legend.nth(place).locator("svg") for place in range(legend.count())
-    }
-    drawn = {name: outline(svg.screenshot()) for name, svg in shapes.items()}
-    assert len(drawn) == 7
-    names = sorted(drawn)
-    alike = [
-        (one, other)
-        for one in names
-        for other in names
-        if one < other and not apart(drawn[one], drawn[other])
-    ]
+    counts, alike = {}, []
+    for path in KEY_PAGES:
+        page.goto(service.url + path)
+        drawn = legend(page)
+        counts[path] = len(drawn)
+        alike += [pair for pair in combinations(drawn, 2) if not apart(drawn[pair[0]], drawn[pair[1]])]
+    assert counts == dict(zip(KEY_PAGES, (4, 7, 5), strict=True))
     assert alike == []
 
 
-def outline(png):
-    """Return the pixels that differ from the ground, as a set of places; every pixel must be grey."""
-    pixels = rows(png)
+def legend(page):
+    """Return the outline of each mark in the first legend of the page, by its words."""
+    found = page.locator(".legend").first
+    boxes = found.evaluate(BOXES)
+    pixels = rows(found.screenshot())
     assert all(max(pixel[:3]) - min(pixel[:3]) <= 2 for row in pixels for pixel in row)
-    ground = pixels[0][0][0]
-    return {
-        (x, y) for y, row in enumerate(pixels) for x, pixel in enumerate(row) if abs(pixel[0] - ground) > 40
-    }
+    return {name: outline(pixels, *box) for name, box in boxes.items()}
+
+
+def outline(pixels, left, top, width, height):
+    """Return the pixels of a box that differ from the ground, as a set of places in the box."""
+    ground = pixels[0][-1][0]
+    within = [(x, y) for y in range(height) for x in range(width)]
+    return {(x, y) for x, y in within if abs(pixels[top + y][left + x][0] - ground) > 40}
 
 
 def apart(one, other):
     """Return whether two shapes differ in at least a quarter of what either of them draws."""
     return len(one ^ other) >= len(one | other) / 4
+
+
+# Gives the focus to one control after the other, and returns those that a sticky bar hides whole.
+OBSCURED = """() => {
+  const bars = [...document.querySelectorAll(".bar, .tabs, .save")];
+  const isHidden = (control) => {
+    const box = control.getBoundingClientRect();
+    const heights = [0.1, 0.5, 0.9].map(part => box.top + part * box.height);
+    return heights.every(y => {
+      const seen = document.elementFromPoint(box.left + box.width / 2, y);
+      return !seen || bars.some(bar => bar.contains(seen));
+    });
+  };
+  return [...document.querySelectorAll("main :is(a[href], button, input, select, summary, [tabindex='0'])")]
+    .filter(control => control.checkVisibility({visibilityProperty: true}) && !control.closest(".save, svg"))
+    .filter(control => (control.focus(), document.activeElement === control && isHidden(control)))
+    .map(control => control.outerHTML.slice(0, 120));
+}"""
+
+
+def test_no_bar_hides_the_control_that_has_the_focus_at_400_percent(service, page):
+    # A window of 1280 by 1024 has this many pixels at a zoom of 400 percent.
+    page.set_viewport_size({"width": 320, "height": 256})
+    hidden = {}
+    for path in KEY_PAGES:
+        page.goto(service.url + path)
+        hidden[path] = page.evaluate(OBSCURED)
+    assert hidden == {path: [] for path in KEY_PAGES}
 
 
 def tab_to(page, name, role="link"):

@@ -20,7 +20,7 @@ SHADES = (1, 5, 17, 49, 121)
 HOUR_SHADES = (1, 20, 68, 196, 484)
 """The same for ticks per hour."""
 
-_CSS = {"none": "d0", "same": "d1", "moved": "moved", "removed": "d0", "added": "added"}
+_CSS = {"none": "d0", "same": "d1", "moved": "moved", "removed": "d0", "added": "d0"}
 _DAY_WIDTH, _DAY_HEIGHT = 48.0 + 60 * 16.0, 18.0 + 24 * 12.0 + 4
 _LOAD_RULES = (
     ".ground{{fill:{ground}}}text{{font:500 12px ui-sans-serif,system-ui,sans-serif;fill:{muted}}}"
@@ -77,7 +77,9 @@ def year(it: Year, css: str = "wide") -> str:
         if day < it.first:
             continue
         kind = it.days.get(day, "none")
-        squares[_CSS[kind]] = squares.get(_CSS[kind], "") + _square(x, y, cell)
+        # Half a square is another shape than a whole one, for readers who see no colours.
+        shape = _half(x, y, cell) if kind == "moved" else _square(x, y, cell)
+        squares[_CSS[kind]] = squares.get(_CSS[kind], "") + shape
         extra += _extras(it, day, kind, (x, y, cell))
     drawn += [path(squares[css_], css_) for css_ in sorted(squares)] + extra
     return drawing(left + it.weeks * pitch, 18 + 7 * pitch + 2, css, *drawn)
@@ -101,6 +103,10 @@ def _extras(it: Year, day: date, kind: Became, place: tuple[float, float, float]
     if day == it.first:
         drawn.append(rect(x - 1.5, y - 1.5, cell + 3, cell + 3, "today", 3.5))
     return drawn
+
+
+def _half(x: float, y: float, size: float) -> str:
+    return f"M{number(x)} {number(y)}h{number(size)}v{number(size)}z"
 
 
 def _square(x: float, y: float, size: float) -> str:
