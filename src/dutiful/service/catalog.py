@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from dutiful.core.plan.preview import upcoming
@@ -92,16 +93,23 @@ class Catalog:
         Raises InvalidArgumentError for a cursor that no page has.
         """
         place = _Place.read(cursor, limit)
-        troubled = await self._store.troubled(READ_MAX, wanted.owner)
-        troubled = [due for due in troubled if has_facets(due.schedule, wanted.facets)]
-        running = await self._running(wanted)
-        counts = await self._counts(wanted, troubled, len(running))
+        troubled, running, every, paused = await asyncio.gather(
+            self._troubled(wanted),
+            self._running(wanted),
+            self._store.count(wanted.all_facets),
+            self._store.count(wanted.all_facets, paused=True),
+        )
+        counts = _counts(troubled, len(running), every, paused)
         if wanted.state in {"all", "paused"}:
             return await self._of_all(wanted, troubled, place), counts
         found = await self._store.some(running) if wanted.state == "running" else troubled
         kind = _KINDS.get(wanted.state)
         kept = [due for due in found if kind is None or kind_of(due) == kind]
         return _sliced(self._in_order(kept, wanted), place), counts
+
+    async def _troubled(self, wanted: Wanted) -> list[Snapshot]:
+        found = await self._store.troubled(READ_MAX, wanted.owner)
+        return [due for due in found if has_facets(due.schedule, wanted.facets)]
 
     async def _running(self, wanted: Wanted) -> list[str]:
         """Return the ids of the schedules with runs in flight."""
@@ -112,18 +120,6 @@ class Catalog:
             found = await self._store.some(ids)
             return [due.schedule.id for due in found if has_facets(due.schedule, wanted.facets)]
         return [one for one in ids if all(part in one for _, part in wanted.facets)]
-
-    async def _counts(self, wanted: Wanted, troubled: Sequence[Snapshot], running: int) -> dict[State, int]:
-        kinds = [kind_of(due) for due in troubled]
-        return {
-            "all": await self._store.count(wanted.all_facets),
-            "trouble": len(kinds),
-            "failed": kinds.count("failed"),
-            "skipping": kinds.count("skipping"),
-            "running": running,
-            "paused": await self._store.count(wanted.all_facets, paused=True),
-            "aside": kinds.count("quarantined"),
-        }
 
     async def _of_all(self, wanted: Wanted, troubled: Sequence[Snapshot], place: _Place) -> Listed:
         if wanted.state == "paused":
@@ -175,6 +171,20 @@ class Catalog:
         ticks = [(next_tick(due, now), due.schedule.id, due) for due in found]
         kept = [each for each in ticks if since <= each[0] < until]
         return [due for *_, due in sorted(kept, key=lambda each: each[:2])]
+
+
+def _counts(troubled: Sequence[Snapshot], running: int, every: int, paused: int) -> dict[State, int]:
+    """Return how many schedules are in each state."""
+    kinds = [kind_of(due) for due in troubled]
+    return {
+        "all": every,
+        "trouble": len(kinds),
+        "failed": kinds.count("failed"),
+        "skipping": kinds.count("skipping"),
+        "running": running,
+        "paused": paused,
+        "aside": kinds.count("quarantined"),
+    }
 
 
 def next_tick(due: Snapshot, now: Instant) -> Instant:

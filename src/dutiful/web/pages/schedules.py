@@ -3,6 +3,7 @@
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import urlencode
@@ -117,8 +118,10 @@ async def schedules(
 async def facts(authorized: AuthorizedService, query: SchedulesQuery) -> dict[str, Any]:
     """Return all that the list shows."""
     found, counts = await _found(authorized, query)
-    views = await authorized.service.registrar.views(found.schedules)
-    latest = await authorized.service.board.latest([view.schedule_id for view in views])
+    views, latest = await asyncio.gather(
+        authorized.service.registrar.views(found.schedules),
+        authorized.service.board.latest([due.schedule.id for due in found.schedules]),
+    )
     no_such = bool(query.q) and not counts["all"]
     return {
         "query": query,
