@@ -39,6 +39,8 @@ PATHS = [
     "/ui/schedules/pause-many?q=team=ops&paused=false",
     "/ui/runs", "/ui/runs?view=each", "/ui/runs?status=FAILED", "/ui/runs?status=STARTED&view=each",
     "/ui/runs/again?status=FAILED", "/ui/runs?since=2026-03-02T09:00:00Z&until=2026-03-02T09:30:00Z",
+    "/ui/runs?schedule=hanging", "/ui/runs?since=2026-03-02T08:00:00Z&until=2026-03-02T08:30:00Z",
+    "/ui/runs?format=csv", "/ui/runs/again?schedule=hanging",
     "/ui/calendar", "/ui/calendar?day=2026-03-03&down=02:00&hours=24",
     "/ui/why", "/ui/why?schedule=dail&at=today+09:30", "/ui/why?schedule=oftene&at=today+09:30",
     "/ui/cron?e=30+9+*+*+*", "/ui/more", "/ui/me", "/ui/system", "/ui/audit",
