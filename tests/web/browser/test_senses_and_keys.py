@@ -104,7 +104,8 @@ def apart(one, other):
     return len(one ^ other) >= len(one | other) / 4
 
 
-# Gives the focus to one control after the other, and returns those that a sticky bar hides whole.
+# Gives the focus to one control after the other, down the page and up again, and returns those that a
+# sticky bar hides whole.
 OBSCURED = """() => {
   const bars = [...document.querySelectorAll(".bar, .tabs, .save")];
   const isHidden = (control) => {
@@ -115,8 +116,9 @@ OBSCURED = """() => {
       return !seen || bars.some(bar => bar.contains(seen));
     });
   };
-  return [...document.querySelectorAll("main :is(a[href], button, input, select, summary, [tabindex='0'])")]
-    .filter(control => control.checkVisibility({visibilityProperty: true}) && !control.closest(".save, svg"))
+  const all = [...document.querySelectorAll("main :is(a[href], button, input, select, summary, pre)")]
+    .filter(control => control.checkVisibility({visibilityProperty: true}) && !control.closest(".save, svg"));
+  return [...all, ...all.toReversed()]
     .filter(control => (control.focus(), document.activeElement === control && isHidden(control)))
     .map(control => control.outerHTML.slice(0, 120));
 }"""
