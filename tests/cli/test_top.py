@@ -309,10 +309,10 @@ class Terminal:
 
 
 @contextmanager
-def terminal(url, *arguments, columns=80):
+def terminal(url, *arguments, columns=80, encoding="utf-8"):
     pid, fd = pty.fork()
     if not pid:
-        environ = {"TERM": "xterm", "DUTIFUL_URL": url, "DUTIFUL_TOKEN": "", "PYTHONIOENCODING": "utf-8"}
+        environ = {"TERM": "xterm", "DUTIFUL_URL": url, "DUTIFUL_TOKEN": "", "PYTHONIOENCODING": encoding}
         kept = {name: text for name, text in os.environ.items() if name not in {"COLUMNS", "LINES"}}
         os.execve(command()[0], command("top", *arguments), kept | environ)
     it = Terminal(pid, fd)
@@ -345,6 +345,19 @@ def test_on_a_terminal_keys_choose_explain_find_and_act(service):
         top.until(r"find workflow:broken\n.*\n▸✕ broken")
         top.press("s")
         top.until(r"sort id   find workflow:broken")
+        top.press("q")
+        assert top.ended() == 0
+
+
+def test_a_terminal_without_unicode_gets_ascii_alone_and_does_not_end_by_the_notes_of_others(service):
+    pause = {"schedule_id": "nightly", "paused": True, "note": "Jörg räumt auf"}
+    service.post("/schedules/pause", pause)
+    with terminal(service.url, encoding="ascii") as top:
+        top.until(r">x broken")
+        top.press("4")
+        lines = top.until(r"= nightly .*J.rg r.umt auf")
+        assert "".join(lines).isascii()
+        assert "k/j choose" in lines[-1]
         top.press("q")
         assert top.ended() == 0
 
