@@ -11,6 +11,7 @@ from tests.stores.sqlite_rig import edit, found_damaged, populate, with_store
 from dutiful.core.errors import StoreError
 from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity
+from dutiful.runtime.ports import RunFilter
 
 
 @pytest.fixture
@@ -70,6 +71,13 @@ def test_a_damaged_schedule_is_not_counted(path):
         assert await store.count() == 1
 
     with_store(path, look)
+
+
+@pytest.mark.parametrize(("owner", "found"), [(None, 3), ("ada", 0)])
+def test_runs_are_found_beside_a_payload_that_is_no_json(path, owner, found):
+    with_store(path, lambda store: populate(store, 3))
+    page = with_store(path, lambda store: store.runs(RunFilter(owner=owner), None, 10))
+    assert len(page.runs) == found
 
 
 READS = {

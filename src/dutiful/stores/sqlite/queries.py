@@ -56,7 +56,8 @@ _SCANNED = (
     " AND {condition} ORDER BY run_at {order}, schedule {order}, kind {order}"
 )
 _MATCHING = (
-    f"SELECT * FROM (SELECT schedule, id, {_RUN}, payload ->> '$.user_id' AS owner {_SCANNED} LIMIT :scan)"
+    f"SELECT * FROM (SELECT schedule, id, {_RUN},"
+    f" iif(json_valid(payload), payload ->> '$.user_id', NULL) AS owner {_SCANNED} LIMIT :scan)"
     " WHERE (:status IS NULL OR status = :status) AND (:reason IS NULL OR reason = :reason)"
     " AND (:owner IS NULL OR owner = :owner)"
     " AND (:trigger IS NULL OR :trigger = CASE WHEN kind = 'manual' THEN kind"
