@@ -23,6 +23,7 @@ PAGES = [
     "/ui/schedules/pause-many?q=team%3Dbilling",
     "/ui/runs",
     "/ui/runs?view=each",
+    "/ui/runs/again?status=FAILED",
     "/ui/calendar",
     "/ui/cron?e=30+2+*+*+*&tz=America/New_York",
     "/ui/cron?e=nonsense",
@@ -32,5 +33,6 @@ PAGES = [
     "/ui/more",
     "/ui/system",
     "/ui/audit",
+    "/ui/audit?line=0",
     "/ui/schedules/nowhere",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sqlite3
 import sys
 from urllib.parse import urlencode
@@ -14,6 +15,7 @@ from tests.web.test_fleet_page import serving
 
 from dutiful.core.plan.outcome import Accepted, Failed
 from dutiful.core.plan.reconcile import Changes, Put
+from dutiful.httpd.audit import AuditLog
 from dutiful.process.output_log import OutputFolder
 
 # Leaves every place that a text may stand in: attributes, titles, fields, scripts, styles, comments.
@@ -22,6 +24,7 @@ MARKUP = (
     "<img src=x onerror=console.log(2)><svg onload=console.log(3)>"
 )
 SHORT = "\"'><img src=x onerror=console.log(4)>"
+UNQUOTED = "'><img src=x onerror=console.log(6)>"
 LINK = "javascript:console.log(5)"
 # Returns the texts of the page, also those in its fields, and where its links, forms and pictures lead.
 SHOWN = """() => [
@@ -58,8 +61,7 @@ def service(tmp_path_factory):
     }
     with running(folder, executor=Hostile, **files) as it:
         _fill(it, folder)
-        with open(files["DUTIFUL_AUDIT_LOG"], "a", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in _audited())
+        _audit(AuditLog(it.clock, files["DUTIFUL_AUDIT_LOG"]))
         yield it
 
 
@@ -88,11 +90,13 @@ async def _set_aside(store):
     await store.apply(Changes([Put(known.schedule, state, None, known.version)]))
 
 
-def _audited():
-    """Return lines of an audit file in which every text is hostile."""
-    line = {"at": "2026-03-02T09:14:00Z", "phase": "asked", "request": "0"}
-    line |= {"who": hostile("who"), "action": hostile("action"), "note": hostile("audit-note")}
-    return [line | {"schedule_id": hostile("audit-id")}, line | {"workflow_id": hostile("audit-workflow")}]
+def _audit(log):
+    """Write changes in which every text is hostile, beside those of the service."""
+    who, action, note = hostile("who"), hostile("action", UNQUOTED), {"note": hostile("audit-note")}
+    given = {"labels": {"team": hostile("audit-given")}}
+    log.intend("1", who, action, [{**note, "workflow_id": hostile("audit-workflow")}])
+    log.intend("2", who, action, [{**note, "schedule_id": hostile("audit-id"), "given": given}])
+    log.close()
 
 
 def key_of(it, schedule_id):
@@ -106,8 +110,9 @@ def pages_of(it):
         return f"{path}?{urlencode(query)}"
 
     here = "/ui/schedules/fails"
+    change = re.search(r"/ui/audit\?line=\d+", it.client.get("/ui/audit").text)[0]
     return [
-        "/", "/ui/runs", "/ui/runs?view=each", "/ui/audit", "/ui/system", "/ui/schedules/aside",
+        "/", "/ui/runs", "/ui/runs?view=each", "/ui/audit", change, "/ui/system", "/ui/schedules/aside",
         "/ui/schedules/damaged", "/ui/schedules/works", "/ui/calendar?down=%3Cscript%3E",
         here, *(f"{here}/{action}" for action in ("run", "pause", "backfill", "delete")),
         *(f"/ui/runs/{key_of(it, name)}" for name in ("works", "fails")),
@@ -123,7 +128,8 @@ def pages_of(it):
 
 FIELDS = {
     "user", "label", "note", "detail", "run-id", "quarantine", "damage", "output", "setting", "who", "action",
-    "audit-note", "audit-id", "audit-workflow", "at", "done", "part", "why-at", "why-id", "cron", "zone",
+    "audit-note", "audit-id", "audit-workflow", "audit-given",
+    "at", "done", "part", "why-at", "why-id", "cron", "zone",
 }  # fmt: skip
 
 
