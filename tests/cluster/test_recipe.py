@@ -99,7 +99,7 @@ def test_the_recipe_brings_up_a_cluster_that_loses_nothing_when_a_worker_is_kill
         first.send_signal(signal.SIGKILL)
         terminals.until_loads({"worker-2": 16})
         shards, _ = [terminals.run(line) for line in ASKED.splitlines()]
-        assert len(re.findall(r"^\d+ +worker-2 +\d+ ", shards, re.MULTILINE)) == 16
+        assert len(re.findall(r"^ *\d+ +worker-2 +\d+ ", shards, re.MULTILINE)) == 16
         check_ledger(terminals, began)
 
 

@@ -20,7 +20,7 @@ from dutiful.runtime.ports import Member, View
 from dutiful.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Iterable
     from random import Random
 
     from dutiful.core.schedule import Schedule
@@ -435,6 +435,11 @@ class Namespace:
     def _of(self, schedule_id: str) -> Recorder:
         shard = self._database.shard_of(schedule_id)
         return (self._database.shards[0] if shard is None else shard).witness
+
+    async def notes(self, ids: Iterable[str]) -> dict[str, Any]:
+        """Return the notes of schedules, each from its shard."""
+        found = [await self._of(schedule_id).notes([schedule_id]) for schedule_id in ids]
+        return {schedule_id: note for notes in found for schedule_id, note in notes.items()}
 
     async def apply(self, changes: Any) -> None:
         """Write one schedule where it is, or where it belongs."""

@@ -201,6 +201,7 @@ class Registrar:
         """
         while True:
             due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
+            _refuse_quarantined(due)
             with contextlib.suppress(OvertakenError):
                 passed = accounted(await recalled(self._store, due, now), now)
                 if passed is not None:
@@ -215,13 +216,13 @@ class Registrar:
     ) -> Backfill:
         """Return what `backfill` would do now, and change nothing. Raises the same errors."""
         due = _known(schedule_id, await self._store.get(schedule_id))
+        _refuse_quarantined(due)
         return await self._backfill(due, start, end, overlap, force=False)
 
     async def _backfill(
         self, due: Snapshot, start: Instant, end: Instant, overlap: Overlap | None, force: bool
     ) -> Backfill:
         now = self._now()
-        _refuse_quarantined(due)
         if start >= now:
             raise InvalidArgumentError("start", from_epoch_ms(start).isoformat(), _FUTURE)
         ticks = past_ticks(due, start, end)
