@@ -6,7 +6,7 @@ import asyncio
 import atexit
 import threading
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from dutiful.declarative.scheduler import Scheduler, is_run_of
@@ -76,7 +76,8 @@ class BackgroundScheduler:
         at once, and the stop completes after the task. Raises the errors of `Scheduler.stop`.
         """
         atexit.unregister(self.stop)
-        if not self._ended.done():
+        # A loop that is closed has been stopped by another call meanwhile.
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._asked.set)
         if self._is_called_by_task():
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,7 +38,7 @@ class LoopThread:
 
     def call(self, function: Callable[[], object]) -> None:
         """Have a function called on the thread's loop; a loop that has ended calls nothing."""
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
     async def stop(self) -> None:
