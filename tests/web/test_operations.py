@@ -6,6 +6,7 @@ import asyncio
 import re
 
 import httpx2
+from tests.web.running import SCHEDULE
 
 from dutiful.service import Service, settings_from
 from dutiful.web.app import create_app
@@ -150,6 +151,13 @@ def test_the_schedules_of_a_view_come_with_their_latest_ticks(service):
     assert [one["schedule_id"] for one in soon] == ["a"]
     assert service.get("/summary/schedules", view="all", find="zz")["schedules"] == []
     assert service.get("/summary/schedules", view="running")["schedules"] == []
+
+
+def test_a_part_of_an_id_is_found_with_other_filters_behind_a_thousand_ids(service):
+    many = [{**SCHEDULE, "schedule_id": f"job-{number:04}"} for number in range(1001)]
+    service.post("/schedules/bulk", [*many, {**SCHEDULE, "schedule_id": "job-last", "paused": True}])
+    found = service.get("/summary/schedules", view="all", find="job", paused="true")["schedules"]
+    assert [one["schedule_id"] for one in found] == ["job-last"]
 
 
 def test_the_schedules_of_a_view_are_filtered_and_come_in_pages(service):

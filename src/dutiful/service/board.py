@@ -16,7 +16,7 @@ from dutiful.core.run import IN_FLIGHT, Run, Status
 from dutiful.core.schedule import is_troubled
 from dutiful.runtime.ports import RunFilter
 from dutiful.service import load
-from dutiful.service.declaration import facets_of
+from dutiful.service.declaration import has_facets
 from dutiful.service.views import moment, view_run
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Policy
     from dutiful.core.snapshot import Snapshot
     from dutiful.core.tally import Tally
-    from dutiful.runtime.ports import Clock, Store
+    from dutiful.runtime.ports import Clock, Facets, Store
     from dutiful.service.load import Firing, Outage
     from dutiful.service.types import RunView
 
@@ -121,20 +121,14 @@ class Line(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which schedules of a view to list: a part of their ids, facets that they have, and whether paused."""
+    """Which schedules of a view to list: those with all facets, and whether paused."""
 
-    part: str = ""
-    facets: Sequence[tuple[str, str]] = ()
+    facets: Facets = ()
     paused: bool | None = None
 
     def has(self, due: Snapshot) -> bool:
         """Return whether a schedule is wanted."""
-        schedule = due.schedule
-        return (
-            self.part in schedule.id
-            and self.paused in (None, schedule.paused)
-            and {*self.facets} <= {*facets_of(schedule)}
-        )
+        return self.paused in (None, due.schedule.paused) and has_facets(due.schedule, self.facets)
 
 
 class Soon(NamedTuple):
@@ -195,7 +189,7 @@ class Board:
         self._outages: Kept[Outage] = Kept(clock)
         self._firings: Kept[list[Firing]] = Kept(clock)
         self._delays: Kept[list[float]] = Kept(clock)
-        # How many things need somebody, by kind of caller; every page shows the number.
+        # The number in the bar of every page: what needs an operator, by kind of caller.
         self.needs: Kept[tuple[int]] = Kept(clock, 10_000)
 
     async def revision(self) -> str:
@@ -353,21 +347,15 @@ class Board:
     async def _in_view(
         self, view: str, wanted: Wanted, limit: int, owner: str | None, after: str
     ) -> Sequence[Snapshot]:
-        # Most filters apply afterwards, so fetch more schedules than are shown.
-        looked_at = _LATE_READ if wanted.part or wanted.facets else limit
+        facets = [*_facets(owner), *wanted.facets]
         if view == "needs":
             return await self.troubled(owner)
         if view == "next":
-            dues = await self._store.soonest(looked_at, [*_facets(owner), *wanted.facets])
-            return [due for group in soon(dues, self._now()) for due in group.schedules]
-        if view == "all" and not wanted.part:
-            return await self._store.page(after, limit, [*_facets(owner), *wanted.facets], wanted.paused)
+            groups = soon(await self._store.soonest(limit, facets), self._now())
+            return [due for group in groups for due in group.schedules]
         if view == "running":
-            ids = sorted({run.schedule_id for run in await self.in_flight(owner)})
-        else:
-            ids = await self._store.find_ids(wanted.part, after, looked_at, owner)
-        known = {due.schedule.id: due for due in await self._store.some(ids)}
-        return [known[one] for one in ids if one in known]
+            return await self._store.some({run.schedule_id for run in await self.in_flight(owner)})
+        return await self._store.page(after, limit, facets, wanted.paused)
 
     async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
         """Return ids that contain a text and come after another id."""

@@ -9,14 +9,13 @@ from dutiful.core.plan.preview import upcoming
 from dutiful.core.run import IN_FLIGHT
 from dutiful.runtime.ports import PART_OF_ID
 from dutiful.service.board import kind_of, worst_first
-from dutiful.service.declaration import facets_of
+from dutiful.service.declaration import has_facets
 from dutiful.service.views import decode_cursor, encode_cursor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Snapshot
     from dutiful.runtime.ports import Clock, Facets, Store
 
@@ -201,9 +200,3 @@ def _sliced(found: Sequence[Snapshot], place: _Place) -> Listed:
 
 def _id_of(due: Snapshot) -> str:
     return due.schedule.id
-
-
-def has_facets(schedule: Schedule, facets: Facets) -> bool:
-    """Return whether a schedule has all of these facets."""
-    own = {*facets_of(schedule)} if facets else set()
-    return all(facet[1] in schedule.id if facet[0] == PART_OF_ID else facet in own for facet in facets)

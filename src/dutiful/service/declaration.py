@@ -23,8 +23,10 @@ from dutiful.core.plan.overdue import expects
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task, Window
 from dutiful.launchers.url import scheme_of
+from dutiful.runtime.ports import PART_OF_ID
 
 if TYPE_CHECKING:
+    from dutiful.runtime.ports import Facets
     from dutiful.service.types import ScheduleInput
 
 E = TypeVar("E", bound=StrEnum)
@@ -111,6 +113,12 @@ def facets_of(schedule: Schedule) -> list[tuple[str, str]]:
     named = [] if workflow.executor is None else [NAMES_EXECUTOR]
     expecting = [EXPECTS] if expects(schedule.policy) else []
     return [*owned, *named, *expecting, *(("label", value) for value in labels)]
+
+
+def has_facets(schedule: Schedule, facets: Facets) -> bool:
+    """Return whether a schedule has all of these facets."""
+    own = {*facets_of(schedule)} if facets else set()
+    return all(facet[1] in schedule.id if facet[0] == PART_OF_ID else facet in own for facet in facets)
 
 
 def delivery_of(policy: Policy) -> Delivery:

@@ -1,4 +1,4 @@
-"""The things that need somebody: schedules in trouble, damaged ones, long runs, parts of the service."""
+"""What needs an operator: schedules in trouble, damaged ones, long runs, parts of the service."""
 
 # ruff: noqa: TC002 - the framework reads annotations at run time
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RUNNING_READ = 20
 
 
 class Needs(NamedTuple):
-    """All things that need somebody, and the runs in flight among which the long ones were found."""
+    """Everything that needs an operator, and the runs in flight, which were searched for long ones."""
 
     damaged: list[Damaged]
     troubled: list[Snapshot]
@@ -40,7 +40,7 @@ class Needs(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Return how many things need somebody."""
+        """Return how many entries there are in all."""
         return len(self.damaged) + len(self.troubled) + len(self.others)
 
 

@@ -115,8 +115,7 @@ def _wanted(query: requests.LinesQuery) -> Wanted:
     found = Filter.read(query.find)
     asked = Filter(label=query.label, workflow_id=query.workflow_id, user_id=query.user_id)
     users = [("user", each.user_id) for each in (found, asked) if each.user_id is not None]
-    facets = [*found._replace(part=None).facets, *asked.facets, *users]
-    return Wanted(found.part or "", facets, query.paused)
+    return Wanted([*found.facets, *asked.facets, *users], query.paused)
 
 
 @router.get("/cluster")
