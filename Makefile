@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 RUN_STAMP := $(VENV)/.ready-run
+# Hundreds of processes start in the tests: they read compiled modules, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate
 
 .PHONY: run tour test quick versions check fmt bench peers soak docs openapi pictures lock clean

@@ -34,7 +34,7 @@ def compete(site):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("without", ["locks", "locks,fence"])
+@pytest.mark.parametrize("without", [pytest.param("locks", marks=pytest.mark.soak), "locks,fence"])
 @pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 def test_no_key_is_doubled_by_workers_that_all_lead_everything(
     postgres_port, postgres_url, without, record_property

@@ -84,7 +84,7 @@ def read_log(folder):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, CHAINS))]
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, CHAINS))]
 )
 def test_no_key_is_launched_twice_and_no_tick_is_without_an_entry(tmp_path, seed):
     kills, end = play_chain(tmp_path, seed)

@@ -248,7 +248,8 @@ def test_with_postgres_seen_every_key_has_exactly_one_effect(tmp_path, postgres_
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", ["redis", pytest.param("celery", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["redis", "celery"])
 def test_with_valkey_seen_a_repeat_has_a_cause_and_a_higher_start(tmp_path, valkey_url, kind):
     told, _ = fought(tmp_path, kind, valkey_url, None, large=False)
     assert wrong(told, exactly=False) == []

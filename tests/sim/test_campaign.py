@@ -11,7 +11,7 @@ from tests.sim.genesis import world_of
 from tests.sim.reach import missing
 from tests.sim.shrink import report
 
-WORLDS = 240
+WORLDS = 150
 SOAK_SECONDS = float(os.environ.get("DUTIFUL_SOAK_SECONDS", "60"))
 # A soak goes on where the last one ended when it is told so.
 SOAK_SEED = int(os.environ.get("DUTIFUL_SOAK_SEED", "1000000"))

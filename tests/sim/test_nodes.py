@@ -21,7 +21,7 @@ from dutiful.stores.memory import MemoryStore
 
 # Reached in too few worlds for a slice to depend on it.
 RARE = {"late delivery", "late delivery refused", "orphan adopted after hand-over"}
-SLICE = 30
+SLICE = 22
 SOAK_WORLDS = int(os.environ.get("DUTIFUL_SOAK_NODE_WORLDS", "1000"))
 
 

@@ -24,8 +24,8 @@ def test_a_seed_decides_everything(seed):
 
 
 def test_different_seeds_are_different_worlds():
-    digests = {run_world(world_of(seed)).digest() for seed in range(20)}
-    assert len(digests) == 20
+    digests = {run_world(world_of(seed)).digest() for seed in range(8)}
+    assert len(digests) == 8
 
 
 def test_every_class_of_events_is_drawn():
@@ -34,17 +34,16 @@ def test_every_class_of_events_is_drawn():
 
 
 def test_what_fails_is_made_smaller_and_still_fails_the_same_way():
-    world = next(world for world in map(world_of, range(100)) if len(world.entries) > 2 and world.actions)
+    broken = world_of(2)
+    assert (len(broken.entries), len(broken.actions)) == (5, 4)
     with MUTANTS["counts_one_tick_too_many"]():
-        broken = next(world for world in map(world_of, range(100)) if run_world(world).problems)
         small = shrink(broken)
         shared = rules(run_world(small)) & rules(run_world(broken))
         assert shared
         assert len(small.entries) == 1
-        assert (len(small.actions), small.horizon) <= (len(broken.actions), broken.horizon)
+        assert (len(small.actions), small.horizon) < (len(broken.actions), broken.horizon)
         assert f"seed {broken.seed}" in report(broken)
     assert not rules(run_world(small)) & shared
-    assert world.seed < 100
 
 
 def test_a_campaign_that_has_not_been_somewhere_says_where():

@@ -18,7 +18,7 @@ from dutiful.stores.sqlite import commit, inline_runs, settle
 SOAK_SECONDS = float(os.environ.get("DUTIFUL_SOAK_SECONDS", "60"))
 SOAK_SEED = int(os.environ.get("DUTIFUL_SOAK_SEED", "1000000"))
 # None of these takes long; some, where a full engine looks every second, take a hundred times as long.
-SLICE = range(31, 55)
+SLICE = range(31, 47)
 # On the file alone a run of this world once began beside another in a group of one place.
 FOUND = 1_000_098
 

@@ -87,7 +87,7 @@ def check(case):
 
 
 @lazily.parametrize()
-@examples(12)
+@examples(8)
 def test_whatever_is_sent_is_answered_as_documented(case):
     check(case)
 
