@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TEN_MINUTES = 600_000
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
+# The ticks of the last ms that are counted anew for each overview, and as many before them.
+_LIVE = 10_000
 # The usual duration of a schedule is the median of this many runs.
 _USUAL_OF = 20
 # Ticks that are due and still undecided after this time (ms) are shown as unaccounted.
@@ -88,11 +90,11 @@ class Day(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """One schedule that needs attention: why, since when, and its latest runs, oldest first."""
+    """One schedule that needs attention: why, since when, and its latest runs, newest first."""
 
     due: Snapshot
     kind: str  # quarantined, failed or skipping
-    runs: list[RunView]
+    runs: list[Run]
     open_run: RunView | None
     usual: float | None
 
@@ -116,7 +118,7 @@ class Line(NamedTuple):
     """One schedule of a list, with its latest runs, newest first, and why it is paused."""
 
     due: Snapshot
-    runs: list[RunView]
+    runs: list[Run]
     pause_note: str | None = None
 
 
@@ -233,11 +235,13 @@ class Board:
 
     async def _next(self, first: Sequence[Snapshot], owner: str | None) -> list[Soon]:
         """Return the minutes that are known whole, and the minute in which the read ended, counted."""
-        groups, now = soon(first, self._now()), self._now()
-        idle = [tick for due in first if not due.runs for tick, _ in upcoming(due, now, 1)]
-        if len(first) < _NEXT_READ or not idle:
+        now = self._now()
+        groups = soon(first, now)
+        idle = (due for due in reversed(first) if not due.runs)
+        last = next((tick for due in idle for tick, _ in upcoming(due, now, 1)), None)
+        if len(first) < _NEXT_READ or last is None:
             return groups
-        end = idle[-1] - idle[-1] % _MINUTE + _MINUTE
+        end = last - last % _MINUTE + _MINUTE
         known = [group for group in groups if epoch_ms(group.at) < end]
         before = sum(group.number for group in known[:-1])
         due = await self._store.count_due(end - 1, before + MINUTE_COUNTED, _facets(owner))
@@ -246,13 +250,15 @@ class Board:
     async def _tallies(self, now: Instant, until: Instant, owner: str | None) -> list[Tally]:
         """Return the tallies of the day before `until`.
 
-        Those before the last minute hardly change, and are kept for a minute.
+        Those before the last minute hardly change, and are kept for a minute; those of the last minute are
+        kept until ten seconds more are over, because hundreds of runs a second are slow to count.
         """
-        live = now - now % _MINUTE - _MINUTE
-        present = live - live % TEN_MINUTES
+        settled, live = now - now % _MINUTE - _MINUTE, now - now % _LIVE - _LIVE
+        present = settled - settled % TEN_MINUTES
         parts = await asyncio.gather(
             self._settled_tallies(until - _DAY, present, TEN_MINUTES, owner),
-            self._settled_tallies(present, live, _MINUTE, owner),
+            self._settled_tallies(present, settled, _MINUTE, owner),
+            self._settled_tallies(settled, live, _MINUTE, owner),
             self._store.tallies(live, until, _MINUTE, owner),
         )
         return [tally._replace(at=tally.at - tally.at % TEN_MINUTES) for part in parts for tally in part]
@@ -311,7 +317,7 @@ class Board:
 
     async def troubles(self, troubled: Sequence[Snapshot]) -> list[Trouble]:
         """Return why these schedules need attention, with their latest runs."""
-        latest = await self._store.latest([due.schedule.id for due in troubled], _USUAL_OF)
+        latest = await self.latest([due.schedule.id for due in troubled])
         return [_trouble(due, latest.get(due.schedule.id, [])) for due in troubled]
 
     async def in_flight(self, owner: str | None = None) -> list[Run]:
@@ -339,10 +345,9 @@ class Board:
         whys = {schedule_id: note.pause_note for schedule_id, note in notes.items()}
         return [Line(due, latest.get(due.schedule.id, []), whys.get(due.schedule.id)) for due in dues]
 
-    async def latest(self, ids: Sequence[str]) -> dict[str, list[RunView]]:
+    async def latest(self, ids: Sequence[str]) -> dict[str, list[Run]]:
         """Return the last 20 rows of each of these schedules that has any, newest first."""
-        found = await self._store.latest(ids, _USUAL_OF)
-        return {schedule_id: [view_run(run) for run in rows] for schedule_id, rows in found.items()}
+        return await self._store.latest(ids, _USUAL_OF)
 
     async def _in_view(
         self, view: str, wanted: Wanted, limit: int, owner: str | None, after: str
@@ -426,10 +431,9 @@ def worst_first(due: Snapshot) -> tuple[int, str]:
     return kind, due.schedule.id
 
 
-def _trouble(due: Snapshot, latest: Sequence[Run]) -> Trouble:
+def _trouble(due: Snapshot, latest: list[Run]) -> Trouble:
     in_flight = [run for run in due.runs if run.phase in IN_FLIGHT]
-    views = [view_run(run) for run in reversed(latest)]
-    return Trouble(due, kind_of(due), views, view_run(in_flight[0]) if in_flight else None, usual(latest))
+    return Trouble(due, kind_of(due), latest, view_run(in_flight[0]) if in_flight else None, usual(latest))
 
 
 def soon(dues: Sequence[Snapshot], now: Instant) -> list[Soon]:

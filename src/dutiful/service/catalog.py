@@ -50,6 +50,11 @@ class Wanted(NamedTuple):
         return self.since is not None or self.until is not None
 
     @property
+    def is_plain(self) -> bool:
+        """Return whether all schedules of the filter are listed, by id."""
+        return self.state == "all" and self.order == "id" and not self.is_timed
+
+    @property
     def all_facets(self) -> Facets:
         """Return the facets, with that of the owner."""
         user = [] if self.owner is None else [("user", self.owner)]
@@ -92,19 +97,26 @@ class Catalog:
         Raises InvalidArgumentError for a cursor that no page has.
         """
         place = _Place.read(cursor, limit)
-        troubled, running, every, paused = await asyncio.gather(
+        troubled, running, paused = await asyncio.gather(
             self._troubled(wanted),
             self._running(wanted),
-            self._store.count(wanted.all_facets),
             self._store.count(wanted.all_facets, paused=True),
         )
-        counts = _counts(troubled, len(running), every, paused)
+        listed = await self._listed(wanted, troubled, running, place)
+        # To count the ids with some part, the store looks at all ids; a page with all of them is the count.
+        is_whole = wanted.is_plain and cursor is None and listed.cursor is None
+        every = len(listed.schedules) if is_whole else await self._store.count(wanted.all_facets)
+        return listed, _counts(troubled, len(running), every, paused)
+
+    async def _listed(
+        self, wanted: Wanted, troubled: Sequence[Snapshot], running: Sequence[str], place: _Place
+    ) -> Listed:
         if wanted.state in {"all", "paused"}:
-            return await self._of_all(wanted, troubled, place), counts
+            return await self._of_all(wanted, troubled, place)
         found = await self._store.some(running) if wanted.state == "running" else troubled
         kind = _KINDS.get(wanted.state)
         kept = [due for due in found if kind is None or kind_of(due) == kind]
-        return _sliced(self._in_order(kept, wanted), place), counts
+        return _sliced(self._in_order(kept, wanted), place)
 
     async def _troubled(self, wanted: Wanted) -> list[Snapshot]:
         found = await self._store.troubled(READ_MAX, wanted.owner)

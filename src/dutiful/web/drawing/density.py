@@ -27,6 +27,11 @@ class Bucket(NamedTuple):
     to_come: int = 0
 
     @property
+    def below(self) -> int:
+        """Return the number of ticks that are drawn below the line."""
+        return self.skipped.total()
+
+    @property
     def above(self) -> int:
         """Return the number of ticks that are drawn above the line."""
         return self.ran + self.failed + self.to_come
@@ -105,6 +110,7 @@ def _bars(it: Density, shown: list[Bucket], top: int) -> list[str]:
     gap = 1.1 if pitch > 4 else 0.4
     wide = max(pitch - 2 * gap, 0.6)
     drawn = {"ran": "", "failed": "", "skipbar": "", "comebar": ""}
+    most = max((bucket.below for bucket in shown), default=0)
     for bucket in shown:
         x = it.span.x(bucket.start) + gap
         solid, whole = _rise(bucket.ran, top), _rise(bucket.above, top)
@@ -116,16 +122,10 @@ def _bars(it: Density, shown: list[Bucket], top: int) -> list[str]:
             drawn["failed"] += bar(x, _BASE - 1 - solid, wide, max(failed - solid, 6))
         if bucket.to_come:
             drawn["comebar"] += bar(x + 0.5, _BASE - failed, max(wide - 1, 0.6), max(whole - failed, 2))
-        if skipped := sum(bucket.skipped.values()):
-            drawn["skipbar"] += bar(
-                x + 0.5, _BASE + 3 + _fall(skipped, shown), max(wide - 1, 0.6), _fall(skipped, shown)
-            )
+        if skipped := bucket.below:
+            fall = 4 + (_SKIP_MAX - 4) * math.sqrt(skipped / most)
+            drawn["skipbar"] += bar(x + 0.5, _BASE + 3 + fall, max(wide - 1, 0.6), fall)
     return [path(drawn[css], css) for css in drawn]
-
-
-def _fall(skipped: int, shown: list[Bucket]) -> float:
-    most = max(sum(bucket.skipped.values()) for bucket in shown)
-    return 4 + (_SKIP_MAX - 4) * math.sqrt(skipped / most)
 
 
 def _failures(it: Density, shown: list[Bucket], top: int) -> list[str]:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
 
@@ -125,6 +126,13 @@ class Tick(NamedTuple):
     ticks: int = 1
 
 
+class Bead(NamedTuple):
+    """One tick of a small strip: its state, and the seconds that its run took."""
+
+    state: State
+    took: float | None = None
+
+
 def shape(state: str, size: int = 14) -> str:
     """Return the shape of a state, to be shown beside words."""
     box = f'width="{size}" height="{size}" viewBox="0 0 16 16"'
@@ -177,7 +185,7 @@ def sign(state: str) -> str:
     return f'<svg class="plot shape" width="16" height="16"><use href="#s-{state}"/></svg>'
 
 
-def mini(past: list[Tick], to_come: int) -> str:
+def mini(past: Sequence[Bead | Tick], to_come: int) -> str:
     """Return the last 20 ticks and up to 3 to come, evenly spaced, the newest at the right.
 
     One path for each kind of mark, because a list has fifty strips.

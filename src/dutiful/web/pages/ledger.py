@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from dutiful.httpd.instants import rfc_3339
 from dutiful.web.drawing.axis import ClockChange
-from dutiful.web.drawing.marks import Mini, State, Tick
+from dutiful.web.drawing.marks import Bead, Mini, State, Tick
 from dutiful.web.pages import words
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cron.cron import Cron
     from dutiful.core.cron.zone import Zone
+    from dutiful.core.run import Run
     from dutiful.service.types import RunView
 
 
@@ -40,7 +41,7 @@ SAID = {
 }
 
 
-def state_of(run: RunView) -> State:
+def state_of(run: Run | RunView) -> State:
     """Return the state in which an entry is drawn."""
     if run.status == "FAILED":
         return "failed"
@@ -59,7 +60,7 @@ def became(run: RunView) -> str:
     return {"SKIPPED": "skipped", "FAILED": "failed"}.get(run.status, "ran")
 
 
-def is_open(run: RunView) -> bool:
+def is_open(run: Run | RunView) -> bool:
     """Return whether a run has not ended; its `ended_at` may be that of an earlier attempt."""
     return run.status in {"ENQUEUED", "STARTED"}
 
@@ -113,9 +114,18 @@ def ticks_of(runs: Sequence[RunView], cron: Cron) -> Iterator[Tick]:
             yield tick._replace(at=at.astimezone(UTC), until=None, ticks=1)
 
 
-def one_by_one(run: RunView) -> list[Tick]:
-    """Return the ticks of an entry one by one, at most as many as a small strip shows."""
-    return [tick_of(run)._replace(until=None, ticks=1)] * min(run.ticks, Mini.PAST)
+def beads(rows: Sequence[Run]) -> list[Bead]:
+    """Return as many ticks of rows, which come newest first, as a small strip shows, oldest first.
+
+    A list has a thousand of these rows, so they are not made into entries.
+    """
+    found = list[Bead]()
+    for run in rows:
+        seconds = None
+        if run.ended_at is not None and run.started_at is not None and not is_open(run):
+            seconds = max(0, run.ended_at - run.started_at) / 1000
+        found += [Bead(state_of(run), seconds)] * min(run.ticks, Mini.PAST)
+    return found[: Mini.PAST][::-1]
 
 
 def clock_changes(zone: Zone, start: datetime, end: datetime) -> list[ClockChange]:

@@ -13,11 +13,13 @@ from markupsafe import Markup
 
 from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import StoreError
+from dutiful.core.run import Status
 from dutiful.httpd.instants import rfc_3339
+from dutiful.service.views import view_run
 from dutiful.web.authorized_service import AuthorizedService
 from dutiful.web.drawing.marks import mini
 from dutiful.web.pages import words
-from dutiful.web.pages.ledger import one_by_one, tick_href
+from dutiful.web.pages.ledger import beads, tick_href
 
 if TYPE_CHECKING:
     from dutiful.core.run import Run
@@ -123,8 +125,8 @@ class Need(NamedTuple):
 
 def need_of(trouble: Trouble, now: datetime) -> Need:
     """Return a schedule in trouble as an entry of "Needs you"."""
-    schedule, last = trouble.due.schedule, trouble.runs[-1] if trouble.runs else None
-    failed = next((run for run in reversed(trouble.runs) if run.status == "FAILED"), None)
+    schedule, last = trouble.due.schedule, view_run(trouble.runs[0]) if trouble.runs else None
+    failed = next((view_run(run) for run in trouble.runs if run.status is Status.FAILED), None)
     shape, css = {"quarantined": ("aside", "skip"), "failed": ("failed", "fail")}.get(
         trouble.kind, ("skipped", "skip")
     )
@@ -141,7 +143,7 @@ def need_of(trouble: Trouble, now: datetime) -> Need:
         mark,
         what,
         more,
-        mini([tick for run in trouble.runs for tick in one_by_one(run)], to_come),
+        mini(beads(trouble.runs), to_come),
         f"last {min(20, len(trouble.runs))}" + (f", next {to_come}" if to_come else ""),
         None if at is None else tick_href(schedule.id, at),
         None if culprit is None else f"/ui/runs/{culprit.idempotency_key}",

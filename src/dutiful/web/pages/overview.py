@@ -56,6 +56,7 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
         board.census(owner),
         latest_changes(authorized),
     )
+    buckets = buckets_of(day, now)
     return {
         "health": health,
         "heading": heading(health, found.number),
@@ -64,8 +65,8 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
         "needs_count": found.number,
         "census": census,
         "day": day,
-        "day_wide": draw_day(day, now, 12, 1146, "wide"),
-        "day_narrow": draw_day(day, now, 6, 360, "narrow"),
+        "day_wide": draw_day(buckets, now, 12, 1146, "wide"),
+        "day_narrow": draw_day(buckets, now, 6, 360, "narrow"),
         "day_said": day_said(day),
         "soon": [soon_of(each) for each in soon[:_NEXT_SHOWN]],
         "changes": changes,
@@ -105,14 +106,11 @@ def buckets_of(day: Day, now: datetime) -> list[Bucket]:
     return [Bucket(at, **found[at]) for at in sorted(found)]
 
 
-def draw_day(day: Day, now: datetime, hours: int, width: float, css: str) -> str:
+def draw_day(buckets: list[Bucket], now: datetime, hours: int, width: float, css: str) -> str:
     """Return the drawing of the day, with this many hours back and ahead."""
-    around = timedelta(hours=hours)
+    around, hour = timedelta(hours=hours), timedelta(hours=1)
     span = Span(now - around, now + around, UTC, width)
-    drawn = Density(
-        span, buckets_of(day, now), _WIDTH, now, lambda a, b: _period(a, b, now), timedelta(hours=1)
-    )
-    return density(drawn, css)
+    return density(Density(span, buckets, _WIDTH, now, lambda a, b: _period(a, b, now), hour), css)
 
 
 def _period(begin: datetime, end: datetime, now: datetime) -> str:

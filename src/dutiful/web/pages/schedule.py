@@ -99,7 +99,7 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
     return {
         "view": view,
         "when": words.when(cron),
-        "standing": standing(view, found.items),
+        "standing": standing(view, last_of(found.items)),
         "ranges": {name: query_href(**_chosen(query, range=name)) for name in RANGES},
         "chosen_range": chosen_range,
         "last": last_of(found.items),
@@ -165,9 +165,8 @@ def usual_range(cron: Cron, now: datetime) -> str:
     return "1y"
 
 
-def standing(view: ScheduleView, runs: list[RunView]) -> tuple[str, str, str]:
-    """Return (shape, css, words) for the state of a schedule."""
-    last = last_of(runs)
+def standing(view: ScheduleView, last: RunView | None) -> tuple[str, str, str]:
+    """Return (shape, css, words) for the state of a schedule, whose newest entry this is."""
     if view.quarantine is not None:
         return "aside", "skip", "Set aside"
     if view.paused:

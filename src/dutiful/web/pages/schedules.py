@@ -18,15 +18,17 @@ from dutiful.runtime.ports import PART_OF_ID
 from dutiful.service.board import Matching
 from dutiful.service.catalog import READ_MAX, Listed, Order, State, Wanted
 from dutiful.service.types import ScheduleView
+from dutiful.service.views import view_run
 from dutiful.web.authorized_service import Reader, Writer
 from dutiful.web.drawing.marks import mini
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import NOTE_MAX, read_form
-from dutiful.web.pages.ledger import one_by_one
+from dutiful.web.pages.ledger import beads
 from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.schedule import standing
 
 if TYPE_CHECKING:
+    from dutiful.core.run import Run
     from dutiful.service.types import RunView
     from dutiful.web.authorized_service import AuthorizedService
 
@@ -272,8 +274,7 @@ def _link(query: SchedulesQuery, **changes: Any) -> str:
     return "/ui/schedules" + (f"?{urlencode(kept)}" if kept else "")
 
 
-def _line(view: ScheduleView, runs: list[RunView]) -> Line:
-    ticks = [tick for run in reversed(runs) for tick in one_by_one(run)]
+def _line(view: ScheduleView, rows: list[Run]) -> Line:
     to_come = 0 if view.paused or view.quarantine else min(3, len(view.preview))
-    last = runs[0] if runs else None
-    return Line(view, standing(view, runs), words.when(view.cron), mini(ticks, to_come), last)
+    last = view_run(rows[0]) if rows else None
+    return Line(view, standing(view, last), words.when(view.cron), mini(beads(rows), to_come), last)

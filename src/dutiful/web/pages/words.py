@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -178,6 +179,7 @@ def in_words(number: int) -> str:
     return _NUMBERS[number] if number < len(_NUMBERS) else f"{number:,}"
 
 
+@lru_cache(maxsize=1024)
 def when(cron: Cron) -> str:
     """Return a cron in English, with its days and its place: At 01:30, every day, in New York."""
     said = cron.describe()

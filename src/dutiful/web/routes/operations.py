@@ -16,7 +16,7 @@ from dutiful.service.views import cron_of, decode_cursor, encode_cursor, moment,
 from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader, Writer
 from dutiful.web.drawing.density import Bucket
-from dutiful.web.pages.ledger import one_by_one
+from dutiful.web.pages.ledger import beads
 from dutiful.web.pages.overview import buckets_of
 from dutiful.web.pages.schedules import Filter
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["operations"], route_class=StrictRoute)
 
-_SHOWN_PAST, _SHOWN_NEXT = 20, 3
+_SHOWN_NEXT = 3
 _STATES = {"FAILED": "failed", "SKIPPED": "skipped", "SUCCESS": "ran"}
 
 _UNREADY: dict[int | str, dict[str, Any]] = {
@@ -177,7 +177,6 @@ def _line(line: Line, now: datetime) -> responses.LineAnswer:
     """Return one schedule of a list: its state, its latest ticks and a note on its trouble."""
     schedule, runs, cron = line.due.schedule, line.runs, cron_of(line.due)
     last, state = runs[0] if runs else None, _state(line)
-    past = [tick.state for run in reversed(runs) for tick in one_by_one(run)]
     stands_still = state in {"paused", "aside"}
     return responses.LineAnswer.model_validate(
         {
@@ -185,9 +184,9 @@ def _line(line: Line, now: datetime) -> responses.LineAnswer:
             "state": state,
             "meaning": cron.describe(),
             "timezone": cron.zone.name,
-            "past": past[-_SHOWN_PAST:],
+            "past": [bead.state for bead in beads(runs)],
             "to_come": 0 if stands_still else _SHOWN_NEXT,
-            "last_at": None if last is None else last.run_until or last.run_at,
+            "last_at": None if last is None else moment(last.run_until or last.run_at),
             "last_status": None if last is None else last.status,
             "next_run_at": None if stands_still else next_run_at(line.due, epoch_ms(now)),
             "note": _note(line),
