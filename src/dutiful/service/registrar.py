@@ -213,8 +213,7 @@ class SchedulerRegistrar:
 
     async def get_schedule(self, schedule_id: str) -> ScheduleView:
         """Return a schedule with its next five fire times; raises UnknownScheduleError."""
-        due = await self._due(schedule_id)
-        notes = await self._store.notes([schedule_id])
+        due, notes = await asyncio.gather(self._due(schedule_id), self._store.notes([schedule_id]))
         return view_schedule(due, notes.get(schedule_id), self._now())
 
     async def list_schedules(
@@ -291,10 +290,11 @@ class SchedulerRegistrar:
     async def runs(self, schedule_id: str, limit: int = 100, cursor: str | None = None) -> Page[RunView]:
         """Return a page of the ledger, newest first; raises UnknownScheduleError."""
         size = page_size(limit)
-        await self._due(schedule_id)
         until, kind = (None, "") if cursor is None else decode_cursor(cursor, int, str)
+        before = until if isinstance(until, int) else None
         # Up to two rows share an instant, and one of them may have been on the previous page.
-        rows = await self._store.ledger(schedule_id, until if isinstance(until, int) else None, size + 3)
+        read = self._store.ledger(schedule_id, before, size + 3)
+        _, rows = await asyncio.gather(self._due(schedule_id), read)
         rest = [row for row in rows if cursor is None or (row.run_at, row.kind) < (until, kind)]
         shown = rest[:size]
         more = encode_cursor(shown[-1].run_at, shown[-1].kind) if len(rest) > size else None
@@ -345,9 +345,10 @@ class SchedulerRegistrar:
     async def explain(self, schedule_id: str, at: datetime) -> Explanation:
         """Return why the tick at `at` ran, did not run, or will run."""
         instant("at", at)
-        verdict = await self._registrar.explain(schedule_id, at)
+        told = self._registrar.explain(schedule_id, at)
+        verdict, due = await asyncio.gather(told, self._due(schedule_id))
         run = None if verdict.run is None else view_run(verdict.run)
-        asked = steps(await self._due(schedule_id), verdict, self._now())
+        asked = steps(due, verdict, self._now())
         return Explanation(
             schedule_id, at, verdict.due, run, verdict.text, str(verdict.code), verdict.setting, asked
         )

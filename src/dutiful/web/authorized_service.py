@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from random import getrandbits
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dutiful.service.wiring import Service
     from dutiful.service.workflows import WorkflowInput
 
+T = TypeVar("T")
 _ALIKE_READ = 100
 
 
@@ -48,20 +49,26 @@ class AuthorizedService:
         Raises DamagedScheduleError to callers that act for all users: the owner of a schedule that cannot
         be read is not known.
         """
+        owner = await self._unless_damaged(schedule_id, self.service.registrar.owner_of(schedule_id))
+        if not self.caller.acts_for(owner):
+            raise UnknownScheduleError(schedule_id)
+
+    async def _unless_damaged(self, schedule_id: str, read: Awaitable[T]) -> T:
+        """Return what is read of a schedule; a schedule that cannot be read seems unknown to its reader."""
         try:
-            owner = await self.service.registrar.owner_of(schedule_id)
+            return await read
         except UnknownScheduleError:
             for damaged in await self.damaged():
                 if damaged.schedule_id == schedule_id:
                     raise DamagedScheduleError(*damaged) from None
             raise
-        if not self.caller.acts_for(owner):
-            raise UnknownScheduleError(schedule_id)
 
     async def schedule(self, schedule_id: str) -> ScheduleView:
         """Return a schedule that the caller may see; raises UnknownScheduleError or DamagedScheduleError."""
-        await self.demand_schedule(schedule_id)
-        return await self.service.registrar.get_schedule(schedule_id)
+        view = await self._unless_damaged(schedule_id, self.service.registrar.get_schedule(schedule_id))
+        if not self.caller.acts_for(view.user_id):
+            raise UnknownScheduleError(schedule_id)
+        return view
 
     async def near_ids(self, schedule_id: str) -> list[str]:
         """Return up to five ids that the caller may see and may have meant by this unknown one."""

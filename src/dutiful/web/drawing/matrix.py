@@ -70,7 +70,8 @@ def year(it: Year, css: str = "wide") -> str:
     drawn = [text(0, 18 + row * pitch + cell - 1, name) for row, name in _WEEKDAYS.items()]
     drawn += _months(monday, it.weeks, left, pitch)
     squares: dict[str, str] = {}
-    extra = list[str]()
+    extra, side = list[str](), number(cell)
+    square, half = f"h{side}v{side}h-{side}z", f"h{side}v{side}z"
     for place in range(it.weeks * 7):
         day = monday + timedelta(days=place)
         x, y = left + place // 7 * pitch, 18 + place % 7 * pitch
@@ -78,8 +79,8 @@ def year(it: Year, css: str = "wide") -> str:
             continue
         kind = it.days.get(day, "none")
         # Half a square is another shape than a whole one, for readers who see no colours.
-        shape = _half(x, y, cell) if kind == "moved" else _square(x, y, cell)
-        squares[_CSS[kind]] = squares.get(_CSS[kind], "") + shape
+        shape = half if kind == "moved" else square
+        squares[_CSS[kind]] = f"{squares.get(_CSS[kind], '')}M{number(x)} {number(y)}{shape}"
         extra += _extras(it, day, kind, (x, y, cell))
     drawn += [path(squares[css_], css_) for css_ in sorted(squares)] + extra
     return drawing(left + it.weeks * pitch, 18 + 7 * pitch + 2, css, *drawn)
@@ -103,14 +104,6 @@ def _extras(it: Year, day: date, kind: Became, place: tuple[float, float, float]
     if day == it.first:
         drawn.append(rect(x - 1.5, y - 1.5, cell + 3, cell + 3, "today", 3.5))
     return drawn
-
-
-def _half(x: float, y: float, size: float) -> str:
-    return f"M{number(x)} {number(y)}h{number(size)}v{number(size)}z"
-
-
-def _square(x: float, y: float, size: float) -> str:
-    return f"M{number(x)} {number(y)}h{number(size)}v{number(size)}h{number(-size)}z"
 
 
 def _months(monday: date, weeks: int, left: float, pitch: float) -> list[str]:

@@ -88,6 +88,9 @@ def compare(old: Cron, new: Cron, now: datetime) -> Changes:
     within = _comparable(old, new, now)
     begin = int(now.timestamp())
     end = begin + int(within.total_seconds())
+    if new == old and within != _YEAR:
+        count = old.count_epoch(begin, end)
+        return Changes(within, count, count, 0, 0, 0, [], "", "")
     before = _ticks(old, begin, end)
     after = before if new == old else _ticks(new, begin, end)
     kept = {*before} & {*after}

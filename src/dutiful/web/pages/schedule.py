@@ -3,6 +3,7 @@
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -87,10 +88,14 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
     now, cron = authorized.service.clock.now().astimezone(UTC), view.cron
     chosen_range = query.range or usual_range(cron, now)
     since = now - RANGES[chosen_range]
-    found = await registrar.runs(schedule_id, _ROWS_READ)
+    # Reads that wait together share one transaction and one turn of the store's thread.
+    found, fires, changes = await asyncio.gather(
+        registrar.runs(schedule_id, _ROWS_READ),
+        registrar.next_fires(schedule_id, 200),
+        latest_changes(authorized, schedule_id),
+    )
     account = account_of(view, found.items, since, now, found.next_cursor is not None)
     shown = [run for run in found.items if (run.run_until or run.run_at) >= since]
-    fires = await registrar.next_fires(schedule_id, 200)
     kept = {"range": query.range, "entries": query.entries}
     asked = await _asked(authorized, view, cron, query.at, found.items)
     chosen = None if asked is None else asked.instant
@@ -115,7 +120,7 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
         "fires": fires[:_FIRES_SHOWN],
         "change": next_change(cron, now),
         "settings": settings_said(view),
-        "changes": await latest_changes(authorized, schedule_id),
+        "changes": changes,
         "zone": cron.zone.tzinfo,
         "done": query.done,
     }
