@@ -43,10 +43,13 @@ class Command(NamedTuple):
         return process.environment_of({**literal, **told}, inherited)
 
     def missing(self) -> str | None:
-        """Return an error text if there is no such program, else None."""
+        """Return an error text if there is no such program or it may not be executed, else None."""
         program, path = self.argv[0], self.variables({})["PATH"]
         if "/" in program:
-            found, where = shutil.which(os.path.join(self.directory or "", program)), ""
+            place = os.path.join(self.directory or "", program)
+            found, where = shutil.which(place), ""
+            if found is None and os.path.isfile(place):
+                return f"the program {program!r} may not be executed; run: chmod +x {shlex.quote(place)}"
         else:
             found, where = shutil.which(program, path=path), f" on the path {path}"
         return None if found is not None else f"there is no program {program!r}{where}"
@@ -99,8 +102,9 @@ class CommandExecutor:
             raise InvalidArgumentError("executor", rest, f"the quotes do not match ({error})") from None
         if not argv:
             raise InvalidArgumentError("executor", rest, "write command:PROGRAM ARGS")
-        if Command(argv).missing() is not None:
-            raise InvalidArgumentError("executor", argv[0], "there is no such program; write its whole path")
+        if (problem := Command(argv).missing()) is not None:
+            absent = "there is no such program; write its whole path"
+            raise InvalidArgumentError("executor", argv[0], problem if os.path.isfile(argv[0]) else absent)
         return cls(argv, settings)
 
     async def run(self, dag: Any, meta: Meta) -> Outcome:
