@@ -19,6 +19,7 @@ from dutiful.core.cadence import Every, Once, OnDemand
 from dutiful.core.cron.cron import Cron
 from dutiful.core.plan.backfill import backfill
 from dutiful.core.plan.outcome import Accepted, Failed
+from dutiful.core.plan.pause import paused_until
 from dutiful.core.plan.reconcile import Changes, Note, Put
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.run import Status
@@ -107,7 +108,7 @@ async def run_service(store):
     due = await store.get("nightly")
     assert await report(store, due.runs[0], T0 + MINUTE, Status.STARTED)
     due = await store.get("nightly")
-    paused = Put(NIGHTLY._replace(paused=True), due.state, T0 + 2 * MINUTE, due.version)
+    paused = Put(paused_until(NIGHTLY, T0 + 10**9), due.state, T0 + 2 * MINUTE, due.version)
     await store.apply(
         Changes([paused], notes=[("nightly", Note(T0 + MINUTE, "moving house", T0 + MINUTE, "ada"))])
     )

@@ -11,20 +11,21 @@ CREATE TABLE declarations (
   window_start   INTEGER,
   window_end     INTEGER,
   paused         INTEGER NOT NULL,
-  checksum       INTEGER NOT NULL,  -- CRC-32 of the declaration, from id to paused, with the texts themselves
+  pause_until    INTEGER,           -- when a pause ends by itself; NULL: only a user ends it
+  checksum       INTEGER NOT NULL,  -- CRC-32 of the declaration, from id to pause_until, with the texts themselves
   damage         TEXT,              -- why this row cannot be read; the row is kept and the schedule does not run
   UNIQUE (namespace, id)
 ) STRICT;
-INSERT INTO "declarations" VALUES(1,'default','busy','greet','hello busy',2436003570699434547,4182838529300665068,NULL,NULL,0,341569620,NULL);
-INSERT INTO "declarations" VALUES(2,'default','failing','greet','hello failing',2436003570699434547,3151282038506021353,NULL,NULL,0,559195988,NULL);
-INSERT INTO "declarations" VALUES(3,'default','once','greet','hello once',193037269271375675,6148904361652813649,NULL,NULL,0,46563713,NULL);
-INSERT INTO "declarations" VALUES(4,'default','paused','greet','hello paused',2436003570699434547,5264409224774440929,NULL,NULL,1,899029717,NULL);
-INSERT INTO "declarations" VALUES(5,'default','period','greet','hello period',807679686962023153,5264409224774440929,NULL,NULL,0,658455482,NULL);
-INSERT INTO "declarations" VALUES(6,'default','plain','greet','hello plain',2436003570699434547,5264409224774440929,NULL,NULL,0,234666954,NULL);
-INSERT INTO "declarations" VALUES(7,'default','rich','report','{"to": "é日"}',5678078731533317459,8525291059798338327,1700000040000,1701000040000,0,1076625076,NULL);
-INSERT INTO "declarations" VALUES(8,'default','asked','greet','hello asked',9161279673916447068,5264409224774440929,NULL,NULL,0,1723121808,NULL);
-INSERT INTO "declarations" VALUES(9,'service','nightly','workflow','{"workflow_id":"report","version":3,"user_id":"ada","labels":{"team":"é日"}}',4694102313970013462,2792154975921083686,NULL,NULL,1,222610865,NULL);
-INSERT INTO "declarations" VALUES(10,'inline','inline','greet','hello inline',2436003570699434547,6466813108736152005,NULL,NULL,0,3196362960,NULL);
+INSERT INTO "declarations" VALUES(1,'default','busy','greet','hello busy',2436003570699434547,4182838529300665068,NULL,NULL,0,NULL,341569620,NULL);
+INSERT INTO "declarations" VALUES(2,'default','failing','greet','hello failing',2436003570699434547,3151282038506021353,NULL,NULL,0,NULL,559195988,NULL);
+INSERT INTO "declarations" VALUES(3,'default','once','greet','hello once',193037269271375675,6148904361652813649,NULL,NULL,0,NULL,46563713,NULL);
+INSERT INTO "declarations" VALUES(4,'default','paused','greet','hello paused',2436003570699434547,5264409224774440929,NULL,NULL,1,NULL,899029717,NULL);
+INSERT INTO "declarations" VALUES(5,'default','period','greet','hello period',807679686962023153,5264409224774440929,NULL,NULL,0,NULL,658455482,NULL);
+INSERT INTO "declarations" VALUES(6,'default','plain','greet','hello plain',2436003570699434547,5264409224774440929,NULL,NULL,0,NULL,234666954,NULL);
+INSERT INTO "declarations" VALUES(7,'default','rich','report','{"to": "é日"}',5678078731533317459,8525291059798338327,1700000040000,1701000040000,0,NULL,1076625076,NULL);
+INSERT INTO "declarations" VALUES(8,'default','asked','greet','hello asked',9161279673916447068,5264409224774440929,NULL,NULL,0,NULL,1723121808,NULL);
+INSERT INTO "declarations" VALUES(9,'service','nightly','workflow','{"workflow_id":"report","version":3,"user_id":"ada","labels":{"team":"é日"}}',4694102313970013462,2792154975921083686,NULL,NULL,1,1701000040000,4155934851,NULL);
+INSERT INTO "declarations" VALUES(10,'inline','inline','greet','hello inline',2436003570699434547,6466813108736152005,NULL,NULL,0,NULL,3196362960,NULL);
 CREATE TABLE facets (
   namespace TEXT    NOT NULL,
   name      TEXT    NOT NULL,
@@ -39,7 +40,7 @@ CREATE TABLE meta (
   value     ANY  NOT NULL,
   PRIMARY KEY (namespace, name)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "meta" VALUES('','schema 0001','f5c67f3d9da5a693b94a4048351d2c1bffb7b56acfe0043d24b1c2cef88c2f48');
+INSERT INTO "meta" VALUES('','schema 0001','dc46db4a288cca522d2c1e2315d23ef2795b419b0cd3bb2c4f777251f1919732');
 INSERT INTO "meta" VALUES('default','clean',1);
 INSERT INTO "meta" VALUES('default','epoch',1);
 INSERT INTO "meta" VALUES('inline','clean',1);
@@ -215,6 +216,7 @@ SELECT
   pause_note,
   strftime('%Y-%m-%dT%H:%M:%fZ', paused_at / 1000.0, 'unixepoch') AS paused_at,
   paused_by,
+  strftime('%Y-%m-%dT%H:%M:%fZ', pause_until / 1000.0, 'unixepoch') AS pause_until,
   payload -> '$.labels' AS labels,
   coalesce(damage, quarantine) AS problem,
   declarations.namespace

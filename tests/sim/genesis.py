@@ -251,6 +251,9 @@ class Genesis:
                 return [*prune, Action(at / 2, "jump", -rng.uniform(25, 80) * HOUR)]
             case "pause":
                 end = at + rng.choice((10, unit * 4))
+                if int(at) % 2:
+                    # The pause has an end of its own.
+                    return [Action(at, kind, end - at, some.id)]
                 return [Action(at, kind, 0, some.id), Action(end, "resume", 0, some.id)]
             case "edit" | "overtake":
                 return [Action(at, kind, 0, some.id, self._edited(some))]

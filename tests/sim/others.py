@@ -31,9 +31,10 @@ class Others:
         reach: Counter[str],
         tell: Callable[..., None],
         rival_leads: Callable[[float], None],
+        now: Callable[[], int],
     ) -> None:
         self._recorder, self._registrar = recorder, registrar
-        self._reach, self._tell, self._rival_leads = reach, tell, rival_leads
+        self._reach, self._tell, self._rival_leads, self._now = reach, tell, rival_leads, now
         # What is done just before a call of the engine.
         self.threat: Action | None = None
 
@@ -65,7 +66,8 @@ class Others:
         """Do what somebody asks for, unless the schedule is gone."""
         try:
             if action.kind in ("pause", "resume"):
-                await self._registrar.pause(action.target, paused=action.kind == "pause")
+                until = self._now() + round(action.amount * 1000) if action.amount else None
+                await self._registrar.pause(action.target, action.kind == "pause", until=until)
             elif action.kind == "remove":
                 await self._registrar.remove(action.target)
             elif action.target not in self._recorder.record.removed:

@@ -45,7 +45,7 @@ WANTED = (
     *(f"model {step}" for step in ("RunFailure", "Crash", "orphan", "Frozen", "StopEnd")),
     *("step forward", "step back", "rearm", "gap", "fold", "leap day", "year end"),
     *("trigger", "backfill", "backfill of what ran", "forget", "relabel"),
-    *("edit", "add", "remove", "pause", "resume", "report heard", "report refused"),
+    *("edit", "add", "remove", "pause", "resume", "pause ended", "report heard", "report refused"),
 )
 
 # Once is not enough for these: a model that judged little has said little.
@@ -66,6 +66,7 @@ def reached(record: Record) -> Counter[str]:
             if isinstance(era.schedule.cadence, Cron):
                 found.update(_changes(era.schedule.cadence, era.opened, era.closed))
     found["rearm"] += record.rearmed
+    found["pause ended"] += record.resumed
     found["launched alone"] += record.alone
     return found + record.adopted
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cadence import Every
+from dutiful.core.plan.pause import resumed
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.stores.memory import MemoryStore
@@ -59,6 +60,7 @@ class Record:
     # Schedules whose declaration changed on the way.
     edited: set[str] = field(default_factory=set)
     rearmed: int = 0
+    resumed: int = 0
     # How many runs a store may have written down in short.
     alone: int = 0
     # How many runs of a dead engine were adopted, by policy.
@@ -155,6 +157,9 @@ class Recorder:
         async with self._turn:
             known = {due.schedule.id: due for due in await self._store.every()}
             await self._store.apply(changes)
+            if changes.under is not None:
+                self._check_fence("resumption", changes.under)
+                self.record.resumed += 1
             for schedule_id in changes.removes:
                 self._forget(schedule_id)
             for run in changes.drops:
@@ -277,7 +282,7 @@ class Recorder:
         if before is None:
             eras.append(Era(due.schedule, due.state.cursor, due.state.cursor))
             return
-        if before.schedule._replace(paused=False) != due.schedule._replace(paused=False):
+        if resumed(before.schedule) != resumed(due.schedule):
             self.record.edited.add(due.schedule.id)
         if due.state.cursor < known:
             self.complain("cursor", f"an edit of {due.schedule.id} set its cursor back")

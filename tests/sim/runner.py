@@ -81,7 +81,14 @@ class Runner:
             world, self._clock, self._recorder, self._wake, self._now, self._tell, self._look_after
         )
         self._registrar = Registrar(self._recorder, self._clock, self._wake)
-        self._others = Others(self._recorder, self._registrar, self._reach, self._tell, self._rival_leads)
+        self._others = Others(
+            self._recorder,
+            self._registrar,
+            self._reach,
+            self._tell,
+            self._rival_leads,
+            self._clock.epoch_ms,
+        )
         self._requests = Requests(world.seed, self._recorder, self._registrar, self._reach)
         self._weather = Weather(world, self._clock, self._reach, self._give_up)
         self._engine: Engine | None = None

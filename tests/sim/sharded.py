@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LEASE = 5.0
 # Writes of an engine, which the fence guards.
-FENCED = ("commit", "settle", "rearm", "prune")
+FENCED = ("apply", "commit", "settle", "rearm", "prune")
 
 
 def place_of(schedule: Schedule, shards: int) -> int:
@@ -386,7 +386,7 @@ class Face:
         if held is None:
             raise LostLeadershipError(0, self._shard.epoch)
         await node.way_there()
-        late = node.late_by() if name in ("commit", "settle") else 0
+        late = node.late_by() if name in ("apply", "commit", "settle") else 0
         held.unsure = True
         if late:
             node.database.reach["late delivery"] += 1

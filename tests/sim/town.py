@@ -90,7 +90,10 @@ def _fault(rng: Random, kind: str, horizon: int) -> Action:
 def _edit(rng: Random, world: World) -> Action:
     some = rng.choice(world.entries).schedule
     changed = some._replace(task=Task("edited"), paused=False)
-    return Action(rng.uniform(5, world.horizon - 10), rng.choice(EDITS), 0, some.id, changed)
+    at, kind = rng.uniform(5, world.horizon - 10), rng.choice(EDITS)
+    # Every other pause ends by itself.
+    lasts = 20 if kind == "pause" and int(at) % 2 else 0
+    return Action(at, kind, lasts, some.id, changed)
 
 
 class Town:
@@ -278,7 +281,8 @@ class Town:
     async def _edit(self, action: Action) -> None:
         try:
             if action.kind in ("pause", "resume"):
-                await self.registrar.pause(action.target, paused=action.kind == "pause")
+                until = self.clock.epoch_ms() + round(action.amount * 1000) if action.amount else None
+                await self.registrar.pause(action.target, action.kind == "pause", until=until)
             elif action.kind == "remove":
                 await self.registrar.remove(action.target)
             elif action.kind == "trigger":

@@ -56,6 +56,7 @@ def test_every_key_has_its_place(tmp_path):
         start_at = 2026-03-01T06:00:00Z
         end_at = 2026-03-01T07:00:00+01:00
         paused = true
+        pause_until = 2026-03-01T06:00:00Z
         overlap = "queue"
         catch_up = "spread"
         on_orphan = "give_up"
@@ -88,7 +89,11 @@ def test_every_key_has_its_place(tmp_path):
         run_timeout=7_200_000, queue_limit=9,
     )  # fmt: skip
     assert read(tmp_path, text) == ScheduleFile(
-        (Schedule("report", Task("send", "daily"), cron, policy, Window(MARCH_MS, MARCH_MS), paused=True),),
+        (
+            Schedule(
+                "report", Task("send", "daily"), cron, policy, Window(MARCH_MS, MARCH_MS), True, MARCH_MS
+            ),
+        ),
         {"report": Behaviour(timedelta(minutes=20), 5)},
         (
             Outage(MARCH, timedelta(hours=6)),

@@ -79,6 +79,10 @@ REFUSALS = [
     ('every = "1d"\ntimezone = "Asia/Tokyo"', "schedules[a].timezone: means nothing without 'cron'"),
     ('dst = "vixie"', "schedules[a].dst: means nothing without 'cron'"),
     ("retry_limit = 3", "schedules[a].retry_limit: means nothing without 'retry_delay'"),
+    (
+        "paused = false\npause_until = 2026-03-01T00:00:00Z",
+        "schedules[a].pause_until: means nothing unless 'paused' is true",
+    ),
     ("capacity = 3", "schedules[a].capacity: means nothing without 'capacity_group'"),
 ]
 

@@ -55,6 +55,17 @@ def _notes(row: Run):
         yield "started " + hours(row.started_at, None)
 
 
+def test_a_pause_ends_by_itself_also_after_an_outage():
+    declared = schedule(HOURLY, paused=True, pause_until=epoch_ms(at(3)), catch_up=CatchUp.FIRE_IMMEDIATELY)
+    assert shown(simulated(declared, hours=4).rows) == ["+1-2h SKIPPED paused", "+3h SUCCESS", "+4h SUCCESS"]
+    down = [Outage(at(2.5), HOUR)]
+    assert shown(simulated(declared, hours=4, outages=down).rows) == [
+        "+1-2h SKIPPED paused",
+        "+3h SUCCESS started +3.5h",
+        "+4h SUCCESS",
+    ]
+
+
 def test_a_quiet_day_is_a_row_per_tick_the_last_instant_included():
     simulation = simulated(schedule(HOURLY), hours=3)
     assert shown(simulation.rows) == ["+1h SUCCESS", "+2h SUCCESS", "+3h SUCCESS"]

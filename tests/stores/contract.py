@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from tests.stores.contract_figures import FiguresContract
 from tests.stores.contract_lists import FenceContract, ListContract
+from tests.stores.contract_pauses import PauseContract
 from tests.stores.contract_requests import RequestContract
 from tests.stores.contract_runs import SettlementContract, WakingContract
 from tests.stores.contract_service import ServiceContract
@@ -59,7 +60,7 @@ class DeclarationContract:
     async def test_schedules_are_read_back_as_they_were_declared(self, store):
         berlin = Cron.parse("30 2 * * *", "standard", ZoneInfo("Europe/Berlin"), "run_after", "first")
         rich = Schedule(
-            "rich", Task("t", "{}"), berlin, schedule(retry=Retry(5, 2)).policy, Window(1, 2), paused=True
+            "rich", Task("t", "{}"), berlin, schedule(retry=Retry(5, 2)).policy, Window(1, 2), True, T0
         )
         others = [
             schedule("once", Once(T0)),
@@ -365,6 +366,7 @@ class StoreContract(
     SurveyContract,
     LoadingContract,
     StretchContract,
+    PauseContract,
     CommitContract,
     SettlementContract,
     WakingContract,

@@ -8,6 +8,7 @@ from tests.stores.notation import MINUTE, T0, declare, end, pass_at, put, schedu
 
 from dutiful.core.cadence import Every
 from dutiful.core.cron.cron import Cron
+from dutiful.core.plan.pause import paused_until
 from dutiful.core.plan.reconcile import Changes, Survey
 from dutiful.core.policy import Reason
 from dutiful.core.schedule import SkippedRange, Task, Window
@@ -70,6 +71,8 @@ class SurveyContract:
     async def test_a_pause_is_no_part_of_a_declaration(self, store):
         await declare(store, schedule("a", paused=True), schedule("b"))
         assert await store.survey([schedule("a"), schedule("b", paused=True)]) == Survey([], [])
+        await declare(store, paused_until(schedule("a"), T0 + MINUTE))
+        assert await store.survey([schedule("a"), schedule("b")]) == Survey([], [])
 
     @stored
     async def test_what_has_open_runs_is_named_with_them(self, store):

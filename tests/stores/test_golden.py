@@ -131,11 +131,13 @@ def test_a_golden_inline_run_is_what_it_was(path):
 
 def test_a_person_can_read_what_the_service_has_left(path):
     connection = sqlite3.connect(path)
-    [schedule] = connection.execute("SELECT cron_expr, timezone, pause_note, labels FROM schedules")
+    columns = "cron_expr, timezone, pause_note, pause_until, labels"
+    [schedule] = connection.execute(f"SELECT {columns} FROM schedules")
     runs = connection.execute(
         'SELECT run_at, status, "trigger" FROM schedule_runs ORDER BY run_at'
     ).fetchall()
     connection.close()
-    assert schedule == ("*/1 * * * *", "Europe/Berlin", "moving house", '{"team":"é日"}')
+    until = "2023-11-26T12:00:40.000Z"
+    assert schedule == ("*/1 * * * *", "Europe/Berlin", "moving house", until, '{"team":"é日"}')
     assert runs[0] == ("2023-11-14T22:15:00.000Z", "STARTED", "schedule")
     assert runs[2] == ("2023-11-14T22:17:00.000Z", "FAILED", "backfill")

@@ -77,7 +77,7 @@ LONE = st.builds(
 )  # fmt: skip
 SCHEDULES = st.builds(
     Schedule, st.sampled_from(IDS), st.just(Task("t", "p")), st.sampled_from(CADENCES), POLICIES | LONE,
-    paused=st.sampled_from([False, False, True]),
+    paused=st.sampled_from([False, False, True]), pause_until=st.sampled_from([None, None, T0 + 5 * MINUTE]),
 )  # fmt: skip
 OUTCOMES = [Succeeded(), Succeeded("fine"), Failed("oh"), NoWork(), Accepted("7"), Unreached(), Unanswered()]
 OFFSETS = st.sampled_from([-3 * MINUTE, -MINUTE, 0, MINUTE])

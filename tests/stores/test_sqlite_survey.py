@@ -19,6 +19,7 @@ DAMAGES = {
     "UPDATE declarations SET payload = 'hello' WHERE id = 'a'": CHECKSUM,
     "UPDATE declarations SET checksum = checksum + 1 WHERE id = 'a'": CHECKSUM,
     "UPDATE declarations SET paused = 1 WHERE id = 'a'": CHECKSUM,
+    "UPDATE declarations SET pause_until = 5 WHERE id = 'a'": CHECKSUM,
     "UPDATE declarations SET payload = CAST(x'ff' AS TEXT) WHERE id = 'a'": CHECKSUM,
     "; ".join(own_text("cadence", "'{}'")): ("cadence: has version 'None'; this release reads version 1"),
     "; ".join(own_text("policy", "'{}'")): "policy: has version 'None'; this release reads version 1",

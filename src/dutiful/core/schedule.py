@@ -41,6 +41,8 @@ class Schedule(NamedTuple):
     policy: Policy = Policy()
     window: Window = ALWAYS
     paused: bool = False
+    # When the pause ends by itself; None: only a user ends it. The tick at this instant runs.
+    pause_until: Instant | None = None
 
 
 class SkippedRange(NamedTuple):

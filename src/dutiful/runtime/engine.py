@@ -20,9 +20,10 @@ from dutiful.core.run import Phase, Status
 from dutiful.core.snapshot import Limits
 from dutiful.runtime import in_flight
 from dutiful.runtime.clock import ClockWatch
+from dutiful.runtime.ended_pauses import without_ended_pauses
 from dutiful.runtime.gc_pause import Collector
 from dutiful.runtime.in_flight import Drained, Flight, Flights, is_over, key_of, named, standing
-from dutiful.runtime.ledger_lookup import recalled
+from dutiful.runtime.ledger_lookup import all_recalled
 from dutiful.runtime.ports import CancellingLauncher, Launch
 
 if TYPE_CHECKING:
@@ -276,11 +277,8 @@ class Engine:
         """Return the due schedules; after a clock step also those with timeouts, which the step has moved."""
         before = self._watch.shown_before
         loaded = await self._store.load(max(now, before), most, self._running.timed() if before else ())
-        due = loaded.batch.due
-        if not any(each.state.decided_until for each in due):
-            return loaded
-        due = [await recalled(self._store, each, now) for each in due]
-        return loaded._replace(batch=loaded.batch._replace(due=due))
+        loaded = await all_recalled(self._store, loaded, now)
+        return await without_ended_pauses(self._store, loaded, now, self._epoch)
 
     async def _when_next(
         self, made: Sequence[Move], loaded: Loaded, now: Instant, most: int
@@ -421,7 +419,7 @@ class Engine:
             return
         settlements = [
             settlement(run, outcome, policy, ended_at, number)
-            for ((_, _, _, policy, _, _), run, number), outcome, ended_at in finished
+            for ((_, _, _, policy, *_), run, number), outcome, ended_at in finished
         ]
         self._checkpoint("settling")
         try:

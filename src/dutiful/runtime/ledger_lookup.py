@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Run
     from dutiful.core.snapshot import Snapshot
-    from dutiful.runtime.ports import Store
+    from dutiful.runtime.ports import Loaded, Store
 
 # Rows per read of a ledger.
 _PAGE = 1000
@@ -36,3 +36,12 @@ async def recalled(store: Store, due: Snapshot, now: Instant) -> Snapshot:
     # Jitter may fire a tick early.
     last = now + due.schedule.policy.jitter
     return due._replace(repeated=await rows_between(store, due.schedule.id, due.state.cursor + 1, last))
+
+
+async def all_recalled(store: Store, loaded: Loaded, now: Instant) -> Loaded:
+    """Return loaded schedules, each with the rows of its ticks that come again after a clock rollback."""
+    due = loaded.batch.due
+    if not any(each.state.decided_until for each in due):
+        return loaded
+    due = [await recalled(store, each, now) for each in due]
+    return loaded._replace(batch=loaded.batch._replace(due=due))

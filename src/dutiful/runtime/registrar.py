@@ -15,11 +15,13 @@ from dutiful.core.errors import (
 from dutiful.core.plan.backfill import Backfill, backfill, past_ticks
 from dutiful.core.plan.edit import accounted, edited, upserted
 from dutiful.core.plan.outcome import Report, Settlement, hear
+from dutiful.core.plan.pause import paused_until, resumed
 from dutiful.core.plan.preview import upcoming
 from dutiful.core.plan.reconcile import Changes, Difference, Note, Put, reconcile
 from dutiful.core.plan.verdict import Verdict, explain, minute_of
 from dutiful.core.run import CANCEL_ASKED, Phase, Run, Status
 from dutiful.core.snapshot import Snapshot
+from dutiful.runtime.ended_pauses import end_pauses
 from dutiful.runtime.ledger_lookup import recalled, rows_between
 
 if TYPE_CHECKING:
@@ -102,6 +104,8 @@ class Registrar:
         while True:
             now, texts = self._now(), await workflows()
             found = [await recalled(self._store, due, now) for due in await self._store.some(ids)]
+            if await end_pauses(self.apply, found, now):
+                continue
             known = {due.schedule.id: due for due in found}
             pauses = await self._pauses(known.values())
             became, puts, rows, notes = list[Snapshot](), list[Put](), list[Run](), list[tuple[str, Note]]()
@@ -128,12 +132,18 @@ class Registrar:
         return {schedule_id: written.get(schedule_id, Note(0)) for schedule_id in paused}
 
     async def pause(
-        self, schedule_id: str, paused: bool, note: str | None = None, by: str | None = None
+        self,
+        schedule_id: str,
+        paused: bool,
+        note: str | None = None,
+        by: str | None = None,
+        until: Instant | None = None,
     ) -> None:
         """Pause or resume; ticks that pass meanwhile are recorded as skipped for `paused`.
 
-        The note says why the schedule is paused, and `by` who paused it; resuming clears both. A schedule
-        that is paused already gets the new note, and stays paused since its first pause.
+        The note says why the schedule is paused, `by` who paused it, and `until` when it is resumed without a
+        user; resuming clears all three. A schedule that is paused already gets the new note and end, and
+        stays paused since its first pause.
         """
         written = (await self._store.notes([schedule_id])).get(schedule_id, Note(0))
 
@@ -141,9 +151,10 @@ class Registrar:
             due, now = _known(schedule_id, known), self._now()
             since = written.paused_at if due.schedule.paused else now
             noted = [(schedule_id, Note(now, note, since, by) if paused else Note(now))]
-            if due.schedule.paused == paused:
+            wanted = paused_until(due.schedule, until) if paused else resumed(due.schedule)
+            if wanted == due.schedule:
                 return Changes(notes=noted)
-            return edited(due, due.schedule._replace(paused=paused), now)._replace(notes=noted)
+            return edited(due, wanted, now)._replace(notes=noted)
 
         await self._change(schedule_id, edit)
 
@@ -203,7 +214,10 @@ class Registrar:
             due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
             _refuse_quarantined(due)
             with contextlib.suppress(OvertakenError):
-                passed = accounted(await recalled(self._store, due, now), now)
+                whole = await recalled(self._store, due, now)
+                if await end_pauses(self.apply, [whole], now):
+                    continue
+                passed = accounted(whole, now)
                 if passed is not None:
                     await self.apply(passed)
                     continue
@@ -283,6 +297,8 @@ class Registrar:
         while True:
             found = await self._store.get(schedule_id)
             known = found and await recalled(self._store, found, self._now())
+            if known is not None and await end_pauses(self.apply, [known], self._now()):
+                continue
             with contextlib.suppress(OvertakenError):
                 return await self.apply(edit(known))
 

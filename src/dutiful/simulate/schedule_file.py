@@ -28,6 +28,7 @@ _COMPANIONS = {
     **dict.fromkeys(_CRON_KEYS, "cron"),
     "retry_limit": "retry_delay",
     "capacity": "capacity_group",
+    "pause_until": "paused",
 }
 
 
@@ -113,10 +114,13 @@ class _Reader:
         id_ = self._take(table, "id", _text)
         cadence, policy, window = self._cadence(table), self._policy(table), self._window(table)
         paused = self._take(table, "paused", _flag, False)
+        until = self._take(table, "pause_until", _instant, None)
+        if until is not None and not paused:
+            self._problem("pause_until", "means nothing unless 'paused' is true")
         task = Task(self._take(table, "task", _text, id_), self._take(table, "payload", _text, ""))
         if len(self.problems) > before:
             return None
-        return Schedule(id_, task, cadence, policy, window, paused)
+        return Schedule(id_, task, cadence, policy, window, paused, until)
 
     def _window(self, table: dict[str, Any]) -> Window:
         start = self._take(table, "start_at", _instant, None)

@@ -51,6 +51,7 @@ class Declaration(NamedTuple):
     window_start: int | None
     window_end: int | None
     paused: int
+    pause_until: int | None
 
 
 def declare(schedule: Schedule) -> Declaration:
@@ -64,6 +65,7 @@ def declare(schedule: Schedule) -> Declaration:
             _instant_or_none(schedule.window.start, "window"),
             _instant_or_none(schedule.window.end, "window"),
             int(schedule.paused),
+            _instant_or_none(schedule.pause_until, "pause_until"),
         )
         _text(schedule.id, "id")
     except CodecError as error:
@@ -79,16 +81,17 @@ def revive(
     start: int | None,
     end: int | None,
     paused: int,
+    until: int | None,
     expected: int,
 ) -> Schedule:
     """Return the stored schedule, or raise CodecError; `expected` is its checksum."""
     cadence, policy, common = shared
-    if row_checksum(common, schedule_id, task, payload, start, end, paused) != expected:
+    if row_checksum(common, schedule_id, task, payload, start, end, paused, until) != expected:
         raise CodecError("declaration", "the row was changed outside dutiful: its checksum does not match")
     window = ALWAYS if start is None is end else Window(start, end)
     # tuple.__new__ takes half as long as the named tuple's constructor.
     invoked = tuple.__new__(Task, (task, payload))
-    return tuple.__new__(Schedule, (schedule_id, invoked, cadence, policy, window, paused == 1))
+    return tuple.__new__(Schedule, (schedule_id, invoked, cadence, policy, window, paused == 1, until))
 
 
 def shared_checksum(cadence: str, policy: str) -> int:
@@ -97,12 +100,21 @@ def shared_checksum(cadence: str, policy: str) -> int:
 
 
 def row_checksum(
-    shared: int, schedule_id: str, task: str, payload: str, start: int | None, end: int | None, paused: int
+    shared: int,
+    schedule_id: str,
+    task: str,
+    payload: str,
+    start: int | None,
+    end: int | None,
+    paused: int,
+    until: int | None = None,
 ) -> int:
     """Return the checksum of a declaration; `shared` is that of its cadence and policy."""
     # Most schedules have no window; formatting None twice took nearly half of the time.
     window = "None\0None" if start is None is end else f"{start}\0{end}"
     row = f"{schedule_id}\0{task}\0{payload}\0{window}\0{paused}"
+    if until is not None:
+        row += f"\0{until}"
     return zlib.crc32(row.encode(), shared)
 
 

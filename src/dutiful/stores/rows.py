@@ -109,10 +109,10 @@ def group_of(schedule: Schedule) -> str | None:
 def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Snapshot:
     """Return the snapshot in the columns READ, without the runs in the table `runs`, or raise CodecError."""
     (
-        number, schedule_id, checksum, task, payload, cadence, policy, start, end, paused,
+        number, schedule_id, checksum, task, payload, cadence, policy, start, end, paused, until,
         version, blocked, pruned, inline_at, inline_epoch, *columns,
     ) = row  # fmt: skip
-    schedule = revive(schedule_id, texts[cadence, policy], task, payload, start, end, paused, checksum)
+    schedule = revive(schedule_id, texts[cadence, policy], task, payload, start, end, paused, until, checksum)
     skipped = None if columns[_SKIPPED] is None else _skipped(*columns[_SKIPPED : _SKIPPED + 3])
     # tuple.__new__ takes half as long as the named tuple's constructor.
     state = tuple.__new__(State, (*columns[:_SKIPPED], skipped, *columns[_SKIPPED + 3 :]))
@@ -124,8 +124,8 @@ def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Snapshot:
 
 def read_schedule(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Schedule:
     """Return the schedule in the columns SCHEDULE, or raise CodecError."""
-    _, schedule_id, checksum, task, payload, cadence, policy, start, end, paused = row
-    return revive(schedule_id, texts[cadence, policy], task, payload, start, end, paused, checksum)
+    _, schedule_id, checksum, task, payload, cadence, policy, start, end, paused, until = row
+    return revive(schedule_id, texts[cadence, policy], task, payload, start, end, paused, until, checksum)
 
 
 def inline_run(schedule_id: str, inline_at: int, inline_epoch: int, attempted_at: int) -> Run:

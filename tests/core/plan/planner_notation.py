@@ -41,8 +41,8 @@ def clock(instant: int) -> str:
 def schedule(
     cadence: Any = MINUTELY, id_: str = "s", window: Window | None = None, **policy: Any
 ) -> Schedule:
-    paused = policy.pop("paused", False)
-    return Schedule(id_, Task("task"), cadence, Policy(**policy), window or Window(), paused)
+    paused, until = policy.pop("paused", False), policy.pop("pause_until", None)
+    return Schedule(id_, Task("task"), cadence, Policy(**policy), window or Window(), paused, until)
 
 
 def run(tick: str, phase: Phase = Phase.LAUNCHED, **changes: Any) -> Run:

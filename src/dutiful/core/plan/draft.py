@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.cadence import Every, count_ticks, last_tick, next_tick
 from dutiful.core.plan.clock_rollback import recorded
-from dutiful.core.plan.jitter import fire_time, opening_cursor
+from dutiful.core.plan.jitter import fire_time, not_after_pause, opening_cursor
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
@@ -357,7 +357,7 @@ class Draft:
             None,
             old.decided_until,
         )
-        tick_wake = self._tick_wake()
+        tick_wake = not_after_pause(self.schedule, self._tick_wake())
         wakes = [*self._run_wakes(), *([] if tick_wake is None else [tick_wake])]
         wake_at = self.now if self.unfinished or self._looks_again else min(wakes, default=None)
         idle_wake_at = tick_wake if wake_at != tick_wake and len(self._open) == 1 else None

@@ -92,7 +92,7 @@ def _facts(due: Snapshot, verdict: Verdict) -> dict[str, str]:
     return {
         TICK: _wall(due.schedule, verdict.at),
         WINDOW: _window(due.schedule),
-        PAUSED: "now paused" if due.schedule.paused else "it runs",
+        PAUSED: _pause(due.schedule, verdict.at),
         IN_TIME: _lateness(due.schedule, verdict),
         OVERLAP: f"overlap={policy.overlap}",
         ROOM: "no limit" if policy.capacity is None else f"at most {policy.capacity.limit} in its group",
@@ -127,6 +127,12 @@ def _window(schedule: Schedule) -> str:
         return "it has no start and no end"
     begins = "no start" if start is None else f"from {_date(start)}"
     return f"{begins}, {'no end' if end is None else f'until {_date(end)}'}"
+
+
+def _pause(schedule: Schedule, at: Instant) -> str:
+    if schedule.pause_until is not None and schedule.pause_until <= at:
+        return f"now paused, until {_date(schedule.pause_until)}"
+    return "now paused" if schedule.paused else "it runs"
 
 
 def _date(at: Instant) -> str:

@@ -61,8 +61,12 @@ def first_wake(schedule: Schedule, state: State) -> Instant | None:
     """Return when to look at a schedule without open runs for the first time."""
     tick = next_tick(schedule.cadence, opening_cursor(schedule, state.cursor), state.ended_at)
     end = schedule.window.end
-    return (
-        None
-        if tick is None or (end is not None and tick > end)
-        else fire_time(schedule, tick, state.ended_at)
-    )
+    if tick is None or (end is not None and tick > end):
+        return schedule.pause_until
+    return not_after_pause(schedule, fire_time(schedule, tick, state.ended_at))
+
+
+def not_after_pause(schedule: Schedule, wake_at: Instant | None) -> Instant | None:
+    """Return when to look at a schedule: at `wake_at`, or before it at the end of its pause."""
+    until = schedule.pause_until
+    return wake_at if until is None else until if wake_at is None else min(wake_at, until)

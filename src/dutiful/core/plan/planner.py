@@ -68,7 +68,7 @@ def _waits_since(due: Snapshot) -> float:
 
 def _decide_or_quarantine(due: Snapshot, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
     if due.state.quarantine is not None:
-        return Move(due, due.state)
+        return Move(due, due.state, due.schedule.pause_until)
     try:
         return decide(due, now, limits, used)
     except (DutifulError, ArithmeticError, LookupError, TypeError, ValueError) as error:

@@ -123,5 +123,5 @@ def _override(declared: Schedule, known: Snapshot) -> Put:
         cursor = max(state.cursor, state.attempted_at or 0)
         state = state._replace(cursor=cursor, skipped=None)
     # An operator paused the schedule; a new declaration does not resume it.
-    declared = declared._replace(paused=known.schedule.paused)
+    declared = declared._replace(paused=known.schedule.paused, pause_until=known.schedule.pause_until)
     return Put(declared, state, 0 if known.runs else first_wake(declared, state), known.version)

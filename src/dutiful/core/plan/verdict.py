@@ -16,6 +16,7 @@ from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.draft import Draft
 from dutiful.core.plan.jitter import fire_time, opening_cursor
+from dutiful.core.plan.pause import end_of_pause
 from dutiful.core.plan.planner import decide
 from dutiful.core.plan.preview import HORIZON
 from dutiful.core.policy import Capacity, OnOrphan, Reason, Retry
@@ -183,7 +184,11 @@ def _recorded(schedule: Schedule, tick: Instant, row: Run) -> Verdict:
 
 def _forecast(due: Snapshot, tick: Instant, now: Instant) -> Verdict:
     """Return the verdict on a future tick, by planning the schedule at the tick's fire time."""
-    schedule, fire_at = due.schedule, fire_time(due.schedule, tick, due.state.ended_at)
+    fire_at = fire_time(due.schedule, tick, due.state.ended_at)
+    ended = end_of_pause(due, fire_at)
+    if ended is not None:
+        due = due._replace(schedule=ended.puts[0].schedule, state=ended.puts[0].state)
+    schedule = due.schedule
     imagined = due if fire_at <= now else _shortly_before(due, tick)
     if not schedule.paused and Draft(imagined, now, Limits(), {}).limit_reached():
         # A schedule at its limit is never woken, so its later ticks get no rows.

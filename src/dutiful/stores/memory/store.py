@@ -372,8 +372,8 @@ class MemoryStore(MemoryFigures):
         differing = [
             (schedule, None if row is None else row.due())
             for schedule, row in zip(declared, rows.values(), strict=True)
-            # Compare all fields but the last one, `paused`.
-            if row is None or row.open or row.schedule[:-1] != schedule[:-1]
+            # Compare all fields but the last two, which are those of a pause.
+            if row is None or row.open or row.schedule[:-2] != schedule[:-2]
         ]
         return Survey(differing, [schedule_id for schedule_id in self._rows if schedule_id not in rows])
 

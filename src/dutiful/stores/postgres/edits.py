@@ -310,13 +310,13 @@ async def _declared(session: Session, schedules: Iterable[tuple[Schedule, _Known
         # Write the texts of a damaged row anew: a text may be the damage, and other schedules may share it.
         if known is not None and not known.damaged:
             declaration = _keep_texts(known, schedule, declaration)
-        task, payload, cadence, policy, start, end, paused = declaration
+        task, payload, cadence, policy, start, end, paused, until = declaration
         found = shared.get((cadence, policy))
         if found is None:
             found = text_number(cadence), text_number(policy), shared_checksum(cadence, policy)
             shared[cadence, policy] = found
-        checksum = row_checksum(found[2], schedule.id, task, payload, start, end, paused)
-        rows.append((task, payload, *found[:2], start, end, paused, checksum, owner_of(schedule)))
+        checksum = row_checksum(found[2], schedule.id, task, payload, start, end, paused, until)
+        rows.append((task, payload, *found[:2], start, end, paused, until, checksum, owner_of(schedule)))
     await interned_texts.store(session, {text for pair in shared for text in pair})
     return rows
 

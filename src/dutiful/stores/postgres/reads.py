@@ -387,12 +387,12 @@ def _is_declared(
     schedule: Schedule, row: Sequence[Any], shared: Mapping[tuple[int, int], tuple[int, int, int]]
 ) -> bool:
     """Return whether a row is undamaged and holds the declared values, paused or not."""
-    _, id_, expected, task, payload, cadence, policy, start, end, paused = row
+    _, id_, expected, task, payload, cadence, policy, start, end, paused, until = row
     found = shared.get((id(schedule.cadence), id(schedule.policy)))
     return (
         found is not None
         and found[:2] == (cadence, policy)
         and schedule.task == (task, payload)
         and (schedule.window.start, schedule.window.end) == (start, end)
-        and row_checksum(found[2], id_, task, payload, start, end, paused) == expected
+        and row_checksum(found[2], id_, task, payload, start, end, paused, until) == expected
     )

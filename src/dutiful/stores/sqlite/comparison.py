@@ -77,8 +77,8 @@ class _Columns:
 
     def are_of(self, schedule: Schedule, row: Row) -> bool:
         """Return whether a row is undamaged and holds the declared values, paused or not."""
-        _, id_, expected, task, payload, cadence, policy, start, end, paused = row
-        _, declared, of_cadence, of_policy, window, _ = schedule
+        _, id_, expected, task, payload, cadence, policy, start, end, paused, until = row
+        _, declared, of_cadence, of_policy, window, _, _ = schedule
         shared = self._shared.get((id(of_cadence), id(of_policy))) or self._find(of_cadence, of_policy)
         return bool(
             shared[0] == cadence
@@ -87,7 +87,7 @@ class _Columns:
             and declared.payload == payload
             and window.start == start
             and window.end == end
-            and row_checksum(shared[2], id_, task, payload, start, end, paused) == expected
+            and row_checksum(shared[2], id_, task, payload, start, end, paused, until) == expected
         )
 
     def _find(self, cadence: Cadence, policy: Policy) -> tuple[int | None, int | None, int]:

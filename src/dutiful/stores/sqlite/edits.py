@@ -227,10 +227,10 @@ class _Columns:
         # them.
         if known is not None and not known.damaged:
             declaration = _keep_texts(known, schedule, declaration)
-        task, payload, cadence, policy, start, end, paused = declaration
+        task, payload, cadence, policy, start, end, paused, until = declaration
         *numbers, shared = self._shared.get((cadence, policy)) or self._store(cadence, policy)
-        checksum = row_checksum(shared, schedule.id, task, payload, start, end, paused)
-        return task, payload, *numbers, start, end, paused, checksum
+        checksum = row_checksum(shared, schedule.id, task, payload, start, end, paused, until)
+        return task, payload, *numbers, start, end, paused, until, checksum
 
     def _store(self, cadence: str, policy: str) -> tuple[int, int, int]:
         shared = self._numbers[cadence], self._numbers[policy], shared_checksum(cadence, policy)

@@ -61,7 +61,8 @@ CREATE TABLE declarations (
   window_start   bigint,
   window_end     bigint,
   paused         smallint NOT NULL,
-  checksum       bigint   NOT NULL,  -- CRC-32 of the declaration, from id to paused, with the texts themselves
+  pause_until    bigint,             -- when a pause ends by itself; NULL: only a user ends it
+  checksum       bigint   NOT NULL,  -- CRC-32 of the declaration, from id to pause_until, with the texts themselves
   owner          text     COLLATE "C",  -- the user whom the payload names
   damage         text,               -- why this row cannot be read; the row is kept and the schedule does not run
   UNIQUE (namespace, id)
@@ -231,6 +232,7 @@ SELECT
   pause_note,
   instant(paused_at) AS paused_at,
   paused_by,
+  instant(pause_until) AS pause_until,
   json_or_null(payload) -> 'labels' AS labels,
   coalesce(damage, quarantine) AS problem,
   declarations.namespace

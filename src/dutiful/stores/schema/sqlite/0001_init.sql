@@ -29,7 +29,8 @@ CREATE TABLE declarations (
   window_start   INTEGER,
   window_end     INTEGER,
   paused         INTEGER NOT NULL,
-  checksum       INTEGER NOT NULL,  -- CRC-32 of the declaration, from id to paused, with the texts themselves
+  pause_until    INTEGER,           -- when a pause ends by itself; NULL: only a user ends it
+  checksum       INTEGER NOT NULL,  -- CRC-32 of the declaration, from id to pause_until, with the texts themselves
   damage         TEXT,              -- why this row cannot be read; the row is kept and the schedule does not run
   UNIQUE (namespace, id)
 ) STRICT;
@@ -196,6 +197,7 @@ SELECT
   pause_note,
   strftime('%Y-%m-%dT%H:%M:%fZ', paused_at / 1000.0, 'unixepoch') AS paused_at,
   paused_by,
+  strftime('%Y-%m-%dT%H:%M:%fZ', pause_until / 1000.0, 'unixepoch') AS pause_until,
   payload -> '$.labels' AS labels,
   coalesce(damage, quarantine) AS problem,
   declarations.namespace
