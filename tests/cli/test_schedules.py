@@ -179,6 +179,17 @@ def test_a_run_by_hand_a_backfill_and_their_history(service):
     ]
 
 
+def test_a_pause_may_have_an_end(service):
+    ask = asking(service)
+    said = "nightly is paused until 2026-03-02T12:00:00+00:00\n"
+    assert ask("pause", "nightly", "--note", "moves", "--until", "2026-03-02T12:00")[:2] == (0, said)
+    assert service.get("/schedules/nightly")["pause_until"] == "2026-03-02T12:00:00Z"
+    code, _, error = ask("pause", "nightly", "--until", "2026-03-01T12:00Z")
+    assert (code, "is not in the future" in error) == (2, True)
+    assert ask("resume", "nightly")[1] == "nightly is active\n"
+    assert service.get("/schedules/nightly")["pause_until"] is None
+
+
 def test_a_time_that_is_none_is_refused_before_anything_is_asked(service):
     code, _, error = asking(service)("explain", "nightly", "yesterday")
     assert (code, error.startswith("Error: Invalid ISO 'yesterday': is no ISO 8601 time")) == (2, True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # The fields of the CSV, which are those of the JSON that have one value.
 SCHEDULE_FIELDS = (
     "schedule_id", "workflow_id", "version", "user_id", "cron_expr", "timezone", "paused", "pause_note",
-    "quarantine", "next_run_at", "overlap_policy", "catchup_policy", "labels", "updated_at",
+    "quarantine", "next_run_at", "overlap_policy", "catchup_policy", "labels", "updated_at", "pause_until",
 )  # fmt: skip
 LINE_FIELDS = (
     "schedule_id", "state", "meaning", "timezone", "last_at", "last_status", "next_run_at", "note",
@@ -33,7 +33,7 @@ _GROUPS = {
         *("cron_expr", "dialect", "timezone", "gap", "fold", "calendar", "start_at", "end_at", "jitter_ms"),
         "next_run_at",
     ),
-    "state": ("paused", "pause_note", "paused_at", "paused_by", "quarantine", "updated_at"),
+    "state": ("paused", "pause_note", "paused_at", "paused_by", "pause_until", "quarantine", "updated_at"),
     "when life interferes": (),
 }
 

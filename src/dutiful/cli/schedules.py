@@ -174,13 +174,14 @@ def picture(schedule_id: str, file: Path, days: int, theme: Theme) -> None:
 @schedules.command()
 @_id
 @click.option("--note", help="Why it is paused; shown in lists and on the pages.")
+@click.option("--until", metavar="ISO", help="When it is resumed by itself [default: never].")
 @_as_json
-def pause(schedule_id: str, note: str | None, as_json: bool) -> None:
+def pause(schedule_id: str, note: str | None, until: str | None, as_json: bool) -> None:
     """Pause a schedule: its ticks are recorded as skipped until it is resumed.
 
-    Example: dutiful schedules pause nightly --note "database moves, ask Ada"
+    Example: dutiful schedules pause nightly --note "database moves, ask Ada" --until 2026-03-08T07:30Z
     """
-    _pause(schedule_id, True, note, as_json)
+    _pause(schedule_id, True, note, as_json, until=None if until is None else iso("--until", until))
 
 
 @schedules.command()
@@ -194,13 +195,14 @@ def resume(schedule_id: str, as_json: bool) -> None:
     _pause(schedule_id, False, None, as_json)
 
 
-def _pause(schedule_id: str, paused: bool, note: str | None, as_json: bool) -> None:
-    body = {"schedule_id": schedule_id, "paused": paused, "note": note}
+def _pause(schedule_id: str, paused: bool, note: str | None, as_json: bool, until: str | None = None) -> None:
+    body = {"schedule_id": schedule_id, "paused": paused, "note": note, "until": until}
     try:
         answer = ask("POST", "/schedules/pause", body=body)
     except Refused as error:
         raise with_near_names(error, schedule_id) from error
-    print_json(answer) if as_json else click.echo(f"{schedule_id} is {'paused' if paused else 'active'}")
+    state = "active" if not paused else "paused" if until is None else f"paused until {until}"
+    print_json(answer) if as_json else click.echo(f"{schedule_id} is {state}")
 
 
 @schedules.command()

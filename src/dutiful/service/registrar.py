@@ -27,6 +27,7 @@ from dutiful.service.declaration import (
     owner_of,
     workflow_of,
 )
+from dutiful.service.pauses import pause_end, with_pause
 from dutiful.service.types import (
     Backfilled,
     Damaged,
@@ -120,24 +121,21 @@ class SchedulerRegistrar:
         """
         if len(given) > BULK_MAX:
             raise InvalidArgumentError("schedules", len(given), f"send at most {BULK_MAX} at a time")
-        # Each schedule with its `paused`; None leaves the stored value unchanged.
-        wanted: dict[str, tuple[Schedule, bool | None]] = {}
+        wanted: dict[str, tuple[Schedule, ScheduleInput]] = {}
         replaced: dict[str, Schedule] = {}
         for index, each in enumerate(given):
             schedule_id = _new_id() if each.schedule_id is None else each.schedule_id
             schedule = self._declared(index, schedule_id, each, twice=schedule_id in wanted)
-            wanted[schedule_id] = schedule, each.paused
+            wanted[schedule_id] = schedule, each
             await _let_others_in(index)
 
         def edit(schedule_id: str, known: Snapshot | None) -> Schedule:
-            schedule, paused = wanted[schedule_id]
+            schedule, asked = wanted[schedule_id]
             if known is not None and not may_edit(owner_of(known.schedule)):
                 raise UnknownScheduleError(schedule_id)
             if known is not None:
                 replaced[schedule_id] = known.schedule
-            if paused is None:
-                paused = known is not None and known.schedule.paused
-            return schedule._replace(paused=True) if paused else schedule
+            return with_pause(schedule, asked, known, self._now())
 
         upserted, now = list[Upserted](), self._now()
         stored = await self._registrar.upsert_all([*wanted], edit, workflows=workflows, by=by)
@@ -157,13 +155,14 @@ class SchedulerRegistrar:
         known = None if given.schedule_id is None else await self._store.get(schedule_id)
         if known is not None and not may_edit(owner_of(known.schedule)):
             raise UnknownScheduleError(schedule_id)
-        paused = given.paused if given.paused is not None else known is not None and known.schedule.paused
-        return preview(known, schedule._replace(paused=paused), given.schedule_id, self._now())
+        now = self._now()
+        return preview(known, with_pause(schedule, given, known, now), given.schedule_id, now)
 
     def _declared(self, index: int, schedule_id: str, given: ScheduleInput, twice: bool) -> Schedule:
         try:
             if given.paused not in (None, True, False):
                 raise InvalidArgumentError("paused", given.paused, "write true or false, or leave it out")
+            pause_end("pause_until", given.pause_until, given.paused, self._now())
             schedule = declared(given, schedule_id, paused=False, defaults=self._defaults)
             if twice:
                 raise InvalidArgumentError("schedule_id", schedule_id, "is in the same request twice")
@@ -173,10 +172,16 @@ class SchedulerRegistrar:
         return schedule
 
     async def pause_schedule(
-        self, schedule_id: str, paused: bool, note: str | None = None, by: str | None = None
+        self,
+        schedule_id: str,
+        paused: bool,
+        note: str | None = None,
+        by: str | None = None,
+        until: datetime | None = None,
     ) -> None:
-        """Pause with a note that says why and the user who does, or resume, which clears both."""
-        await self._registrar.pause(schedule_id, paused, note, by)
+        """Pause with a note that says why, the user who does and an end, or resume, which clears them."""
+        end = pause_end("until", until, paused, self._now())
+        await self._registrar.pause(schedule_id, paused, note, by, end)
 
     async def pause_where(
         self,
@@ -188,16 +193,18 @@ class SchedulerRegistrar:
         label: str | None = None,
         part: str | None = None,
         by: str | None = None,
+        until: datetime | None = None,
     ) -> int:
         """Pause or resume every schedule that matches all filters; return how many changed.
 
         A `part` is a text that the id contains.
         """
         facets = _facets(workflow_id, user_id, label, part)
+        end = pause_end("until", until, paused, self._now())
         ids = [due.schedule.id async for due in self._all("", facets, not paused)]
 
         def edit(_: str, known: Snapshot | None) -> Schedule | None:
-            return None if known is None else known.schedule._replace(paused=paused)
+            return None if known is None else known.schedule._replace(paused=paused, pause_until=end)
 
         for first in range(0, len(ids), LIMIT_MAX):
             await self._registrar.upsert_all(ids[first : first + LIMIT_MAX], edit, note, by=by)

@@ -62,6 +62,8 @@ class ScheduleInput(NamedTuple):
     succeed_every_s: float | None = None
     # Days without ticks: 2026-12-25, 2026-12-24/2027-01-01, or 12-25 for every year.
     calendar: Sequence[str] | None = None
+    # When a pause ends by itself; only beside `paused=True`.
+    pause_until: datetime | None = None
 
 
 class Upserted(NamedTuple):
@@ -95,6 +97,8 @@ class ScheduleView:
     # When the schedule was paused, and by whom; None while it is not paused, and where it was not recorded.
     paused_at: datetime | None
     paused_by: str | None
+    # When the pause ends by itself; None: only a user ends it.
+    pause_until: datetime | None
     labels: Mapping[str, str]
     delivery: str
     dialect: str

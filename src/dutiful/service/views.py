@@ -69,6 +69,7 @@ def facts_of(schedule: Schedule) -> dict[str, Any]:
         "start_at": _moment(schedule.window.start),
         "end_at": _moment(schedule.window.end),
         "paused": schedule.paused,
+        "pause_until": _moment(schedule.pause_until),
         "jitter_ms": policy.jitter,
         "overlap_policy": policy.overlap.value,
         "catchup_policy": policy.catch_up.value,

@@ -12,10 +12,12 @@ from fastapi import Depends, Request
 
 from dutiful.core.errors import DutifulError, UnknownScheduleError
 from dutiful.httpd.errors import RequestRefusedError
+from dutiful.httpd.instants import rfc_3339
 from dutiful.service.errors import DamagedScheduleError, OtherUserError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from dutiful.httpd.audit import AuditLog
     from dutiful.httpd.auth import Caller, Scope
@@ -146,6 +148,12 @@ class AuthorizedService:
     def intend_all(self, action: str, what: Sequence[Mapping[str, Any]]) -> None:
         """Audit the parts of a change, one line each, before it is made; raises AuditUnavailableError."""
         self.audit.intend(self.request, self.caller.user_id, action, what)
+
+    def intend_pause(self, paused: bool, until: datetime | None, **what: Any) -> str:
+        """Audit a pause or a resumption before it is made; return the name of the action."""
+        action = "pause" if paused else "resume"
+        self.intend(action, **what, **({} if until is None else {"until": rfc_3339(until)}))
+        return action
 
     def record(self, action: str, **what: Any) -> None:
         """Audit a change that was made."""

@@ -55,6 +55,7 @@ class ScheduleRequest(StrictModel):
     overlap_policy: OverlapPolicy | None = None
     catchup_policy: CatchupPolicy | None = None
     paused: bool | None = None
+    pause_until: Instant | None = None
     dialect: Literal["posix", "standard", "seconds"] | None = None
     gap: Literal["skip", "run_after"] | None = None
     fold: Literal["both", "first", "last"] | None = None
@@ -98,11 +99,12 @@ BulkRequest = Annotated[
 
 
 class PauseRequest(StrictModel):
-    """Pause or resume one schedule."""
+    """Pause or resume one schedule; `until` is when it is resumed by itself."""
 
     schedule_id: Id
     paused: bool
     note: Text | None = None
+    until: Instant | None = None
 
 
 class PauseManyRequest(StrictModel):
@@ -110,6 +112,7 @@ class PauseManyRequest(StrictModel):
 
     paused: bool
     note: Text | None = None
+    until: Instant | None = None
     workflow_id: Id | None = None
     user_id: User | None = None
     label: Text | None = None

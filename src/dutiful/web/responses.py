@@ -112,6 +112,7 @@ class ScheduleAnswer(Answer):
     pause_note: str | None
     paused_at: Instant | None
     paused_by: str | None
+    pause_until: Instant | None
     labels: dict[str, str]
     delivery: str
     dialect: str

@@ -206,9 +206,16 @@ def _note(line: Line) -> str:
     """Return a note on the trouble or the pause of a schedule, or else the reason of its last entry."""
     if line.due.state.quarantine is not None:
         return line.due.state.quarantine
-    if line.due.schedule.paused and line.pause_note:
-        return line.pause_note
+    if line.due.schedule.paused and (said := _pause(line)):
+        return said
     skipped, last = line.due.state.skipped, line.runs[0] if line.runs else None
     if skipped is not None and skipped.ticks > 1:
         return f"{skipped.reason.value}, {skipped.ticks} in a row"
     return (last.reason or "") if last is not None else ""
+
+
+def _pause(line: Line) -> str:
+    """Return why a schedule is paused, and until when."""
+    until = line.due.schedule.pause_until
+    end = None if until is None else f"until {moment(until):%Y-%m-%d %H:%M} UTC"
+    return ", ".join(part for part in (line.pause_note, end) if part)

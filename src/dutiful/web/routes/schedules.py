@@ -52,12 +52,11 @@ async def upsert_many_schedules(authorized: Writer, schedules: requests.BulkRequ
 
 @router.post("/pause")
 async def pause_schedule(authorized: Writer, pause: requests.PauseRequest) -> responses.PausedAnswer:
-    """Pause or resume one schedule, with a note that says why."""
+    """Pause or resume one schedule, with a note that says why and an instant at which it is resumed."""
     await authorized.demand_schedule(pause.schedule_id)
-    action = "pause" if pause.paused else "resume"
-    authorized.intend(action, schedule_id=pause.schedule_id, note=pause.note)
-    by = authorized.caller.user_id
-    await authorized.service.registrar.pause_schedule(pause.schedule_id, pause.paused, pause.note, by)
+    until, by = pause.until, authorized.caller.user_id
+    action = authorized.intend_pause(pause.paused, until, schedule_id=pause.schedule_id, note=pause.note)
+    await authorized.service.registrar.pause_schedule(pause.schedule_id, pause.paused, pause.note, by, until)
     authorized.record(action, schedule_id=pause.schedule_id)
     return responses.PausedAnswer(schedule_id=pause.schedule_id, paused=pause.paused)
 
@@ -74,10 +73,11 @@ async def pause_many_schedules(
     if pause.user_id is not None:
         authorized.demand_user(pause.user_id)
     filters["user_id"] = pause.user_id or authorized.tenant
-    action = "pause" if pause.paused else "resume"
-    authorized.intend(action, **filters, note=pause.note)
-    by = authorized.caller.user_id
-    changed = await authorized.service.registrar.pause_where(pause.paused, pause.note, **filters, by=by)
+    until, by = pause.until, authorized.caller.user_id
+    action = authorized.intend_pause(pause.paused, until, **filters, note=pause.note)
+    changed = await authorized.service.registrar.pause_where(
+        pause.paused, pause.note, **filters, by=by, until=until
+    )
     authorized.record(action, **filters, changed=changed)
     return responses.PausedManyAnswer(changed=changed)
 
