@@ -226,6 +226,22 @@ def test_a_pause_is_a_hatched_band_in_the_strip_from_its_beginning_on(minutely):
     ]
 
 
+@pytest.mark.parametrize(
+    ("minutes", "to_come"), [(None, 0), (3, 2)], ids=["until it is resumed", "until an instant"]
+)
+def test_after_the_end_of_a_pause_ticks_are_to_come(minutely, minutes, to_come):
+    now = MONDAY_NINE + timedelta(minutes=5)
+    end = None if minutes is None else now + timedelta(minutes=minutes)
+    view = dataclasses.replace(view_of(minutely), paused=True, paused_at=now, pause_until=end)
+    fires = [now + timedelta(minutes=minute) for minute in (1, 2, 3, 4)]
+    timeline = Timeline(view, [], fires, now, lambda _: "?")
+    assert draw(timeline, timedelta(hours=1), "wide").count('class="come"') == to_come
+    last = now + timedelta(hours=1)
+    assert pauses_of(view, [], last) == [(now, last if end is None else end)]
+    bars = draw(timeline, 2 * DAY, "wide")
+    assert ('class="comebar"' in bars) is (end is not None)
+
+
 def test_the_line_of_a_schedule_that_is_set_aside_ends(minutely):
     view = dataclasses.replace(view_of(minutely), quarantine="no such zone")
     now = MONDAY_NINE + timedelta(minutes=5)

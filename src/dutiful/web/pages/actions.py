@@ -17,6 +17,7 @@ from dutiful.web import requests
 from dutiful.web.authorized_service import Reader, Starter, Writer
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import NOTE_MAX, read_form
+from dutiful.web.pages.pause_end import asked_end, presets
 from dutiful.web.pages.rendering import page
 from dutiful.web.pages.why import parse_asked
 
@@ -55,6 +56,7 @@ async def _question(
         action=action,
         open_runs=open_runs,
         when=words.when(view.cron),
+        presets=presets(view.timezone),
         **given,
     )
 
@@ -84,18 +86,20 @@ async def ask_pause(request: Request, authorized: Reader, schedule_id: requests.
 
 @router.post("/ui/schedules/{schedule_id}/pause")
 async def pause(request: Request, authorized: Writer, schedule_id: requests.ScheduleId) -> Response:
-    """Pause a schedule with a note, or resume it."""
+    """Pause a schedule with a note and perhaps an end, or resume it."""
     form = await read_form(request)
     view, note = await authorized.schedule(schedule_id), form.get("note", "").strip()
     paused = form.get("paused") == "true"
+    now = authorized.service.clock.now().astimezone(UTC)
+    until, problem = asked_end(form, view.cron.zone.tzinfo, now) if paused else (None, "")
     if paused and (not note or len(note) > NOTE_MAX or not note.isprintable()):
         problem = f"Write in one line, of at most {NOTE_MAX} characters, why it is paused: others will ask."
+    if problem:
         return await _question(request, authorized, schedule_id, "pause", 422, problem=problem, given=form)
-    if view.paused != paused:
-        action = "pause" if paused else "resume"
-        authorized.intend(action, schedule_id=schedule_id, note=note or None, via="page")
-        by = authorized.caller.user_id
-        await authorized.service.registrar.pause_schedule(schedule_id, paused, note or None, by)
+    if view.paused != paused or until is not None:
+        asked = {"schedule_id": schedule_id, "note": note or None, "via": "page"}
+        action, by = authorized.intend_pause(paused, until, **asked), authorized.caller.user_id
+        await authorized.service.registrar.pause_schedule(schedule_id, paused, note or None, by, until)
         authorized.record(action, schedule_id=schedule_id)
     return back(schedule_id, "The schedule is paused." if paused else "The schedule runs again.")
 

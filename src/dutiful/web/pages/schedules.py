@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -24,6 +24,7 @@ from dutiful.web.drawing.marks import mini
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import NOTE_MAX, read_form
 from dutiful.web.pages.ledger import beads
+from dutiful.web.pages.pause_end import asked_end, presets
 from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.schedule import standing
 
@@ -212,13 +213,16 @@ async def pause_many(request: Request, authorized: Writer) -> Response:
     query = BulkQuery(q=form.get("q", "")[:200], paused=form.get("paused") == "true")
     wanted, note = Filter.read(query.q), form.get("note", "").strip()
     found = await authorized.service.board.matching(_own_facets(authorized, wanted) or [("user", "")])
-    if (problem := _bulk_problem(query, found, note, form.get("typed", ""))) is not None:
+    now = authorized.service.clock.now().astimezone(UTC)
+    until, wrong = asked_end(form, UTC, now) if query.paused else (None, "")
+    if problem := _bulk_problem(query, found, note, form.get("typed", "")) or wrong:
         return await _ask_many(request, authorized, query, problem, form)
     filters = wanted._replace(user_id=wanted.user_id or authorized.tenant)._asdict()
-    action = "pause" if query.paused else "resume"
-    authorized.intend(action, **filters, note=note or None, via="page")
+    action = authorized.intend_pause(query.paused, until, **filters, note=note or None, via="page")
     by = authorized.caller.user_id
-    changed = await authorized.service.registrar.pause_where(query.paused, note or None, **filters, by=by)
+    changed = await authorized.service.registrar.pause_where(
+        query.paused, note or None, **filters, by=by, until=until
+    )
     authorized.record(action, **filters, changed=changed)
     done = f"{words.counted(changed, 'schedule')} {'paused' if query.paused else 'resumed'}."
     return RedirectResponse(f"/ui/schedules?{urlencode({'q': query.q, 'done': done})}", 303)
@@ -260,6 +264,7 @@ async def _ask_many(
         must_type=changing(query, found) > TYPED_FROM,
         problem=problem,
         given=form or {},
+        presets=presets("UTC"),
     )
 
 

@@ -35,9 +35,11 @@ class Timeline(NamedTuple):
     chosen: datetime | None = None
 
     @property
-    def goes_on(self) -> bool:
-        """Return whether ticks are to come."""
-        return not self.view.paused and self.view.quarantine is None
+    def resumes_at(self) -> datetime | None:
+        """Return the instant from which on ticks are to come; None if it is unknown."""
+        if self.view.quarantine is not None:
+            return None
+        return self.view.pause_until if self.view.paused else self.now
 
 
 def draw(it: Timeline, back: timedelta, css: str) -> str:
@@ -45,8 +47,9 @@ def draw(it: Timeline, back: timedelta, css: str) -> str:
     cron, zone = it.view.cron, it.view.cron.zone.tzinfo
     span = Span(it.now - back, it.now + back * _AHEAD, zone, _WIDE if css == "wide" else _NARROW)
     ticks = [tick for tick in ticks_of(it.runs, cron) if (tick.until or tick.at) >= span.start]
-    if it.goes_on:
-        ticks += [Tick(at.astimezone(UTC), "to_come") for at in it.fires if span.start <= at < span.end]
+    begins = it.resumes_at
+    if begins is not None:
+        ticks += [Tick(at.astimezone(UTC), "to_come") for at in it.fires if begins <= at < span.end]
     # The cron may have more ticks than are recorded, and marks as close as those would touch.
     there = max(len(ticks), cron.count_epoch(int(span.start.timestamp()), int(span.end.timestamp())))
     if there > (MARKS_MAX if css == "wide" else MARKS_MAX // 2):
@@ -68,8 +71,9 @@ def draw(it: Timeline, back: timedelta, css: str) -> str:
 
 
 def pauses_of(view: ScheduleView, runs: Sequence[RunView], end: datetime) -> list[tuple[datetime, datetime]]:
-    """Return the beginning and the end of each pause; one that goes on lasts until `end`."""
-    present = [] if not view.paused or view.paused_at is None else [(view.paused_at, end)]
+    """Return the beginning and the end of each pause; one that goes on without an end lasts until `end`."""
+    until = end if view.pause_until is None else min(end, view.pause_until)
+    present = [] if not view.paused or view.paused_at is None else [(view.paused_at, until)]
     since = end if not present else present[0][0]
     past = [
         (run.run_at, run.run_until)
@@ -90,10 +94,11 @@ def _dense(it: Timeline, ticks: list[Tick], span: Span, css: str) -> str:
         place = int((max(tick.at, span.start) - span.start) / width)
         if tick.state != "to_come" and 0 <= place < buckets:
             _count(found[place], tick)
+    begins = it.resumes_at
     for place in range(buckets):
         begin = span.start + place * width
-        if begin + width > it.now and it.goes_on:
-            low, high = max(begin, it.now).timestamp(), (begin + width).timestamp()
+        if begins is not None and begin + width > max(it.now, begins):
+            low, high = max(begin, it.now, begins).timestamp(), (begin + width).timestamp()
             found[place]["to_come"] = it.view.cron.count_epoch(int(low), int(high))
     drawn = [Bucket(span.start + place * width, **found[place]) for place in range(buckets)]
     target = span._replace(width=span.width - _SCALE_ROOM) if css == "wide" else span
