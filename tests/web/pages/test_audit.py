@@ -8,6 +8,7 @@ import pytest
 from tests.web.pages.html import page
 from tests.web.running import SCHEDULE, running
 
+from dutiful.httpd.audit import AuditLog
 from dutiful.web.pages.audit import FieldChange, compared
 
 
@@ -28,6 +29,16 @@ def test_an_audit_file_is_shown_with_its_chain_and_its_last_hash_to_copy(kept):
     assert "Chain intact, 4 lines" in shown.text
     [copied] = [own["data-copy"] for own in shown.all("button") if "data-copy" in own]
     assert re.fullmatch("[0-9a-f]{64}", copied)
+
+
+def test_a_change_of_a_schedule_that_has_no_id_yet_is_told_without_one(kept):
+    kept.post("/schedules/upsert", {**SCHEDULE, "schedule_id": None})
+    log = AuditLog(kept.clock, kept.file)
+    log.intend("r1", "eve", "deploy", [{"given": {"cron_expr": "* * * * *"}}])
+    log.close()
+    shown = page(kept, "/ui/audit").text
+    assert "local stored what changed 09:00" in shown
+    assert "eve deploy what changed asked for, not done" in shown
 
 
 def test_a_break_is_told_with_its_file_and_line(kept):
