@@ -82,6 +82,13 @@ def test_a_page_without_a_login_leads_to_one_and_back(guarded):
     assert guarded.client.get("/ui/schedules").status_code == 200
 
 
+def test_the_bar_has_a_face_once_it_is_known_who_is_there(guarded):
+    assert "You are" not in str(page(guarded, "/ui/login").all("a"))
+    log_in(guarded, token())
+    [face] = [own for own in page(guarded).all("a") if own.get("class") == "face"]
+    assert face["aria-label"] == "You are ada: theme and session"
+
+
 def test_the_cookie_is_hidden_from_scripts_and_says_nothing(guarded):
     given = token()
     cookie = log_in(guarded, given).headers["set-cookie"]
