@@ -47,6 +47,8 @@ STATES: dict[State, str] = {
     "paused": "paused",
     "aside": "set aside",
 }
+# The states whose lists begin with the schedules that cannot be read; no other list has them.
+_WITH_DAMAGED = {"all", "trouble", "aside"}
 ORDERS: dict[Order, str] = {"id": "by id", "next": "soonest first", "trouble": "worst first"}
 
 
@@ -121,6 +123,7 @@ async def schedules(
 async def facts(authorized: AuthorizedService, query: SchedulesQuery) -> dict[str, Any]:
     """Return all that the list shows."""
     found, counts = await _found(authorized, query)
+    damaged = await authorized.damaged() if _is_whole(query) else []
     views, latest = await asyncio.gather(
         authorized.service.registrar.views(found.schedules),
         authorized.service.board.latest([due.schedule.id for due in found.schedules]),
@@ -130,7 +133,7 @@ async def facts(authorized: AuthorizedService, query: SchedulesQuery) -> dict[st
         "query": query,
         "states": STATES,
         "orders": ORDERS,
-        "counts": counts,
+        "counts": with_damaged(counts, len(damaged)),
         "lines": [_line(view, latest.get(view.schedule_id, [])) for view in views],
         "more": None if found.cursor is None else _link(query, cursor=found.cursor),
         "cut": READ_MAX if found.cut and found.cursor is None else None,
@@ -141,14 +144,18 @@ async def facts(authorized: AuthorizedService, query: SchedulesQuery) -> dict[st
         "json": _json(query),
         "near": await authorized.near_ids(query.q.strip()) if no_such else [],
         "filtered": bool(query.q) or query.state != "all" or query.is_timed,
-        "damaged": await authorized.damaged() if _has_damaged(query) else [],
+        "damaged": damaged if query.cursor is None and query.state in _WITH_DAMAGED else [],
     }
 
 
-def _has_damaged(query: SchedulesQuery) -> bool:
-    """Return whether a page of the list begins with the schedules that cannot be read."""
-    whole = not query.q and query.cursor is None and not query.is_timed
-    return whole and query.state in {"all", "trouble", "aside"}
+def _is_whole(query: SchedulesQuery) -> bool:
+    """Return whether the list is of all schedules, so that those that cannot be read belong to it."""
+    return not query.q and not query.is_timed
+
+
+def with_damaged(counts: dict[State, int], damaged: int) -> dict[State, int]:
+    """Return how many schedules are in each state, with those that cannot be read."""
+    return {state: number + damaged * (state in _WITH_DAMAGED) for state, number in counts.items()}
 
 
 async def _found(authorized: AuthorizedService, query: SchedulesQuery) -> tuple[Listed, dict[State, int]]:
