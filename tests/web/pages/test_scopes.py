@@ -31,9 +31,9 @@ def disabled(html):
         (
             "read",
             [],
-            ["Run now and Backfill need the scope trigger.", "Pause and Edit need the scope write."],
+            ["Run now and Backfill need the scope trigger.", "Pause, Edit and Delete need the scope write."],
         ),
-        ("read trigger", ["run", "backfill"], ["Pause and Edit need the scope write."]),
+        ("read trigger", ["run", "backfill"], ["Pause, Edit and Delete need the scope write."]),
         ("read write trigger", ["run", "pause", "backfill", "edit"], []),
     ],
 )
@@ -43,6 +43,7 @@ def test_the_actions_of_a_schedule_name_the_scope_that_is_missing(guarded, scope
     assert re.findall(r'href="/ui/schedules/nightly/(\w+)"', head) == links
     assert re.findall(r'<p class="muted" id="needs-\w+">([^<]+)</p>', head) == said
     assert len(disabled(head)) == 4 - len(links)
+    assert ('href="/ui/schedules/nightly/delete"' in html) is ("edit" in links)
 
 
 @pytest.mark.parametrize("path", ["/", "/ui/schedules/nightly", "/ui/more"])
