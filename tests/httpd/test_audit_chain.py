@@ -225,12 +225,17 @@ def test_a_watched_chain_is_verified_where_it_is_new_and_whole_once_an_hour(tmp_
     path, clock = tmp_path / "log", Hours()
     appended(path, 1, 2, 3)
     watch = ChainWatch(path, clock)
+    assert watch.unverified() == path.stat().st_size
     assert watch.verified() == verify([path])
+    assert watch.unverified() == 0
     # A line that was read already: what is new still follows it.
     path.write_bytes(path.read_bytes().replace(b'"n":1', b'"n":7'))
+    size = path.stat().st_size
     appended(path, 4)
+    assert watch.unverified() == path.stat().st_size - size
     assert watch.verified().lines == 4
     clock.hours = 1.1
+    assert watch.unverified() == path.stat().st_size
     with pytest.raises(AuditFileError, match="line 2: a line before it was changed"):
         watch.verified()
 

@@ -10,6 +10,7 @@ import os
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from datetime import UTC
+from threading import Lock
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import DutifulError, InvalidArgumentError, quoted
@@ -73,6 +74,10 @@ class AuditLog:
     def verified(self) -> Verified | None:
         """Return the chain of the file, None without one; raises as `ChainWatch.verified` does."""
         return None if self._watch is None else self._watch.verified()
+
+    def unverified(self) -> int:
+        """Return how many bytes of the file the next call of `verified` reads."""
+        return 0 if self._watch is None else self._watch.unverified()
 
     def close(self) -> None:
         """Close the file."""
@@ -234,20 +239,35 @@ class ChainWatch:
     def __init__(self, path: str | Path, clock: Clock) -> None:
         self._path, self._clock = path, clock
         self._whole_again, self._seen = 0.0, _Seen(_Chain())
+        # One thread at a time: others that come meanwhile then read only the newest lines.
+        self._turn = Lock()
 
     def verified(self) -> Verified:
         """Return the verified chain; raises as `verify` does."""
-        now = self._clock.monotonic()
-        with _open(self._path) as file:
+        with self._turn, _open(self._path) as file:
             found, seen = os.fstat(file.fileno()), self._seen
-            is_same = seen.inode == found.st_ino and seen.end <= found.st_size
-            if not is_same or now >= self._whole_again:
-                seen, self._whole_again = _Seen(_Chain()), now + _WHOLE_EVERY_S
+            if not self._continues(found):
+                seen, self._whole_again = _Seen(_Chain()), self._clock.monotonic() + _WHOLE_EVERY_S
             file.seek(seen.end)
             chain = deepcopy(seen.chain)
             lines = chain.read(self._path, file, seen.lines)
             self._seen = _Seen(chain, lines, file.tell(), found.st_ino)
         return Verified(chain.count, chain.last, chain.beginnings, chain.torn)
+
+    def unverified(self) -> int:
+        """Return how many bytes `verified` would read; 0 where another thread reads them already."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return 0
+        if self._turn.locked():
+            return 0
+        return found.st_size - (self._seen.end if self._continues(found) else 0)
+
+    def _continues(self, found: os.stat_result) -> bool:
+        """Return whether the part of the file that is verified need not be read again."""
+        is_same = self._seen.inode == found.st_ino and self._seen.end <= found.st_size
+        return is_same and self._clock.monotonic() < self._whole_again
 
 
 class _Seen(NamedTuple):

@@ -20,6 +20,7 @@ from dutiful.runtime.cluster_clock import ClusterClock, OffsetWatch
 from dutiful.runtime.loop_thread import LoopThread
 from dutiful.runtime.ports import Sharded, Sized
 from dutiful.service import journal
+from dutiful.service.backfills import Backfills
 from dutiful.service.board import Board
 from dutiful.service.catalog import Catalog
 from dutiful.service.cluster import ClusterView, cluster_view, member_named
@@ -29,6 +30,7 @@ from dutiful.service.expectations import Expectations
 from dutiful.service.http_settings import tls_files
 from dutiful.service.launcher import NoExecutor, RunLauncher, named_executors
 from dutiful.service.metrics import Expiring, Metrics, expiring, watch_certificates
+from dutiful.service.old_pauses import Pauses
 from dutiful.service.registrar import SchedulerRegistrar
 from dutiful.service.types import Health
 from dutiful.service.worker import Worker, patience_ms
@@ -91,6 +93,7 @@ class Service:
         self._worker = self._make_worker() if worker is True else None
         self.board = Board(self._store, self.clock)
         self.catalog = Catalog(self._store, self.clock)
+        self.pauses, self.backfills = Pauses(self._store, self.clock), Backfills(self._store, self.clock)
         self.expectations = Expectations(self._store, self.clock, journal.write)
         # The worker passes every tick by itself, so edits due later than its patience need not wake it.
         self.registrar = SchedulerRegistrar(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from tests.web.pages.html import page
@@ -24,7 +25,7 @@ def test_an_audit_file_is_shown_with_its_chain_and_its_last_hash_to_copy(kept):
     kept.upsert()
     overview = page(kept, "/").text
     shown = page(kept, "/ui/audit")
-    assert "Latest changes Audit 09:00 local stored nightly" in overview
+    assert "Latest changes Chain intact Audit 09:00 local stored nightly" in overview
     assert "local stored nightly what changed in nightly 09:00 local stored the workflow report" in shown.text
     assert "Chain intact, 4 lines" in shown.text
     [copied] = [own["data-copy"] for own in shown.all("button") if "data-copy" in own]
@@ -50,6 +51,17 @@ def test_a_break_is_told_with_its_file_and_line(kept):
         f"The chain is broken {kept.file}, line 5: a line before it was changed"
         in page(kept, "/ui/audit").text
     )
+    assert "Latest changes Chain broken Audit" in page(kept).text
+
+
+def test_the_overview_does_not_wait_for_a_long_file_to_be_verified(kept):
+    long = {**SCHEDULE, "input": "x" * 14_000}
+    kept.post("/schedules/bulk", [{**long, "schedule_id": f"s{number}"} for number in range(10)])
+    assert "Latest changes Audit" in page(kept).text
+    # The first page had it verified after its answer.
+    deadline = time.monotonic() + 20
+    while "Latest changes Chain intact" not in page(kept).text:
+        assert time.monotonic() < deadline
 
 
 def test_changes_are_found_by_who_action_schedule_and_time(kept):

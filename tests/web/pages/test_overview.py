@@ -48,6 +48,54 @@ def test_every_number_of_the_account_leads_to_its_entries(service):
     assert "Running now the line is the usual time 1 in flight" in found.text
 
 
+def test_the_leader_is_named(service):
+    assert re.search(r"Nothing needs you\. process \d+ leads since .* UTC 0 schedules", page(service).text)
+
+
+def test_pauses_of_more_than_thirty_days_lead_to_their_schedules():
+    with running(None, tick_ms=86_400_000) as service:
+        for name in ("b", "a", "new"):
+            service.upsert(schedule_id=name)
+        service.post("/schedules/pause", {"schedule_id": "b", "paused": True})
+        service.advance(3600)
+        service.post("/schedules/pause", {"schedule_id": "a", "paused": True})
+        assert "older than 30 days" not in page(service).text
+        service.advance(30 * 86_400)
+        service.post("/schedules/pause", {"schedule_id": "new", "paused": True})
+        service.advance(60)
+        found, old = page(service), "/ui/schedules?state=paused&older=30d"
+        assert "2 of 3 pauses are older than 30 days" in found.text
+        assert old in found.links
+        listed = page(service, old)
+        assert [own["href"] for own in listed.all("a") if own.get("class") == "id"] == [
+            "/ui/schedules/b",
+            "/ui/schedules/a",
+        ]
+        assert "Paused for more than 30 days, the oldest first Any age" in listed.text
+
+
+class Patient:
+    """An executor whose runs take a minute of virtual time."""
+
+    def __init__(self, clock):
+        self._clock = clock
+
+    async def run(self, *_):
+        await self._clock.sleep(60)
+
+
+def test_a_backfill_in_flight_says_how_far_it_is():
+    with running(None, executor=Patient) as service:
+        service.put("/workflows/report/1", {})
+        service.upsert(cron_expr="0 9 * * *", start_at="2026-02-01T00:00:00Z", paused=True)
+        for day in (10, 20):
+            asked = {"start": f"2026-02-{day}T00:00:00Z", "end": f"2026-02-{day + 4}T00:00:00Z"}
+            service.post("/schedules/nightly/backfill", asked)
+            service.advance(130)
+            assert "nightly backfill, 2 of 4 since" in page(service).text
+            service.advance(200)
+
+
 def test_the_first_schedule_is_stored_by_lines_that_name_this_service(service):
     assert f"curl -s {service.url}/schedules/upsert" in page(service).text
 

@@ -59,6 +59,7 @@ def test_a_store_of_one_machine_has_a_process_that_leads():
     leader = Leader(4242, since, since)
     assert leaders_of(ClusterView(NOW), leader, NOW) == "process 4242 leads since yesterday 14:05 UTC"
     assert leaders_of(ClusterView(NOW), None, NOW) == "nobody leads"
+    assert leaders_of(ClusterView(NOW), None, NOW, leading=True) == "this process leads"
 
 
 def test_sizes_and_ends_of_certificates_are_said_in_words():

@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dutiful.httpd.audit import AuditLog, Verified
+    from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 SHOWN = 100
 # Changes that were refused stand in the file too; one of so many will have been made.
 _LOOKED_AT = 20
+# Up to so many bytes of the file are verified while a page waits: some milliseconds.
+_QUICK_BYTES = 131_072
 
 
 Place: TypeAlias = Annotated[int, Field(ge=0, lt=2**60)]
@@ -142,3 +145,21 @@ def _chain(log: AuditLog) -> tuple[Verified | None, str]:
         return log.verified(), ""
     except DutifulError as error:
         return None, str(error)
+
+
+async def quick_chain(authorized: AuthorizedService) -> tuple[Verified | None, str] | None:
+    """Return the chain, or the sentence about its break; None where that would take long, or is not shown."""
+    log = authorized.audit
+    if not _is_shown(authorized) or log.unverified() > _QUICK_BYTES:
+        return None
+    return await asyncio.to_thread(_chain, log)
+
+
+def catch_up(authorized: AuthorizedService) -> None:
+    """Verify a long part of the file, so that the next page need not wait for it."""
+    if _is_shown(authorized) and authorized.audit.unverified() > _QUICK_BYTES:
+        _chain(authorized.audit)
+
+
+def _is_shown(authorized: AuthorizedService) -> bool:
+    return authorized.service.settings.audit_log is not None and authorized.caller.may("admin")

@@ -11,8 +11,10 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
+from starlette.background import BackgroundTask
 
 from dutiful.core.cron.cron import Cron
+from dutiful.core.cron.zone import epoch_ms
 from dutiful.httpd.instants import rfc_3339
 from dutiful.service.board import MINUTE_COUNTED, TEN_MINUTES
 from dutiful.service.views import moment
@@ -21,11 +23,14 @@ from dutiful.web.drawing.axis import Span
 from dutiful.web.drawing.density import Bucket, Density, density
 from dutiful.web.drawing.strip import meter
 from dutiful.web.pages import words
+from dutiful.web.pages.audit import catch_up, quick_chain
 from dutiful.web.pages.needs import find_needs, first_needs
 from dutiful.web.pages.rendering import LIVE, page
-from dutiful.web.pages.system import latest_changes
+from dutiful.web.pages.system import latest_changes, leaders_said
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dutiful.service.board import Day, Running, Soon
     from dutiful.service.types import Health
     from dutiful.web.authorized_service import AuthorizedService
@@ -41,7 +46,9 @@ _WIDTH = timedelta(milliseconds=TEN_MINUTES)
 async def overview(request: Request, authorized: Reader) -> HTMLResponse:
     """Show the schedules in trouble, the last day, the runs in flight and the next ticks."""
     origin = str(request.base_url).rstrip("/")
-    return page("overview.html", request, every=5, origin=origin, **await facts(authorized))
+    told = page("overview.html", request, every=5, origin=origin, **await facts(authorized))
+    told.background = BackgroundTask(catch_up, authorized)
+    return told
 
 
 async def facts(authorized: AuthorizedService) -> dict[str, Any]:
@@ -49,16 +56,19 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
     board, owner = authorized.service.board, authorized.tenant
     now = authorized.service.clock.now().astimezone(UTC)
     # Reads that wait together share one transaction and one turn of the store's thread.
-    health, (day, soon), found, census, changes = await asyncio.gather(
+    health, (day, soon), found, census, changes, old = await asyncio.gather(
         authorized.service.health(),
         board.day_and_next(owner),
         find_needs(authorized),
         board.census(owner),
         latest_changes(authorized),
+        authorized.service.pauses.old(owner),
     )
     buckets = buckets_of(day, now)
+    running = found.running[:_RUNNING_SHOWN]
     return {
         "health": health,
+        "leaders": await leaders_said(authorized.service, health.leading),
         "heading": heading(health, found.number),
         "title": f"{found.number:,} need you" if found.number else "Nothing needs you",
         "needs": await first_needs(authorized, found, NEEDS_SHOWN),
@@ -69,10 +79,13 @@ async def facts(authorized: AuthorizedService) -> dict[str, Any]:
         "day_narrow": draw_day(buckets, now, 6, 360, "narrow"),
         "day_said": day_said(day),
         "soon": [soon_of(each) for each in soon[:_NEXT_SHOWN]],
+        "old_pauses": old,
         "changes": changes,
+        "chain": await quick_chain(authorized),
         "in_flight": len(found.runs),
         "since": now - timedelta(days=1),
-        "running": [running_of(each, now) for each in found.running[:_RUNNING_SHOWN]],
+        "running": [running_of(each, now) for each in running],
+        "progress": await authorized.service.backfills.progress(backfills_of(running)),
     }
 
 
@@ -160,11 +173,18 @@ def soon_of(soon: Soon) -> dict[str, Any]:
     }
 
 
+def backfills_of(running: Sequence[Running]) -> set[tuple[str, int]]:
+    """Return the requests for past ticks whose runs are in flight."""
+    runs = [each.run for each in running if each.run.trigger == "backfill"]
+    return {(run.schedule_id, epoch_ms(run.created_at)) for run in runs}
+
+
 def running_of(running: Running, now: datetime) -> dict[str, Any]:
     """Return one run in flight, in words and as a bar against its usual time."""
     run, seconds = running.run, running.seconds(now)
     return {
         "run": run,
+        "asked": (run.schedule_id, epoch_ms(run.created_at)),
         "began": run.started_at or run.fire_at,
         "seconds": seconds,
         "usual": running.usual,

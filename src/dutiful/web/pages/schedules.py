@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
@@ -62,6 +62,8 @@ class SchedulesQuery(BaseModel):
     sort: Order = "id"
     since: Instant | None = None
     until: Instant | None = None
+    # Only those that have been paused for longer than this.
+    older: Literal["30d"] | None = None
     cursor: Annotated[str, Field(max_length=1000)] | None = None
     done: Annotated[str, Field(max_length=200)] | None = None
 
@@ -137,10 +139,13 @@ async def facts(authorized: AuthorizedService, query: SchedulesQuery) -> dict[st
         "lines": [_line(view, latest.get(view.schedule_id, [])) for view in views],
         "more": None if found.cursor is None else _link(query, cursor=found.cursor),
         "cut": READ_MAX if found.cut and found.cursor is None else None,
-        "links": {state: _link(query, state=state, cursor=None) for state in STATES},
+        "links": {state: _link(query, state=state, older=None, cursor=None) for state in STATES},
         "sorts": {order: _link(query, sort=order, cursor=None) for order in ORDERS},
         "any_time": _link(query, since=None, until=None, cursor=None),
-        "bulk": bool(Filter.read(query.q) != Filter()) and query.state in {"all", "paused"},
+        "any_age": _link(query, older=None, cursor=None) if query.older else None,
+        "bulk": not query.older
+        and bool(Filter.read(query.q) != Filter())
+        and query.state in {"all", "paused"},
         "json": _json(query),
         "near": await authorized.near_ids(query.q.strip()) if no_such else [],
         "filtered": bool(query.q) or query.state != "all" or query.is_timed,
@@ -163,10 +168,11 @@ async def _found(authorized: AuthorizedService, query: SchedulesQuery) -> tuple[
     wanted = Filter.read(query.q)
     if not wanted.may_be_seen(authorized):
         return Listed([], None), dict.fromkeys(STATES, 0)
-    return await authorized.service.catalog.find(
+    owner = wanted.user_id or authorized.tenant
+    listed, counts = await authorized.service.catalog.find(
         Wanted(
             wanted.facets,
-            wanted.user_id or authorized.tenant,
+            owner,
             query.state,
             query.sort,
             None if query.since is None else epoch_ms(query.since),
@@ -175,12 +181,15 @@ async def _found(authorized: AuthorizedService, query: SchedulesQuery) -> tuple[
         query.cursor,
         SHOWN,
     )
+    if query.older and query.state == "paused":
+        listed = Listed(await authorized.service.pauses.old_ones(wanted.facets, owner, SHOWN), None)
+    return listed, counts
 
 
 def _json(query: SchedulesQuery) -> str | None:
     """Return the address of the same list in the API; None where the API has no such filter."""
     wanted = Filter.read(query.q)
-    if query.state not in {"all", "paused"} or query.is_timed:
+    if query.state not in {"all", "paused"} or query.is_timed or query.older:
         return None
     given = {**wanted._asdict(), "paused": "true" if query.state == "paused" else None}
     given["find"] = given.pop("part")

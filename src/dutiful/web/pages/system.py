@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from dutiful.runtime.ports import Leader
     from dutiful.service.cluster import ClusterView, NodeView
+    from dutiful.service.wiring import Service
     from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
@@ -59,7 +60,7 @@ async def system(request: Request, authorized: Reader) -> HTMLResponse:
         "system.html",
         request,
         health=health,
-        leaders=leaders_of(cluster, await service.leader(), now),
+        leaders=leaders_of(cluster, await service.leader(), now, health.leading),
         nodes=nodes_of(cluster),
         figures={name: service.metric(name) for name in _FIGURES},
         store=service.settings.store.partition(":")[0],
@@ -73,20 +74,27 @@ async def system(request: Request, authorized: Reader) -> HTMLResponse:
     )
 
 
-def leaders_of(cluster: ClusterView, leader: Leader | None, now: datetime) -> str:
+async def leaders_said(service: Service, leading: bool) -> str:
+    """Return who leads now and how many stand by; `leading` is whether this process does."""
+    cluster, leader = await service.cluster(), await service.leader()
+    return leaders_of(cluster, leader, service.clock.now().astimezone(UTC), leading)
+
+
+def leaders_of(cluster: ClusterView, leader: Leader | None, now: datetime, leading: bool = False) -> str:
     """Return who leads and how many stand by, in a few words."""
     if not cluster.nodes:
         if leader is None:
-            return "nobody leads"
+            # Other processes cannot see who leads a store in memory.
+            return "this process leads" if leading else "nobody leads"
         since = words.near(datetime.fromtimestamp(leader.since / 1000, UTC), now)
         return f"process {leader.pid} leads since {since} UTC"
-    leading = [node.name for node in cluster.nodes if node.shards]
-    if len(leading) > 1:
+    names = [node.name for node in cluster.nodes if node.shards]
+    if len(names) > 1:
         total = words.in_words(len(cluster.nodes)).lower()
-        return f"{words.in_words(len(leading)).lower()} of {total} nodes lead"
-    idle = len(cluster.nodes) - len(leading)
+        return f"{words.in_words(len(names)).lower()} of {total} nodes lead"
+    idle = len(cluster.nodes) - len(names)
     beside = f", {words.in_words(idle).lower()} {'stands' if idle == 1 else 'stand'} by" if idle else ""
-    return f"{leading[0] if leading else 'nobody'} leads{beside}"
+    return f"{names[0] if names else 'nobody'} leads{beside}"
 
 
 def nodes_of(cluster: ClusterView) -> list[Node]:
