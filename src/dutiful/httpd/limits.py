@@ -33,7 +33,7 @@ class Limits(NamedTuple):
 
     body: int = 64 * KIB
     bodies: Mapping[str, int] = MappingProxyType(
-        {"/workflows/": MIB, "/schedules/bulk": 8 * MIB, "/ui/login": 16 * KIB}
+        {"/workflows/": MIB, "/schedules/bulk": 8 * MIB, "/ui/schedules/import": MIB, "/ui/login": 16 * KIB}
     )
     headers: int = 16 * KIB
     url: int = 4 * KIB

@@ -35,6 +35,7 @@ PATHS = [
     "/ui/schedules/dail", "/ui/schedules/oftene", "/ui/schedules/nobodys",
     *(f"/ui/schedules/dail/{action}" for action in ("edit", "run", "pause", "backfill", "delete")),
     "/ui/schedules/daily/edit", "/ui/schedules/new", "/ui/schedules/new?e=*/10+*+*+*+*",
+    "/ui/schedules?state=paused&older=30d", "/ui/schedules/import",
     "/ui/schedules/pause-many?q=team=ops", "/ui/schedules/pause-many?q=user:ada",
     "/ui/schedules/pause-many?q=team=ops&paused=false",
     "/ui/runs", "/ui/runs?view=each", "/ui/runs?status=FAILED", "/ui/runs?status=STARTED&view=each",
@@ -151,6 +152,10 @@ FORMS = {
     "/ui/schedules/{}/edit": {**FORM, "do": "save"},
     "/ui/schedules/new": {**FORM, "schedule_id": "dail", "do": "save"},
     "/ui/schedules/pause-many": {"q": "user:ada", "paused": "true", "note": "mine now"},
+    "/ui/schedules/import": {
+        "text": json.dumps({**SCHEDULE, **FORM, "version": 1, "schedule_id": "dail"}),
+        "do": "store",
+    },
 }
 
 

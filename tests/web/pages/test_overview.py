@@ -17,6 +17,7 @@ HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
 def test_a_new_service_works_and_says_how_to_store_a_schedule(service):
     found = page(service)
     assert "Working. Nothing needs you." in found.text
+    assert [link.partition("?")[0] for link in found.links if "icon" in link] == ["/static/icon.svg"]
     assert "Store the first schedule" in found.text
     assert "0 were due in 24 h" in found.text
     assert "Nothing is due." in found.text
@@ -49,7 +50,7 @@ def test_every_number_of_the_account_leads_to_its_entries(service):
 
 
 def test_the_leader_is_named(service):
-    assert re.search(r"Nothing needs you\. process \d+ leads since .* UTC 0 schedules", page(service).text)
+    assert re.search(r"Nothing needs you\. process \d+ leads 0 schedules", page(service).text)
 
 
 def test_pauses_of_more_than_thirty_days_lead_to_their_schedules():
@@ -97,7 +98,11 @@ def test_a_backfill_in_flight_says_how_far_it_is():
 
 
 def test_the_first_schedule_is_stored_by_lines_that_name_this_service(service):
-    assert f"curl -s {service.url}/schedules/upsert" in page(service).text
+    found = page(service)
+    assert f"curl -s {service.url}/schedules/upsert" in found.text
+    lines, line = (own["data-copy"] for own in found.all("button") if "data-copy" in own)
+    assert lines.startswith(f"curl -s -X PUT {service.url}/workflows/report/1 -H 'Content-Type")
+    assert line == f"DUTIFUL_URL={service.url} dutiful schedules upsert FILE"
 
 
 def test_a_schedule_whose_last_run_failed_needs_somebody(service):
@@ -110,6 +115,7 @@ def test_a_schedule_whose_last_run_failed_needs_somebody(service):
     assert "RuntimeError: no such table" in found.text
     assert "/ui/schedules/bad?at=2026-03-02T09%3A01%3A00Z#why" in found.links
     assert "1 need you - dutiful" in found.text
+    assert [link.partition("?")[0] for link in found.links if "icon" in link] == ["/static/icon-needs.svg"]
 
 
 def test_every_page_says_how_many_things_need_somebody(service):

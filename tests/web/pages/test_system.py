@@ -58,6 +58,7 @@ def test_a_store_of_one_machine_has_a_process_that_leads():
     since = round((NOW - timedelta(days=1)).timestamp() * 1000)
     leader = Leader(4242, since, since)
     assert leaders_of(ClusterView(NOW), leader, NOW) == "process 4242 leads since yesterday 14:05 UTC"
+    assert leaders_of(ClusterView(NOW), leader, None) == "process 4242 leads"
     assert leaders_of(ClusterView(NOW), None, NOW) == "nobody leads"
     assert leaders_of(ClusterView(NOW), None, NOW, leading=True) == "this process leads"
 

@@ -7,6 +7,7 @@ from dutiful.web.pages import (
     calendar,
     cron_lab,
     editor,
+    imports,
     overview,
     run,
     runs,
@@ -17,10 +18,10 @@ from dutiful.web.pages import (
     why,
 )
 
-# The first match wins, so the editor's `/ui/schedules/new` is before `/ui/schedules/{schedule_id}`, and
-# `/ui/runs/again` before `/ui/runs/{key}`.
+# The first match wins, so `/ui/schedules/new` and `/ui/schedules/import` are before
+# `/ui/schedules/{schedule_id}`, and `/ui/runs/again` before `/ui/runs/{key}`.
 _PAGES = (
-    overview, schedules, editor, actions, schedule, runs, again, run, calendar, cron_lab, why, audit,
+    overview, schedules, imports, editor, actions, schedule, runs, again, run, calendar, cron_lab, why, audit,
     system, session,
 )  # fmt: skip
 PAGE_ROUTERS = tuple(page.router for page in _PAGES)

@@ -45,8 +45,9 @@ _WIDTH = timedelta(milliseconds=TEN_MINUTES)
 @router.get("/", dependencies=[LIVE])
 async def overview(request: Request, authorized: Reader) -> HTMLResponse:
     """Show the schedules in trouble, the last day, the runs in flight and the next ticks."""
-    origin = str(request.base_url).rstrip("/")
-    told = page("overview.html", request, every=5, origin=origin, **await facts(authorized))
+    origin, local = str(request.base_url).rstrip("/"), authorized.service.settings.is_loopback
+    shown = await facts(authorized)
+    told = page("overview.html", request, every=5, origin=origin, has_examples=local, **shown)
     told.background = BackgroundTask(catch_up, authorized)
     return told
 

@@ -76,18 +76,19 @@ async def system(request: Request, authorized: Reader) -> HTMLResponse:
 
 async def leaders_said(service: Service, leading: bool) -> str:
     """Return who leads now and how many stand by; `leading` is whether this process does."""
-    cluster, leader = await service.cluster(), await service.leader()
-    return leaders_of(cluster, leader, service.clock.now().astimezone(UTC), leading)
+    return leaders_of(await service.cluster(), await service.leader(), None, leading)
 
 
-def leaders_of(cluster: ClusterView, leader: Leader | None, now: datetime, leading: bool = False) -> str:
-    """Return who leads and how many stand by, in a few words."""
+def leaders_of(
+    cluster: ClusterView, leader: Leader | None, now: datetime | None, leading: bool = False
+) -> str:
+    """Return who leads and how many stand by, in a few words; with `now` also since when a process leads."""
     if not cluster.nodes:
         if leader is None:
             # Other processes cannot see who leads a store in memory.
             return "this process leads" if leading else "nobody leads"
-        since = words.near(datetime.fromtimestamp(leader.since / 1000, UTC), now)
-        return f"process {leader.pid} leads since {since} UTC"
+        since = None if now is None else words.near(datetime.fromtimestamp(leader.since / 1000, UTC), now)
+        return f"process {leader.pid} leads" + ("" if since is None else f" since {since} UTC")
     names = [node.name for node in cluster.nodes if node.shards]
     if len(names) > 1:
         total = words.in_words(len(cluster.nodes)).lower()

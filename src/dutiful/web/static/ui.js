@@ -52,7 +52,7 @@ function show(html) {
   const fresh = new DOMParser().parseFromString(html, "text/html");
   const focused = document.activeElement;
   morph(document.querySelector("main"), fresh.querySelector("main"));
-  for (const part of [".nav", ".clock"]) {
+  for (const part of [".nav", ".clock", "link[rel=icon]"]) {
     const [old, now] = [document, fresh].map((page) => page.querySelector(part));
     if (old && now) morph(old, now);
   }
@@ -234,6 +234,15 @@ document.addEventListener("click", (event) => {
   if (button) copy(button);
   if (event.target.id === "live") toggleLive();
 });
+
+// ---- A file is read into a field, so that it is seen before it is sent.
+
+document.addEventListener("change", async ({ target }) => {
+  if (!target.dataset.into || !target.files.length) return;
+  document.getElementById(target.dataset.into).value = await target.files[0].text();
+});
+document.getElementById("from-file")?.removeAttribute("hidden");
+
 showSwitch();
 setInterval(countDown, SECOND);
 setTimeout(tick, wait() * SECOND);
