@@ -6,6 +6,7 @@ import re
 
 import pytest
 from tests.web.pages.html import Page, page
+from tests.web.running import SCHEDULE
 
 MANY = "/ui/schedules/pause-many"
 
@@ -20,9 +21,9 @@ def teams(service):
     return service
 
 
-def send(service, **form):
-    field = re.search(r'name="csrf" value="([0-9a-f]+)"', service.client.get(MANY).text)[1]
-    return service.client.post(MANY, data={"csrf": field, **form}, headers={"Origin": service.url})
+def send(service, path=MANY, **form):
+    field = re.search(r'name="csrf" value="([0-9a-f]+)"', service.client.get(path).text)[1]
+    return service.client.post(path, data={"csrf": field, **form}, headers={"Origin": service.url})
 
 
 def paused(service):
@@ -88,3 +89,68 @@ def test_for_more_than_a_hundred_their_number_must_be_typed(service):
     assert paused(service) == set()
     assert send(service, **form, typed="120").status_code == 303
     assert service.get("/summary")["paused"] == 120
+
+
+def test_selected_schedules_are_asked_about_and_paused(teams):
+    asked = Page(send(teams, ids="late other none", do="pause")).text
+    assert "Pause those selected? 2 schedules: late, other, none" in asked
+    assert "2 change, 0 are paused already, 1 fires in the next hour." in asked
+    done = send(teams, ids="late other none", paused="true", note="moving house")
+    assert "2 schedules paused." in page(teams, done.headers["location"]).text
+    assert paused(teams) == {"billing-0", "late", "other"}
+    assert "3 run again" in Page(send(teams, ids="late other billing-0", do="resume")).text
+    assert send(teams, ids="late", paused="false").status_code == 303
+    assert paused(teams) == {"billing-0", "other"}
+
+
+PAST = {"start": "2026-03-02 00:00", "end": "2026-03-02 09:00", "path": "/ui/schedules/backfill-many"}
+
+
+@pytest.fixture
+def hourly(service):
+    for number in range(3):
+        service.upsert(schedule_id=f"h{number}", cron_expr="0 * * * *", start_at="2026-03-02T06:30:00Z")
+    return service
+
+
+def test_past_ticks_of_all_that_match_are_shown_and_then_run(hourly):
+    assert "Backfill 3…" in page(hourly, "/ui/schedules?q=h").text
+    shown = Page(send(hourly, q="h", do="forecast", **PAST)).text
+    assert "3 schedules match h" in shown
+    assert "6 ticks in that range: 6 would run, 0 ran already." in shown
+    assert hourly.get("/runs")["runs"] == []
+    done = send(hourly, q="h", do="run", overlap_policy="allow", **PAST)
+    told = page(hourly, done.headers["location"]).text
+    assert "6 past ticks of 3 schedules will run, 0 ran already." in told
+    hourly.advance(1)
+    assert {run["status"] for run in hourly.get("/runs")["runs"]} == {"SUCCESS"}
+    assert len(hourly.get("/runs")["runs"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"q": ""}, "No schedule matches."),
+        ({"q": "none"}, "No schedule matches."),
+        ({"q": "h", "end": "soon"}, "That is not a time that can be read"),
+        ({"q": "h", "end": "2026-03-01 00:00"}, "The end must be after the start."),
+        ({"ids": "none"}, "No schedule matches."),
+    ],
+)
+def test_past_ticks_that_cannot_be_meant_are_refused(hourly, asked, said):
+    for do in ("forecast", "run"):
+        answer = send(hourly, **{**PAST, **asked}, do=do)
+        assert (answer.status_code, said in Page(answer).text) == (422, True)
+    assert hourly.get("/runs")["runs"] == []
+
+
+def test_past_ticks_of_too_many_schedules_or_too_many_ticks_are_refused(service):
+    given = {**SCHEDULE, "start_at": "2026-03-01T00:00:00Z", "cron_expr": "* * * * *"}
+    service.post("/schedules/bulk", [{**given, "schedule_id": f"s{number:03}"} for number in range(101)])
+    links = page(service, "/ui/schedules?q=s").links
+    assert [link for link in links if "backfill-many" in link] == []
+    assert "of at most 100 schedules are run at once" in Page(send(service, q="s", do="run", **PAST)).text
+    assert "A backfill of 5400 ticks is too large" in Page(send(service, q="s00", do="run", **PAST)).text
+    assert service.get("/runs")["runs"] == []
+    hour = {**PAST, "start": "2026-03-02 08:00"}
+    assert "600 would run" in Page(send(service, q="s00", do="forecast", **hour)).text

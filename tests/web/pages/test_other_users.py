@@ -35,7 +35,8 @@ PATHS = [
     "/ui/schedules/dail", "/ui/schedules/oftene", "/ui/schedules/nobodys",
     *(f"/ui/schedules/dail/{action}" for action in ("edit", "run", "pause", "backfill", "delete")),
     "/ui/schedules/daily/edit", "/ui/schedules/new", "/ui/schedules/new?e=*/10+*+*+*+*",
-    "/ui/schedules?state=paused&older=30d", "/ui/schedules/import",
+    "/ui/schedules/backfill-many?q=team=ops", "/ui/schedules/backfill-many?ids=dail+daily",
+    "/ui/schedules/pause-many?ids=dail+daily", "/ui/schedules?state=paused&older=30d", "/ui/schedules/import",
     "/ui/schedules/pause-many?q=team=ops", "/ui/schedules/pause-many?q=user:ada",
     "/ui/schedules/pause-many?q=team=ops&paused=false",
     "/ui/runs", "/ui/runs?view=each", "/ui/runs?status=FAILED", "/ui/runs?status=STARTED&view=each",
@@ -152,11 +153,14 @@ FORMS = {
     "/ui/schedules/{}/edit": {**FORM, "do": "save"},
     "/ui/schedules/new": {**FORM, "schedule_id": "dail", "do": "save"},
     "/ui/schedules/pause-many": {"q": "user:ada", "paused": "true", "note": "mine now"},
+    "/ui/schedules/backfill-many": {
+        "ids": "dail oftener", "start": "2026-03-01 00:00", "end": "2026-03-03 00:00", "do": "run",
+    },
     "/ui/schedules/import": {
         "text": json.dumps({**SCHEDULE, **FORM, "version": 1, "schedule_id": "dail"}),
         "do": "store",
     },
-}
+}  # fmt: skip
 
 
 def test_no_form_of_bob_changes_what_is_adas(crowded):

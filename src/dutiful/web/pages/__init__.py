@@ -8,6 +8,7 @@ from dutiful.web.pages import (
     cron_lab,
     editor,
     imports,
+    many,
     overview,
     run,
     runs,
@@ -21,7 +22,7 @@ from dutiful.web.pages import (
 # The first match wins, so `/ui/schedules/new` and `/ui/schedules/import` are before
 # `/ui/schedules/{schedule_id}`, and `/ui/runs/again` before `/ui/runs/{key}`.
 _PAGES = (
-    overview, schedules, imports, editor, actions, schedule, runs, again, run, calendar, cron_lab, why, audit,
-    system, session,
+    overview, schedules, many, imports, editor, actions, schedule, runs, again, run, calendar, cron_lab, why,
+    audit, system, session,
 )  # fmt: skip
 PAGE_ROUTERS = tuple(page.router for page in _PAGES)

@@ -80,12 +80,13 @@ async def take(request: Request, authorized: Reader) -> Response:
     """Show what storing the schedules would do, or store them, which needs the scope `write`."""
     form = await read_form(request)
     text = form.get("text", "")
+    if form.get("do") == "store":
+        authorized.caller.require("write")
     try:
         schedules = schedules_in(text)
         effects = [await _effect(authorized, place, one.as_input()) for place, one in enumerate(schedules)]
         if form.get("do") != "store":
             return _form(request, text, effects)
-        authorized.caller.require("write")
         return await _stored(authorized, schedules)
     except DutifulError as error:
         place = error.details.get("at")

@@ -4,27 +4,24 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.httpd.instants import Instant, rfc_3339
 from dutiful.runtime.ports import PART_OF_ID
-from dutiful.service.board import Matching
 from dutiful.service.catalog import READ_MAX, Listed, Order, State, Wanted
 from dutiful.service.types import ScheduleView
 from dutiful.service.views import view_run
-from dutiful.web.authorized_service import Reader, Writer
+from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.marks import mini
 from dutiful.web.pages import words
-from dutiful.web.pages.forms import NOTE_MAX, read_form
 from dutiful.web.pages.ledger import beads
-from dutiful.web.pages.pause_end import asked_end, presets
 from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.schedule import standing
 
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 SHOWN = 50
-# To change more schedules than this at once, their number must be typed.
-TYPED_FROM = 100
 STATES: dict[State, str] = {
     "all": "all",
     "trouble": "in trouble",
@@ -195,93 +190,6 @@ def _json(query: SchedulesQuery) -> str | None:
     given["find"] = given.pop("part")
     kept = {name: value for name, value in given.items() if value is not None}
     return "/schedules" + (f"?{urlencode(kept)}" if kept else "")
-
-
-def _own_facets(authorized: AuthorizedService, wanted: Filter) -> list[tuple[str, str]]:
-    """Return a filter's facets, limited to the caller's users; empty for other users or without a filter."""
-    if wanted == Filter() or not wanted.may_be_seen(authorized):
-        return []
-    user = wanted.user_id or authorized.tenant
-    return [*([] if user is None else [("user", user)]), *wanted.facets]
-
-
-class BulkQuery(BaseModel):
-    """Which schedules to pause or resume: the text of the filter."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    q: Annotated[str, Field(max_length=200)] = ""
-    paused: bool = True
-
-
-@router.get("/ui/schedules/pause-many")
-async def ask_pause_many(
-    request: Request, authorized: Reader, query: Annotated[BulkQuery, Query()]
-) -> HTMLResponse:
-    """Show what pausing or resuming all schedules of a filter would change."""
-    return await _ask_many(request, authorized, query)
-
-
-@router.post("/ui/schedules/pause-many")
-async def pause_many(request: Request, authorized: Writer) -> Response:
-    """Pause or resume all schedules of a filter."""
-    form = await read_form(request)
-    query = BulkQuery(q=form.get("q", "")[:200], paused=form.get("paused") == "true")
-    wanted, note = Filter.read(query.q), form.get("note", "").strip()
-    found = await authorized.service.board.matching(_own_facets(authorized, wanted) or [("user", "")])
-    now = authorized.service.clock.now().astimezone(UTC)
-    until, wrong = asked_end(form, UTC, now) if query.paused else (None, "")
-    if problem := _bulk_problem(query, found, note, form.get("typed", "")) or wrong:
-        return await _ask_many(request, authorized, query, problem, form)
-    filters = wanted._replace(user_id=wanted.user_id or authorized.tenant)._asdict()
-    action = authorized.intend_pause(query.paused, until, **filters, note=note or None, via="page")
-    by = authorized.caller.user_id
-    changed = await authorized.service.registrar.pause_where(
-        query.paused, note or None, **filters, by=by, until=until
-    )
-    authorized.record(action, **filters, changed=changed)
-    done = f"{words.counted(changed, 'schedule')} {'paused' if query.paused else 'resumed'}."
-    return RedirectResponse(f"/ui/schedules?{urlencode({'q': query.q, 'done': done})}", 303)
-
-
-def _bulk_problem(query: BulkQuery, found: Matching, note: str, typed: str) -> str | None:
-    """Return the problem that prevents a bulk change, None if there is none."""
-    count = changing(query, found)
-    if count == 0:
-        return "Nothing would change."
-    if query.paused and (not note or len(note) > NOTE_MAX or not note.isprintable()):
-        return f"Write in one line, of at most {NOTE_MAX} characters, why they are paused: others will ask."
-    if count > TYPED_FROM and typed.strip().replace(",", "") != str(count):
-        return f"Type {count} to change that many."
-    return None
-
-
-def changing(query: BulkQuery, found: Matching) -> int:
-    """Return how many schedules would change."""
-    return found.schedules - found.paused if query.paused else found.paused
-
-
-async def _ask_many(
-    request: Request,
-    authorized: AuthorizedService,
-    query: BulkQuery,
-    problem: str | None = None,
-    form: dict[str, str] | None = None,
-) -> HTMLResponse:
-    facets = _own_facets(authorized, Filter.read(query.q))
-    found = await authorized.service.board.matching(facets) if facets else Matching(0, 0, 0)
-    return page(
-        "pause_many.html",
-        request,
-        200 if problem is None else 422,
-        bulk=query,
-        found=found,
-        changing=changing(query, found),
-        must_type=changing(query, found) > TYPED_FROM,
-        problem=problem,
-        given=form or {},
-        presets=presets("UTC"),
-    )
 
 
 def _link(query: SchedulesQuery, **changes: Any) -> str:

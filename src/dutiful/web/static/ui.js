@@ -51,6 +51,7 @@ function morphChildren(old, fresh) {
 function show(html) {
   const fresh = new DOMParser().parseFromString(html, "text/html");
   const focused = document.activeElement;
+  chosen.clear();
   morph(document.querySelector("main"), fresh.querySelector("main"));
   for (const part of [".nav", ".clock", "link[rel=icon]"]) {
     const [old, now] = [document, fresh].map((page) => page.querySelector(part));
@@ -106,7 +107,7 @@ async function refresh() {
 }
 
 async function tick() {
-  if (isLive() && !document.hidden && !isTyping() && !document.querySelector("dialog[open]")) {
+  if (isLive() && !document.hidden && !isTyping() && !chosen.size && !document.querySelector("dialog[open]")) {
     try {
       await busily(refresh);
     } catch {
@@ -198,6 +199,26 @@ function step(by) {
   rows[Math.max(0, Math.min(rows.length - 1, place + by))]?.focus();
 }
 
+// Selected rows wait for an action above the list, and the page does not refresh itself meanwhile.
+const chosen = new Set();
+
+function choose(row) {
+  const form = document.getElementById("chosen");
+  const id = row?.closest("li")?.dataset.key;
+  if (!form || !id) return;
+  if (chosen.delete(id)) row.parentNode.querySelector(".mark").remove();
+  else {
+    const mark = document.createElement("span");
+    mark.className = "mark run";
+    mark.textContent = "selected";
+    chosen.add(id);
+    row.after(" ", mark);
+  }
+  form.elements.ids.value = [...chosen].join(" ");
+  form.querySelector("span").textContent = `${chosen.size} selected`;
+  form.hidden = !chosen.size;
+}
+
 function press(key) {
   if (going) {
     going = false;
@@ -207,6 +228,7 @@ function press(key) {
   if (key === "g") going = true;
   else if (key === "/") find?.focus();
   else if (key === "j" || key === "k") step(key === "j" ? 1 : -1);
+  else if (key === "x") choose(document.activeElement.closest("[data-row]"));
   else if (key === ".") toggleLive();
   else if (find && OPEN[key]) location.assign(OPEN[key]);
   else {
@@ -232,6 +254,8 @@ async function copy(button) {
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-copy]");
   if (button) copy(button);
+  const sign = event.target.closest(".lines .sign");
+  if (sign) choose(sign.parentNode.querySelector("[data-row]"));
   if (event.target.id === "live") toggleLive();
 });
 

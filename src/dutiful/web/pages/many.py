@@ -1,0 +1,310 @@
+"""Changes to many schedules at once, by a filter or by selected rows: the effect first, then the change."""
+
+# ruff: noqa: TC001 - the framework reads annotations at run time
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from dutiful.core.errors import DutifulError, OversizedBackfillError
+from dutiful.httpd.instants import rfc_3339
+from dutiful.service.board import Matching
+from dutiful.service.types import Backfilled, ScheduleView
+from dutiful.web.authorized_service import Reader
+from dutiful.web.pages import words
+from dutiful.web.pages.actions import backfill_said
+from dutiful.web.pages.forms import NOTE_MAX, read_form
+from dutiful.web.pages.pause_end import asked_end, presets
+from dutiful.web.pages.rendering import page
+from dutiful.web.pages.schedules import SHOWN, Filter
+from dutiful.web.pages.why import parse_time
+from dutiful.web.requests import ID_PATTERN
+
+if TYPE_CHECKING:
+    from dutiful.web.authorized_service import AuthorizedService
+
+router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
+
+# To change more schedules than this at once, their number must be typed.
+TYPED_FROM = 100
+BACKFILLED_MAX = 100
+"""The most schedules whose past ticks are run at once."""
+TICKS_MAX = 1000
+"""The most past ticks of all of them together."""
+
+
+class BulkQuery(BaseModel):
+    """Which schedules to change: those of a filter, or selected ones by their ids, parted by blanks."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    q: Annotated[str, Field(max_length=200)] = ""
+    ids: Annotated[str, Field(max_length=10_000)] = ""
+    paused: bool = True
+
+    @staticmethod
+    def of(form: dict[str, str]) -> BulkQuery:
+        """Return what a form asks for."""
+        named = [each for each in form.get("ids", "").split() if re.fullmatch(ID_PATTERN, each)]
+        paused = form.get("paused", "true") == "true" and form.get("do") != "resume"
+        return BulkQuery(q=form.get("q", "")[:200], ids=" ".join(named[:SHOWN]), paused=paused)
+
+    @property
+    def back(self) -> str:
+        """Return the address of the list that has these schedules."""
+        return f"/ui/schedules?{urlencode({'q': self.q})}" if self.q else "/ui/schedules"
+
+
+def own_facets(authorized: AuthorizedService, wanted: Filter) -> list[tuple[str, str]]:
+    """Return a filter's facets, limited to the caller's users; empty for other users or without a filter."""
+    if wanted == Filter() or not wanted.may_be_seen(authorized):
+        return []
+    user = wanted.user_id or authorized.tenant
+    return [*([] if user is None else [("user", user)]), *wanted.facets]
+
+
+async def selected(authorized: AuthorizedService, query: BulkQuery) -> list[ScheduleView]:
+    """Return the selected schedules that the caller may change."""
+    views = await authorized.service.registrar.some_schedules(query.ids.split())
+    return [view for view in views if authorized.caller.acts_for(view.user_id)]
+
+
+async def matching(authorized: AuthorizedService, query: BulkQuery) -> Matching:
+    """Return how many schedules are asked for, how many are paused, and how many fire within an hour."""
+    if query.ids:
+        views, soon = await selected(authorized, query), authorized.service.clock.now() + timedelta(hours=1)
+        fire = [view for view in views if not view.paused and view.next_run_at and view.next_run_at <= soon]
+        return Matching(len(views), sum(view.paused for view in views), len(fire))
+    facets = own_facets(authorized, Filter.read(query.q))
+    return await authorized.service.board.matching(facets) if facets else Matching(0, 0, 0)
+
+
+@router.get("/ui/schedules/pause-many")
+async def ask_pause_many(
+    request: Request, authorized: Reader, query: Annotated[BulkQuery, Query()]
+) -> HTMLResponse:
+    """Show what pausing or resuming all schedules of a filter would change."""
+    return await _ask_pause(request, authorized, query)
+
+
+@router.post("/ui/schedules/pause-many")
+async def pause_many(request: Request, authorized: Reader) -> Response:
+    """Ask about, pause or resume schedules of a filter or a selection; changes need the scope `write`."""
+    form = await read_form(request)
+    query, note = BulkQuery.of(form), form.get("note", "").strip()
+    if form.get("do"):
+        return await _ask_pause(request, authorized, query)
+    authorized.caller.require("write")
+    found = await matching(authorized, query)
+    now = authorized.service.clock.now().astimezone(UTC)
+    until, wrong = asked_end(form, UTC, now) if query.paused else (None, "")
+    if problem := _pause_problem(query, found, note, form.get("typed", "")) or wrong:
+        return await _ask_pause(request, authorized, query, problem, form)
+    change = _pause_selected if query.ids else _pause_matching
+    changed = await change(authorized, query, note or None, until)
+    done = f"{words.counted(changed, 'schedule')} {'paused' if query.paused else 'resumed'}."
+    return RedirectResponse(f"/ui/schedules?{urlencode({'q': query.q, 'done': done})}", 303)
+
+
+async def _pause_matching(
+    authorized: AuthorizedService, query: BulkQuery, note: str | None, until: datetime | None
+) -> int:
+    wanted = Filter.read(query.q)
+    filters = wanted._replace(user_id=wanted.user_id or authorized.tenant)._asdict()
+    action = authorized.intend_pause(query.paused, until, **filters, note=note, via="page")
+    by = authorized.caller.user_id
+    changed = await authorized.service.registrar.pause_where(
+        query.paused, note, **filters, by=by, until=until
+    )
+    authorized.record(action, **filters, changed=changed)
+    return changed
+
+
+async def _pause_selected(
+    authorized: AuthorizedService, query: BulkQuery, note: str | None, until: datetime | None
+) -> int:
+    views = await selected(authorized, query)
+    ids = [view.schedule_id for view in views if view.paused != query.paused]
+    action = "pause" if query.paused else "resume"
+    end = {} if until is None else {"until": rfc_3339(until)}
+    told = [{"schedule_id": each, "note": note, "via": "page", **end} for each in ids]
+    authorized.intend_all(action, told)
+    for each in ids:
+        by = authorized.caller.user_id
+        await authorized.service.registrar.pause_schedule(each, query.paused, note, by, until)
+    authorized.record(action, schedule_ids=ids)
+    return len(ids)
+
+
+def _pause_problem(query: BulkQuery, found: Matching, note: str, typed: str) -> str | None:
+    """Return the problem that prevents a bulk change, None if there is none."""
+    count = changing(query, found)
+    if count == 0:
+        return "Nothing would change."
+    if query.paused and (not note or len(note) > NOTE_MAX or not note.isprintable()):
+        return f"Write in one line, of at most {NOTE_MAX} characters, why they are paused: others will ask."
+    if count > TYPED_FROM and typed.strip().replace(",", "") != str(count):
+        return f"Type {count} to change that many."
+    return None
+
+
+def changing(query: BulkQuery, found: Matching) -> int:
+    """Return how many schedules would change."""
+    return found.schedules - found.paused if query.paused else found.paused
+
+
+async def _ask_pause(
+    request: Request,
+    authorized: AuthorizedService,
+    query: BulkQuery,
+    problem: str | None = None,
+    form: dict[str, str] | None = None,
+) -> HTMLResponse:
+    found = await matching(authorized, query)
+    return page(
+        "pause_many.html",
+        request,
+        200 if problem is None else 422,
+        bulk=query,
+        found=found,
+        changing=changing(query, found),
+        must_type=changing(query, found) > TYPED_FROM,
+        problem=problem,
+        given=form or {},
+        presets=presets("UTC"),
+    )
+
+
+class RefusedBackfillError(DutifulError):
+    """Past ticks of many schedules are asked for in a way that cannot be meant."""
+
+
+class Range(NamedTuple):
+    """The past ticks to run: those in [start, end), and what to do where they would overlap."""
+
+    start: datetime
+    end: datetime
+    overlap: str | None
+
+
+@router.get("/ui/schedules/backfill-many")
+async def ask_backfill_many(
+    request: Request, authorized: Reader, query: Annotated[BulkQuery, Query()]
+) -> HTMLResponse:
+    """Ask which past ticks of all schedules of a filter to run."""
+    return await _ask_backfill(request, authorized, query)
+
+
+@router.post("/ui/schedules/backfill-many")
+async def backfill_many(request: Request, authorized: Reader) -> Response:
+    """Ask, forecast or run past ticks of many schedules; running needs the scope `trigger`."""
+    form = await read_form(request)
+    query = BulkQuery.of(form)
+    if form.get("do") == "ask":
+        return await _ask_backfill(request, authorized, query)
+    if form.get("do") == "run":
+        authorized.caller.require("trigger")
+    try:
+        ids, period = await _backfilled_ids(authorized, query), _period(authorized, form)
+        found = await _forecast(authorized, ids, period)
+        if form.get("do") != "run":
+            return await _ask_backfill(request, authorized, query, form=form, forecast=found)
+        done = await _run_backfills(authorized, ids, period)
+    except DutifulError as error:
+        return await _ask_backfill(request, authorized, query, str(error), form)
+    told = f"{words.counted(done.accepted, 'past tick')} of {words.counted(len(ids), 'schedule')} will run"
+    said = backfill_said(done, told, "overlap")
+    return RedirectResponse(f"/ui/schedules?{urlencode({'q': query.q, 'done': said})}", 303)
+
+
+def _period(authorized: AuthorizedService, form: dict[str, str]) -> Range:
+    """Return the period of a form, in UTC; raises RefusedBackfillError where it is none."""
+    now = authorized.service.clock.now().astimezone(UTC)
+    start, wrong_start = parse_time(form.get("start", ""), UTC, now)
+    end, wrong_end = parse_time(form.get("end", ""), UTC, now)
+    if start is None or end is None:
+        raise RefusedBackfillError(wrong_start or wrong_end)
+    if end <= start:
+        raise RefusedBackfillError("The end must be after the start.")
+    return Range(start, end, form.get("overlap_policy") or None)
+
+
+async def _backfilled_ids(authorized: AuthorizedService, query: BulkQuery) -> list[str]:
+    """Return the schedules whose ticks are asked for; raises RefusedBackfillError if too many or none are."""
+    if query.ids:
+        ids = [view.schedule_id for view in await selected(authorized, query)]
+    else:
+        ids = await _matching_ids(authorized, Filter.read(query.q))
+    if not ids:
+        raise RefusedBackfillError("No schedule matches.")
+    if len(ids) > BACKFILLED_MAX:
+        raise RefusedBackfillError(
+            f"Past ticks of at most {BACKFILLED_MAX} schedules are run at once; find fewer."
+        )
+    return ids
+
+
+async def _matching_ids(authorized: AuthorizedService, wanted: Filter) -> list[str]:
+    """Return the ids that a filter finds, and one more than are taken where there are too many."""
+    if not own_facets(authorized, wanted):
+        return []
+    given = wanted._replace(user_id=wanted.user_id or authorized.tenant)._asdict()
+    listed = await authorized.service.registrar.list_schedules(**given, limit=BACKFILLED_MAX + 1)
+    return [view.schedule_id for view in listed.items]
+
+
+async def _forecast(authorized: AuthorizedService, ids: list[str], period: Range) -> Backfilled:
+    """Return what a backfill of these schedules would do; raises OversizedBackfillError."""
+    registrar = authorized.service.registrar
+    found = total([await registrar.foresee_backfill(each, *period) for each in ids])
+    if found.accepted > TICKS_MAX:
+        raise OversizedBackfillError(found.accepted, TICKS_MAX)
+    return found
+
+
+async def _run_backfills(authorized: AuthorizedService, ids: list[str], period: Range) -> Backfilled:
+    asked = {
+        "start": period.start.isoformat(),
+        "end": period.end.isoformat(),
+        "overlap_policy": period.overlap,
+    }
+    lines = [{"schedule_id": each, "given": asked, "via": "page"} for each in ids]
+    authorized.intend_all("backfill", lines)
+    done = total([await authorized.service.registrar.backfill(each, *period) for each in ids])
+    authorized.record("backfill", schedule_ids=ids, accepted=done.accepted)
+    return done
+
+
+def total(each: list[Backfilled]) -> Backfilled:
+    """Return the sums of what becomes of the ticks of several backfills."""
+    return Backfilled(*map(sum, zip(*each, strict=True)))
+
+
+async def _ask_backfill(
+    request: Request,
+    authorized: AuthorizedService,
+    query: BulkQuery,
+    problem: str | None = None,
+    form: dict[str, str] | None = None,
+    forecast: Backfilled | None = None,
+) -> HTMLResponse:
+    found = await matching(authorized, query)
+    would = "" if forecast is None else f"{forecast.accepted:,} would run"
+    return page(
+        "backfill_many.html",
+        request,
+        200 if problem is None else 422,
+        bulk=query,
+        found=found,
+        most=BACKFILLED_MAX,
+        forecast=forecast,
+        said="" if forecast is None else backfill_said(forecast, would, "would overlap"),
+        problem=problem,
+        given=form or {},
+    )
