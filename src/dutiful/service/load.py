@@ -8,6 +8,7 @@ from dutiful.core.cadence import count_ticks
 from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import CronCalculationError
 from dutiful.core.policy import CatchUp, Policy
+from dutiful.service.year_load import DAY, days_load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,6 +40,10 @@ def forecast(
     cadences: Sequence[tuple[object, int]], since: Instant, until: Instant, width: int
 ) -> dict[Instant, int]:
     """Return how many ticks fall in each bucket; buckets without ticks are left out."""
+    if width == DAY and since % DAY == 0:
+        return days_load(
+            [(each, number) for each, number in cadences if isinstance(each, Cron)], since, until
+        )
     counts: dict[Instant, int] = {}
     for cadence, number in cadences:
         if isinstance(cadence, Cron):

@@ -127,3 +127,37 @@ def test_a_calendar_at_the_ends_of_what_can_be_asked_is_shown(service):
     service.upsert()
     for query in ("day=1970-01-02", "day=9000-01-01&view=week&hours=168&at=23:59"):
         page(service, f"/ui/calendar?{query}")
+
+
+def test_a_year_has_the_ticks_of_each_day_and_leads_to_its_days(crowded):
+    crowded.upsert(schedule_id="yearly", cron_expr="0 0 24 12 *")
+    found = page(crowded, "/ui/calendar?view=year&day=2026-03-02")
+    assert "A year from Monday 2 March 2026, UTC 18,616 ticks" in found.text
+    assert "Ticks a day a row is a weekday, a column a week" in found.text
+    assert "Day Ticks Thu 24 Dec 2026 52 Mon 2 Mar 2026 51" in found.text
+    assert "/ui/calendar?view=day&day=2026-12-24" in found.links
+    assert "/ui/calendar?view=year&day=2027-03-02" in found.links
+    assert drawn(found.answer.text, "wide") == drawn(found.answer.text, "narrow") == {"load1"}
+    assert legend(found.answer.text, "wide")["load5"] == "11,600 and more"
+    assert len(found.answer.content) < 64 * 1024
+
+
+@pytest.mark.parametrize("day", ["1970-01-02", "8999-12-31"])
+def test_a_year_at_either_end_of_the_calendar_is_shown(crowded, day):
+    assert "Ticks a day" in page(crowded, f"/ui/calendar?view=year&day={day}").text
+
+
+@pytest.mark.parametrize(
+    ("asked", "ticks"),
+    [("q=a.", 2), ("q=three", 1), ("q=team=ops", 48), ("q=user:ada", 51), ("q=none", 0), ("q=user:eve", 0)],
+)
+@pytest.mark.parametrize("view", ["day", "week", "year"])
+def test_only_the_schedules_of_a_filter_are_counted(crowded, asked, ticks, view):
+    crowded.upsert(schedule_id="c.four", cron_expr="*/30 * * * *", labels={"team": "ops"})
+    crowded.upsert(schedule_id="a.paused", cron_expr="* * * * *", paused=True)
+    found = page(crowded, f"/ui/calendar?view={view}&day=2026-03-03&at=02:00&{asked}")
+    number = ticks * {"day": 1, "week": 7, "year": 365}[view]
+    assert f"UTC {number:,} tick{'s' * (number != 1)} counted" in found.text
+    assert "Only the schedules that match" in found.text
+    quoted = asked.replace("=team=", "=team%3D").replace("user:", "user%3A")
+    assert f"/ui/calendar?view={view}&{quoted}&day=2026-03-04" in found.links or view != "day"

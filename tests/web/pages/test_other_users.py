@@ -44,6 +44,7 @@ PATHS = [
     "/ui/runs?schedule=hanging", "/ui/runs?since=2026-03-02T08:00:00Z&until=2026-03-02T08:30:00Z",
     "/ui/runs?format=csv", "/ui/runs/again?schedule=hanging",
     "/ui/calendar", "/ui/calendar?day=2026-03-03&down=02:00&hours=24",
+    "/ui/calendar?view=year", "/ui/calendar?q=team=ops&at=09:30", "/ui/calendar?q=user:ada&view=week",
     "/ui/why", "/ui/why?schedule=dail&at=today+09:30", "/ui/why?schedule=oftene&at=today+09:30",
     "/ui/cron?e=30+9+*+*+*", "/ui/more", "/ui/me", "/ui/system", "/ui/audit",
 ]  # fmt: skip

@@ -19,6 +19,8 @@ SHADES = (1, 5, 17, 49, 121)
 """The lowest number of ticks per minute of each shade; the legend prints these numbers."""
 HOUR_SHADES = (1, 20, 68, 196, 484)
 """The same for ticks per hour."""
+DAY_SHADES = (1, 500, 1_600, 4_700, 11_600)
+"""The same for ticks per day."""
 
 _CSS = {"none": "d0", "same": "d1", "moved": "moved", "removed": "d0", "added": "d0"}
 _DAY_WIDTH, _DAY_HEIGHT = 48.0 + 60 * 16.0, 18.0 + 24 * 12.0 + 4
@@ -176,6 +178,31 @@ def week_matrix(
     drawn += [text(0, grid.top + row * grid.high + 14, name) for row, name in enumerate(names)]
     size = grid.left + 24 * grid.wide, grid.top + 7 * grid.high + 4
     return drawing(*size, css, *drawn, *_linked(grid, links))
+
+
+def year_matrix(
+    first: date, counts: Sequence[int], css: str = "narrow", links: Links = MappingProxyType({})
+) -> str:
+    """Return a year of days, weeks as columns and weekdays as rows; the narrow one fits a phone."""
+    pitch, left = (18.0, 48.0) if css == "wide" else (6.0, 34.0)
+    before = first.weekday()
+    weeks = -(-(before + len(counts)) // 7)
+    places = {place: (left + (before + place) // 7 * pitch, 18 + (before + place) % 7 * pitch)
+              for place in range(len(counts))}  # fmt: skip
+    cell, cells = pitch - (_BETWEEN if css == "wide" else 1), dict[int, str]()
+    for place, (x, y) in places.items():
+        level = shade(counts[place], DAY_SHADES)
+        cells[level] = cells.get(level, "") + _square(x, y, cell)
+    drawn = [path(cells[level], f"load{level}") for level in sorted(cells)]
+    names = _WEEKDAYS if css == "wide" else {0: "Mon", 6: "Sun"}
+    drawn += [
+        text(0, 18 + row * pitch + cell - (3 if css == "wide" else 0), name) for row, name in names.items()
+    ]
+    drawn += _months(first - timedelta(days=before), weeks, left, pitch)
+    drawn += [
+        link(href, title, rect(*places[place], cell, cell, "hit")) for place, (href, title) in links.items()
+    ]
+    return drawing(left + weeks * pitch, 18 + 7 * pitch + 2, css, *drawn)
 
 
 def _shaded(grid: _Grid, counts: Sequence[int], lows: Sequence[int]) -> list[str]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
@@ -12,11 +12,20 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.cron.zone import epoch_ms
+from dutiful.service.filtered_load import READ_MAX, PartLoad, WholeLoad
 from dutiful.service.load import Firing
 from dutiful.web.authorized_service import Reader
-from dutiful.web.drawing.matrix import HOUR_SHADES, SHADES, load_matrix, week_matrix
+from dutiful.web.drawing.matrix import (
+    DAY_SHADES,
+    HOUR_SHADES,
+    SHADES,
+    load_matrix,
+    week_matrix,
+    year_matrix,
+)
 from dutiful.web.pages import words
 from dutiful.web.pages.rendering import page
+from dutiful.web.pages.schedules import Filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +35,13 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 T = TypeVar("T")
-View = Literal["day", "week"]
+Load: TypeAlias = WholeLoad | PartLoad
+View = Literal["day", "week", "year"]
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+# The time of one cell of each drawing, and of the whole drawing.
+_CELLS: dict[View, timedelta] = {"day": _MINUTE, "week": _HOUR, "year": _DAY}
+_LENGTHS: dict[View, timedelta] = {"day": _DAY, "week": 7 * _DAY, "year": 365 * _DAY}
+_SHADES: dict[View, tuple[int, ...]] = {"day": SHADES, "week": HOUR_SHADES, "year": DAY_SHADES}
 _FULLEST, _QUIETEST, _FIRING = 20, 5, 20
 _HOURS_MAX = 168
 # Days far beyond any schedule, at which neither a week nor an outage leaves the years of a datetime.
@@ -35,11 +49,12 @@ _FIRST, _LAST = date(1970, 1, 2), date(9000, 1, 1)
 
 
 class CalendarQuery(BaseModel):
-    """Which time to show, which part of it to list, and which outage to imagine, as they were typed."""
+    """Which time to show, of which schedules, which part of it to list, and which outage to imagine."""
 
     model_config = ConfigDict(extra="forbid")
 
     view: View = "day"
+    q: Annotated[str, Field(max_length=200)] = ""
     day: Annotated[str, Field(max_length=32)] = ""
     at: Annotated[str, Field(max_length=32)] = ""
     down: Annotated[str, Field(max_length=32)] = "02:00"
@@ -50,6 +65,7 @@ class Asked(NamedTuple):
     """What the query means; `wrong` names each field that means nothing, and what to write instead."""
 
     view: View
+    q: str
     day: date
     at: datetime | None
     start: datetime
@@ -64,12 +80,12 @@ class Asked(NamedTuple):
     @property
     def cell(self) -> timedelta:
         """Return the time that one cell of the drawing stands for."""
-        return _MINUTE if self.view == "day" else _HOUR
+        return _CELLS[self.view]
 
     @property
     def length(self) -> timedelta:
         """Return the time that the drawing shows."""
-        return _DAY if self.view == "day" else 7 * _DAY
+        return _LENGTHS[self.view]
 
     @property
     def outage(self) -> dict[str, str]:
@@ -79,7 +95,7 @@ class Asked(NamedTuple):
 
     def href(self, **changes: object) -> str:
         """Return the address of this page with some of its query changed."""
-        own = {"view": self.view, "day": self.day, **self.outage, **changes}
+        own = {"view": self.view, "q": self.q, "day": self.day, **self.outage, **changes}
         return f"/ui/calendar?{urlencode({name: value for name, value in own.items() if value})}"
 
 
@@ -119,7 +135,7 @@ def read(query: CalendarQuery, now: datetime) -> Asked:
     two = datetime.combine(day, time(2), UTC)
     start = taken("down", lambda text: _clock_on(day, text), two, "a time of day, such as 02:00")
     hours = taken("hours", _hours, 3.0, f"a number of hours, at most {_HOURS_MAX}")
-    return Asked(query.view, day, at, start, hours, wrong)
+    return Asked(query.view, query.q.strip(), day, at, start, hours, wrong)
 
 
 def _day(text: str) -> date:
@@ -151,10 +167,11 @@ def _hours(text: str) -> float:
 async def calendar(
     request: Request, authorized: Reader, query: Annotated[CalendarQuery, Query()]
 ) -> HTMLResponse:
-    """Show how many ticks each minute of a day or each hour of a week has, and what an outage would do."""
+    """Show how many ticks each minute, hour or day of some time has, and what an outage would do."""
     asked = read(query, authorized.service.clock.now().astimezone(UTC))
-    week = await _counts(authorized, asked._replace(view="week"))
-    counts = await _counts(authorized, asked) if asked.view == "day" else week
+    load = await load_of(authorized, asked.q)
+    counts = await _counts(load, asked)
+    week = await _counts(load, asked._replace(view="week")) if asked.view == "day" else counts
     fullest = _fullest(counts)
     wide, narrow = _drawn(asked, counts, week, fullest)
     return page(
@@ -165,22 +182,36 @@ async def calendar(
         typed=query,
         wide=wide,
         narrow=narrow,
-        scales={"wide": SHADES if asked.view == "day" else HOUR_SHADES, "narrow": HOUR_SHADES},
+        scales={
+            "wide": _SHADES[asked.view],
+            "narrow": _SHADES["week" if asked.view == "day" else asked.view],
+        },
+        cut=READ_MAX if load.cut else None,
         total=sum(counts),
         fullest=[_place(asked, cell, counts[cell]) for cell in fullest],
         quietest=_quietest(asked, counts),
-        chosen=None if asked.at is None else await _chosen(authorized, asked, asked.at),
-        outage=await authorized.service.board.outage(
-            epoch_ms(asked.start), round(asked.hours * 3_600_000), authorized.tenant
-        ),
+        chosen=None if asked.at is None else await _chosen(load, asked, asked.at),
+        outage=await load.outage(epoch_ms(asked.start), round(asked.hours * 3_600_000)),
     )
 
 
-async def _counts(authorized: AuthorizedService, asked: Asked) -> list[int]:
+async def load_of(authorized: AuthorizedService, text: str) -> Load:
+    """Return the load of the schedules that a filter matches, and that the caller may see."""
+    wanted = Filter.read(text)
+    if wanted == Filter():
+        return WholeLoad(authorized.service.board, authorized.tenant)
+    if not wanted.may_be_seen(authorized):
+        return PartLoad(authorized.service.clock, [], cut=False)
+    user = wanted.user_id or authorized.tenant
+    facets = [*([] if user is None else [("user", user)]), *wanted.facets]
+    return await authorized.service.filtered_load.of(facets)
+
+
+async def _counts(load: Load, asked: Asked) -> list[int]:
     """Return the number of ticks in each cell of the drawing."""
     begin, end = epoch_ms(asked.begin), epoch_ms(asked.begin + asked.length)
     width = asked.cell // timedelta(milliseconds=1)
-    found = await authorized.service.board.forecast(begin, end, width, authorized.tenant)
+    found = await load.forecast(begin, end, width)
     return [found.get(at, 0) for at in range(begin, end, width)]
 
 
@@ -189,7 +220,11 @@ def _drawn(asked: Asked, counts: list[int], week: list[int], fullest: list[int])
     days = [asked.day + number * _DAY for number in range(7)]
     names = [f"{day:%a} {day.day}" for day in days]
     linked = fullest if asked.view == "day" else [cell for cell, ticks in enumerate(week) if ticks]
+    if asked.view == "year":
+        linked = fullest
     links = {cell: _link(asked, cell, counts[cell]) for cell in linked}
+    if asked.view == "year":
+        return year_matrix(asked.day, counts, "wide", links), year_matrix(asked.day, counts)
     if asked.view == "day":
         return load_matrix(counts, links=links), week_matrix(week, names)
     return week_matrix(week, names, "wide", links), week_matrix(week, names)
@@ -202,6 +237,8 @@ def _link(asked: Asked, cell: int, ticks: int) -> tuple[str, str]:
 
 def _place(asked: Asked, cell: int, ticks: int) -> Place:
     at = asked.begin + cell * asked.cell
+    if asked.view == "year":
+        return Place(f"{at:%a} {at.day} {at:%b %Y}", asked.href(view="day", day=at.date()), ticks)
     said = f"{at:%H:%M}" if asked.view == "day" else f"{at:%a} {at.day}, {at:%H:%M}"
     return Place(said, asked.href(at=f"{at:%Y-%m-%dT%H:%M}") + "#at", ticks)
 
@@ -212,19 +249,18 @@ def _fullest(counts: list[int]) -> list[int]:
 
 
 def _quietest(asked: Asked, counts: list[int]) -> list[Place]:
-    """Return the half hours of a day or the hours of a week with the fewest ticks, for a deploy."""
+    """Return the half hours of a day, or the cells of a week or a year, with the fewest ticks."""
     cells = 30 if asked.view == "day" else 1
     sums = [(sum(counts[begin : begin + cells]), begin) for begin in range(0, len(counts), cells)]
     return [_place(asked, begin, ticks) for ticks, begin in sorted(sums)[:_QUIETEST]]
 
 
-async def _chosen(authorized: AuthorizedService, asked: Asked, at: datetime) -> Chosen:
-    """Return the crons that fire in one cell of the drawing."""
-    board, owner = authorized.service.board, authorized.tenant
+async def _chosen(load: Load, asked: Asked, at: datetime) -> Chosen:
+    """Return the crons that fire in one minute, or in one hour of a week."""
     hour = at.replace(minute=0)
-    begin = at if asked.view == "day" else hour
-    found = await board.firing(epoch_ms(begin), epoch_ms(begin + asked.cell), owner)
-    minutes = await _counts(authorized, asked._replace(view="day", day=at.date()))
+    begin, length = (hour, _HOUR) if asked.view == "week" else (at, _MINUTE)
+    found = await load.firing(epoch_ms(begin), epoch_ms(begin + length))
+    minutes = await _counts(load, asked._replace(view="day", day=at.date()))
     in_hour = [(minutes[hour.hour * 60 + minute], minute) for minute in range(60)]
     quiet = [Place(f"{hour:%H}:{minute:02}", "", ticks) for ticks, minute in sorted(in_hour)[:_QUIETEST]]
     return Chosen(
