@@ -87,7 +87,7 @@ def test_the_rest_is_told_too():
 
 
 def test_the_samples_of_another_process_are_added_to_the_own_ones():
-    worker, server = Metrics(lambda: 5, lambda: 2), Metrics(lambda: 0)
+    worker, server = Metrics(lambda: 5, lambda: 2, lambda: 0.25), Metrics(lambda: 0)
     for event in (RunLaunched(at("10:01"), run("10:01"), 0), skipped(3), LeadershipChanged(at("10:00"), 1)):
         worker(event)
     ended = run("10:01", Phase.ENDED, status=Status.SUCCESS)
@@ -101,6 +101,7 @@ def test_the_samples_of_another_process_are_added_to_the_own_ones():
     assert found["schedules_due_total"] == 5
     assert found["runs_emitted_total"] == 1
     assert found["dutiful_launches_in_flight"] == 2
+    assert found["dutiful_pass_seconds"] == 0.25
     assert found["dutiful_leading"] == 1
     assert found["scheduling_drift_seconds_count"] == 1
     assert found['scheduling_drift_seconds_bucket{le="+Inf"}'] == 1

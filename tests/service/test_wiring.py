@@ -55,10 +55,13 @@ def test_an_executor_that_is_given_is_used_on_the_hosts_clock_too(tmp_path):
         await service.registrar.upsert_schedule(given())
         await service.registrar.trigger("job")
         was_called = await asyncio.to_thread(called.wait, 60)
+        async with asyncio.timeout(60):
+            while not (pass_s := service.metric("dutiful_pass_seconds")):
+                await asyncio.sleep(0)
         await service.stop()
-        return was_called
+        return was_called, 0 < pass_s < 60
 
-    assert asyncio.run(story())
+    assert asyncio.run(story()) == (True, True)
 
 
 def test_a_service_lives_in_memory_too():

@@ -195,6 +195,11 @@ class Cluster:
         """The instant of the last look that the store answered and this process acted on."""
         return self._followed_at
 
+    @property
+    def pass_s(self) -> float:
+        """How many seconds the last pass took, of the shard whose last pass took longest."""
+        return max((host.pass_s for host in self._hosts.values()), default=0.0)
+
     def overdue(self) -> dict[int, int]:
         """Return how many ms each late shard of this process had waited at the last look."""
         view = self._view

@@ -119,8 +119,9 @@ class Engine:
         self._led_at = 0
         self._collector = Collector()
         self.counts: Counter[str] = Counter()
-        # When the last pass was completed, leading or not.
+        # When the last pass was completed, leading or not, and how many seconds it took.
         self.passed_at: Instant | None = None
+        self.pass_s = 0.0
 
     @property
     def in_flight(self) -> int:
@@ -185,10 +186,10 @@ class Engine:
 
     async def _run(self) -> None:
         while not self._stopping:
-            self._woken = asyncio.get_running_loop().create_future()
+            self._woken, began = asyncio.get_running_loop().create_future(), self._clock.monotonic()
             try:
                 wake_at = await self.pass_once()
-                self.passed_at = self._now()
+                self.passed_at, self.pass_s = self._now(), self._clock.monotonic() - began
             except Exception as error:  # noqa: BLE001 - a failure ends one pass only
                 self._emit(happened.PassFailed(self._now(), f"{type(error).__name__}: {error}"))
                 wake_at = self._now() + self._settings.retry_after

@@ -116,6 +116,11 @@ class Host:
         return None if self._engine is None else self._engine.passed_at
 
     @property
+    def pass_s(self) -> float:
+        """How many seconds the last completed pass took."""
+        return 0.0 if self._engine is None else self._engine.pass_s
+
+    @property
     def schedules_due(self) -> int:
         """How many schedules were found due, summed over all passes."""
         return 0 if self._engine is None else self._engine.counts["schedules_due"]

@@ -43,10 +43,16 @@ _DRIFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 6
 class Metrics:
     """An observer that counts events.
 
-    `due` returns how many schedules the engine has found due so far, `in_flight` how many launches there are.
+    `due` returns how many schedules the engine has found due so far, `in_flight` how many launches there are,
+    `pass_s` how many seconds the last pass took.
     """
 
-    def __init__(self, due: Callable[[], int], in_flight: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self,
+        due: Callable[[], int],
+        in_flight: Callable[[], int] = lambda: 0,
+        pass_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._registry = registry = CollectorRegistry()
         registry.register(_Due(due))
         self._emitted = Counter("runs_emitted", "Ticks launched, each once", registry=registry)
@@ -75,6 +81,7 @@ class Metrics:
         self._failures = Counter(
             "dutiful_passes_failed", "Passes that had to be made again", registry=registry
         )
+        Gauge("dutiful_pass_seconds", "How long the last pass took", registry=registry).set_function(pass_s)
         Gauge(
             "dutiful_launches_in_flight", "Runs that this worker is launching or running", registry=registry
         ).set_function(in_flight)

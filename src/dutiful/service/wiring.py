@@ -85,7 +85,7 @@ class Service:
         self._thread: LoopThread | None = None
         self._problem: str | None = None
         self._probe_at = -math.inf
-        self._metrics = Metrics(self._due_so_far, self._in_flight)
+        self._metrics = Metrics(self._due_so_far, self._in_flight, self._pass_s)
         self.workflows = WorkflowStore(self._store, self.clock)
         self._given = executor
         self._executors = _executors(settings, self.clock, executor)
@@ -321,6 +321,9 @@ class Service:
 
     def _in_flight(self) -> int:
         return 0 if self._worker is None else self._worker.in_flight()
+
+    def _pass_s(self) -> float:
+        return 0.0 if self._worker is None else self._worker.pass_s()
 
     def _due_so_far(self) -> int:
         return 0 if self._worker is None else self._worker.due_so_far()

@@ -114,6 +114,10 @@ class Worker:
         """Return how many runs are being launched, or run by this process."""
         return self._host.in_flight
 
+    def pass_s(self) -> float:
+        """Return how many seconds the last pass took."""
+        return self._host.pass_s
+
     async def health(self) -> Health:
         """Return whether the worker is healthy; on a standby, also whether the leader is."""
         leading, passed_at = self._host.epoch is not None, self._host.passed_at

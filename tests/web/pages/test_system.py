@@ -27,6 +27,7 @@ def test_the_machine_room_names_the_leader_and_every_figure_with_its_metric(serv
         "Schedules 1",
         "Damaged dutiful_schedules_damaged 0",
         "In flight dutiful_launches_in_flight 0",
+        "Last pass dutiful_pass_seconds took 1 ms",
         "Failed passes dutiful_passes_failed_total 0 since the start",
         "Drift scheduling_drift_seconds half within 1 ms, 99 % within 1 ms",
     ):

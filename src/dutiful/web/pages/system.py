@@ -32,6 +32,7 @@ _FIGURES = (
     "dutiful_schedules_damaged",
     "dutiful_launches_in_flight",
     "dutiful_passes_failed_total",
+    "dutiful_pass_seconds",
     "dutiful_executor_answer_seconds",
     "dutiful_store_bytes",
 )
