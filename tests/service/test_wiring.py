@@ -55,9 +55,11 @@ def test_an_executor_that_is_given_is_used_on_the_hosts_clock_too(tmp_path):
         await service.registrar.upsert_schedule(given())
         await service.registrar.trigger("job")
         was_called = await asyncio.to_thread(called.wait, 60)
-        async with asyncio.timeout(60):
-            while not (pass_s := service.metric("dutiful_pass_seconds")):
-                await asyncio.sleep(0)
+        # The pass of the first run is over when the second run begins.
+        called.clear()
+        await service.registrar.trigger("job")
+        was_called = was_called and await asyncio.to_thread(called.wait, 60)
+        pass_s = service.metric("dutiful_pass_seconds")
         await service.stop()
         return was_called, 0 < pass_s < 60
 

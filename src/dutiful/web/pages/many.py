@@ -16,7 +16,7 @@ from dutiful.core.errors import DutifulError, OversizedBackfillError
 from dutiful.httpd.instants import rfc_3339
 from dutiful.service.board import Matching
 from dutiful.service.types import Backfilled, ScheduleView
-from dutiful.web.authorized_service import Reader
+from dutiful.web.authorized_service import Reader, Starter, Writer
 from dutiful.web.pages import words
 from dutiful.web.pages.actions import backfill_said
 from dutiful.web.pages.forms import NOTE_MAX, read_form
@@ -94,13 +94,12 @@ async def ask_pause_many(
 
 
 @router.post("/ui/schedules/pause-many")
-async def pause_many(request: Request, authorized: Reader) -> Response:
-    """Ask about, pause or resume schedules of a filter or a selection; changes need the scope `write`."""
+async def pause_many(request: Request, authorized: Writer) -> Response:
+    """Ask about, pause or resume schedules of a filter or a selection."""
     form = await read_form(request)
     query, note = BulkQuery.of(form), form.get("note", "").strip()
     if form.get("do"):
         return await _ask_pause(request, authorized, query)
-    authorized.caller.require("write")
     found = await matching(authorized, query)
     now = authorized.service.clock.now().astimezone(UTC)
     until, wrong = asked_end(form, UTC, now) if query.paused else (None, "")
@@ -202,14 +201,12 @@ async def ask_backfill_many(
 
 
 @router.post("/ui/schedules/backfill-many")
-async def backfill_many(request: Request, authorized: Reader) -> Response:
-    """Ask, forecast or run past ticks of many schedules; running needs the scope `trigger`."""
+async def backfill_many(request: Request, authorized: Starter) -> Response:
+    """Ask about, forecast or run past ticks of many schedules."""
     form = await read_form(request)
     query = BulkQuery.of(form)
     if form.get("do") == "ask":
         return await _ask_backfill(request, authorized, query)
-    if form.get("do") == "run":
-        authorized.caller.require("trigger")
     try:
         ids, period = await _backfilled_ids(authorized, query), _period(authorized, form)
         found = await _forecast(authorized, ids, period)
