@@ -189,7 +189,8 @@ def test_keys_go_to_pages_and_rows_and_open_questions(service, page):
     page.keyboard.press("Enter")
     page.wait_for_url("**/ui/schedules/b.second")
     page.keyboard.press("p")
-    page.wait_for_url("**/ui/schedules/b.second/pause")
+    page.get_by_role("dialog", name="Pause it?").wait_for()
+    page.keyboard.press("Escape")
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "find"
 

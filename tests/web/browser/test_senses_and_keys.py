@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
+from tests.web.browser.inspection import Inspection
 from tests.web.browser.pages import SETTLEMENT
 from tests.web.browser.png import rows
 from tests.web.test_style import contrast
@@ -177,17 +178,62 @@ def test_a_schedule_is_found_explained_edited_and_saved_by_keyboard_only(service
 def test_a_schedule_is_run_and_many_are_paused_by_keyboard_only(service, page):
     page.goto(f"{service.url}/ui/schedules/cache.warm")
     page.keyboard.press("t")
-    page.wait_for_url("**/cache.warm/run")
+    page.get_by_role("dialog", name="Run it now?").wait_for()
     tab_to(page, "Run now", "button")
     page.keyboard.press("Enter")
     page.wait_for_url("**/cache.warm?done=**")
     page.goto(f"{service.url}/ui/schedules?q=team%3Dbilling")
     tab_to(page, "Pause 2…")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/pause-many**")
+    page.get_by_role("dialog", name="Pause all that match?").wait_for()
     tab_to(page, "Why are they paused?", "textbox")
     page.keyboard.type("books are closed")
     tab_to(page, "Pause 2 schedules", "button")
     page.keyboard.press("Enter")
     page.wait_for_url("**done=2**")
     assert service.get("/schedules/invoices.export")["pause_note"] == "books are closed"
+
+
+def test_dialogs_ask_and_explain_keep_errors_and_give_the_focus_back(service, page):
+    here = f"{service.url}/ui/schedules/orders.sync"
+    question = page.get_by_role("dialog", name="Pause it?")
+
+    def opened():
+        page.goto(here)
+        page.keyboard.press("p")
+        question.wait_for()
+
+    assert Inspection(page).faults(opened)[0] == []
+    page.set_viewport_size({"width": 1280, "height": 800})
+    opened()
+    assert page.evaluate("document.activeElement.id") == "note"
+    page.keyboard.type("  ")
+    page.keyboard.press("Enter")
+    refused = question.get_by_role("alert").inner_text()
+    assert refused == "Write in one line, of at most 1000 characters, why it is paused: others will ask."
+    assert (page.evaluate("document.activeElement.id"), page.url) == ("note", here)
+    for leave in (lambda: page.keyboard.press("Escape"), page.get_by_role("link", name="Cancel").click):
+        leave()
+        assert (question.count(), page.evaluate("document.activeElement.innerText")) == (0, "Pause…")
+        page.keyboard.press("Enter")
+        question.wait_for()
+    page.keyboard.type("moves to another queue")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/orders.sync?done=**")
+    assert service.get("/schedules/orders.sync")["pause_note"] == "moves to another queue"
+    service.post("/schedules/pause", {"schedule_id": "orders.sync", "paused": False})
+    page.evaluate("self.stays = true")
+    page.locator("a.id").last.press("Enter")
+    page.wait_for_url("**/orders.sync?at=**")
+    assert page.evaluate("self.stays")
+    page.goto(service.url)
+    opener = page.get_by_role("link", name="Why? settlement.us-east")
+    opener.press("Enter")
+    verdict = page.get_by_role("dialog", name="Why?")
+    verdict.wait_for()
+    assert "Decided by" in verdict.inner_text()
+    shown, beside = verdict.bounding_box(), opener.bounding_box()
+    gaps = shown["y"] - beside["y"] - beside["height"], beside["y"] - shown["y"] - shown["height"]
+    assert 0 <= max(gaps) <= 8
+    page.keyboard.press("Escape")
+    assert (verdict.count(), page.evaluate(HERE)) == (0, opener.evaluate("it => it.outerHTML.slice(0, 120)"))

@@ -1,5 +1,5 @@
-// Saves reloads: refreshes a page while it is looked at, previews forms while they are filled in, and adds
-// keys. Pages say and do the same without this file.
+// Saves reloads: refreshes a page while it is looked at, previews forms while they are filled in, asks questions
+// in a dialog, and adds keys. Pages say and do the same without this file.
 "use strict";
 
 const body = document.body;
@@ -8,6 +8,8 @@ const SLOWEST = 60;
 const WHOLE_AFTER = 60;
 const FIELDS = "input, select, textarea";
 const isTyping = () => document.activeElement?.matches(FIELDS) ?? false;
+const box = document.createElement("dialog");
+const isOccupied = () => isTyping() || box.matches("[open], :popover-open");
 
 // ---- Morphing: make a part of the page equal to another one, and keep every node that can stay. A node that
 // ---- stays keeps focus, selection, scroll position, typed text and whether `details` are open.
@@ -97,7 +99,7 @@ async function refresh() {
   if (answer.status !== 204 && !answer.ok) throw new Error(answer.status);
   if (answer.status === 200) {
     const html = await answer.text();
-    if (isTyping() || document.hidden) return;
+    if (isOccupied() || document.hidden) return;
     wholeAt = asked + WHOLE_AFTER * SECOND;
     show(html);
   }
@@ -107,7 +109,7 @@ async function refresh() {
 }
 
 async function tick() {
-  if (isLive() && !document.hidden && !isTyping() && !chosen.size && !document.querySelector("dialog[open]")) {
+  if (isLive() && !document.hidden && !chosen.size && !isOccupied()) {
     try {
       await busily(refresh);
     } catch {
@@ -185,6 +187,78 @@ document.addEventListener("input", (event) => {
   pending = setTimeout(busily, 200, preview, form);
 });
 
+// ---- Over the page: a link with `data-dialog` opens the question of its page as a dialog, and a link to the
+// ---- verdict on a tick shows that verdict in the panel of this page, or else beside itself.
+
+const QUESTION = "main > .head, main > .card";
+
+function fill(html, parts) {
+  const found = new DOMParser().parseFromString(html, "text/html").querySelectorAll(parts);
+  box.ariaLabel = found[0].querySelector("h1, h3").textContent;
+  box.replaceChildren(...found);
+}
+
+async function reveal(link) {
+  const href = link.getAttribute("href");
+  const answer = await fetch(href);
+  if (!answer.ok || answer.redirected) throw new Error(answer.status);
+  const html = await answer.text();
+  const panel = document.querySelector("main #why");
+  // The element that has the focus gets it back when the dialog closes.
+  link.focus({ preventScroll: true });
+  if ("dialog" in link.dataset) {
+    fill(html, QUESTION);
+    box.popover = null;
+    box.showModal();
+  } else if (panel) {
+    history.replaceState(null, "", href);
+    show(html);
+    panel.scrollIntoView({ block: "nearest" });
+    document.getElementById("announce").textContent = panel.querySelector("h3").textContent;
+  } else {
+    fill(html, "#why");
+    box.querySelector("[data-close]").hidden = false;
+    box.popover = "auto";
+    box.togglePopover({ source: link, force: true });
+  }
+}
+
+async function send(form, button) {
+  const data = new URLSearchParams(new FormData(form, button));
+  button.disabled = true;
+  try {
+    const answer = await fetch(form.action, { method: "POST", body: data });
+    if (answer.redirected) return location.assign(answer.url);
+    fill(await answer.text(), QUESTION);
+    box.querySelector("[aria-describedby], .primary")?.focus();
+  } catch {
+    button.disabled = false;
+    const problem = Object.assign(document.createElement("p"), { className: "problem", role: "alert" });
+    problem.textContent = "The service did not answer. It may have been done all the same.";
+    form.prepend(problem);
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-dialog], a[href$='#why']");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  busily(reveal, link).catch(() => location.assign(link.getAttribute("href")));
+});
+box.addEventListener("click", (event) => {
+  if (!event.target.closest("[data-close]")) return;
+  event.preventDefault();
+  if (box.popover) box.hidePopover();
+  else box.close();
+});
+box.addEventListener("submit", (event) => {
+  if (event.target.method !== "post") return;
+  event.preventDefault();
+  busily(send, event.target, event.submitter);
+});
+box.className = "card";
+body.append(box);
+
 // ---- Keys. None of them acts: those for actions open the question.
 
 const GO = { o: "/", s: "/ui/schedules", r: "/ui/runs", c: "/ui/calendar", a: "/ui/audit" };
@@ -233,7 +307,7 @@ function press(key) {
   else if (find && OPEN[key]) location.assign(OPEN[key]);
   else {
     const link = document.querySelector(`main a[data-shortcut="${key}"]`);
-    if (link) location.assign(link.href);
+    link?.click();
     return Boolean(link);
   }
   return true;
@@ -241,7 +315,7 @@ function press(key) {
 
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && isTyping()) document.activeElement.blur();
-  if (isTyping() || event.ctrlKey || event.metaKey || event.altKey || body.dataset.keys === "off") return;
+  if (isOccupied() || event.ctrlKey || event.metaKey || event.altKey || body.dataset.keys === "off") return;
   if (press(event.key)) event.preventDefault();
 });
 
