@@ -75,7 +75,7 @@ class Fleet:
 
     def send(self, path):
         field = re.search(
-            r'name="csrf" value="([0-9a-f]+)"', self.client.get("/ui/fleet/writer/digest").text
+            r'name="csrf" value="([0-9a-f]+)"', self.client.get("/ui/fleet/writer/digest/run").text
         )[1]
         return self.client.post(path, data={"csrf": field}, headers={"Origin": self.url})
 
@@ -105,7 +105,7 @@ def fleet(tmp_path):
 def test_the_page_names_every_schedule_and_why_it_does_not_run_now(fleet):
     text = page(fleet).text
     assert "Working. One schedule needs you." in text
-    assert "writer 0 of 2 jobs, 1 done, 1 failed since the start" in text
+    assert "writer 0 of 2 jobs 1 done, 1 failed since the start" in text
     assert "digest interval It waits for its next time." in text
     assert "hook webhook The clock never fires this type; run it by hand or over HTTP. manual_only" in text
 
@@ -121,6 +121,31 @@ def test_a_failure_is_shown_with_its_error(fleet):
     shown = page(fleet, "/ui/fleet/writer/broken").text
     assert "Its last run failed:" in shown
     assert "no disk" in shown
+
+
+def test_every_command_asks_before_it_acts(fleet):
+    here = "/ui/fleet/writer/digest"
+    asked = {name: page(fleet, f"{here}/{name}").text for name in ("run", "cancel", "disable", "enable")}
+    beside = "It runs once, with the next pass, beside its own times."
+    assert f"{beside} Its agent runs 0 of 2 jobs. Cancel Run now" in asked["run"]
+    assert "No job of it is running. Cancel" in asked["cancel"]
+    assert (
+        "It runs only by hand until it is enabled; a running job goes on. Cancel Disable" in asked["disable"]
+    )
+    assert "It runs by itself again, from its next time on. Cancel Enable" in asked["enable"]
+    links = [link["href"] for link in page(fleet, here).all("a") if "data-dialog" in link]
+    assert links == [f"{here}/run", f"{here}/disable"]
+    assert "not_due" in page(fleet, here).text
+
+
+def test_a_refused_command_stays_at_its_question(fleet):
+    for _ in range(2):
+        assert fleet.send("/ui/fleet/writer/digest/run").status_code == 303
+    refused = fleet.send("/ui/fleet/writer/digest/run")
+    assert refused.status_code == 409
+    assert "Run it now?" in refused.text
+    assert "is at its limit: 2 of 2 job(s) running" in refused.text
+    fleet.finish(4)
 
 
 def test_a_schedule_is_disabled_and_enabled_by_form(fleet):

@@ -214,9 +214,33 @@ def _entry(run: Document) -> Document:
     }
 
 
+@router.get("/ui/fleet/{agent}/{schedule}/{action}")
+async def ask(request: Request, agent: Name, schedule: Name, action: Action) -> HTMLResponse:
+    """Ask before a schedule is enabled, disabled, run or cancelled."""
+    return await _question(request, agent, schedule, action)
+
+
+async def _question(
+    request: Request, agent: str, schedule: str, action: Action, problem: str | None = None
+) -> HTMLResponse:
+    fleet: FleetAnswers = request.app.state.fleet
+    line = (await fleet.explain(agent, schedule, request.app.state.clock.now()))["now"]
+    status = await fleet.status()
+    return page(
+        "fleet_action.html",
+        request,
+        200 if problem is None else 409,
+        action=action,
+        line=line,
+        agent=next(known for known in status["agents"] if known["name"] == agent),
+        jobs=sum((job["agent"], job["schedule"]) == (agent, schedule) for job in status["jobs"]),
+        problem=problem,
+    )
+
+
 @router.post("/ui/fleet/{agent}/{schedule}/{action}")
 async def act(request: Request, agent: Name, schedule: Name, action: Action) -> Response:
-    """Enable, disable, run or cancel a schedule, and say what was done."""
+    """Enable, disable, run or cancel a schedule, and say what was done or why it was refused."""
     await read_form(request)
     fleet: FleetAnswers = request.app.state.fleet
     try:
@@ -226,9 +250,9 @@ async def act(request: Request, agent: Name, schedule: Name, action: Action) -> 
             await fleet.cancel(agent, schedule)
         else:
             await fleet.switch(agent, schedule, enabled=action == "enable")
-        done = _DONE[action].format(f"{agent}/{schedule}")
     except DutifulError as error:
         if type(error).__name__.endswith("NotFoundError"):
             raise
-        done = f"Refused: {error}"
+        return await _question(request, agent, schedule, action, str(error))
+    done = _DONE[action].format(f"{agent}/{schedule}")
     return RedirectResponse(f"/ui/fleet/{agent}/{schedule}?{urlencode({'done': done[:300]})}", 303)

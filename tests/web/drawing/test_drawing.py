@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dutiful.web.drawing.axis import ClockChange, Span
 from dutiful.web.drawing.density import Bucket, Density, density
-from dutiful.web.drawing.marks import STATES, TERMINAL, Mini, Tick, mini, shape
+from dutiful.web.drawing.marks import STATES, TERMINAL, Mini, Tick, mini, places, shape
 from dutiful.web.drawing.matrix import SHADES, Year, load_matrix, shade, year
 from dutiful.web.drawing.strip import Strip, drift, histogram, meter, strip
 
@@ -139,6 +139,12 @@ def test_each_state_has_a_shape_of_its_own():
     assert len({shape(state) for state in (*STATES, "paused", "aside", "clock")}) == len(STATES) + 3
     for column in (0, 1):
         assert len({shapes[column] for shapes in TERMINAL.values()}) == len(TERMINAL)
+
+
+def test_a_place_that_is_taken_is_solid_and_one_that_is_free_is_hollow():
+    drawn = re.findall(r'x="([0-9.]+)" .* class="(\w+)"', places(2, 3).replace("/>", "/>\n"))
+    assert drawn == [("1", "rundot"), ("9", "rundot"), ("17", "come")]
+    assert places(5, 500) == ""
 
 
 def test_a_failure_among_hundreds_has_a_flag():

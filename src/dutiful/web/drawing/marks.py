@@ -139,6 +139,19 @@ def shape(state: str, size: int = 14) -> str:
     return f'<svg class="plot shape" {box} aria-hidden="true">{_SHAPES[state]}</svg>'
 
 
+# Most places that are drawn; the words beside the drawing have the number.
+_PLACES_MAX = 12
+
+
+def places(taken: int, of: int) -> str:
+    """Return a solid bar for each place that is taken and a hollow one for each free; nothing for many."""
+    if of > _PLACES_MAX:
+        return ""
+    bars = [rect(8 * n + 1, 2.5, 5, 11, "rundot" if n < taken else "come", 1) for n in range(of)]
+    box = f'width="{8 * of}" height="16" viewBox="0 0 {8 * of} 16"'
+    return f'<svg class="plot shape" {box} aria-hidden="true">{"".join(bars)}</svg>'
+
+
 def diamond(x: float, y: float, radius: float) -> str:
     """Return the path of a diamond around a point."""
     r, back = number(radius), number(-radius)

@@ -167,6 +167,7 @@ _PAGES.globals.update(
     utc=words.utc,
     in_zone=words.in_zone,
     shape=_shape,
+    places=lambda taken, of: _drawn(marks.places(taken, of)),
     sign=lambda state: _drawn(marks.sign(state)),
     sprite=_drawn(marks.sprite()),
     static=static_url,
