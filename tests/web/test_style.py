@@ -58,3 +58,8 @@ def test_the_measure_itself_is_right():
 def test_the_file_is_within_its_budget():
     assert len(STYLE.encode()) <= 36 * 1024
     assert len(gzip.compress(STYLE.encode())) <= 8 * 1024
+
+
+def test_the_bar_marks_a_wait_of_more_than_a_second():
+    waits = re.search(r"\.bar:has\(\+ \[aria-busy\]\) \{ (.*) \}", STYLE)
+    assert waits[1] == "box-shadow: 0 2px var(--link); transition-delay: 1s;"
