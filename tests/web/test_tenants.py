@@ -147,6 +147,7 @@ PAGE_NEEDS = {
     "GET /ui/more": "read",
     "GET /ui/me": "read",
     "POST /ui/theme": "read",
+    "POST /ui/zone": "read",
     "POST /ui/keys": "read",
     "GET /ui/system": "admin",
     "GET /ui/audit": "admin",

@@ -129,3 +129,21 @@ def test_a_backfill_that_cannot_be_meant_is_explained(nightly, asked):
     answer = post(nightly, "/ui/schedules/nightly/backfill", field, **asked)
     assert answer.status_code == 422
     assert 'role="alert"' in answer.text
+
+
+def test_the_zone_of_a_reader_stands_beside_utc(nightly):
+    assert post(nightly, "/ui/zone", csrf(nightly), zone="Asia/Tokyo").headers["location"] == "/ui/me#zoneh"
+    shown = page(nightly, "/ui/schedules/nightly").text
+    assert "Mon 18:00 Tokyo" in shown
+    assert "Today 09:30 Mon 2 Mar, UTC, in 30 min; today 18:30 in Tokyo" in shown
+    post(nightly, "/ui/zone", csrf(nightly), zone="")
+    assert "Tokyo" not in page(nightly, "/ui/schedules/nightly").text
+
+
+def test_a_zone_that_is_not_known_is_refused_at_its_field(nightly):
+    answer = post(nightly, "/ui/zone", csrf(nightly), zone="Asia/Tokio")
+    assert (answer.status_code, "set-cookie" in answer.headers) == (422, False)
+    [field] = [field for field in Page(answer).all("input") if field.get("name") == "zone"]
+    assert (field["value"], field["aria-describedby"]) == ("Asia/Tokio", "problem")
+    nightly.client.cookies.set("dutiful-zone", "../../etc/passwd")
+    assert "passwd" not in page(nightly, "/ui/me").text

@@ -19,7 +19,8 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-from dutiful.core.errors import DutifulError
+from dutiful.core.cron.zone import zone
+from dutiful.core.errors import DutifulError, InvalidArgumentError
 from dutiful.httpd.auth import NOBODY, is_page
 from dutiful.httpd.instants import rfc_3339
 from dutiful.web.authorized_service import Reader
@@ -35,11 +36,12 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from dutiful.core.cron.zone import Zone
     from dutiful.httpd.errors import RequestRefusedError
     from dutiful.httpd.limits import Scope
 
 _HERE = Path(__file__).parents[1]
-THEME_COOKIE, KEYS_COOKIE = "dutiful-theme", "dutiful-keys"
+THEME_COOKIE, KEYS_COOKIE, ZONE_COOKIE = "dutiful-theme", "dutiful-keys", "dutiful-zone"
 THEMES = ("light", "dark")
 _LAST_MINUTES = timedelta(minutes=5)
 # Pages need a referrer policy: under the API's no-referrer, browsers post forms with the origin "null", which
@@ -94,6 +96,7 @@ def page(
         "caller": request.state.caller,
         "theme": theme if theme in THEMES else None,
         "keys": request.cookies.get(KEYS_COOKIE) != "off",
+        "own_zone": _own_zone(request.cookies.get(ZONE_COOKIE, "")),
         "live": every,
         "site": getattr(request.app.state, "site", "service"),
         "revision": getattr(request.state, "revision", ""),
@@ -107,6 +110,14 @@ def page(
     answer = HTMLResponse(html, status, headers=_HEADERS)
     keep_secret(request, answer)
     return answer
+
+
+def _own_zone(name: str) -> Zone | None:
+    """Return the zone that the reader chose, None without a choice or for a name that is not known here."""
+    try:
+        return zone(name) if name else None
+    except InvalidArgumentError:
+        return None
 
 
 def _ends_soon(ends_at: datetime | None, now: datetime) -> datetime | None:

@@ -1,4 +1,4 @@
-"""The session of a browser: logging in with a token and out again, who the caller is, and the theme."""
+"""The session of a browser: logging in with a token and out again, who the caller is, theme and zone."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
@@ -10,17 +10,21 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from dutiful.core.cron.zone import zone
+from dutiful.core.errors import InvalidArgumentError
 from dutiful.httpd.auth import COOKIE, HOST_COOKIE, NOBODY, TOKEN_MAX
 from dutiful.httpd.errors import RequestRefusedError, UnauthenticatedError
 from dutiful.httpd.limits import network_of
 from dutiful.service.settings import is_loopback
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import rendering
+from dutiful.web.pages.cron_lab import zone_options
 from dutiful.web.pages.forms import PROOF_COOKIES, ForgedFormError, demand_same_origin, fields_of, read_form
-from dutiful.web.pages.rendering import KEYS_COOKIE, THEME_COOKIE, THEMES, page
+from dutiful.web.pages.rendering import KEYS_COOKIE, THEME_COOKIE, THEMES, ZONE_COOKIE, page
 
 if TYPE_CHECKING:
     from dutiful.httpd.limits import Scope
+    from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
@@ -144,8 +148,39 @@ async def more(request: Request, authorized: Reader) -> HTMLResponse:
 
 @router.get("/ui/me")
 async def me(request: Request, authorized: Reader) -> HTMLResponse:
-    """Show who the caller is, what they may do, and the theme."""
-    return page("me.html", request, scopes=sorted(authorized.caller.scopes), how=authorized.caller.how)
+    """Show who the caller is, what they may do, their theme, zone and keys."""
+    return _me(request, authorized)
+
+
+def _me(
+    request: Request, authorized: AuthorizedService, wrong_zone: str = "", problem: str = ""
+) -> HTMLResponse:
+    return page(
+        "me.html",
+        request,
+        422 if problem else 200,
+        scopes=sorted(authorized.caller.scopes),
+        how=authorized.caller.how,
+        zones=zone_options(),
+        wrong_zone=wrong_zone,
+        problem=problem,
+    )
+
+
+@router.post("/ui/zone")
+async def keep_zone(request: Request, authorized: Reader) -> Response:
+    """Store the zone of the reader in a cookie of this browser; an empty name forgets it."""
+    name = (await read_form(request)).get("zone", "").strip()
+    answer = RedirectResponse("/ui/me#zoneh", 303)
+    if not name:
+        answer.delete_cookie(ZONE_COOKIE)
+        return answer
+    try:
+        zone(name)
+    except InvalidArgumentError as error:
+        return _me(request, authorized, name, str(error))
+    answer.set_cookie(ZONE_COOKIE, name, max_age=_YEAR_S, httponly=True, samesite="lax")
+    return answer
 
 
 @router.post("/ui/theme")
