@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks import cron, dashboard, declarative, engine, fleet, postgres, queues, service, startup
 from benchmarks.report import Section, as_json, as_text, summary
 from benchmarks.timing import calibrate
+from dutiful.cli.output import progress_bar
 
 SECTIONS = {
     "cron": cron.run,
@@ -33,7 +34,7 @@ def main() -> int:
     machine = _machine()
     print(", ".join(f"{key} {value}" for key, value in machine.items()))
     wanted = [name for name in SECTIONS if name in arguments.sections or not arguments.sections]
-    sections = [_run(name, f"{number} of {len(wanted)}") for number, name in enumerate(wanted, 1)]
+    sections = [_run(wanted, number) for number in range(len(wanted))]
     print(f"\n{summary(sections)}")
     if arguments.json:
         _write(arguments.json, machine, sections)
@@ -60,11 +61,13 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _run(name: str, place: str) -> Section:
-    if sys.stderr.isatty():
-        # The table of the section is printed over this line.
-        print(f"section {place}: {name}, some minutes …", end="\r", file=sys.stderr, flush=True)
-    section = SECTIONS[name]()
+def _run(names: list[str], number: int) -> Section:
+    """Run one of the sections and print its table; on a terminal a bar shows how many have ended."""
+    label = f"section {number + 1} of {len(names)}: {names[number]}, some minutes"
+    with progress_bar(label, is_still=True) as progress:
+        if progress is not None:
+            progress(number / len(names))
+        section = SECTIONS[names[number]]()
     print(f"\n{as_text(section)}", flush=True)
     return section
 

@@ -96,22 +96,32 @@ def _csv_cell(value: Any) -> str:
 
 
 @contextmanager
-def progress_bar(label: str) -> Iterator[Callable[[float], None] | None]:
+def progress_bar(label: str, *, is_still: bool = False) -> Iterator[Callable[[float], None] | None]:
     """Yield a function that takes the fraction of the work that is done, from 0 to 1; None without a
     terminal.
 
-    The bar is drawn on standard error and removed at the end: it is never part of the output.
+    The bar is drawn on standard error and removed at the end: it is never part of the output. It moves to and
+    fro until the first fraction is told. A bar that `is_still` is drawn with each fraction and in no thread,
+    which would take time from work that is measured.
     """
     if not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(label), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task(label, total=1.0)
-        yield lambda done: shown.update(task, completed=done)
+    percent = TaskProgressColumn("{task.percentage:>3.0f} %")
+    columns = (TextColumn("{task.description}"), BarColumn(), percent, TimeRemainingColumn())
+    # Standard output may be a file, so it must not be led through the console of the bar.
+    with Progress(
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,
+        auto_refresh=not is_still,
+    ) as shown:
+        task = shown.add_task(label, total=None)
+        yield lambda done: shown.update(task, completed=done, total=1.0, refresh=is_still)
 
 
 def print_table(head: list[str], rows: list[list[str]], *, empty: str = "", soft: int | None = None) -> None:

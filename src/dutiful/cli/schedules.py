@@ -363,7 +363,8 @@ def upsert(file: TextIO, as_json: bool) -> None:
     if isinstance(content, dict) and "schedules" not in content:
         answer = {"schedules": [ask("POST", "/schedules/upsert", body=content)]}
     else:
-        answer = ask("POST", "/schedules/bulk", body=content)
+        with progress_bar("storing schedules"):
+            answer = ask("POST", "/schedules/bulk", body=content)
     if as_json:
         print_json(answer)
         return

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import Group, print_json, print_table
+from dutiful.cli.output import Group, print_json, print_table, progress_bar
 from dutiful.cli.reading import Form, reading, show
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.stores.transfer import TABLES, copy
 from dutiful.stores.url import sqlite_path, store_for
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 _url = click.argument("url", metavar="URL")
 _namespace = click.option("--namespace", default="default", show_default=True)
@@ -59,7 +59,9 @@ def check(url: str, namespace: str, form: Form) -> None:
 
     Example: dutiful store check sqlite:state.db
     """
-    found = asyncio.run(_check(url, namespace))
+    _refuse_missing(url)
+    with progress_bar("reading every schedule"):
+        found = asyncio.run(_check(url, namespace))
     counts = [{"table": table, "rows": count} for table, count in found["rows"].items()]
     show(form, found, lambda: _print_check(found), lines=counts)
     if found["damaged"]:
@@ -74,7 +76,6 @@ def _print_check(found: dict[str, Any]) -> None:
 
 
 async def _check(url: str, namespace: str) -> dict[str, Any]:
-    _refuse_missing(url)
     async with _opened(url, namespace) as opened:
         # Read every schedule, to find damage that no pass has met yet.
         await opened.every()
@@ -108,7 +109,8 @@ def copy_(
     Example: dutiful store copy sqlite:state.db postgresql://postgres@localhost/jobs
     """
     _refuse_missing(source)
-    counts = asyncio.run(_copy(source, target, namespace, to_namespace or namespace, shards))
+    with progress_bar("copying rows") as progress:
+        counts = asyncio.run(_copy(source, target, namespace, to_namespace or namespace, shards, progress))
     if as_json:
         print_json(counts)
         return
@@ -116,11 +118,18 @@ def copy_(
     click.echo("Both stores have these rows. Start your processes on the copy only.")
 
 
-async def _copy(source: str, target: str, namespace: str, to_namespace: str, shards: int) -> dict[str, int]:
+async def _copy(
+    source: str,
+    target: str,
+    namespace: str,
+    to_namespace: str,
+    shards: int,
+    progress: Callable[[float], None] | None,
+) -> dict[str, int]:
     async with AsyncExitStack() as both:
         read = await both.enter_async_context(_opened(source, namespace))
         written = await both.enter_async_context(_opened(target, to_namespace, shards))
-        return await copy(read, written)
+        return await copy(read, written, progress)
 
 
 @asynccontextmanager

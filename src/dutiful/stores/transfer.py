@@ -11,7 +11,7 @@ from dutiful.core.errors import StoreError
 from dutiful.stores.rows import DECLARED, NOTE, RUN_ALL, STATE, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 CHUNK = 2000
 COPYING = "copy"
@@ -74,8 +74,12 @@ class Transferable(Protocol):
         """Complete the derived values, and give the namespace to its door."""
 
 
-async def copy(source: Transferable, target: Transferable) -> dict[str, int]:
+async def copy(
+    source: Transferable, target: Transferable, progress: Callable[[float], None] | None = None
+) -> dict[str, int]:
     """Copy a namespace and return how many rows of each table there are; both stores are open.
+
+    `progress` is told the fraction of the rows that are written, from 0 to 1.
 
     Raises StoreError where a process leads either of them, where the target holds something, or where the
     counts differ afterwards. A target that was left half written is begun anew.
@@ -87,8 +91,7 @@ async def copy(source: Transferable, target: Transferable) -> dict[str, int]:
         raise StoreError(problem, "name another one with --to-namespace; nothing was changed")
     await target.clear()
     offset = await target.highest_number()
-    for table in TABLES:
-        await _copy_table(source, target, table, offset)
+    await _copy_rows(source, target, offset, progress)
     counts = {table: (await source.count_rows(table), await target.count_rows(table)) for table in TABLES}
     wrong = {table: pair for table, pair in counts.items() if pair[0] != pair[1]}
     if wrong:
@@ -107,10 +110,24 @@ def _led(facts: Facts | None, which: str) -> Facts:
     return facts
 
 
-async def _copy_table(source: Transferable, target: Transferable, table: str, offset: int) -> None:
+async def _copy_rows(
+    source: Transferable, target: Transferable, offset: int, progress: Callable[[float], None] | None
+) -> None:
+    # Counting the rows of a long ledger takes seconds, so they are counted for a bar only.
+    whole = 0 if progress is None else sum([await source.count_rows(table) for table in TABLES])
+    done = 0
+    for table in TABLES:
+        async for rows in _chunks(source, table):
+            await target.write_rows(table, rows, offset)
+            done += len(rows)
+            if progress is not None:
+                progress(done / whole)
+
+
+async def _chunks(source: Transferable, table: str) -> AsyncIterator[list[Row]]:
     after: Row | None = None
     while rows := await source.read_rows(table, after, CHUNK):
-        await target.write_rows(table, rows, offset)
+        yield rows
         after = rows[-1][: TABLES[table].key]
 
 
