@@ -52,7 +52,6 @@ soak: $(STAMP)  ## the long campaigns: every zone, every transition
 
 pictures: $(STAMP)  ## writes the pictures of the README and the docs anew, with a browser
 	$(BIN)/python scripts/pictures.py
-	$(BIN)/python scripts/top_picture.py
 
 openapi: $(STAMP)  ## writes docs/reference/openapi.json and the help in docs/reference/cli.md anew
 	$(BIN)/python scripts/openapi.py

@@ -7,6 +7,7 @@ They are WebP, because a page takes a third of the bytes that it takes as PNG, a
 from __future__ import annotations
 
 import base64
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from playwright.sync_api import Browser, sync_playwright  # noqa: E402
+from scripts.top_picture import picture  # noqa: E402
 from tests.web.browser.conftest import chromium, launched  # noqa: E402
 from tests.web.browser.pages import SETTLEMENT  # noqa: E402
 from tests.web.browser.seed import seeded  # noqa: E402
@@ -74,6 +76,9 @@ def main() -> None:
                 (FOLDER / f"{shot.name}-{theme}.webp").write_bytes(as_webp(browser, png))
         (FOLDER / "phone.webp").write_bytes(as_webp(browser, phones(browser, service.url)))
         browser.close()
+        # Last, because it moves the clock.
+        os.environ |= {"DUTIFUL_URL": service.url, "DUTIFUL_TOKEN": ""}
+        (FOLDER / "top.svg").write_text(picture(service), encoding="utf-8")
 
 
 def taken(browser: Browser, url: str, shot: Shot, theme: str, width: int = 1280) -> bytes:

@@ -6,13 +6,17 @@ import re
 import runpy
 from pathlib import Path
 
+import pytest
 from docutils import nodes
 from docutils.frontend import get_default_settings
 from docutils.utils import new_document
+from scripts.top_picture import picture
+from tests.web.browser.seed import seeded
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs/pictures"
 MAX_BYTES = 1_500_000
+MAX_BYTES_MOVING = 60_000
 
 
 def test_every_picture_is_shown_by_a_page():
@@ -24,6 +28,26 @@ def test_every_picture_is_shown_by_a_page():
 
 def test_the_pictures_are_quick_to_load():
     assert sum(path.stat().st_size for path in PICTURES.iterdir()) <= MAX_BYTES
+
+
+@pytest.fixture(scope="module")
+def drawn_today():
+    with seeded() as service, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DUTIFUL_URL", service.url)
+        patch.delenv("DUTIFUL_TOKEN", raising=False)
+        yield picture(service)
+
+
+def test_the_picture_of_top_is_what_the_code_draws_today(drawn_today):
+    assert (PICTURES / "top.svg").read_text(encoding="utf-8") == drawn_today, "run `make pictures`"
+
+
+def test_the_picture_of_top_moves_only_for_readers_who_do_not_mind():
+    drawn = (PICTURES / "top.svg").read_text(encoding="utf-8")
+    moving, asked = r"\.f\d+\{animation:[^}]*\}", r"@media ?\(prefers-reduced-motion:no-preference\)\{"
+    assert len(drawn.encode()) <= MAX_BYTES_MOVING
+    assert 0 < len(re.findall(moving, drawn)) == len(re.findall(asked + moving, drawn))
+    assert "<script" not in drawn
 
 
 def test_every_page_of_the_service_is_drawn_in_both_themes():

@@ -7,7 +7,6 @@ import fcntl
 import os
 import pty
 import re
-import runpy
 import select
 import signal
 import struct
@@ -16,7 +15,6 @@ import termios
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -444,9 +442,3 @@ def test_plain_prints_a_line_for_each_change(service):
             assert re.fullmatch(r"09:30:01 broken .*\n", process.stdout.readline())
         finally:
             process.kill()
-
-
-def test_the_picture_in_the_documentation_is_what_the_code_draws_today():
-    root = Path(__file__).resolve().parents[2]
-    drawn_now = runpy.run_path(str(root / "scripts/top_picture.py"))["picture"]()
-    assert (root / "docs/pictures/top.svg").read_text(encoding="utf-8") == drawn_now, "run `make pictures`"
