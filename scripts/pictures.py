@@ -2,16 +2,19 @@
 
 The pages are those of the browser tests, at their fixed clock and without script: the same each time.
 They are WebP, because a page takes a third of the bytes that it takes as PNG, and its text stays sharp.
+The digests of the drawn pages are written beside them, so that a test can say when a page has changed since.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -21,6 +24,9 @@ from scripts.top_picture import picture  # noqa: E402
 from tests.web.browser.conftest import chromium, launched  # noqa: E402
 from tests.web.browser.pages import SETTLEMENT  # noqa: E402
 from tests.web.browser.seed import seeded  # noqa: E402
+
+if TYPE_CHECKING:
+    from tests.web.running import Running
 
 FOLDER = ROOT / "docs" / "pictures"
 SIMULATED = ["examples/four_days.toml", "--from", "2026-03-07T12:00Z", "--for", "4d"]
@@ -60,6 +66,7 @@ SHOTS = [
 # Side by side in one picture, so that it is no taller than the others.
 PHONES = [("/", "light"), (SETTLEMENT, "dark"), ("/ui/calendar", "light")]
 THEMES = ("light", "dark")
+_UNSEEN = r'<script .*?</script>|data-revision="\d+"|name="csrf" value="\w+"|\?v=\w+|dutiful [\d.]+'
 
 
 def main() -> None:
@@ -69,6 +76,7 @@ def main() -> None:
     command = [sys.executable, "-m", "dutiful", "simulate", *SIMULATED, *drawn]
     subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603 - our own command
     with seeded() as service, sync_playwright() as playwright:
+        (FOLDER / "pages.sha256").write_text(digests(service), encoding="utf-8")
         browser = launched(playwright, chromium())
         for shot in SHOTS:
             for theme in THEMES:
@@ -79,6 +87,23 @@ def main() -> None:
         # Last, because it moves the clock.
         os.environ |= {"DUTIFUL_URL": service.url, "DUTIFUL_TOKEN": ""}
         (FOLDER / "top.svg").write_text(picture(service), encoding="utf-8")
+
+
+def digests(service: Running) -> str:
+    """Return a line for each drawn page and for their style, in the format of `sha256sum`."""
+    lines = [f"{_digest(_drawn(service, shot.path))}  {shot.name}" for shot in SHOTS]
+    style = (ROOT / "src/dutiful/web/static/dutiful.css").read_text(encoding="utf-8")
+    return "\n".join([*lines, f"{_digest(style)}  style", ""])
+
+
+def _drawn(service: Running, path: str) -> str:
+    """Return the HTML of a page without what differs from run to run, or is not seen in a picture."""
+    html = service.client.get(path).text.replace(service.url, "")
+    return re.sub(_UNSEEN, "", html)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def taken(browser: Browser, url: str, shot: Shot, theme: str, width: int = 1280) -> bytes:

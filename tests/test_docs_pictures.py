@@ -10,11 +10,13 @@ import pytest
 from docutils import nodes
 from docutils.frontend import get_default_settings
 from docutils.utils import new_document
+from scripts.pictures import digests
 from scripts.top_picture import picture
 from tests.web.browser.seed import seeded
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs/pictures"
+DIGESTS = PICTURES / "pages.sha256"
 MAX_BYTES = 1_500_000
 MAX_BYTES_MOVING = 60_000
 
@@ -23,7 +25,8 @@ def test_every_picture_is_shown_by_a_page():
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
     shown = text + text.replace("-light.", "-dark.")
-    assert [path.name for path in PICTURES.iterdir() if f"pictures/{path.name}" not in shown] == []
+    drawn = {path.name for path in PICTURES.iterdir()} - {DIGESTS.name}
+    assert [name for name in sorted(drawn) if f"pictures/{name}" not in shown] == []
 
 
 def test_the_pictures_are_quick_to_load():
@@ -32,14 +35,22 @@ def test_the_pictures_are_quick_to_load():
 
 @pytest.fixture(scope="module")
 def drawn_today():
+    """Return the digests of the pages and the picture of `top`, drawn last because it moves the clock."""
     with seeded() as service, pytest.MonkeyPatch.context() as patch:
         patch.setenv("DUTIFUL_URL", service.url)
         patch.delenv("DUTIFUL_TOKEN", raising=False)
-        yield picture(service)
+        yield digests(service), picture(service)
+
+
+def test_the_pictures_of_the_pages_show_what_the_pages_look_like_today(drawn_today):
+    recorded, today = DIGESTS.read_text(encoding="utf-8").splitlines(), drawn_today[0].splitlines()
+    changed = [line.split()[1] for line in today if line not in recorded]
+    assert changed == [], "these were drawn before a change; run `make pictures` and look at the pictures"
+    assert recorded == today
 
 
 def test_the_picture_of_top_is_what_the_code_draws_today(drawn_today):
-    assert (PICTURES / "top.svg").read_text(encoding="utf-8") == drawn_today, "run `make pictures`"
+    assert (PICTURES / "top.svg").read_text(encoding="utf-8") == drawn_today[1], "run `make pictures`"
 
 
 def test_the_picture_of_top_moves_only_for_readers_who_do_not_mind():
