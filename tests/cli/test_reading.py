@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from tests.cli.foreground import command
 
 from dutiful.cli.main import cli
+from dutiful.cli.output import print_csv
 
 # Commands that change something, run until they are stopped, or print a text of their own.
 OTHERS = {
@@ -77,6 +78,14 @@ def test_csv_has_a_line_for_each_thing_in_the_json(arguments, lines):
 def test_of_one_thing_csv_has_the_names_and_one_line():
     [found] = csv.DictReader(run("cron", "explain", "0 9 * * *", "--csv").splitlines())
     assert (found["expression"], found["description"]) == ("0 9 * * *", "At 09:00")
+
+
+def test_no_text_of_the_csv_is_taken_for_a_formula(capsys):
+    texts = ["=1+1", "+1", "-1", "@daily", "\tx", "plain", "a=b"]
+    print_csv([{"text": text, "number": -1, "list": ["=1"]} for text in texts], ["text", "number", "list"])
+    shown = [*csv.DictReader(capsys.readouterr().out.splitlines())]
+    assert [line["text"] for line in shown] == ["'=1+1", "'+1", "'-1", "'@daily", "'\tx", "plain", "a=b"]
+    assert {(line["number"], line["list"]) for line in shown} == {("-1", '["=1"]')}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dutiful.web.csv_cell import csv_cell
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -79,7 +81,10 @@ def print_json(value: Any) -> None:
 
 
 def print_csv(documents: Sequence[dict[str, Any]], fields: Sequence[str]) -> None:
-    """Print a line of names and then one line per document; lists and objects in it are JSON."""
+    """Print a line of names and then one line per document; lists and objects in it are JSON.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe.
+    """
     if not fields:
         return
     written = io.StringIO()
@@ -92,7 +97,8 @@ def print_csv(documents: Sequence[dict[str, Any]], fields: Sequence[str]) -> Non
 def _csv_cell(value: Any) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    # A negative number is no formula, and stays as it is.
+    return csv_cell(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @contextmanager

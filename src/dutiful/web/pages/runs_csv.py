@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi.responses import Response
 
 from dutiful.httpd.instants import rfc_3339
+from dutiful.web.csv_cell import csv_cell
 from dutiful.web.pages import words
 from dutiful.web.pages.runs_found import reached
 
@@ -26,8 +27,6 @@ FIELDS = (
     "schedule_id", "run_at", "status", "reason", "trigger", "attempt", "ticks", "run_until", "fire_at",
     "started_at", "ended_at", "idempotency_key", "run_id", "detail",
 )  # fmt: skip
-# A spreadsheet takes a cell that begins with one of these for a formula, and runs it.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class TooManyError(Exception):
@@ -71,5 +70,4 @@ def row_of(run: RunView) -> list[str]:
 
 def cell(value: object) -> str:
     """Return a value as a cell that no spreadsheet takes for a formula."""
-    text = "" if value is None else rfc_3339(value) if isinstance(value, datetime) else str(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return csv_cell("" if value is None else rfc_3339(value) if isinstance(value, datetime) else str(value))
