@@ -9,10 +9,12 @@ def main() -> None:
     """Run the command line, or exit with the extra that it needs."""
     try:
         from dutiful.cli.main import cli
+        from dutiful.cli.narrow_stream import narrow_streams
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
         sys.exit('The dutiful command needs click: pip install "dutiful[cli]"')
+    narrow_streams()
     cli()
 
 

@@ -102,6 +102,13 @@ def test_ids_and_queries_arrive_as_they_are(environ):
     assert first.headers["authorization"] == "Bearer t"
 
 
+def test_an_id_in_another_encoding_than_the_terminal_is_sent_as_its_bytes(environ):
+    with serving(lambda _: Reply(200, {})) as web:
+        environ(DUTIFUL_URL=web.url)
+        ask("GET", path_of("caf\udce9"), {"user_id": "caf\udce9"})
+    assert [asked.path for asked in web.asked] == ["/schedules/caf%E9?user_id=caf%E9"]
+
+
 @pytest.mark.parametrize(
     ("reply", "kind", "said"),
     [

@@ -120,7 +120,7 @@ def _query(given: dict[str, Any]) -> str:
         for name, value in given.items()
         if value is not None
     }
-    return f"?{urlencode(shown)}" if shown else ""
+    return f"?{urlencode(shown, errors='surrogateescape')}" if shown else ""
 
 
 def _tls() -> ssl.SSLContext:
@@ -141,7 +141,8 @@ def _tls() -> ssl.SSLContext:
 
 def path_of(schedule_id: str, *rest: str) -> str:
     """Return the path of a schedule, with the id encoded as one segment."""
-    return "/".join(["", "schedules", quote(schedule_id, safe=""), *rest])
+    # An argument that is not in the encoding of the terminal has surrogates.
+    return "/".join(["", "schedules", quote(schedule_id, safe="", errors="surrogateescape"), *rest])
 
 
 def ask_about(method: str, schedule_id: str, *rest: str, **asked: Any) -> Any:

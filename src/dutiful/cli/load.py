@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import print_table
+from dutiful.cli.output import is_utf, print_table
 from dutiful.cli.reading import Form, reading, show
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
@@ -85,8 +84,7 @@ def _print(counts: list[int], moved: Stagger | None) -> None:
 
 
 def _print_matrix(counts: list[int]) -> None:
-    is_utf = (sys.stdout.encoding or "").lower().startswith("utf")
-    shades = _SHADED[not is_utf]
+    shades = _SHADED[not is_utf()]
     for hour in range(24):
         cells = "".join(shades[shade(count)] for count in counts[hour * 60 : hour * 60 + 60])
         click.echo(f"{hour:02}:00 {cells}")

@@ -76,8 +76,13 @@ class Group(click.Group):
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print one JSON document; where the output is not UTF-8, with the escapes of JSON for other letters."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=not is_utf()))
+
+
+def is_utf() -> bool:
+    """Return whether standard output takes every letter."""
+    return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def print_csv(documents: Sequence[dict[str, Any]], fields: Sequence[str]) -> None:
@@ -245,10 +250,8 @@ def cut_end(text: str, width: int, mark: str = "…") -> str:
 
 
 def state_cell(state: str, word: str | None = None) -> str:
-    """Return the shape of a state and its word; the shape is ASCII if the output is not UTF-8."""
-    unicode, plain, _ = SHAPES[state]
-    is_utf = (sys.stdout.encoding or "").lower().startswith("utf")
-    return f"{unicode if is_utf else plain} {word or state.replace('_', ' ')}"
+    """Return the shape of a state and its word."""
+    return f"{SHAPES[state][0]} {word or state.replace('_', ' ')}"
 
 
 def counted(number: int, noun: str) -> str:

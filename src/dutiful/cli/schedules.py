@@ -322,7 +322,7 @@ def cancel(key: str, as_json: bool) -> None:
 
     Example: dutiful schedules cancel 49ae5a1f652842faa23fcd43d153fae779fe13563f0781eabbb7c92524a7ba22
     """
-    run = ask("POST", f"/runs/{quote(key, safe='')}/cancel")
+    run = ask("POST", f"/runs/{quote(key, safe='', errors='surrogateescape')}/cancel")
     ended = run["status"] in ("SUCCESS", "FAILED", "SKIPPED")
     outcome = f"has ended already: {run['status']}" if ended else "will be ended"
     print_json(run) if as_json else click.echo(f"{run['schedule_id']} at {moment(run['run_at'])}Z {outcome}")

@@ -10,7 +10,6 @@ import termios
 import tty
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 import click
@@ -56,9 +55,6 @@ def top(fleet_file: str | None, store: str | None, namespace: str, view: str | N
     if view is not None and view not in source.views:
         raise click.UsageError(f"--view {view} is for a fleet; name its file with --fleet")
     screen = Screen(view=view or source.first_view, views=source.views)
-    if isinstance(sys.stdout, TextIOWrapper):
-        # Notes and errors are in any language; a terminal in ASCII shows a question mark for such a letter.
-        sys.stdout.reconfigure(errors="replace")
     try:
         if plain:
             asyncio.run(_print_changes(source, screen))
