@@ -115,6 +115,13 @@ def test_a_setting_that_cannot_be_used_is_told_before_anything_starts(tmp_path):
         assert "did you mean DUTIFUL_EXECUTOR?" in error
 
 
+def test_an_executor_that_cannot_be_used_is_told_once(tmp_path):
+    assert ended(tmp_path, "serve", DUTIFUL_EXECUTOR="command:./absent") == (
+        1,
+        "Error: Invalid executor './absent': there is no such program; write its whole path\n",
+    )
+
+
 def test_a_log_of_json_has_nothing_but_json(tmp_path):
     with started(tmp_path, "serve", "--log", "json") as process:
         while "dutiful answers at " not in (said := json.loads(process.stdout.readline())["message"]):

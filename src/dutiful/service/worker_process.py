@@ -216,10 +216,11 @@ class Lifeline:
         with suppress(ConnectionError):
             if path := await reader.readline():
                 sys.path[:] = json.loads(path)
-                self._service = self._make_service()
+                self._service = self._made()
             while line := await reader.readline():
                 if line == b"wake\n":
-                    self._service.wake()
+                    if not isinstance(self._service, DutifulError):
+                        self._service.wake()
                     continue
                 # In tasks: while a drain takes its time, the end of the lifeline must still be noticed.
                 doing = asyncio.create_task(self._do(line.decode().strip()))
@@ -227,6 +228,13 @@ class Lifeline:
                 doing.add_done_callback(self._doing.discard)
         if not self._is_stopped:
             os._exit(1)
+
+    def _made(self) -> Firing | DutifulError:
+        """Return the service, or the error that the parent process is told when it asks for anything."""
+        try:
+            return self._make_service()
+        except DutifulError as error:
+            return error
 
     async def _do(self, word: str) -> None:
         try:
@@ -236,14 +244,17 @@ class Lifeline:
         self._writer.write(json.dumps(told, default=str).encode() + b"\n")
 
     async def _answer(self, word: str) -> Any:
+        service = self._service
+        if isinstance(service, DutifulError):
+            raise service
         match word:
             case "start":
-                await self._service.start()
+                await service.start()
             case "report":
-                health = await self._service.health()
-                return {"health": health._asdict(), "samples": self._service.samples()}
+                health = await service.health()
+                return {"health": health._asdict(), "samples": service.samples()}
             case "stop":
-                cut = await self._service.stop()
+                cut = await service.stop()
                 self._is_stopped = True
                 return cut
         return None
