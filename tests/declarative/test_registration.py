@@ -17,6 +17,7 @@ from dutiful import task
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Retry
 from dutiful.declarative.registration import check, policy
 from dutiful.errors import (
+    CronExpressionInvalidError,
     DutifulError,
     InvalidRegistrationError,
     NegativeRetryDelayError,
@@ -206,3 +207,17 @@ def test_an_option_that_cannot_be_is_refused_where_the_task_is_made(options, fie
 def test_another_dialect_and_a_ledger_are_settings_of_the_whole_list():
     (schedule,) = check([("job", "*/5 * * * *", nothing, 60)], "UTC", "standard", True).schedules
     assert (schedule.cadence.dialect, schedule.policy) == ("standard", policy(60_000, ledger=True))
+
+
+def test_the_refusal_of_a_text_names_the_dialect_in_which_it_is_legal():
+    hints = {}
+    for text in ("*/1 * * * *", "@daily", "0 0 9 * * *", "60 * * * *"):
+        with pytest.raises(CronExpressionInvalidError) as caught:
+            check([("job", text, nothing, 60)], "UTC")
+        hints[text] = str(caught.value).removeprefix(str(caught.value.__cause__))
+    assert hints == {
+        "*/1 * * * *": ' (legal with dialect="standard")',
+        "@daily": ' (legal with dialect="standard")',
+        "0 0 9 * * *": ' (legal with dialect="seconds")',
+        "60 * * * *": "",
+    }

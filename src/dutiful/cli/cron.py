@@ -12,7 +12,7 @@ import click
 from dutiful.cli.output import Group, print_table
 from dutiful.cli.reading import Form, reading, show
 from dutiful.core.cron.cron import Cron
-from dutiful.core.cron.dialect import DIALECTS
+from dutiful.core.cron.dialect import DIALECTS, legal_dialect
 from dutiful.core.cron.lint import DstEffect, Finding, dst_effects, lint
 from dutiful.core.cron.zone import DAY_SECONDS
 from dutiful.core.errors import (
@@ -144,18 +144,9 @@ def _parse(expression: str, settings: dict[str, Any]) -> Cron:
     try:
         return Cron.parse(expression, **settings)
     except InvalidCronExpressionError as error:
-        reason = error.reason + _dialect_hint(expression, settings)
+        legal = legal_dialect(expression)
+        reason = error.reason if legal is None else f"{error.reason} (legal with --dialect {legal})"
         raise InvalidCronExpressionError(expression, error.field, reason) from error
-
-
-def _dialect_hint(expression: str, settings: dict[str, Any]) -> str:
-    for dialect in DIALECTS:
-        try:
-            Cron.parse(expression, **settings | {"dialect": dialect})
-        except InvalidCronExpressionError:
-            continue
-        return f" (legal with --dialect {dialect})"
-    return ""
 
 
 def _instant(since: str | None, parsed: Cron) -> int:

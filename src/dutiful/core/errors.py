@@ -226,10 +226,14 @@ class ScheduleDuplicateTaskError(DutifulError):
 
 
 class CronExpressionInvalidError(DutifulError):
-    """A registration has a cron text that is refused; the cause is the InvalidCronExpressionError."""
+    """A registration has a cron text that is refused; the cause is the InvalidCronExpressionError.
 
-    def __init__(self, refused: InvalidCronExpressionError) -> None:
-        super().__init__(str(refused), **refused.details)
+    The message names the `dialect` of the scheduler in which the text would be legal, if there is one.
+    """
+
+    def __init__(self, refused: InvalidCronExpressionError, dialect: str | None = None) -> None:
+        hint = "" if dialect is None else f' (legal with dialect="{dialect}")'
+        super().__init__(f"{refused}{hint}", **refused.details)
 
 
 class NegativeRetryDelayError(DutifulError):

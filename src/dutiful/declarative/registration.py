@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dutiful.core.cron.cron import Cron
+from dutiful.core.cron.dialect import legal_dialect
 from dutiful.core.errors import (
     CronExpressionInvalidError,
     InvalidCronExpressionError,
@@ -152,7 +153,7 @@ def _cron(text: str, dialect: str, timezone: str | tzinfo) -> Cron:
     try:
         return Cron.parse(text, dialect, timezone)
     except InvalidCronExpressionError as error:
-        raise CronExpressionInvalidError(error) from error
+        raise CronExpressionInvalidError(error, legal_dialect(text)) from error
 
 
 def _delay_ms(delay: timedelta | float) -> int:

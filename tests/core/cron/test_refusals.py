@@ -7,6 +7,7 @@ from time import perf_counter
 import pytest
 
 from dutiful import Cron, FieldParseError, InvalidCronExpressionError
+from dutiful.core.cron.dialect import legal_dialect
 
 BLANKS = "write ASCII digits, with fields separated by spaces or tabs"
 MONTHS = "jan, feb, mar, apr, may, jun, jul, aug, sep, oct, nov, dec"
@@ -172,6 +173,21 @@ def test_posix_refuses(text, field, reason):
 )
 def test_the_extended_dialects_refuse(text, field, reason, dialect):
     check(text, dialect, field, reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect"),
+    [
+        ("0 9 * * *", "posix"),
+        ("*/1 * * * *", "standard"),
+        ("@daily", "standard"),
+        ("30 0 9 * * *", "seconds"),
+        ("60 * * * *", None),
+        ("0 9 L * *", None),
+    ],
+)
+def test_the_dialect_in_which_a_text_would_be_legal_is_known(text, dialect):
+    assert legal_dialect(text) == dialect
 
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), (" \t ", 0), ("*", 1), ("* * * *", 4), ("* " * 7, 7)])

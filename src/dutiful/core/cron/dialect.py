@@ -146,6 +146,17 @@ def parse_fields(text: object, dialect: Dialect) -> Fields:
     return fields
 
 
+def legal_dialect(text: str) -> str | None:
+    """Return the first dialect in which a text is legal; None if it is in none."""
+    for name, dialect in DIALECTS.items():
+        try:
+            parse_fields(text, dialect)
+        except InvalidCronExpressionError:
+            continue
+        return name
+    return None
+
+
 def _split(text: str, dialect: Dialect) -> list[str]:
     parts = [part for part in text.replace("\t", " ").split(" ") if part]
     if parts and parts[0][0] == "@":

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlencode
 from zoneinfo import available_timezones
 
@@ -15,6 +15,7 @@ from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.cron.cron import Cron
+from dutiful.core.cron.dialect import legal_dialect
 from dutiful.core.cron.lint import dst_effects, lint
 from dutiful.core.errors import CronCalculationError, DutifulError, InvalidCronExpressionError
 from dutiful.web.authorized_service import Reader
@@ -129,16 +130,7 @@ def _refused(error: DutifulError, text: str) -> Meaning:
     told = Meaning(None, parts_of(text), problem=str(error))
     if not isinstance(error, InvalidCronExpressionError):
         return told._replace(blames=str(error.details.get("argument")))
-    legal = (dialect for dialect in get_args(Dialect) if _is_legal(text, dialect))
-    return told._replace(field=error.field, legal_in=next(legal, None))
-
-
-def _is_legal(text: str, dialect: str) -> bool:
-    try:
-        Cron.parse(text, dialect)
-    except InvalidCronExpressionError:
-        return False
-    return True
+    return told._replace(field=error.field, legal_in=legal_dialect(text))
 
 
 def with_year(told: Meaning, now: datetime) -> Meaning:
