@@ -132,6 +132,7 @@ def test_the_range_of_weekdays_in_a_refusal_is_the_one_that_the_dialect_takes(di
             "day",
             'has the step "*/10", which POSIX cron lacks; list the values instead: "1,11,21,31"',
         ),
+        ("*/1 * * * *", "minute", 'has the step "*/1", which POSIX cron lacks; write "*"'),
         ("*/0 * * * *", "minute", 'has the step "*/0", which POSIX cron lacks; list the values instead'),
         ("1-9/2 * * * *", "minute", 'has the step "1-9/2", which POSIX cron lacks; list the values instead'),
         ("5/2 * * * *", "minute", 'has the step "5/2", which POSIX cron lacks; list the values instead'),

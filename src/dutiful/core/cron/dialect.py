@@ -298,11 +298,13 @@ def _not_posix(rule: FieldRule, item: str, *, star: bool) -> str:
     if "/" not in item:
         return '"*" must stand alone in its field; remove the rest of the list'
     step = item.rpartition("/")[2].lstrip("0")
-    reason = f'has the step "{quoted(item)}", which POSIX cron lacks; list the values instead'
+    reason = f'has the step "{quoted(item)}", which POSIX cron lacks'
+    if star and step == "1":
+        return f'{reason}; write "*"'
     if star and len(step) in (1, 2):
         listed = ",".join(map(str, range(rule.low, rule.high + 1, int(step))))
-        reason += f': "{listed}"'
-    return reason
+        return f'{reason}; list the values instead: "{listed}"'
+    return f"{reason}; list the values instead"
 
 
 def _backwards(rule: FieldRule, item: str, low: int, high: int) -> str:
