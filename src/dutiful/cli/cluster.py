@@ -107,12 +107,12 @@ def _print_status(answer: dict[str, Any]) -> None:
 
 
 def _account(answer: dict[str, Any]) -> str:
-    """Return one line: how many shards have a leader, how late they are, and the offset of the clock."""
+    """Return one line: how many shards have a leader, how late they are, and the answering host's clock."""
     listed = answer["shards"]
     led = sum(shard["node"] is not None for shard in listed)
     late = max(shard["lag_s"] for shard in listed)
     clock = _clock(answer["clock_offset_ms"])
-    return f"{led} of {len(listed)} shards are led; late by {late:.1f} s; clock {clock}"
+    return f"{led} of {len(listed)} shards are led; late by {late:.1f} s; clock of the answering host {clock}"
 
 
 def _clock(offset_ms: int | None) -> str:

@@ -120,7 +120,10 @@ def _wanted(query: requests.LinesQuery) -> Wanted:
 
 @router.get("/cluster")
 async def cluster(authorized: Reader) -> responses.ClusterAnswer:
-    """Return the nodes of the cluster, who leads which shard, how late each is, and the clock offset."""
+    """Return the nodes of the cluster, who leads which shard, how late each is, and the clock offset.
+
+    The offset is that of the host that answers; the other hosts tell their own.
+    """
     return responses.ClusterAnswer.model_validate(await authorized.service.cluster())
 
 
