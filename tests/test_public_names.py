@@ -97,6 +97,10 @@ def test_importing_dutiful_loads_no_third_party_module():
     assert sorted(foreign - sys.stdlib_module_names - {"dutiful", "tzdata"}) == []
 
 
+def test_a_worker_does_without_the_models_of_requests():
+    assert "pydantic" not in modules_after_importing("dutiful.service")
+
+
 def modules_after_importing(names: str) -> set[str]:
     code = f"import json, sys, {names}; print(json.dumps(list(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

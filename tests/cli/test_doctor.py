@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from tests.ports import port_without_listener
 
 from dutiful.cli.main import cli
+from dutiful.service.declaration import ScheduleInput
 from dutiful.service.settings import settings_from
-from dutiful.service.types import ScheduleInput
 from dutiful.service.wiring import Service
 
 

@@ -7,8 +7,8 @@ import asyncio
 from tests.ports import port_without_listener
 from tests.servers import program
 
+from dutiful.service.declaration import ScheduleInput
 from dutiful.service.settings import settings_from
-from dutiful.service.types import ScheduleInput
 from dutiful.service.wiring import Service
 from dutiful.testing import VirtualClock
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 import pytest
 
 from dutiful.launchers.executor import LAUNCHES_MAX, launches_that_fit
+from dutiful.service.declaration import ScheduleInput
 from dutiful.service.settings import settings_from
-from dutiful.service.types import ScheduleInput
 from dutiful.service.wiring import Service
 from dutiful.testing import VirtualClock
 

@@ -1,4 +1,4 @@
-"""Instants as the service shows them."""
+"""Schedules and instants as the service shows them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dutiful.service.views import moment
+from dutiful.service.declaration import Defaults, ScheduleInput, declared
+from dutiful.service.views import facts_of, moment
 
 _YEAR_2242 = 2**33 * 1000
 _YEAR_9999 = 253_402_300_799_999
@@ -20,3 +21,9 @@ _YEAR_9999 = 253_402_300_799_999
 @example(_YEAR_9999)
 def test_an_instant_is_shown_to_the_millisecond(instant):
     assert moment(instant) == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=instant)
+
+
+def test_every_declared_value_is_shown_under_its_name():
+    schedule = declared(ScheduleInput("report", 1, "ada", "0 9 * * *"), "job", False, Defaults())
+    # An id is no value, and dst is shown as the gap and the fold that it means.
+    assert {*facts_of(schedule)} == {*ScheduleInput._fields} - {"schedule_id", "dst"}

@@ -1,6 +1,7 @@
 """The cron service: schedules of workflows, a worker that fires them, and the ledger of every tick."""
 
 from dutiful.launchers.executor import Executor, Meta
+from dutiful.service.declaration import ScheduleInput, ScheduleView
 from dutiful.service.launcher import RunLauncher
 from dutiful.service.registrar import SchedulerRegistrar
 from dutiful.service.settings import Settings, SettingsError, settings_from
@@ -11,8 +12,6 @@ from dutiful.service.types import (
     Health,
     Page,
     RunView,
-    ScheduleInput,
-    ScheduleView,
     Triggered,
     Upserted,
 )

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 from zoneinfo import available_timezones
 
 from dutiful.core.cron.cron import Cron
@@ -26,8 +27,12 @@ from dutiful.launchers.url import scheme_of
 from dutiful.runtime.ports import PART_OF_ID
 
 if TYPE_CHECKING:
+    # Only the web evaluates the annotations of ScheduleInput and ScheduleView: a worker needs no pydantic.
+    from pydantic import Field
+
+    from dutiful.httpd.fields import Days, Id, Labels, Seconds, SomeSeconds, User, Version, one_of
+    from dutiful.httpd.instants import Instant
     from dutiful.runtime.ports import Facets
-    from dutiful.service.types import ScheduleInput
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -38,6 +43,7 @@ INPUT_MAX = 16_384
 _URL_MAX = 4096
 _RETRIES_MAX, _BACKOFF_MAX = 1000, 100
 _ROWS_MAX, _DAYS_MAX = 1_000_000, 36_600
+_QUEUE_MAX = 1_000_000
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _ID_ADVICE = "write 1 to 128 letters, digits, dots, underlines and dashes"
 _INTEGER_MAX = 2**53 - 1
@@ -46,7 +52,7 @@ _YEAR_S = 366 * 86_400
 _LABELS_MAX, _LABEL_LENGTH_MAX = 64, 1000
 # A launch that cannot be made is tried again after 1, 2, 4 seconds and so on.
 _LAUNCH_DELAY_MS, _LAUNCH_BACKOFF = 1000, 2
-_USUAL = Policy()
+_USUAL, _NO_RETRY = Policy(), Retry(delay=0, limit=0)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -68,6 +74,109 @@ class Defaults(NamedTuple):
     jitter_ms: int = 0
     catch_up_cap: int = 100
     launch_retries: int = 3
+
+
+class ScheduleInput(NamedTuple):
+    """The declaration of a schedule in a deploy.
+
+    None takes the default of the settings; for `paused` it leaves an existing schedule as it is.
+    """
+
+    workflow_id: Id
+    version: Version
+    user_id: User
+    cron_expr: Annotated[str, Field(max_length=256)]
+    schedule_id: Id | None = None
+    timezone: Annotated[str, Field(max_length=64)] = "UTC"
+    start_at: Instant | None = None
+    end_at: Instant | None = None
+    jitter_ms: Annotated[int, Field(ge=0, le=_DAY_MS)] | None = None
+    overlap_policy: Annotated[str, one_of(*Overlap)] | None = None
+    catchup_policy: Annotated[str, one_of(*CatchUp)] | None = None
+    paused: bool | None = None
+    dialect: Annotated[str, one_of("posix", "standard", "seconds")] | None = None
+    gap: Annotated[str, one_of("skip", "run_after")] | None = None
+    fold: Annotated[str, one_of("both", "first", "last")] | None = None
+    dst: Annotated[str, one_of("vixie")] | None = None
+    grace_s: Seconds | None = None
+    delivery: Annotated[str, one_of(*Delivery)] | None = None
+    run_timeout_s: SomeSeconds | None = None
+    queue_limit: Annotated[int, Field(ge=0, le=_QUEUE_MAX)] | None = None
+    labels: Labels | None = None
+    # Any JSON value of at most 16 KiB, handed to the executor.
+    input: Any = None
+    # A failed task is retried this often, after this delay, each time `retry_backoff` times longer.
+    retry_limit: Annotated[int, Field(ge=0, le=_RETRIES_MAX)] | None = None
+    retry_delay_s: Seconds | None = None
+    retry_backoff: Annotated[int, Field(ge=1, le=_BACKOFF_MAX)] | None = None
+    retention_days: Annotated[int, Field(ge=1, le=_DAYS_MAX)] | None = None
+    retention_rows: Annotated[int, Field(ge=1, le=_ROWS_MAX)] | None = None
+    executor: Annotated[str, Field(max_length=_URL_MAX)] | None = None
+    # Seconds after its fire time by which a tick should start and its run end; and how often a run should
+    # succeed.
+    start_within_s: SomeSeconds | None = None
+    finish_within_s: SomeSeconds | None = None
+    succeed_every_s: SomeSeconds | None = None
+    # Days without ticks: 2026-12-25, 2026-12-24/2027-01-01, or 12-25 for every year.
+    calendar: Days | None = None
+    # When a pause ends by itself; only beside `paused=True`.
+    pause_until: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleView:
+    """A schedule as it stands. `preview` is in the schedule's own zone, all else in UTC."""
+
+    schedule_id: str
+    workflow_id: str
+    version: int
+    user_id: str
+    cron_expr: str
+    timezone: str
+    start_at: Instant | None
+    end_at: Instant | None
+    next_run_at: Instant | None
+    paused: bool
+    jitter_ms: int
+    overlap_policy: str
+    catchup_policy: str
+    updated_at: Instant
+    pause_note: str | None
+    # When the schedule was paused, and by whom; None while it is not paused, and where it was not recorded.
+    paused_at: Instant | None
+    paused_by: str | None
+    # When the pause ends by itself; None: only a user ends it.
+    pause_until: Instant | None
+    labels: Mapping[str, str]
+    delivery: str
+    dialect: str
+    gap: str
+    fold: str
+    grace_s: float
+    run_timeout_s: float | None
+    queue_limit: int
+    input: Any
+    retry_limit: int
+    retry_delay_s: float
+    retry_backoff: int
+    retention_days: int | None
+    retention_rows: int | None
+    executor: str | None
+    start_within_s: float | None
+    finish_within_s: float | None
+    succeed_every_s: float | None
+    calendar: Sequence[str]
+    # Why the schedule is quarantined, or None.
+    quarantine: str | None
+    # Entries of ticks up to here may have been deleted; None where none was.
+    pruned_until: Instant | None
+    preview: list[Instant]
+
+    @property
+    def cron(self) -> Cron:
+        """Return the cron of the schedule as it is stored."""
+        settings = self.dialect, self.timezone, self.gap, self.fold
+        return Cron.parse(self.cron_expr, *settings, calendar=self.calendar)  # type: ignore[arg-type]
 
 
 class Workflow(NamedTuple):
@@ -119,11 +228,6 @@ def has_facets(schedule: Schedule, facets: Facets) -> bool:
     """Return whether a schedule has all of these facets."""
     own = {*facets_of(schedule)} if facets else set()
     return all(facet[1] in schedule.id if facet[0] == PART_OF_ID else facet in own for facet in facets)
-
-
-def delivery_of(policy: Policy) -> Delivery:
-    """Return the delivery guarantee of a policy."""
-    return Delivery.AT_MOST_ONCE if policy.on_orphan is OnOrphan.GIVE_UP else Delivery.AT_LEAST_ONCE
 
 
 def identify(field: str, value: object) -> str:
@@ -272,7 +376,9 @@ def _policy(given: ScheduleInput, defaults: Defaults) -> Policy:
         jitter=whole_number("jitter_ms", jitter, 0, _DAY_MS),
         on_orphan=_ORPHANS[delivery],
         run_timeout=_USUAL.run_timeout if timeout is None else _milliseconds("run_timeout_s", timeout, 1),
-        queue_limit=_USUAL.queue_limit if limit is None else whole_number("queue_limit", limit, 0, 1_000_000),
+        queue_limit=_USUAL.queue_limit
+        if limit is None
+        else whole_number("queue_limit", limit, 0, _QUEUE_MAX),
         retry=_retry(given),
         retention_age=_days("retention_days", given.retention_days),
         retention_rows=_rows("retention_rows", given.retention_rows),
@@ -280,6 +386,33 @@ def _policy(given: ScheduleInput, defaults: Defaults) -> Policy:
         finish_within=_expected("finish_within_s", given.finish_within_s),
         succeed_every=_expected("succeed_every_s", given.succeed_every_s),
     )
+
+
+def policy_facts(policy: Policy) -> dict[str, Any]:
+    """Return the choices of a policy under their names in an upsert."""
+    retry = policy.retry or _NO_RETRY
+    at_most_once = policy.on_orphan is OnOrphan.GIVE_UP
+    return {
+        "jitter_ms": policy.jitter,
+        "overlap_policy": policy.overlap.value,
+        "catchup_policy": policy.catch_up.value,
+        "delivery": (Delivery.AT_MOST_ONCE if at_most_once else Delivery.AT_LEAST_ONCE).value,
+        "grace_s": policy.grace / 1000,
+        "run_timeout_s": _seconds(policy.run_timeout),
+        "queue_limit": policy.queue_limit,
+        "retry_limit": retry.limit or 0,
+        "retry_delay_s": retry.delay / 1000,
+        "retry_backoff": retry.backoff,
+        "retention_days": None if policy.retention_age is None else policy.retention_age // _DAY_MS,
+        "retention_rows": policy.retention_rows,
+        "start_within_s": _seconds(policy.start_within),
+        "finish_within_s": _seconds(policy.finish_within),
+        "succeed_every_s": _seconds(policy.succeed_every),
+    }
+
+
+def _seconds(duration: int | None) -> float | None:
+    return None if duration is None else duration / 1000
 
 
 def _retry(given: ScheduleInput) -> Retry | None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Snapshot
-    from dutiful.service.types import ScheduleInput
+    from dutiful.service.declaration import ScheduleInput
 
 
 def pause_end(field: str, until: datetime | None, paused: bool | None, now: Instant) -> Instant | None:

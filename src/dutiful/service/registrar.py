@@ -63,7 +63,8 @@ if TYPE_CHECKING:
     from dutiful.core.snapshot import Snapshot
     from dutiful.core.workflow import PutWorkflow
     from dutiful.runtime.ports import Clock, Facets, Store
-    from dutiful.service.types import RunView, ScheduleInput, ScheduleView
+    from dutiful.service.declaration import ScheduleInput, ScheduleView
+    from dutiful.service.types import RunView
     from dutiful.service.views import Preview
 
 BULK_MAX = 10_000

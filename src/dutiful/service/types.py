@@ -8,62 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from dutiful.core.cron.cron import Cron
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from dutiful.core.plan.gates import Step
 
 T = TypeVar("T")
-
-
-class ScheduleInput(NamedTuple):
-    """The declaration of a schedule in a deploy.
-
-    None takes the default of the settings; for `paused` it leaves an existing schedule as it is.
-    """
-
-    workflow_id: str
-    version: int
-    user_id: str
-    cron_expr: str
-    schedule_id: str | None = None
-    timezone: str = "UTC"
-    start_at: datetime | None = None
-    end_at: datetime | None = None
-    jitter_ms: int | None = None
-    overlap_policy: str | None = None
-    catchup_policy: str | None = None
-    paused: bool | None = None
-    dialect: str | None = None
-    gap: str | None = None
-    fold: str | None = None
-    dst: str | None = None
-    grace_s: float | None = None
-    delivery: str | None = None
-    run_timeout_s: float | None = None
-    queue_limit: int | None = None
-    labels: Mapping[str, str] | None = None
-    # Any JSON value of at most 16 KiB, handed to the executor.
-    input: Any = None
-    # A failed task is retried this often, after this delay, each time `retry_backoff` times longer.
-    retry_limit: int | None = None
-    retry_delay_s: float | None = None
-    retry_backoff: int | None = None
-    retention_days: int | None = None
-    retention_rows: int | None = None
-    executor: str | None = None
-    # Seconds after its fire time by which a tick should start and its run end; and how often a run should
-    # succeed.
-    start_within_s: float | None = None
-    finish_within_s: float | None = None
-    succeed_every_s: float | None = None
-    # Days without ticks: 2026-12-25, 2026-12-24/2027-01-01, or 12-25 for every year.
-    calendar: Sequence[str] | None = None
-    # When a pause ends by itself; only beside `paused=True`.
-    pause_until: datetime | None = None
 
 
 class Upserted(NamedTuple):
@@ -73,62 +24,6 @@ class Upserted(NamedTuple):
     next_run_at: datetime | None
     created: bool = True
     changed: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleView:
-    """A schedule as it stands. `preview` is in the schedule's own zone, all else in UTC."""
-
-    schedule_id: str
-    workflow_id: str
-    version: int
-    user_id: str
-    cron_expr: str
-    timezone: str
-    start_at: datetime | None
-    end_at: datetime | None
-    next_run_at: datetime | None
-    paused: bool
-    jitter_ms: int
-    overlap_policy: str
-    catchup_policy: str
-    updated_at: datetime
-    pause_note: str | None
-    # When the schedule was paused, and by whom; None while it is not paused, and where it was not recorded.
-    paused_at: datetime | None
-    paused_by: str | None
-    # When the pause ends by itself; None: only a user ends it.
-    pause_until: datetime | None
-    labels: Mapping[str, str]
-    delivery: str
-    dialect: str
-    gap: str
-    fold: str
-    grace_s: float
-    run_timeout_s: float | None
-    queue_limit: int
-    input: Any
-    retry_limit: int
-    retry_delay_s: float
-    retry_backoff: int
-    retention_days: int | None
-    retention_rows: int | None
-    executor: str | None
-    start_within_s: float | None
-    finish_within_s: float | None
-    succeed_every_s: float | None
-    calendar: Sequence[str]
-    # Why the schedule is quarantined, or None.
-    quarantine: str | None
-    # Entries of ticks up to here may have been deleted; None where none was.
-    pruned_until: datetime | None
-    preview: list[datetime]
-
-    @property
-    def cron(self) -> Cron:
-        """Return the cron of the schedule as it is stored."""
-        settings = self.dialect, self.timezone, self.gap, self.fold
-        return Cron.parse(self.cron_expr, *settings, calendar=self.calendar)  # type: ignore[arg-type]
 
 
 class Damaged(NamedTuple):

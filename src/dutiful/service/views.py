@@ -13,12 +13,11 @@ from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.lint import lint
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.preview import upcoming
-from dutiful.core.policy import Retry
 from dutiful.core.schedule import State
 from dutiful.core.snapshot import Snapshot
-from dutiful.service.declaration import delivery_of, workflow_of
+from dutiful.service.declaration import ScheduleView, policy_facts, workflow_of
 from dutiful.service.settings import without_secrets
-from dutiful.service.types import RunView, ScheduleView
+from dutiful.service.types import RunView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 
 PREVIEW = 5
-_DAY_MS = 86_400_000
-_NO_RETRY = Retry(delay=0, limit=0)
 # Before the year 2242 a float of seconds is exact to the millisecond, and four times as fast.
 _EXACT_AS_SECONDS = 2**33 * 1000
 
@@ -58,8 +55,7 @@ def fire_times(due: Snapshot, now: Instant, count: int) -> list[datetime]:
 
 def facts_of(schedule: Schedule) -> dict[str, Any]:
     """Return the declared values of a schedule, under their names in an upsert."""
-    policy, cron = schedule.policy, _cron(schedule)
-    workflow, retry = workflow_of(schedule), policy.retry or _NO_RETRY
+    cron, workflow = _cron(schedule), workflow_of(schedule)
     return {
         "workflow_id": workflow.workflow_id,
         "version": workflow.version,
@@ -70,39 +66,21 @@ def facts_of(schedule: Schedule) -> dict[str, Any]:
         "end_at": _moment(schedule.window.end),
         "paused": schedule.paused,
         "pause_until": _moment(schedule.pause_until),
-        "jitter_ms": policy.jitter,
-        "overlap_policy": policy.overlap.value,
-        "catchup_policy": policy.catch_up.value,
         "labels": dict(workflow.labels),
-        "delivery": delivery_of(policy).value,
         "dialect": cron.dialect,
         "gap": cron.gap,
         "fold": cron.fold,
-        "grace_s": policy.grace / 1000,
-        "run_timeout_s": _seconds(policy.run_timeout),
-        "queue_limit": policy.queue_limit,
         "input": workflow.input,
-        "retry_limit": retry.limit or 0,
-        "retry_delay_s": retry.delay / 1000,
-        "retry_backoff": retry.backoff,
-        "retention_days": None if policy.retention_age is None else policy.retention_age // _DAY_MS,
-        "retention_rows": policy.retention_rows,
         "executor": workflow.executor,
-        "start_within_s": _seconds(policy.start_within),
-        "finish_within_s": _seconds(policy.finish_within),
-        "succeed_every_s": _seconds(policy.succeed_every),
         "calendar": list(cron.calendar),
+        **policy_facts(schedule.policy),
     }
 
 
-def _seconds(duration: int | None) -> float | None:
-    return None if duration is None else duration / 1000
-
-
 def changed_fields(old: Schedule, new: Schedule) -> list[str]:
-    """Return the names of the declared values in which two schedules differ."""
+    """Return the names of the declared values in which two schedules differ, in the order of a view."""
     before, after = facts_of(old), facts_of(new)
-    return [name for name, value in after.items() if value != before[name]]
+    return [name for name in ScheduleView.__slots__ if before.get(name) != after.get(name)]
 
 
 def view_schedule(due: Snapshot, note: Note | None, now: Instant) -> ScheduleView:

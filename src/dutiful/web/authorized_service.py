@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from dutiful.httpd.audit import AuditLog
     from dutiful.httpd.auth import Caller, Scope
-    from dutiful.service.types import Damaged, ScheduleInput, ScheduleView, Upserted
+    from dutiful.service.declaration import ScheduleInput, ScheduleView
+    from dutiful.service.types import Damaged, Upserted
     from dutiful.service.wiring import Service
     from dutiful.service.workflows import WorkflowInput
 

@@ -16,12 +16,12 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.errors import DutifulError
+from dutiful.httpd.fields import ID_PATTERN
 from dutiful.httpd.middleware import MiddlewareSettings, RequestMiddleware
 from dutiful.httpd.problems import install_problems
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import read_form
 from dutiful.web.pages.rendering import HashedFiles, install_problem_pages, page, refusal_page
-from dutiful.web.requests import ID_PATTERN
 
 if TYPE_CHECKING:
     from dutiful.runtime.ports import Clock

@@ -6,76 +6,36 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import Path
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
-from dutiful.core.name import SUBJECT_MAX
+from dutiful.core.policy import Overlap
+from dutiful.httpd.fields import (
+    ID_PATTERN,
+    INTEGER_MAX,
+    Id,
+    StrictModel,
+    Text,
+    User,
+    Version,
+    fields_of,
+    one_of,
+)
 from dutiful.httpd.instants import Instant
-from dutiful.service.types import ScheduleInput
+from dutiful.service.declaration import ScheduleInput
 
-ID_PATTERN = r"^[A-Za-z0-9._-]{1,128}$"
 BULK_MAX = 10_000
-# JSON numbers beyond this are rounded by some clients.
-INTEGER_MAX = 2**53 - 1
-_SECONDS_MAX = 366 * 86_400
 
-Id = Annotated[str, Field(pattern=ID_PATTERN)]
 # The id of a schedule in the path of a route.
 ScheduleId = Annotated[str, Path(pattern=ID_PATTERN)]
-Version = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
-# No control characters: they would forge lines of logs and tables.
-Text = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00-\x1f\x7f\x85\u2028\u2029]*$")]
-# The subject of a token, such as ada@example.com or auth0|1.
-User = Annotated[
-    str, Field(min_length=1, max_length=SUBJECT_MAX, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")
-]
-Seconds = Annotated[float, Field(ge=0, le=_SECONDS_MAX, allow_inf_nan=False)]
-Expected = Annotated[float, Field(gt=0, le=_SECONDS_MAX, allow_inf_nan=False)]
-OverlapPolicy = Literal["allow", "skip", "queue", "buffer_one", "cancel_other"]
-CatchupPolicy = Literal["none", "latest", "fire_immediately", "spread"]
+OverlapPolicy = Annotated[str, one_of(*Overlap)]
+
+# The fields of a schedule are written once, in service/declaration.py.
+_declared = fields_of(ScheduleInput, ScheduleInput._field_defaults)
+_Declared = create_model("_Declared", __base__=StrictModel, **_declared)
 
 
-class StrictModel(BaseModel):
-    """A model without conversions and without unknown keys."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
-class ScheduleRequest(StrictModel):
+class ScheduleRequest(_Declared, StrictModel):  # type: ignore[misc,valid-type]
     """A schedule as a deploy declares it. Fields that are left out take the defaults of the settings."""
-
-    workflow_id: Id
-    version: Version
-    user_id: User
-    cron_expr: Annotated[str, Field(max_length=256)]
-    schedule_id: Id | None = None
-    timezone: Annotated[str, Field(max_length=64)] = "UTC"
-    start_at: Instant | None = None
-    end_at: Instant | None = None
-    jitter_ms: Annotated[int, Field(ge=0, le=86_400_000)] | None = None
-    overlap_policy: OverlapPolicy | None = None
-    catchup_policy: CatchupPolicy | None = None
-    paused: bool | None = None
-    pause_until: Instant | None = None
-    dialect: Literal["posix", "standard", "seconds"] | None = None
-    gap: Literal["skip", "run_after"] | None = None
-    fold: Literal["both", "first", "last"] | None = None
-    dst: Literal["vixie"] | None = None
-    grace_s: Seconds | None = None
-    delivery: Literal["at_least_once", "at_most_once"] | None = None
-    run_timeout_s: Expected | None = None
-    queue_limit: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    labels: Annotated[dict[Id, Text], Field(max_length=64)] | None = None
-    input: Any = None
-    retry_limit: Annotated[int, Field(ge=0, le=1000)] | None = None
-    retry_delay_s: Seconds | None = None
-    retry_backoff: Annotated[int, Field(ge=1, le=100)] | None = None
-    retention_days: Annotated[int, Field(ge=1, le=36_600)] | None = None
-    retention_rows: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    executor: Annotated[str, Field(max_length=4096)] | None = None
-    start_within_s: Expected | None = None
-    finish_within_s: Expected | None = None
-    succeed_every_s: Expected | None = None
-    calendar: Annotated[list[Annotated[str, Field(max_length=21)]], Field(max_length=1000)] | None = None
 
     def as_input(self) -> ScheduleInput:
         """Return the schedule in the form that the service takes."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, create_model
 
+from dutiful.httpd.fields import fields_of
 from dutiful.httpd.instants import Instant
+from dutiful.service.declaration import ScheduleView
 
 
 class Answer(BaseModel):
@@ -92,48 +94,13 @@ class PausedManyAnswer(Answer):
     changed: int
 
 
-class ScheduleAnswer(Answer):
-    """A schedule as it stands, with its next five fire times in its own zone."""
+# The fields of a schedule are written once, in service/declaration.py; a page alone needs `pruned_until`.
+_shown = {name: field for name, field in fields_of(ScheduleView).items() if name != "pruned_until"}
+_Shown = create_model("_Shown", __base__=Answer, **_shown)
 
-    schedule_id: str
-    workflow_id: str
-    version: int
-    user_id: str
-    cron_expr: str
-    timezone: str
-    start_at: Instant | None
-    end_at: Instant | None
-    next_run_at: Instant | None
-    paused: bool
-    jitter_ms: int
-    overlap_policy: str
-    catchup_policy: str
-    updated_at: Instant
-    pause_note: str | None
-    paused_at: Instant | None
-    paused_by: str | None
-    pause_until: Instant | None
-    labels: dict[str, str]
-    delivery: str
-    dialect: str
-    gap: str
-    fold: str
-    grace_s: float
-    run_timeout_s: float | None
-    queue_limit: int
-    input: Any
-    retry_limit: int
-    retry_delay_s: float
-    retry_backoff: int
-    retention_days: int | None
-    retention_rows: int | None
-    executor: str | None
-    start_within_s: float | None
-    finish_within_s: float | None
-    succeed_every_s: float | None
-    calendar: list[str]
-    quarantine: str | None
-    preview: list[Instant]
+
+class ScheduleAnswer(_Shown, Answer):  # type: ignore[misc,valid-type]
+    """A schedule as it stands, with its next five fire times in its own zone."""
 
 
 class DamagedAnswer(Answer):

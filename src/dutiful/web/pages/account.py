@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dutiful.core.cron.cron import Cron
-    from dutiful.service.types import RunView, ScheduleView
+    from dutiful.service.declaration import ScheduleView
+    from dutiful.service.types import RunView
 
 
 class Account(NamedTuple):

@@ -22,7 +22,8 @@ from dutiful.web.pages.rendering import page
 from dutiful.web.pages.why import parse_asked
 
 if TYPE_CHECKING:
-    from dutiful.service.types import Backfilled, ScheduleView
+    from dutiful.service.declaration import ScheduleView
+    from dutiful.service.types import Backfilled
     from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)

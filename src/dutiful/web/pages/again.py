@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import Field
 
 from dutiful.core.errors import UnknownScheduleError
+from dutiful.httpd.fields import ID_PATTERN
 from dutiful.service.errors import DamagedScheduleError
 from dutiful.web.authorized_service import Reader, Starter
 from dutiful.web.pages import words
@@ -21,7 +22,6 @@ from dutiful.web.pages.forms import read_form
 from dutiful.web.pages.rendering import page
 from dutiful.web.pages.runs import GROUPED, Filter, RunsQuery, line_of, link
 from dutiful.web.pages.runs_found import find
-from dutiful.web.requests import ID_PATTERN
 
 if TYPE_CHECKING:
     from dutiful.web.authorized_service import AuthorizedService

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from dutiful.core.errors import DutifulError, InvalidArgumentError, InvalidCronExpressionError
 from dutiful.httpd.instants import rfc_3339
-from dutiful.service.types import ScheduleInput
+from dutiful.service.declaration import ScheduleInput
 from dutiful.web import requests
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
@@ -25,7 +25,7 @@ from dutiful.web.pages.rendering import page
 from dutiful.web.pages.words import CATCHUPS, FOLDS, GAPS, OVERLAPS
 
 if TYPE_CHECKING:
-    from dutiful.service.types import ScheduleView
+    from dutiful.service.declaration import ScheduleView
     from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from dutiful.core.errors import DutifulError
 from dutiful.httpd.problems import InvalidRequestError, problem_of
 from dutiful.httpd.strict_json import decode
-from dutiful.service.types import ScheduleInput
+from dutiful.service.declaration import ScheduleInput
 from dutiful.service.workflows import WorkflowInput
 from dutiful.web.authorized_service import Reader, Writer
 from dutiful.web.pages import words

@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from dutiful.core.errors import DutifulError, OversizedBackfillError
 from dutiful.httpd.instants import rfc_3339
 from dutiful.service.board import Matching
-from dutiful.service.types import Backfilled, ScheduleView
+from dutiful.service.declaration import ScheduleView
+from dutiful.service.types import Backfilled
 from dutiful.web.authorized_service import Reader, Starter, Writer
 from dutiful.web.pages import words
 from dutiful.web.pages.actions import backfill_said

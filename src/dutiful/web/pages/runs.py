@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.policy import Reason
+from dutiful.httpd.fields import ID_PATTERN
 from dutiful.httpd.instants import rfc_3339
 from dutiful.service.types import RunView
 from dutiful.web.authorized_service import Reader
@@ -23,7 +24,6 @@ from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.runs_csv import TooManyError, runs_csv
 from dutiful.web.pages.runs_found import Found, find
 from dutiful.web.pages.why import parse_time
-from dutiful.web.requests import ID_PATTERN
 
 if TYPE_CHECKING:
     from dutiful.web.authorized_service import AuthorizedService

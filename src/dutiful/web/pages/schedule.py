@@ -36,7 +36,8 @@ from dutiful.web.pages.why import Why, parse_asked, why
 from dutiful.web.pages.words import settings_said
 
 if TYPE_CHECKING:
-    from dutiful.service.types import Page, RunView, ScheduleView
+    from dutiful.service.declaration import ScheduleView
+    from dutiful.service.types import Page, RunView
     from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)

@@ -16,7 +16,7 @@ from dutiful.core.cron.zone import epoch_ms
 from dutiful.httpd.instants import Instant, rfc_3339
 from dutiful.runtime.ports import PART_OF_ID
 from dutiful.service.catalog import READ_MAX, Listed, Order, State, Wanted
-from dutiful.service.types import ScheduleView
+from dutiful.service.declaration import ScheduleView
 from dutiful.service.views import view_run
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.marks import mini

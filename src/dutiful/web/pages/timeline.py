@@ -15,7 +15,8 @@ from dutiful.web.pages.ledger import clock_changes, said, ticks_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dutiful.service.types import RunView, ScheduleView
+    from dutiful.service.declaration import ScheduleView
+    from dutiful.service.types import RunView
     from dutiful.web.pages.ledger import Href
 
 # Place the present at 76 % of the strip, because more is known of the past.

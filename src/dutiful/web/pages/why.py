@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from dutiful.core.cron.cron import Cron
     from dutiful.core.plan.gates import Step
-    from dutiful.service.types import Explanation, RunView, ScheduleView
+    from dutiful.service.declaration import ScheduleView
+    from dutiful.service.types import Explanation, RunView
     from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)

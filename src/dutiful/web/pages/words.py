@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from dutiful.core.cron.cron import Cron
-    from dutiful.service.types import ScheduleView
+    from dutiful.service.declaration import ScheduleView
 
 
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Body, Path, Query, Response
 from pydantic import ValidationError
 
+from dutiful.httpd.fields import ID_PATTERN
 from dutiful.httpd.problems import InvalidRequestError, problem_of
 from dutiful.httpd.strict_route import StrictRoute
 from dutiful.service.errors import UnknownWorkflowError, WorkflowInUseError
 from dutiful.service.workflows import WorkflowInput
 from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader, Writer
-from dutiful.web.requests import ID_PATTERN, ScheduleRequest
+from dutiful.web.requests import ScheduleRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dutiful.service.types import ScheduleInput
+    from dutiful.service.declaration import ScheduleInput
 
 
 router = APIRouter(prefix="/workflows", tags=["workflows"], route_class=StrictRoute)

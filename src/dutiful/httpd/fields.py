@@ -1,0 +1,61 @@
+"""Types of fields in requests and responses: Python's types, with the limits that the wire adds.
+
+A type checker sees the plain Python type, so that programs may build the same values without pydantic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, StringConstraints
+
+from dutiful.core.name import SUBJECT_MAX
+from dutiful.httpd.instants import Instant
+
+ID_PATTERN = r"^[A-Za-z0-9._-]{1,128}$"
+# JSON numbers beyond this are rounded by some clients.
+INTEGER_MAX = 2**53 - 1
+_SECONDS_MAX = 366 * 86_400
+
+
+class StrictModel(BaseModel):
+    """A model without conversions and without unknown keys."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+def one_of(*choices: str) -> GetPydanticSchema:
+    """Return the mark of a text that must be one of these."""
+    return _checked_as(Literal[tuple(map(str, choices))])
+
+
+def fields_of(declared: type, defaults: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """Return the fields of a class for `create_model`.
+
+    The module of the class may import the types of its annotations for the type checker only.
+    """
+    names = globals() | {"Instant": Instant}
+    hints = get_type_hints(declared, localns=names, include_extras=True)
+    return {name: (hint, defaults.get(name, ...)) for name, hint in hints.items()}
+
+
+def _checked_as(strict: Any) -> GetPydanticSchema:
+    return GetPydanticSchema(lambda _, handler: handler(strict))
+
+
+Id = Annotated[str, Field(pattern=ID_PATTERN)]
+Version = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
+# No control characters: they would forge lines of logs and tables.
+Text = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00-\x1f\x7f\x85\u2028\u2029]*$")]
+# The subject of a token, such as ada@example.com or auth0|1.
+User = Annotated[
+    str, Field(min_length=1, max_length=SUBJECT_MAX, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")
+]
+Seconds = Annotated[float, Field(ge=0, le=_SECONDS_MAX, allow_inf_nan=False)]
+SomeSeconds = Annotated[float, Field(gt=0, le=_SECONDS_MAX, allow_inf_nan=False)]
+Labels = Annotated[Mapping[str, str], _checked_as(Annotated[dict[Id, Text], Field(max_length=64)])]
+_Days = Annotated[list[Annotated[str, Field(max_length=21)]], Field(max_length=1000)]
+# Days of a calendar, such as 2026-12-25.
+Days = Annotated[Sequence[str], _checked_as(_Days)]
