@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+# Stores and schedule files read a field of a policy by its annotation, so a duration says its unit there.
+Milliseconds = int
+
 
 class Overlap(StrEnum):
     """What to do with a tick that is due while a run of the same schedule is in flight."""
@@ -61,9 +64,9 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Try again after `delay` ms, each time `backoff` times longer, at most `limit` times."""
+    """Try again after `delay`, each time `backoff` times longer, at most `limit` times."""
 
-    delay: int
+    delay: Milliseconds
     limit: int | None = None
     backoff: int = 1
 
@@ -78,15 +81,15 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """All choices of one schedule. Durations are in milliseconds."""
+    """All choices of one schedule."""
 
     overlap: Overlap = Overlap.SKIP
     catch_up: CatchUp = CatchUp.NONE
     # A tick that is late by no more than this counts as on time.
-    grace: int = 60_000
+    grace: Milliseconds = 60_000
     # At most this many ticks of one schedule are listed in one pass.
     catch_up_cap: int = 100
-    jitter: int = 0
+    jitter: Milliseconds = 0
     jitter_early: bool = True
     # After a task failure; the next tick may start first, and then ends the wait for the retry.
     retry: Retry | None = None
@@ -95,15 +98,15 @@ class Policy:
     capacity: Capacity | None = None
     max_runs: int | None = None
     on_orphan: OnOrphan = OnOrphan.RELAUNCH
-    run_timeout: int | None = 3_600_000
+    run_timeout: Milliseconds | None = 3_600_000
     queue_limit: int = 1000
     # Without a ledger only runs in flight have rows; the schedule's state is kept all the same.
     ledger: bool = True
     # How long, and how many, ended rows of the ledger are kept; None: the setting of the store applies.
-    retention_age: int | None = None
+    retention_age: Milliseconds | None = None
     retention_rows: int | None = None
     # A tick should start, and its run end, within this time after its fire time, and a run should succeed at
     # least this often. The planner ignores these; a schedule that misses one raises ExpectationMissed.
-    start_within: int | None = None
-    finish_within: int | None = None
-    succeed_every: int | None = None
+    start_within: Milliseconds | None = None
+    finish_within: Milliseconds | None = None
+    succeed_every: Milliseconds | None = None

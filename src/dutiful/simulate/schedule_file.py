@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from dutiful.core.schedule import Schedule, Task, Window
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
+    from enum import StrEnum
     from pathlib import Path
 
 _CADENCE_KEYS = ("cron", "every", "every_from_start", "at")
@@ -239,16 +240,29 @@ def _one_of(*choices: str) -> Callable[[Any], str]:
     return read
 
 
-_POLICY_KEYS: dict[str, Callable[[Any], Any]] = {
-    "overlap": lambda value: Overlap(_one_of(*Overlap)(value)),
-    "catch_up": lambda value: CatchUp(_one_of(*CatchUp)(value)),
-    "on_orphan": lambda value: OnOrphan(_one_of(*OnOrphan)(value)),
-    "grace": _ms,
-    "jitter": _ms,
-    "run_timeout": _ms,
-    "catch_up_cap": _whole,
-    "max_runs": _whole,
-    "queue_limit": _whole,
+def _choice(choices: type[StrEnum]) -> Callable[[Any], StrEnum]:
+    return lambda value: choices(_one_of(*choices)(value))
+
+
+# Reads a policy field by its annotation; a new field of a known type needs no entry here.
+_POLICY_READERS: dict[str, Callable[[Any], Any]] = {
+    "Overlap": _choice(Overlap),
+    "CatchUp": _choice(CatchUp),
+    "OnOrphan": _choice(OnOrphan),
+    "bool": _flag,
+    **dict.fromkeys(("int", "int | None"), _whole),
+    **dict.fromkeys(("Milliseconds", "Milliseconds | None"), _ms),
+}
+# Fields that have keys of their own, or that no simulation shows.
+_OTHERWISE_GIVEN = ("retry", "capacity")
+_NOT_SHOWN = (
+    *("jitter_early", "launch_retry", "ledger", "retention_age", "retention_rows"),
+    *("start_within", "finish_within", "succeed_every"),
+)
+_POLICY_KEYS = {
+    each.name: _POLICY_READERS[str(each.type)]
+    for each in fields(Policy)
+    if each.name not in (*_OTHERWISE_GIVEN, *_NOT_SHOWN)
 }
 _OTHER_KEYS = ("id", "task", "payload", "start_at", "end_at", "paused", "retry_delay", "capacity_group")
 _SIMULATION_KEYS = ("takes", "fails_every")

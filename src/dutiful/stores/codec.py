@@ -322,6 +322,8 @@ _POLICY_READERS: dict[str, Callable[[_Reader, str], Any]] = {
     "int": _Reader.integer,
     "bool": _Reader.boolean,
     "int | None": _Reader.integer_or_none,
+    "Milliseconds": _Reader.integer,
+    "Milliseconds | None": _Reader.integer_or_none,
     "Overlap": lambda read, key: read.choice(key, Overlap),
     "CatchUp": lambda read, key: read.choice(key, CatchUp),
     "OnOrphan": lambda read, key: read.choice(key, OnOrphan),
