@@ -24,19 +24,43 @@ from dutiful.core.cadence import Every, Once
 from dutiful.core.cron.cron import Cron
 from dutiful.core.plan.outcome import Accepted, Failed, NoWork, Succeeded, Unreached
 from dutiful.core.plan.reconcile import Changes
-from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Retry
-from dutiful.core.run import Phase, Status
+from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Reason, Retry
+from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import State
 
 ONE_PLACE = Capacity("agent", 1)
+_SOME = {"int": 7, "Instant": T0 + 7, "str": "7", "Reason": Reason.OVERLAP, "Overlap": Overlap.ALLOW}
 
 
 async def used(store, now=T0 + 10**9):
     return {group: n for group, n in (await store.load(now, 100)).batch.used.items() if n}
 
 
+def with_one_value_each(run):
+    """Yield the run with another value in one of its fields, for each field that is no key."""
+    for name in Run._field_defaults:
+        kind = Run.__annotations__[name].__forward_arg__.removesuffix(" | None")
+        if name not in ("attempt", "epoch", "own_key"):
+            yield run._replace(**{name: _SOME[kind]})
+
+
 class SettlementContract:
     """An ending counts once, for the attempt it belongs to."""
+
+    @stored
+    async def test_every_value_of_a_run_is_stored_at_its_launch_and_at_its_end(self, store):
+        for ledger in (True, False):
+            plain = Run.launched("a", T0, T0, T0, 1, Status.STARTED, T0 if ledger else None)
+            for number, other in enumerate(with_one_value_each(plain)):
+                run = other._replace(schedule_id=f"{ledger}-{number}")
+                await declare(store, schedule(run.schedule_id, ledger=ledger))
+                await store.lead("me")
+                [move] = await make_moves(store, T0)
+                [launch] = (await store.commit([move._replace(inserts=[run])], 1)).launches
+                assert await open_run(store, run.schedule_id) == run
+                ended = ending(launch, T0 + 1)
+                assert await store.settle([ended], 1) == [True]
+                assert await store.ledger(run.schedule_id, None, 10) == ([ended.run] if ledger else [])
 
     @stored
     async def test_an_end_is_recorded_and_the_schedule_remembers_when(self, store):

@@ -257,12 +257,17 @@ def _insert_write(written: _Written) -> Write:
     return _INSERT_LAUNCHED_KEPT, (*launched, bytes.fromhex(run.key), run.created_at, run.created_at)
 
 
+# The fields that _INSERT_LAUNCHED_KEPT takes from a run; all others must be those of a first attempt.
+_TAKEN = ("schedule_id", "run_at", "status", "fire_at", "epoch", "started_at", "created_at", "updated_at")
+_others_of = itemgetter(*(place for place, name in enumerate(Run._fields) if name not in _TAKEN))
+_FIRST_ATTEMPT = _others_of(Run.launched("", 0, 0, 0, 0, Status.STARTED, None))
+
+
 def _is_first_attempt(run: Run) -> bool:
     """Return whether the run is the first attempt of a tick, with no other values to store."""
-    if run.attempt != 1 or run.phase is not _LAUNCHED or run.kind != "schedule" or run.started_at is None:
+    if run.started_at is None or run.updated_at != run.created_at:
         return False
-    more = run.reason or run.ended_at or run.run_id or run.detail or run.backfill or run.input
-    return not more and run.run_until is None and run.ticks == 1 and not run.task_failures
+    return bool(_others_of(run) == _FIRST_ATTEMPT)
 
 
 def _change_write(written: _Written) -> Write:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from dutiful.core.plan.outcome import ended_state
@@ -124,9 +125,15 @@ def _write(settlement: Settlement) -> Write:
     return _SETTLE, (*run_columns(run), *key)
 
 
+_WRITTEN_WELL = ("status", "phase", "fire_at", "epoch", "started_at", "ended_at", "updated_at")
+_MORE = tuple(name for name in RUN if name in Run._field_defaults and name not in (*_WRITTEN_WELL, "attempt"))
+_more_of = itemgetter(*(Run._fields.index(name) for name in _MORE))
+_NOTHING = tuple(Run._field_defaults[name] for name in _MORE)
+
+
 def _has_nothing_to_add(run: Run) -> bool:
-    told = run.reason, run.run_until, run.ticks, run.run_id, run.detail, run.task_failures
-    return told == (None, None, 1, None, None, 0)
+    """Return whether all columns that _SETTLE_WELL does not write have their defaults."""
+    return bool(_more_of(run) == _NOTHING)
 
 
 def _follow(connection: sqlite3.Connection, namespace: str, ended: Sequence[tuple[int, Run]]) -> None:
