@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dutiful.core.cadence import Every, Once
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.fast_path import usual_move
+from dutiful.core.plan.fast_path import HARMLESS, usual_move
 from dutiful.core.plan.planner import decide_in_steps
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Policy, Reason, Retry
 from dutiful.core.run import Phase, Run, Status
@@ -83,6 +83,10 @@ def situations(draw):
         decided = run._replace(run_at=draw(st.sampled_from([before, tick])), phase=Phase.ENDED)
         due = due._replace(repeated=[decided], state=state._replace(decided_until=tick))
     return due, now, LIMITS._replace(room=0) if odd == "room" else LIMITS
+
+
+def test_every_policy_that_may_decide_is_tried():
+    assert {*ODD_POLICIES} == {each.name for each in fields(Policy)} - {*HARMLESS}
 
 
 @settings(max_examples=1000)

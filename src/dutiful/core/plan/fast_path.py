@@ -6,6 +6,8 @@ Nearly every move of a busy scheduler is of this kind, so it bypasses the planne
 
 from __future__ import annotations
 
+from dataclasses import fields
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from dutiful.core.cron.cron import Cron
@@ -22,6 +24,15 @@ if TYPE_CHECKING:
 _new = tuple.__new__
 # Under these policies a single due tick runs, however late it is.
 _RUNS_LATE = frozenset({CatchUp.LATEST, CatchUp.FIRE_IMMEDIATELY})
+# Fields of a policy that cannot hold back a single tick of an idle schedule, or that `usual_move` reads. With
+# another value in any other field, also in one that is added later, the planner's steps decide.
+HARMLESS = (
+    *("overlap", "catch_up", "grace", "catch_up_cap", "jitter_early", "retry", "launch_retry", "on_orphan"),
+    *("run_timeout", "queue_limit", "ledger", "retention_age", "retention_rows"),
+    *("start_within", "finish_within", "succeed_every"),
+)
+_deciding = attrgetter(*(each.name for each in fields(Policy) if each.name not in HARMLESS))
+_UNDECIDED = _deciding(Policy())
 
 
 def usual_move(due: Snapshot, now: Instant, limits: Limits) -> Move | None:
@@ -30,12 +41,7 @@ def usual_move(due: Snapshot, now: Instant, limits: Limits) -> Move | None:
     cadence, policy, window = schedule.cadence, schedule.policy, schedule.window
     if runs or due.repeated or schedule.paused or type(cadence) is not Cron or limits.room is not None:
         return None
-    if (
-        policy.jitter
-        or policy.capacity
-        or policy.max_runs is not None
-        or not window.start is window.end is None
-    ):
+    if _deciding(policy) != _UNDECIDED or not window.start is window.end is None:
         return None
     try:
         tick = cadence.upcoming_epoch(state.cursor // 1000) * 1000
