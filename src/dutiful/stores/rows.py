@@ -1,6 +1,7 @@
 """Rows <-> values. The columns of each table are the fields of its type, in the same order.
 
-A new field of `Run`, `State` or `Note` needs a column of the same name in the schema, and nothing else.
+A new field of `Run`, `State` or `Note` needs a column of the same name in the schema, and nothing else;
+for PostgreSQL a column of texts is also named in `postgres/statements.py`.
 """
 
 from __future__ import annotations
