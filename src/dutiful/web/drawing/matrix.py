@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from datetime import date, timedelta
+from functools import cache
 from html import escape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -72,8 +73,8 @@ def year(it: Year, css: str = "wide") -> str:
     drawn = [text(0, 18 + row * pitch + cell - 1, name) for row, name in _WEEKDAYS.items()]
     drawn += _months(monday, it.weeks, left, pitch)
     squares: dict[str, str] = {}
-    extra, side = list[str](), number(cell)
-    square, half = f"h{side}v{side}h-{side}z", f"h{side}v{side}z"
+    extra, square = list[str](), _square(cell)
+    half = f"h{number(cell)}v{number(cell)}z"
     for place in range(it.weeks * 7):
         day = monday + timedelta(days=place)
         x, y = left + place // 7 * pitch, 18 + place % 7 * pitch
@@ -106,6 +107,13 @@ def _extras(it: Year, day: date, kind: Became, place: tuple[float, float, float]
     if day == it.first:
         drawn.append(rect(x - 1.5, y - 1.5, cell + 3, cell + 3, "today", 3.5))
     return drawn
+
+
+@cache
+def _square(size: float) -> str:
+    """Return the sides of a square, from its upper left corner."""
+    side = number(size)
+    return f"h{side}v{side}h-{side}z"
 
 
 def _months(monday: date, weeks: int, left: float, pitch: float) -> list[str]:
@@ -192,7 +200,7 @@ def year_matrix(
     cell, cells = pitch - (_BETWEEN if css == "wide" else 1), dict[int, str]()
     for place, (x, y) in places.items():
         level = shade(counts[place], DAY_SHADES)
-        cells[level] = cells.get(level, "") + _square(x, y, cell)
+        cells[level] = f"{cells.get(level, '')}M{number(x)} {number(y)}{_square(cell)}"
     drawn = [path(cells[level], f"load{level}") for level in sorted(cells)]
     names = _WEEKDAYS if css == "wide" else {0: "Mon", 6: "Sun"}
     drawn += [

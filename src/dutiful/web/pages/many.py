@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.errors import DutifulError, OversizedBackfillError
+from dutiful.httpd.fields import ID_PATTERN
 from dutiful.httpd.instants import rfc_3339
 from dutiful.service.board import Matching
 from dutiful.service.declaration import ScheduleView
@@ -25,7 +26,6 @@ from dutiful.web.pages.pause_end import asked_end, presets
 from dutiful.web.pages.rendering import page
 from dutiful.web.pages.schedules import SHOWN, Filter
 from dutiful.web.pages.why import parse_time
-from dutiful.web.requests import ID_PATTERN
 
 if TYPE_CHECKING:
     from dutiful.web.authorized_service import AuthorizedService
