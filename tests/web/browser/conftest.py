@@ -1,9 +1,11 @@
-"""One browser and one seeded service for all tests of a worker."""
+"""One browser and one seeded service for all tests of a worker, and one tab for all tests of a module."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,17 +45,51 @@ def service(tmp_path_factory):
         yield it
 
 
-# Not for the session: the event loop of Playwright would be in the way of other tests of this worker. Folders
-# without an __init__.py are no packages, whose fixtures would live as long as the session.
+# Neither for the session, where the event loop of Playwright would be in the way of other tests of this
+# worker, nor for each module, because a browser takes as long to start as ten pages to load.
+_open = ExitStack()
+
+
+@cache
+def opened() -> Browser:
+    """Return the browser of all tests of this folder that this worker runs in a row."""
+    executable = chromium()
+    _open.callback(opened.cache_clear)
+    try:
+        running = launched(_open.enter_context(sync_playwright()), executable)
+    except Error as error:
+        _open.close()
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"chromium does not start here: {str(error).splitlines()[0]}")
+    _open.callback(running.close)
+    return running
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem):
+    if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+        _open.close()
+
+
 @pytest.fixture(scope="module")
 def browser():
-    executable = chromium()
-    with sync_playwright() as playwright:
-        try:
-            running = launched(playwright, executable)
-        except Error as error:
-            if os.environ.get("CI"):
-                raise
-            pytest.skip(f"chromium does not start here: {str(error).splitlines()[0]}")
-        yield running
-        running.close()
+    return opened()
+
+
+@pytest.fixture(scope="module")
+def tab(browser):
+    context = browser.new_context()
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def page(tab):
+    """The tab of this module as if it were new; a new one would take as long as four pages."""
+    tab.set_viewport_size({"width": 1280, "height": 800})
+    tab.emulate_media(color_scheme="light", forced_colors="none")
+    yield tab
+    tab.unroute_all()
+    tab.evaluate("localStorage.clear()")
+    tab.context.clear_cookies()

@@ -133,15 +133,13 @@ FIELDS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def page(browser):
-    """A page that notes all that is written to its console, which has what scripts and the CSP say."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    opened, opened.said = context.new_page(), []
-    opened.on("console", lambda message: opened.said.append(message.text))
-    opened.on("pageerror", lambda error: opened.said.append(str(error)))
-    yield opened
-    context.close()
+@pytest.fixture(scope="module")
+def tab(tab):
+    """A tab that notes all that is written to its console, which has what scripts and the CSP say."""
+    tab.said = []
+    tab.on("console", lambda message: tab.said.append(message.text))
+    tab.on("pageerror", lambda error: tab.said.append(str(error)))
+    return tab
 
 
 def executed(page):

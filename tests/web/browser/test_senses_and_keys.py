@@ -31,13 +31,6 @@ BOXES = """legend => Object.fromEntries([...legend.querySelectorAll("li")].map(e
 }))"""
 
 
-@pytest.fixture
-def page(browser):
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="light")
-    yield context.new_page()
-    context.close()
-
-
 def colour(said):
     """Return a computed colour as #rrggbb, None for a colour that draws nothing."""
     if said == "none" or (said.startswith("rgba") and said.endswith(", 0)")):
@@ -80,6 +73,7 @@ def test_every_state_has_a_shape_of_its_own_without_colour(service, page):
         drawn = legend(page)
         counts[path] = len(drawn)
         alike += [pair for pair in combinations(drawn, 2) if not apart(drawn[pair[0]], drawn[pair[1]])]
+    session.detach()
     assert counts == dict(zip(KEY_PAGES, (4, 7, 5), strict=True))
     assert alike == []
 
@@ -135,15 +129,22 @@ def test_no_bar_hides_the_control_that_has_the_focus_at_400_percent(service, pag
     assert hidden == {path: [] for path in KEY_PAGES}
 
 
+# Returns whether the focus can be seen, and whether it is on the wanted control. After the last control it is
+# on the body, once.
+FOCUSED = """wanted => {
+  const at = document.activeElement;
+  return [at === document.body || getComputedStyle(at).outlineStyle !== "none", at === wanted];
+}"""
+
+
 def tab_to(page, name, role="link"):
     """Press Tab until the control with this name has the focus, which must be visible at each step."""
-    wanted = page.get_by_role(role, name=name).first
+    wanted = page.get_by_role(role, name=name).first.element_handle()
     for _ in range(80):
         page.keyboard.press("Tab")
-        # After the last control the focus is on the body, once.
-        outlined = "(at => at === document.body || getComputedStyle(at).outlineStyle !== 'none')"
-        assert page.evaluate(f"{outlined}(document.activeElement)"), page.evaluate(HERE)
-        if wanted.evaluate("element => element === document.activeElement"):
+        is_seen, is_there = page.evaluate(FOCUSED, wanted)
+        assert is_seen, page.evaluate(HERE)
+        if is_there:
             return
     raise AssertionError(f"Tab does not reach {name}")
 
