@@ -50,6 +50,13 @@ def test_shapes_and_edges_stand_out(name, theme):
     assert contrast(TOKENS[name][theme], TOKENS["surface"][theme]) >= 3
 
 
+def test_the_dark_theme_changes_colours_and_nothing_else():
+    # The tests in a browser rely on it: in the dark theme they ask the rules about colours alone.
+    assert "prefers-color-scheme" not in STYLE
+    said = [rule for selector, rule in re.findall(r"([^{}]*)\{([^{}]*)\}", STYLE) if "data-theme" in selector]
+    assert {rule.strip() for rule in said} == {"color-scheme: light;", "color-scheme: dark;"}
+
+
 def test_the_measure_itself_is_right():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#777777") == 1

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Error, Playwright, sync_playwright
+from tests.web.browser.inspection import Inspection
 from tests.web.browser.seed import seeded
 
 FLAGS = [
@@ -93,3 +94,10 @@ def page(tab):
     tab.unroute_all()
     tab.evaluate("localStorage.clear()")
     tab.context.clear_cookies()
+
+
+@pytest.fixture(scope="module")
+def inspection(browser):
+    context = browser.new_context()
+    yield Inspection(context)
+    context.close()

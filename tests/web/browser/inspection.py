@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import BrowserContext, Page
+
+    Theme = Literal["light", "dark"]
 
 VENDOR = Path(__file__).with_name("vendor")
 _AXE = (VENDOR / "axe.min.js").read_text(encoding="utf-8")
-_ALL_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-# Of the rules only contrast depends on the theme.
-_OF_THEME = {"type": "rule", "values": ["color-contrast"]}
-# The rules whose answer depends on the width of the window.
-_OF_WIDTH = {
-    "type": "rule",
-    "values": [
-        "color-contrast",
-        "target-size",
-        "scrollable-region-focusable",
-        "link-in-text-block",
-        "region",
-    ],
-}
+_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+# The dark theme has other colours and nothing else, so these rules alone can find more in it.
+_OF_COLOURS = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
+# Each step changes one thing only, and none needs the page to be loaded anew.
+_SIGHTS: list[tuple[int, Theme, Any]] = [
+    (1280, "light", _RULES),
+    (1280, "dark", _OF_COLOURS),
+    (390, "dark", _OF_COLOURS),
+    (390, "light", _RULES),
+    (320, "light", _RULES),
+    (320, "dark", _OF_COLOURS),
+]
 _CHECK = (
     "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations'], preload: false}).then("
-    "found => found.violations.map("
-    "each => [each.id, each.nodes[0].html.slice(0, 200), each.nodes[0].failureSummary].join(': ')))"
+    "found => [document.documentElement.scrollWidth > innerWidth, found.violations.map("
+    "each => [each.id, each.nodes[0].html.slice(0, 200), each.nodes[0].failureSummary].join(': '))])"
 )
 # Returns the elements that have moved since the page began to load.
 SHIFT = (
@@ -58,44 +58,58 @@ _NODES_MAX, _REQUESTS_MAX = 1500, 5
 
 
 class Inspection:
-    """A tab that looks at one page after the other, and notes what its console says."""
+    """Tabs that look at one page after the other, and note what their consoles say."""
 
-    def __init__(self, page: Page) -> None:
-        self._page = page
+    def __init__(self, context: BrowserContext) -> None:
         self._said: list[str] = []
+        self._checked, *self._narrow = (self._tab(context, width) for width in (1280, 390, 320))
+        self._checked.add_init_script(_AXE)
+        self._theme: Theme | None = None
+
+    def _tab(self, context: BrowserContext, width: int) -> Page:
+        page = context.new_page()
+        page.set_viewport_size({"width": width, "height": 800})
         page.on("console", lambda message: self._said.append(message.text))
         page.on("pageerror", lambda error: self._said.append(str(error)))
+        return page
 
-    def faults(self, show: Callable[[], Any], *, dark_first: bool = False) -> tuple[list[str], str]:
+    def faults(self, show: Callable[[Page], Any]) -> tuple[list[str], str]:
         """Return what is wrong with the page that `show` opens, and its text at 1280 pixels."""
         self._said.clear()
-        page, found = self._page, list[str]()
-        one, other = ("dark", "light") if dark_first else ("light", "dark")
-        page.emulate_media(color_scheme=one)
-        for width in (320, 1280):
-            page.set_viewport_size({"width": width, "height": 800})
-            show()
-            found += [f"moves at {width} while it loads: {moved}" for moved in page.evaluate(SHIFT)]
+        page, found = self._checked, list[str]()
+        self._look(1280, "light")
+        for tab in (*self._narrow, page):
+            show(tab)
+            found += [f"moves while it loads at {_width(tab)}: {moved}" for moved in tab.evaluate(SHIFT)]
         text = page.locator("main").inner_text()
-        found += self._size() + self._sideways(1280)
-        # A page that another theme or width changes is not loaded anew: the checker is costly to load.
-        page.evaluate(_AXE)
-        found += page.evaluate(_CHECK, _ALL_RULES)
-        page.emulate_media(color_scheme=other)
-        found += page.evaluate(_CHECK, _OF_THEME)
-        page.set_viewport_size({"width": 390, "height": 800})
-        found += page.evaluate(_CHECK, _OF_WIDTH) + self._sideways(390)
-        page.emulate_media(color_scheme=one)
-        page.set_viewport_size({"width": 320, "height": 800})
-        found += page.evaluate(_CHECK, _OF_WIDTH) + self._sideways(320)
+        found += self._size()
+        for sight in _SIGHTS:
+            found += self._seen(*sight)
         found += [f"cuts off spaced text: {cut}" for cut in page.evaluate(_SPACED)]
-        found += self._sideways("320 with spaced text")
+        found += ["scrolls sideways with spaced text"] if page.evaluate(_SIDEWAYS) else []
         return found + [said for said in self._said if "server responded with a status of" not in said], text
 
+    def _seen(self, width: int, theme: Theme, rules: Any) -> list[str]:
+        self._look(width, theme)
+        is_wider, violations = self._checked.evaluate(_CHECK, rules)
+        sideways = [f"scrolls sideways at {width}"] if is_wider else []
+        return sideways + [f"{width}, {theme}: {violation}" for violation in violations]
+
+    def _look(self, width: int, theme: Theme) -> None:
+        # Either of the two draws the whole page, also where it changes nothing.
+        if theme != self._theme:
+            self._checked.emulate_media(color_scheme=theme)
+            self._theme = theme
+        if width != _width(self._checked):
+            self._checked.set_viewport_size({"width": width, "height": 800})
+
     def _size(self) -> list[str]:
-        nodes, requests = self._page.evaluate(_SIZE)
+        nodes, requests = self._checked.evaluate(_SIZE)
         beyond = {f"{nodes:,} nodes": nodes > _NODES_MAX, f"{requests} requests": requests > _REQUESTS_MAX}
         return [said for said, is_beyond in beyond.items() if is_beyond]
 
-    def _sideways(self, where: object) -> list[str]:
-        return [f"scrolls sideways at {where}"] if self._page.evaluate(_SIDEWAYS) else []
+
+def _width(page: Page) -> int:
+    size = page.viewport_size
+    assert size is not None
+    return size["width"]

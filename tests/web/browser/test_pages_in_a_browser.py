@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from tests.web.browser.inspection import VENDOR, Inspection
+from tests.web.browser.inspection import VENDOR
 from tests.web.browser.pages import PAGES
 from tests.web.pages.test_login import environ, token
 from tests.web.running import running
@@ -31,21 +31,17 @@ def run_with_output(service):
     return f"/ui/runs/{run['idempotency_key']}"
 
 
-# One test for all pages, because a new browser context costs as much as several pages, and loading a page is
-# most of what the comparison without script costs.
+# One test for all pages: in workers of their own each half would fill a service and start a browser.
 @pytest.mark.timeout(600)
-def test_every_page_is_accessible_within_its_frame_and_the_same_without_script(service, browser, plain):
-    context = browser.new_context()
-    page, wrong = context.new_page(), {}
-    inspection = Inspection(page)
-    for place, path in enumerate([*PAGES, run_with_output(service)]):
+def test_every_page_is_accessible_within_its_frame_and_the_same_without_script(service, inspection, plain):
+    wrong = {}
+    for path in [*PAGES, run_with_output(service)]:
         url = service.url + path
-        found, text = inspection.faults(lambda url=url: page.goto(url), dark_first=bool(place % 2))
+        found, text = inspection.faults(lambda page, url=url: page.goto(url))
         plain.goto(url)
         if text.removesuffix("Live").strip() != plain.locator("main").inner_text().strip():
             found.append("says something else without script")
         wrong |= {path: found} if found else {}
-    context.close()
     assert wrong == {}
 
 
@@ -58,12 +54,18 @@ def test_no_page_is_heavier_than_its_budget(service):
     assert heavy == {}
 
 
-@pytest.fixture
-def plain(browser):
-    """A page of a browser that runs no script."""
+@pytest.fixture(scope="module")
+def scriptless(browser):
     context = browser.new_context(java_script_enabled=False, color_scheme="light")
     yield context.new_page()
     context.close()
+
+
+@pytest.fixture
+def plain(scriptless):
+    """A page of a browser that runs no script."""
+    yield scriptless
+    scriptless.context.clear_cookies()
 
 
 def says(page, text):
