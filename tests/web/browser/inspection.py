@@ -28,9 +28,17 @@ _SIGHTS: list[tuple[int, Theme, Any]] = [
 ]
 _CHECK = (
     "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations'], preload: false}).then("
-    "found => [document.documentElement.scrollWidth > innerWidth, found.violations.map("
-    "each => [each.id, each.nodes[0].html.slice(0, 200), each.nodes[0].failureSummary].join(': '))])"
+    "found => found.violations.map("
+    "each => [each.id, each.nodes[0].html.slice(0, 200), each.nodes[0].failureSummary].join(': ')))"
 )
+# Returns whether the page is wider than the window, and the tables that show fewer heads than cells, or more.
+_FRAME = """() => [
+  document.documentElement.scrollWidth > innerWidth,
+  [...document.querySelectorAll("table:has(thead)")].filter(table => new Set(
+    [...table.querySelectorAll("thead tr, tbody tr:first-child:not(:has([colspan]))")]
+      .map(row => [...row.cells].filter(cell => cell.checkVisibility()).length)).size > 1)
+    .map(table => table.outerHTML.slice(0, 200)),
+]"""
 # Returns the elements that have moved since the page began to load.
 SHIFT = (
     "() => new Promise(done => { const moved = []; new PerformanceObserver(list => {"
@@ -91,9 +99,10 @@ class Inspection:
 
     def _seen(self, width: int, theme: Theme, rules: Any) -> list[str]:
         self._look(width, theme)
-        is_wider, violations = self._checked.evaluate(_CHECK, rules)
-        sideways = [f"scrolls sideways at {width}"] if is_wider else []
-        return sideways + [f"{width}, {theme}: {violation}" for violation in violations]
+        found = [f"{width}, {theme}: {violation}" for violation in self._checked.evaluate(_CHECK, rules)]
+        is_wider, unequal = self._checked.evaluate(_FRAME)
+        found += [f"scrolls sideways at {width}"] if is_wider else []
+        return found + [f"heads and cells differ at {width}: {table}" for table in unequal]
 
     def _look(self, width: int, theme: Theme) -> None:
         # Either of the two draws the whole page, also where it changes nothing.

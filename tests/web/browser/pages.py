@@ -23,7 +23,7 @@ PAGES = [
     "/ui/schedules/pause-many?q=team%3Dbilling",
     "/ui/runs",
     "/ui/runs?view=each",
-    "/ui/runs/again?status=FAILED",
+    "/ui/runs/again?status=FAILED&reason=task_failed&line=ConnectionRefusedError%3A+ledger-db.internal%3A5432",
     "/ui/calendar",
     "/ui/cron?e=30+2+*+*+*&tz=America/New_York",
     "/ui/cron?e=nonsense",

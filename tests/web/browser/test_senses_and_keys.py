@@ -119,6 +119,12 @@ OBSCURED = """() => {
 }"""
 
 
+def test_the_counts_of_the_calendar_are_shown_on_the_narrowest_screen(service, page):
+    page.set_viewport_size({"width": 320, "height": 800})
+    page.goto(f"{service.url}/ui/calendar")
+    assert {each.is_visible() for each in page.locator(".table .num").all()} == {True}
+
+
 def test_no_bar_hides_the_control_that_has_the_focus_at_400_percent(service, page):
     # A window of 1280 by 1024 has this many pixels at a zoom of 400 percent.
     page.set_viewport_size({"width": 320, "height": 256})

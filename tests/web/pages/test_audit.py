@@ -26,7 +26,9 @@ def test_an_audit_file_is_shown_with_its_chain_and_its_last_hash_to_copy(kept):
     overview = page(kept, "/").text
     shown = page(kept, "/ui/audit")
     assert "Latest changes Chain intact Audit 09:00 local stored nightly" in overview
-    assert "local stored nightly what changed in nightly 09:00 local stored the workflow report" in shown.text
+    assert (
+        "local stored nightly · what changed in nightly 09:00 local stored the workflow report" in shown.text
+    )
     assert "Chain intact, 4 lines" in shown.text
     [copied] = [own["data-copy"] for own in shown.all("button") if "data-copy" in own]
     assert re.fullmatch("[0-9a-f]{64}", copied)

@@ -205,7 +205,7 @@ def test_the_changes_of_a_schedule_are_its_lines_of_the_audit_file(tmp_path):
         changes = text[text.index("Changes newest first") :].partition(" dutiful 0.")[0]
     assert changes == (
         "Changes newest first, UTC Audit 09:00 local paused good index moves"
-        " 09:00 local stored good what changed in good 09:00 local stored good what changed in good"
+        " 09:00 local stored good · what changed in good 09:00 local stored good · what changed in good"
     )
 
 
