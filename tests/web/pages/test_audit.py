@@ -40,8 +40,8 @@ def test_a_change_of_a_schedule_that_has_no_id_yet_is_told_without_one(kept):
     log.intend("r1", "eve", "deploy", [{"given": {"cron_expr": "* * * * *"}}])
     log.close()
     shown = page(kept, "/ui/audit").text
-    assert "local stored what changed 09:00" in shown
-    assert "eve deploy what changed asked for, not done" in shown
+    assert "local stored · what changed 09:00" in shown
+    assert "eve deploy · what changed asked for, not done" in shown
 
 
 def test_a_break_is_told_with_its_file_and_line(kept):
