@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from tests.web.browser.inspection import Inspection
 from tests.web.browser.pages import SETTLEMENT
 from tests.web.browser.png import rows
 from tests.web.test_style import contrast
@@ -199,20 +198,20 @@ def test_a_schedule_is_run_and_many_are_paused_by_keyboard_only(service, page):
     page.keyboard.press("Enter")
     page.wait_for_url("**done=2**")
     assert service.get("/schedules/invoices.export")["pause_note"] == "books are closed"
+    service.post("/schedules/pause-many", {"paused": False, "label": "team=billing"})
 
 
-def test_dialogs_ask_and_explain_keep_errors_and_give_the_focus_back(service, page):
+def test_dialogs_ask_and_explain_keep_errors_and_give_the_focus_back(service, page, inspection):
     here = f"{service.url}/ui/schedules/orders.sync"
     question = page.get_by_role("dialog", name="Pause it?")
 
-    def opened():
-        page.goto(here)
-        page.keyboard.press("p")
-        question.wait_for()
+    def ask(tab):
+        tab.goto(here)
+        tab.keyboard.press("p")
+        tab.get_by_role("dialog", name="Pause it?").wait_for()
 
-    assert Inspection(page).faults(opened)[0] == []
-    page.set_viewport_size({"width": 1280, "height": 800})
-    opened()
+    assert inspection.faults(ask)[0] == []
+    ask(page)
     assert page.evaluate("document.activeElement.id") == "note"
     page.keyboard.type("  ")
     page.keyboard.press("Enter")
