@@ -75,20 +75,24 @@ def main() -> None:
     drawn = ["--picture", str(FOLDER / "simulate.svg"), "--lines", "0"]
     command = [sys.executable, "-m", "dutiful", "simulate", *SIMULATED, *drawn]
     subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603 - our own command
-    with seeded() as service, sync_playwright() as playwright:
+    with seeded() as service:
         drawn_pages = digests(service)
-        browser = launched(playwright, chromium())
-        for shot in SHOTS:
-            for theme in THEMES:
-                png = taken(browser, service.url, shot, theme)
-                (FOLDER / f"{shot.name}-{theme}.webp").write_bytes(as_webp(browser, png))
-        (FOLDER / "phone.webp").write_bytes(as_webp(browser, phones(browser, service.url)))
-        browser.close()
+        with sync_playwright() as playwright:
+            _draw_pages(launched(playwright, chromium()), service.url)
         # Last, because it moves the clock.
         os.environ |= {"DUTIFUL_URL": service.url, "DUTIFUL_TOKEN": ""}
         (FOLDER / "top.svg").write_text(picture(service), encoding="utf-8")
     # Written after the pictures: where one cannot be drawn, the test must still say so.
     (FOLDER / "pages.sha256").write_text(drawn_pages, encoding="utf-8")
+
+
+def _draw_pages(browser: Browser, url: str) -> None:
+    for shot in SHOTS:
+        for theme in THEMES:
+            png = taken(browser, url, shot, theme)
+            (FOLDER / f"{shot.name}-{theme}.webp").write_bytes(as_webp(browser, png))
+    (FOLDER / "phone.webp").write_bytes(as_webp(browser, phones(browser, url)))
+    browser.close()
 
 
 def digests(service: Running) -> str:
