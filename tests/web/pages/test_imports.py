@@ -1,4 +1,4 @@
-"""Schedules from a text or a file: their effect is shown, then all of them are stored, or none."""
+"""Schedules from a text: their effect is shown, then all of them are stored, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many schedules at once: pasted or from a file as JSON, their effect first; and three examples to try."""
+"""Many schedules at once: pasted as JSON, their effect first; and three examples to try."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
@@ -70,7 +70,7 @@ def schedules_in(text: str) -> list[ScheduleRequest]:
 
 @router.get("/ui/schedules/import")
 async def ask_import(request: Request, authorized: Reader) -> HTMLResponse:
-    """Show the form for a text or a file of schedules."""
+    """Show the form for a text of schedules."""
     del authorized
     return _form(request, "")
 

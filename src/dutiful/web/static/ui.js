@@ -333,14 +333,6 @@ document.addEventListener("click", (event) => {
   if (event.target.id === "live") toggleLive();
 });
 
-// ---- A file is read into a field, so that it is seen before it is sent.
-
-document.addEventListener("change", async ({ target }) => {
-  if (!target.dataset.into || !target.files.length) return;
-  document.getElementById(target.dataset.into).value = await target.files[0].text();
-});
-document.getElementById("from-file")?.removeAttribute("hidden");
-
 showSwitch();
 setInterval(countDown, SECOND);
 setTimeout(tick, wait() * SECOND);
