@@ -1,4 +1,4 @@
-"""Pauses that have reached their end: whoever meets such a schedule first resumes it, in one commit."""
+"""Pauses that have ended: the engine resumes the schedule, or an edit does that comes before the engine."""
 
 from __future__ import annotations
 

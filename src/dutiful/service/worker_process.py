@@ -230,7 +230,7 @@ class Lifeline:
             os._exit(1)
 
     def _made(self) -> Firing | DutifulError:
-        """Return the service, or the error that the parent process is told when it asks for anything."""
+        """Return the service, or the error for which it could not be made; the parent process is told it."""
         try:
             return self._make_service()
         except DutifulError as error:
