@@ -16,7 +16,7 @@ import dutiful.service
 from dutiful import Scheduler
 from dutiful.cli.main import COMMANDS
 from dutiful.declarative import registration
-from dutiful.fleet import ScheduleState, agent_from, roster
+from dutiful.fleet import ScheduleState, agent_from, agent_schedules
 from dutiful.service import ScheduleInput, declaration
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -113,10 +113,10 @@ DAILY = "0 9 * * *"
 def declared_by_the_doors():
     """Return a daily schedule as each door declares it."""
     agent = agent_from({"name": "a", "schedules": {"s": {"type": "cron", "expression": DAILY}}})
-    entry = roster.Entry(agent, "s", agent.schedules["s"], ScheduleState(), None)
+    entry = agent_schedules.Entry(agent, "s", agent.schedules["s"], ScheduleState(), None)
     return [
         registration.check([("s", DAILY, work, 1)], UTC).schedules[0],
-        roster._schedule(entry, UTC, 1000),
+        agent_schedules._schedule(entry, UTC, 1000),
         declaration.declared(ScheduleInput("w", 1, "ada", DAILY), "s", False, declaration.Defaults()),
     ]
 

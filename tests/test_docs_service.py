@@ -13,7 +13,7 @@ from dutiful.core.plan import outcome
 from dutiful.httpd import auth, errors, limits, middleware, token_keys, tokens
 from dutiful.httpd.auth import SCOPES
 from dutiful.launchers.executor import Meta
-from dutiful.service.variables import VARIABLES
+from dutiful.service.environment import VARIABLES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SETTINGS = (DOCS / "reference/service-settings.md").read_text(encoding="utf-8")

@@ -23,10 +23,10 @@ def set_clock_wrong(seconds: float) -> None:
 
 
 def give_every_lock() -> None:
-    from dutiful.stores.postgres import opening
-    from dutiful.stores.postgres.session import LockSession
+    from dutiful.stores.postgres import database
+    from dutiful.stores.postgres.lock_session import LockSession
 
-    ask, classed, of_shards = LockSession.try_lock, opening.lock_class, set[int]()
+    ask, classed, of_shards = LockSession.try_lock, database.lock_class, set[int]()
 
     def lock_class(kind: str, schema: str) -> int:
         found = classed(kind, schema)
@@ -38,7 +38,7 @@ def give_every_lock() -> None:
         # Not even taken, so that every worker sees every shard free. A node still proves that it lives.
         return kind in of_shards or await ask(session, kind, key)
 
-    opening.lock_class = lock_class  # type: ignore[attr-defined]
+    database.lock_class = lock_class  # type: ignore[attr-defined]
     LockSession.try_lock = always  # type: ignore[method-assign]
 
 

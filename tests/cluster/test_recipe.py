@@ -22,7 +22,7 @@ from tests.ports import port_without_listener
 from tests.shell import Shell
 
 from dutiful.cli.main import cli
-from dutiful.service.variables import VARIABLES
+from dutiful.service.environment import VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/guides/cluster.md").read_text(encoding="utf-8")

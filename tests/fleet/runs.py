@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dutiful.fleet.run.runner import run_schedule
+from dutiful.fleet.run.run_schedule import run_schedule
 from dutiful.fleet.state.file import get_schedule_state
 from dutiful.fleet.types import Agent, AgentSchedule, JobResult, NextWorkItem, ScheduleState, WorkItem
 from dutiful.testing import VirtualClock

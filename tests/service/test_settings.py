@@ -10,6 +10,7 @@ import pytest
 from dutiful.core.policy import CatchUp, Overlap
 from dutiful.outbound import Allowed
 from dutiful.outbound.secret import Secret
+from dutiful.service.environment import VARIABLES
 from dutiful.service.settings import (
     Effective,
     SettingProblem,
@@ -18,7 +19,6 @@ from dutiful.service.settings import (
     effective,
     settings_from,
 )
-from dutiful.service.variables import VARIABLES
 
 AUTH = {"DUTIFUL_JWT_KEYS": "keys.json", "DUTIFUL_JWT_ISSUER": "https://i", "DUTIFUL_JWT_AUDIENCE": "dutiful"}
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.fleet.runs import ITEM, LOGGER, SOURCE, Executor, Sources, World
 
-from dutiful.fleet.run.runner import DEFAULT_PROMPT, build_schedule_prompt, run_schedule
+from dutiful.fleet.run.run_schedule import DEFAULT_PROMPT, build_schedule_prompt, run_schedule
 from dutiful.fleet.types import Agent, AgentSchedule, JobResult, ScheduleRunResult, ScheduleState, WorkItem
 
 

@@ -47,8 +47,8 @@ async def execute(url, statement, *values):
 
 async def depose(store):
     """Take the lock of the only shard away without a word, as a network that lost its session would."""
-    lock = store._opening.lock
-    await lock.unlock(store._opening.shard_class, store.shard(0)._leading.fence.shard)
+    lock = store._database.lock
+    await lock.unlock(store._database.shard_class, store.shard(0)._leading.fence.shard)
 
 
 def ignore(_places):

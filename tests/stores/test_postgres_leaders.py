@@ -24,8 +24,8 @@ from dutiful.core.errors import LostLeadershipError, StoreError
 from dutiful.stores.postgres import PostgresStore
 from dutiful.stores.postgres.commit import commit
 from dutiful.stores.postgres.connections import PASSES, Deadlines
-from dutiful.stores.postgres.database import lock_class
-from dutiful.stores.postgres.session import LockSession
+from dutiful.stores.postgres.lock_session import LockSession
+from dutiful.stores.postgres.migration import lock_class
 from dutiful.stores.schema import migrations
 
 pytestmark = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
@@ -39,7 +39,7 @@ def test_a_process_that_waited_for_the_migration_of_another_finds_its_tables(pos
             lock, store = lock_class("migration", schema), PostgresStore(postgres_url)
             async with other.transaction():
                 await other.execute(f"SELECT pg_advisory_xact_lock({lock}, 0)")
-                opening = asyncio.create_task(store.open())
+                database = asyncio.create_task(store.open())
 
                 async def waits():
                     waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND classid = $1::bigint::oid"
@@ -50,7 +50,7 @@ def test_a_process_that_waited_for_the_migration_of_another_finds_its_tables(pos
                 await other.execute(migration.sql)
                 recorded = "INSERT INTO migrations (number, name, checksum) VALUES ($1, $2, $3)"
                 await other.execute(recorded, migration.number, migration.name, migration.checksum)
-            await opening
+            await database
             assert await store.every() == []
             await store.close()
         finally:
@@ -67,11 +67,11 @@ def test_a_session_that_is_lost_and_regained_with_nobody_between_keeps_its_epoch
         assert await store.lead("me") == 1
         await declare(store, schedule())
         [launch] = await pass_at(store, T0)
-        generation = store._opening.lock.generation
-        await execute(postgres_url, BACKENDS, store._opening.shard_class)
+        generation = store._database.lock.generation
+        await execute(postgres_url, BACKENDS, store._database.shard_class)
 
         async def regained():
-            return store._opening.lock.generation > generation
+            return store._database.lock.generation > generation
 
         await until(regained)
         assert not store.holds(1), "the lock of the lost session is not held"
@@ -85,9 +85,9 @@ def test_a_session_that_is_lost_and_regained_with_nobody_between_keeps_its_epoch
 def test_a_session_that_is_lost_while_another_takes_over_has_lost_its_epoch(postgres_url):
     async def story(first, second):
         assert await first.lead("me") == 1
-        await execute(postgres_url, BACKENDS, first._opening.shard_class)
+        await execute(postgres_url, BACKENDS, first._database.shard_class)
         assert await second.lead("you") == 2
-        generation = first._opening.lock.generation
+        generation = first._database.lock.generation
 
         async def knows():
             with contextlib.suppress(StoreError):
@@ -95,7 +95,7 @@ def test_a_session_that_is_lost_while_another_takes_over_has_lost_its_epoch(post
             return False
 
         await until(knows)
-        assert first._opening.lock.generation >= generation
+        assert first._database.lock.generation >= generation
         assert not first.holds(1)
 
     over(postgres_url, story)
@@ -154,13 +154,13 @@ def test_a_commit_that_arrives_after_it_was_given_up_changes_nothing(postgres_ur
             [launch] = await pass_at(store, T0)
             await store.settle([ending(launch, T0)], 1)
             moves = await make_moves(store, T0 + MINUTE)
-            store._opening.passes._deadlines = Deadlines(4, 0.2)
-            backend = store._opening.passes._idle[-1].get_server_pid()
+            store._database.passes._deadlines = Deadlines(4, 0.2)
+            backend = store._database.passes._idle[-1].get_server_pid()
             proxy.hold_requests = True
             with pytest.raises(StoreError):
                 await store.commit(moves, 1)
             proxy.hold_requests = False
-            store._opening.passes._deadlines = PASSES
+            store._database.passes._deadlines = PASSES
             assert [*(await store.get("a")).runs] == []
             # The statement is delivered after its sender was told that it had not arrived.
             proxy.deliver()
@@ -296,7 +296,7 @@ def test_without_fence_a_schedule_is_moved_once(postgres_url):
         fence = first.shard(0)._leading.fence
         answers = await asyncio.gather(
             *(
-                store._opening.passes.work(lambda session: commit(session, fence, moves))
+                store._database.passes.work(lambda session: commit(session, fence, moves))
                 for store in (first, second)
             )
         )
@@ -361,7 +361,7 @@ class Ending:
 def test_a_connection_that_is_about_to_close_is_dropped_and_its_work_is_tried_again(postgres_url, error):
     async def story(store):
         await store.every()
-        idle = store._opening.edits._idle
+        idle = store._database.edits._idle
         idle[:] = [ending := Ending(idle[-1], error)]
         with pytest.raises(StoreError, match="cannot be reached") as caught:
             await store.every()

@@ -12,7 +12,7 @@ from tests.stores.postgres_rig import BACKENDS, execute, over, until
 from dutiful.core.errors import LostLeadershipError
 from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity
-from dutiful.stores.postgres import commit, edits, settle, shard, statements
+from dutiful.stores.postgres import commit, edits, settle, shard_store, statements
 
 pytestmark = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 
@@ -33,7 +33,7 @@ async def a_pause_overtakes_a_commit(_url, store):
     async def work(session):
         return await commit.commit(Overtaken(session, pause), fence, moves)
 
-    return len((await store._opening.passes.work(work)).launches)
+    return len((await store._database.passes.work(work)).launches)
 
 
 class Overtaken:
@@ -59,7 +59,7 @@ async def a_deposed_leader_settles(_url, first, second):
     await first.lead("me")
     await declare(first, schedule())
     [launch] = await pass_at(first, T0)
-    await first._opening.lock.unlock(first._opening.shard_class, first.shard(0)._leading.fence.shard)
+    await first._database.lock.unlock(first._database.shard_class, first.shard(0)._leading.fence.shard)
     await second.lead("you")
     try:
         await first.settle([ending(launch, T0)], 1)
@@ -76,7 +76,7 @@ async def a_commit_arrives_late(_url, store):
     sent_under, only._in_transit = only._leading.fence, True
     assert [*(await store.get("a")).runs] == []
     try:
-        await store._opening.passes.work(lambda session: commit.commit(session, sent_under, moves))
+        await store._database.passes.work(lambda session: commit.commit(session, sent_under, moves))
     except LostLeadershipError:
         return "refused"
     return "recorded"
@@ -85,13 +85,13 @@ async def a_commit_arrives_late(_url, store):
 async def another_leads_in_between(url, first, second):
     """A leader loses its session, another leads and stops; return the epoch with which the first goes on."""
     await first.lead("me")
-    generation = first._opening.lock.generation
-    await execute(url, BACKENDS, first._opening.shard_class)
+    generation = first._database.lock.generation
+    await execute(url, BACKENDS, first._database.shard_class)
     await second.lead("you")
     await second.close()
 
     async def regained():
-        return first._opening.lock.generation > generation
+        return first._database.lock.generation > generation
 
     await until(regained)
     return await first.lead("me")
@@ -155,12 +155,12 @@ def no_turn_bump(patch):
     async def does_nothing(_shard):
         pass
 
-    patch(shard.Shard, "end_transit", does_nothing)
+    patch(shard_store.Shard, "end_transit", does_nothing)
 
 
 def epoch_kept_after_another_led(patch):
     kept = "UPDATE shards SET turn = turn + 1 WHERE shard = $1 AND $2::text <> '' AND $3::bigint > 0"
-    patch(shard, "_KEEP", f"{kept} RETURNING turn")
+    patch(shard_store, "_KEEP", f"{kept} RETURNING turn")
 
 
 def group_not_in_one_shard(patch):

@@ -19,7 +19,7 @@ from dutiful.runtime.clock import boottime
 from dutiful.runtime.ports import Retention
 from dutiful.stores.postgres import PostgresStore, commit, reads, settle
 from dutiful.stores.postgres.connections import Session
-from dutiful.stores.postgres.due_from import BEGINNING, DueFrom
+from dutiful.stores.postgres.due_index import BEGINNING, DueFrom
 from dutiful.stores.postgres.statements import LEAD, Values
 
 SOME = 3000
@@ -55,7 +55,7 @@ async def scans(store, statement, values):
     async def explain(session):
         return await session.value(f"EXPLAIN (FORMAT JSON) {statement}", *values)
 
-    [plan] = json.loads(await store._opening.passes.work(explain))
+    [plan] = json.loads(await store._database.passes.work(explain))
     return {
         (node["Node Type"], node["Relation Name"]) for node in nodes(plan["Plan"]) if "Relation Name" in node
     }
@@ -146,7 +146,7 @@ async def pages_read(store, statement, *values):
     async def explain(session):
         return await session.value(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", *values)
 
-    [answer] = json.loads(await store._opening.passes.work(explain))
+    [answer] = json.loads(await store._database.passes.work(explain))
     return answer["Plan"]["Shared Hit Blocks"] + answer["Plan"]["Shared Read Blocks"]
 
 
@@ -193,7 +193,7 @@ def test_the_retry_of_a_run_is_found_at_once_also_while_queries_are_bounded(post
     async def story(store):
         await declare(store, schedule("a", Once(T0), launch_retry=Retry(1000), run_timeout=None))
         [launch] = (await store.commit(await make_moves(store, T0), 1)).launches
-        store._opening.due_from[0] = DueFrom(slow_s=0, rest=1e9)
+        store._database.due_from[0] = DueFrom(slow_s=0, rest=1e9)
         assert (await store.load(T0 + 60 * MINUTE, 9)).batch.due == []
         await store.settle([ending(launch, T0 + 5, Unreached("no route"))], 1)
         return [due.schedule.id for due in (await store.load(T0 + 60 * MINUTE, 9)).batch.due]
@@ -204,9 +204,9 @@ def test_the_retry_of_a_run_is_found_at_once_also_while_queries_are_bounded(post
 def test_a_wake_long_past_is_found_at_once_after_an_edit_also_while_queries_are_bounded(postgres_url):
     async def story(store):
         await store.apply(Changes([put(schedule("later"), T0 + 9 * MINUTE)]))
-        store._opening.due_from[0] = DueFrom(slow_s=0, rest=1e9)
+        store._database.due_from[0] = DueFrom(slow_s=0, rest=1e9)
         assert (await store.load(T0 + 8 * MINUTE, 9)).batch.due == []
-        assert store._opening.due_from[0].at(boottime()) == T0 + 7 * MINUTE
+        assert store._database.due_from[0].at(boottime()) == T0 + 7 * MINUTE
         await declare(store, schedule("owed"))
         return [due.schedule.id for due in (await store.load(T0 + 8 * MINUTE, 9)).batch.due]
 
@@ -241,7 +241,7 @@ def test_every_statement_of_a_pass_has_a_deadline_and_a_plan_of_its_own(postgres
             ]
             return [await session.value(f"SHOW {name}") for name in names]
 
-        return await store._opening.passes.work(ask)
+        return await store._database.passes.work(ask)
 
     assert over(postgres_url, story) == ["force_custom_plan", "4s", "2s", "2s"]
 

@@ -21,7 +21,7 @@ from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity
 from dutiful.runtime.ports import Sharded
 from dutiful.stores.postgres import PostgresStore
-from dutiful.stores.postgres.session import LockSession
+from dutiful.stores.postgres.lock_session import LockSession
 
 pytestmark = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 
@@ -48,7 +48,7 @@ def test_a_shard_loads_only_its_own_schedules_and_a_group_shares_a_shard(postgre
 def test_an_edit_of_the_group_moves_a_schedule_and_its_run_is_adopted_there(postgres_url):
     async def story(store):
         await declare(store, schedule("a"))
-        places = await store._opening.places()
+        places = await store._database.places()
         old = places.place_of(schedule("a"))
         group = next(
             f"g{n}" for n in range(99) if places.place_of(schedule("a", capacity=Capacity(f"g{n}", 1))) != old
@@ -109,7 +109,7 @@ def test_a_member_whose_session_was_lost_joins_again_as_the_same(postgres_url):
         assert await first.shard(0).lead("1") == 1
         await second.join(me("2"), ignore)
         # Of the two members only the first one leads.
-        await execute(postgres_url, BACKENDS, first._opening.shard_class)
+        await execute(postgres_url, BACKENDS, first._database.shard_class)
 
         async def is_back():
             return [member.owner for member in (await second.look()).members] == ["1", "2"]
@@ -137,14 +137,14 @@ def test_a_member_whose_old_session_still_holds_its_node_tries_until_it_is_back(
         real = LockSession.try_lock
 
         async def try_lock(self, kind, key):
-            if self is first._opening.lock and kind == nodes and len(refused) < 2:
+            if self is first._database.lock and kind == nodes and len(refused) < 2:
                 refused.append(key)
                 return False
             return await real(self, kind, key)
 
-        nodes = first._opening.node_class
+        nodes = first._database.node_class
         monkeypatch.setattr(LockSession, "try_lock", try_lock)
-        await execute(postgres_url, BACKENDS, first._opening.shard_class)
+        await execute(postgres_url, BACKENDS, first._database.shard_class)
 
         async def is_back():
             return len(refused) == 2 and [each.owner for each in (await second.look()).members] == ["1"]
@@ -158,7 +158,7 @@ def test_an_edit_hints_at_the_shards_that_it_wrote_to(postgres_url):
     async def story(first, second):
         heard = asyncio.Queue()
         await first.join(me("1"), heard.put_nowait)
-        places = await second._opening.places()
+        places = await second._database.places()
         while not heard.empty():
             heard.get_nowait()
         await declare(second, schedule("a"))

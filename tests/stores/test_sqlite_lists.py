@@ -10,7 +10,7 @@ from tests.stores.notation import declare, schedule
 from tests.stores.sqlite_rig import with_store
 
 from dutiful.runtime.ports import PART_OF_ID, RunFilter
-from dutiful.stores.sqlite.queries import matching
+from dutiful.stores.sqlite.figures import matching
 from dutiful.stores.sqlite.reads import count, having
 
 ADA, TEAM, PART = ("user", "ada"), ("label", "team"), (PART_OF_ID, "a")

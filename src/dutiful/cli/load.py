@@ -17,7 +17,7 @@ from dutiful.simulate.schedule_file import read_schedule_file
 from dutiful.web.drawing.matrix import SHADES, load_picture, shade
 
 if TYPE_CHECKING:
-    from dutiful.web.drawing.lanes import Theme
+    from dutiful.web.drawing.simulation_picture import Theme
 
 _FULLEST, _MOVES = 5, 10
 _SHADED = ("·░▒▓█@", ".:-=+#")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.zone import zone
 from dutiful.web.drawing.axis import ClockChange
-from dutiful.web.drawing.lanes import Lane, Picture, Theme, picture
 from dutiful.web.drawing.marks import State, Tick
+from dutiful.web.drawing.simulation_picture import Lane, Picture, Theme, picture
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -30,7 +30,7 @@ from dutiful.core.errors import InvalidArgumentError
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from dutiful.web.drawing.lanes import Theme
+    from dutiful.web.drawing.simulation_picture import Theme
 
 _NONE_YET = "There are no schedules yet; `dutiful schedules upsert FILE` adds some."
 # The service answers with at most this many lines at once.

@@ -24,8 +24,8 @@ from dutiful.simulate.schedule_file import read_schedule_file
 from dutiful.simulate.simulation import Simulation
 from dutiful.simulate.simulation import simulate as run_simulation
 from dutiful.web.drawing.axis import ClockChange
-from dutiful.web.drawing.lanes import Lane, Picture, Theme, picture
 from dutiful.web.drawing.marks import State, Tick
+from dutiful.web.drawing.simulation_picture import Lane, Picture, Theme, picture
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.zone import EPOCH
 from dutiful.core.errors import InvalidArgumentError, NamespaceOwnedError
-from dutiful.core.plan.preview import upcoming
+from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.run import CANCEL_ASKED, IN_FLIGHT, Phase
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.registrar import Registrar

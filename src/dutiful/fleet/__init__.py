@@ -29,7 +29,7 @@ from dutiful.fleet.next_trigger import (
 )
 from dutiful.fleet.run.jobs import executor_for
 from dutiful.fleet.run.output_log import LogLimits
-from dutiful.fleet.run.runner import build_schedule_prompt, run_schedule
+from dutiful.fleet.run.run_schedule import build_schedule_prompt, run_schedule
 from dutiful.fleet.run.work_sources import WorkSources
 from dutiful.fleet.scheduler import FleetScheduler
 from dutiful.fleet.state.file import get_agent_schedule_states, get_schedule_state, update_schedule_state

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dutiful.core import event as happened
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import InvalidArgumentError, UnknownScheduleError
+from dutiful.fleet.agent_schedules import Roster
 from dutiful.fleet.errors import (
     ConcurrencyLimitError,
     SchedulerError,
@@ -20,7 +21,6 @@ from dutiful.fleet.errors import (
     ScheduleTriggerError,
 )
 from dutiful.fleet.file.agents import agents_from
-from dutiful.fleet.roster import Roster
 from dutiful.fleet.run.launcher import JobLauncher
 from dutiful.fleet.types import SchedulerState
 from dutiful.fleet.view import shown

@@ -16,8 +16,8 @@ from dutiful.core.plan.backfill import Backfill, backfill, past_ticks
 from dutiful.core.plan.edit import accounted, edited, upserted
 from dutiful.core.plan.outcome import Report, Settlement, hear
 from dutiful.core.plan.pause import paused_until, resumed
-from dutiful.core.plan.preview import upcoming
 from dutiful.core.plan.reconcile import Changes, Difference, Note, Put, reconcile
+from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.plan.verdict import Verdict, explain, minute_of
 from dutiful.core.run import CANCEL_ASKED, Phase, Run, Status
 from dutiful.core.snapshot import Snapshot

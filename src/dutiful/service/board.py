@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from dutiful.core.cadence import count_ticks
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.zone import epoch_ms
-from dutiful.core.plan.preview import upcoming
+from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.run import IN_FLIGHT, Run, Status
 from dutiful.core.schedule import is_troubled
 from dutiful.runtime.ports import RunFilter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from dutiful.core.plan.preview import upcoming
+from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.run import IN_FLIGHT
 from dutiful.runtime.ports import PART_OF_ID
 from dutiful.service.board import kind_of, worst_first

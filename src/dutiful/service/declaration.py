@@ -20,7 +20,7 @@ from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.zone import epoch_ms, zone
 from dutiful.core.errors import CodecError, InvalidArgumentError
 from dutiful.core.name import exact, subject_flaw
-from dutiful.core.plan.overdue import expects
+from dutiful.core.plan.expectations import expects
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task, Window
 from dutiful.launchers.url import scheme_of

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import DutifulError, InvalidArgumentError, UnknownRunError, UnknownScheduleError
-from dutiful.core.plan.gates import steps
 from dutiful.core.plan.outcome import Report
+from dutiful.core.plan.verdict_steps import steps
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Status
 from dutiful.runtime.ports import PART_OF_ID, RunFilter, RunPlace

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import DutifulError, quoted
 from dutiful.outbound import Allowed
-from dutiful.service.variables import VARIABLES, Variable, read_config
+from dutiful.service.environment import VARIABLES, Variable, read_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dutiful.core.policy import CatchUp, Overlap
     from dutiful.launchers.executor import Mode
     from dutiful.outbound.secret import Secret
-    from dutiful.service.variables import LogLevel
+    from dutiful.service.environment import LogLevel
 
 _OWN_PREFIX = "DUTIFUL_"
 # The similarity of two names from which one counts as a misspelling of the other.

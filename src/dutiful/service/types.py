@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from dutiful.core.plan.gates import Step
+    from dutiful.core.plan.verdict_steps import Step
 
 T = TypeVar("T")
 

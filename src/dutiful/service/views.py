@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.lint import lint
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.core.plan.preview import upcoming
+from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.schedule import State
 from dutiful.core.snapshot import Snapshot
 from dutiful.service.declaration import ScheduleView, policy_facts, workflow_of

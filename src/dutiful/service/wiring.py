@@ -19,8 +19,8 @@ from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.cluster_clock import ClusterClock, OffsetWatch
 from dutiful.runtime.loop_thread import LoopThread
 from dutiful.runtime.ports import Sharded, Sized
-from dutiful.service import journal
-from dutiful.service.backfills import Backfills
+from dutiful.service import event_log
+from dutiful.service.backfill_progress import Backfills
 from dutiful.service.board import Board
 from dutiful.service.catalog import Catalog
 from dutiful.service.cluster import ClusterView, cluster_view, member_named
@@ -96,7 +96,7 @@ class Service:
         self.catalog = Catalog(self._store, self.clock)
         self.filtered_load = FilteredLoad(self._store, self.clock)
         self.pauses, self.backfills = Pauses(self._store, self.clock), Backfills(self._store, self.clock)
-        self.expectations = Expectations(self._store, self.clock, journal.write)
+        self.expectations = Expectations(self._store, self.clock, event_log.write)
         # The worker passes every tick by itself, so edits due later than its patience need not wake it.
         self.registrar = SchedulerRegistrar(
             self._store,
@@ -260,7 +260,7 @@ class Service:
             self.clock.sample(sent, self.clock.monotonic(), view.now_ms)
             offset = self.clock.offset_ms()
             if offset is not None and self._offsets.rises(offset):
-                journal.write(ClockOff(view.now_ms, offset))
+                event_log.write(ClockOff(view.now_ms, offset))
         return cluster_view(view, offset)
 
     async def _read_clock(self) -> None:

@@ -13,7 +13,7 @@ from dutiful.runtime.cluster import Cluster
 from dutiful.runtime.engine import Settings as Pace
 from dutiful.runtime.host import Host
 from dutiful.runtime.ports import Retention, Sharded
-from dutiful.service import journal
+from dutiful.service import event_log
 from dutiful.service.cluster import this_node
 from dutiful.service.launcher import RunLauncher
 from dutiful.service.types import Health
@@ -163,7 +163,7 @@ class Worker:
             case _:
                 self._trouble = None
         self._metrics(event)
-        journal.write(event)
+        event_log.write(event)
 
 
 def patience_ms(settings: Settings) -> int:

@@ -10,7 +10,7 @@ from tests.fleet.rig import Said
 from tests.fleet.runs import ITEM, SOURCE, Executor, Sources
 
 from dutiful.fleet.errors import JobNotStartedError
-from dutiful.fleet.run.runner import JobRunner, run_job
+from dutiful.fleet.run.run_schedule import JobRunner, run_job
 from dutiful.fleet.types import Agent, AgentSchedule, JobResult, NextWorkItem, ScheduleRunResult, TriggerInfo
 from dutiful.runtime.clock import SystemClock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dutiful.fleet.run.runner import DEFAULT_PROMPT, build_schedule_prompt
+from dutiful.fleet.run.run_schedule import DEFAULT_PROMPT, build_schedule_prompt
 from dutiful.fleet.types import AgentSchedule, WorkItem
 
 BARE = WorkItem("directory-1:a.md", "directory", "a.md", "Fix it")

@@ -11,7 +11,7 @@ from tests.web.pages.test_forms import csrf, post
 from tests.web.test_tenants import asking, guarded, token
 
 from dutiful.core.cron.cron import Cron
-from dutiful.web.pages.difference import compare
+from dutiful.web.pages.fire_time_changes import compare
 
 __all__ = ["guarded"]
 NOW = datetime(2026, 11, 2, 14, 5, 12, tzinfo=UTC)

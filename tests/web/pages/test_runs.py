@@ -10,7 +10,7 @@ import pytest
 from tests.web.pages.html import Page, page
 from tests.web.pages.test_forms import post
 
-from dutiful.web.pages import again, runs_csv
+from dutiful.web.pages import run_again, runs_csv
 from dutiful.web.pages.runs_csv import cell
 
 MINUTELY = "* * * * *"
@@ -107,7 +107,7 @@ def test_an_entry_that_lies_behind_many_others_is_not_said_to_be_missing(service
     service.upsert(schedule_id="bad", cron_expr="1 9 * * *", workflow_id="broken")
     service.upsert(schedule_id="good", cron_expr=MINUTELY)
     service.advance(20 * 60 + 1)
-    monkeypatch.setattr("dutiful.stores.sqlite.queries.SCAN_MAX", 2)
+    monkeypatch.setattr("dutiful.stores.sqlite.figures.SCAN_MAX", 2)
     found = page(service, "/ui/runs?reason=task_failed")
     assert re.search(r"No entry since Mon 2 Mar 09:\d\d matches: task_failed. Look further back", found.text)
     while "bad" not in found.text:
@@ -211,7 +211,7 @@ def test_one_schedule_that_failed_is_asked_about_on_its_own_page(service):
 
 
 def test_more_schedules_than_are_run_at_once_are_not_run(service, monkeypatch):
-    monkeypatch.setattr(again, "MOST", 2)
+    monkeypatch.setattr(run_again, "MOST", 2)
     failing(service, "a", "b", "c")
     asked = page(service, "/ui/runs/again?status=FAILED&reason=task_failed&line=RuntimeError:+disk+full")
     assert "3 schedules are too many to run at once; at most 2 do." in asked.text

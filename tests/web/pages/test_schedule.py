@@ -12,7 +12,7 @@ import pytest
 from tests.web.pages.html import page
 from tests.web.running import SCHEDULE, running
 
-from dutiful.web.pages.timeline import Timeline, draw, pauses_of
+from dutiful.web.pages.schedule_timeline import Timeline, draw, pauses_of
 
 DAY = timedelta(days=1)
 MONDAY_NINE = datetime(2026, 3, 2, 9, tzinfo=UTC)

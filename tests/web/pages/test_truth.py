@@ -14,7 +14,7 @@ from tests.web.pages.html import page
 from tests.web.running import SCHEDULE, running
 
 from dutiful import Cron
-from dutiful.web.pages.difference import compare
+from dutiful.web.pages.fire_time_changes import compare
 
 ZONES = [
     "UTC",

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from dutiful.core.cron.calendar import exclusions
 from dutiful.core.cron.dialect import DIALECTS, Fields, parse_fields
+from dutiful.core.cron.exclusions import exclusions
 from dutiful.core.cron.explain import describe
 from dutiful.core.cron.occurrence import Occurrences, OutOfYearsError
 from dutiful.core.cron.zone import DAY_SECONDS, EPOCH, Fold, Gap, Zone, timeline

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dutiful.core.cron.calendar import Exclusions
+    from dutiful.core.cron.exclusions import Exclusions
 
 # Added to a day number, this gives the ordinal that `date.fromordinal` takes.
 _ORDINAL_OF_EPOCH = date(1970, 1, 1).toordinal()

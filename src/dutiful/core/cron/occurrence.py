@@ -22,8 +22,8 @@ from dutiful.core.cron.zone import DAY_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dutiful.core.cron.calendar import Exclusions
     from dutiful.core.cron.dialect import Fields
+    from dutiful.core.cron.exclusions import Exclusions
     from dutiful.core.cron.zone import Timeline
 
     Find = Callable[[int, bool], int]

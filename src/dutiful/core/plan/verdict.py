@@ -18,7 +18,7 @@ from dutiful.core.plan.draft import Draft
 from dutiful.core.plan.jitter import fire_time, opening_cursor
 from dutiful.core.plan.pause import end_of_pause
 from dutiful.core.plan.planner import decide
-from dutiful.core.plan.preview import HORIZON
+from dutiful.core.plan.upcoming import HORIZON
 from dutiful.core.policy import Capacity, OnOrphan, Reason, Retry
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import Window

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from dutiful.fleet.agent_schedules import INTERRUPTED
 from dutiful.fleet.control.answers import (
     SCANNED_MAX,
     chosen,
@@ -15,7 +16,6 @@ from dutiful.fleet.control.answers import (
     of_verdict,
 )
 from dutiful.fleet.errors import AgentNotFoundError, FleetNotRunningError, ScheduleNotFoundError
-from dutiful.fleet.roster import INTERRUPTED
 from dutiful.fleet.run.output_log import logs_of, output_of
 from dutiful.fleet.scheduler import HISTORY_FILE
 from dutiful.fleet.state.file import read_states, write_states

@@ -11,7 +11,7 @@ from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import DutifulError
 from dutiful.core.plan.outcome import Failed, NoWork, Refused, Succeeded
 from dutiful.core.policy import Reason
-from dutiful.fleet.run.runner import INTERRUPTED, build_schedule_prompt
+from dutiful.fleet.run.run_schedule import INTERRUPTED, build_schedule_prompt
 from dutiful.fleet.state.file import begun, ended, found_no_work
 from dutiful.fleet.types import ScheduleRunResult, TriggerInfo, TriggerMetadata
 from dutiful.fleet.view import Job

@@ -14,8 +14,8 @@ from dutiful.core.plan.reconcile import Survey
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status, frees_slot
 from dutiful.core.schedule import SkippedRange
 from dutiful.runtime.ports import Committed, Launch, Leader, Loaded, Retention
-from dutiful.stores.memory import queries
-from dutiful.stores.memory.queries import MemoryFigures, StoredWorkflows
+from dutiful.stores.memory import figures
+from dutiful.stores.memory.figures import MemoryFigures, StoredWorkflows
 from dutiful.stores.memory.row import Row, Wakes, by_tick
 
 if TYPE_CHECKING:
@@ -413,7 +413,7 @@ class MemoryStore(MemoryFigures):
         self, wanted: RunFilter, after: RunPlace | None, limit: int, oldest_first: bool = False
     ) -> RunPage:
         """Return the rows that match."""
-        return queries.matching(self._rows.values(), wanted, after, limit, oldest_first)
+        return figures.matching(self._rows.values(), wanted, after, limit, oldest_first)
 
     async def note_start(self, key: str, now: Instant, keep: int) -> None:
         """Record a start outside the ledger."""
@@ -425,11 +425,11 @@ class MemoryStore(MemoryFigures):
 
     async def open_counts(self) -> dict[str, int]:
         """Return how many open runs are in each phase."""
-        return queries.open_counts(self._rows.values())
+        return figures.open_counts(self._rows.values())
 
     async def find(self, key: str) -> Found | None:
         """Return the row with this key, and its schedule."""
-        return queries.find(self._rows.values(), key)
+        return figures.find(self._rows.values(), key)
 
     async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
         """Return one version of a workflow."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from dutiful.core.errors import StoreError
 from dutiful.runtime.clock import boottime
 from dutiful.runtime.ports import Member, View
-from dutiful.stores.postgres.opening import places_of
+from dutiful.stores.postgres.database import places_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from dutiful.stores.postgres.connections import Session
-    from dutiful.stores.postgres.opening import Opening
+    from dutiful.stores.postgres.database import OpenDatabase
 
 _NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _JOIN = (
@@ -61,69 +61,71 @@ _LOOK = (
 class Membership:
     """The membership of one process in a namespace."""
 
-    def __init__(self, opening: Opening) -> None:
-        self._opening = opening
+    def __init__(self, database: OpenDatabase) -> None:
+        self._database = database
         self._me: Member | None = None
         self._node: int | None = None
 
     async def join(self, me: Member, hinted: Callable[[Collection[int]], None]) -> None:
         """Become a member, and receive hints from now on."""
-        opening = self._opening
-        await opening.places()
+        database = self._database
+        await database.places()
         self._me = me
-        opening.lock.on_regained = self._join_again
-        await opening.open_lock()
+        database.lock.on_regained = self._join_again
+        await database.open_lock()
 
         def hear(payload: str) -> None:
             places = places_of(payload)
-            opening.heard(places)
+            database.heard(places)
             hinted(places)
 
-        await opening.lock.listen(opening.hints.channel, hear)
-        await opening.edits.work(lambda session: session.run(_FORGET, opening.namespace, opening.node_class))
+        await database.lock.listen(database.hints.channel, hear)
+        await database.edits.work(
+            lambda session: session.run(_FORGET, database.namespace, database.node_class)
+        )
         await self._lock_node()
 
     async def _lock_node(self) -> None:
-        opening, me = self._opening, self._me
+        database, me = self._database, self._me
         if me is None:
             return
-        values = opening.namespace, me.owner, me.name, me.release, me.pid
-        self._node = node = await opening.edits.work(lambda session: session.value(_JOIN, *values))
-        if not await opening.lock.try_lock(opening.node_class, node):
-            problem = f"The member {me.name!r} of {opening.address.shown} is still held by its last session"
+        values = database.namespace, me.owner, me.name, me.release, me.pid
+        self._node = node = await database.edits.work(lambda session: session.value(_JOIN, *values))
+        if not await database.lock.try_lock(database.node_class, node):
+            problem = f"The member {me.name!r} of {database.address.shown} is still held by its last session"
             raise StoreError(problem, "it ends by itself within a lease; it is tried again")
-        opening.hints.send()
+        database.hints.send()
 
     async def _join_again(self) -> None:
         await self._lock_node()
 
     async def look(self) -> View:
         """Return the members and shards as they are now, and keep the session alive."""
-        opening, joined = self._opening, self._me is not None
-        places = await opening.find_places()
+        database, joined = self._database, self._me is not None
+        places = await database.find_places()
         shards = range(len(places.shards)) if places is not None else ()
 
         async def ask(session: Session) -> View:
             began = boottime()
-            since = [opening.due_from[place].at(began) for place in shards]
-            values = opening.namespace, opening.shard_class, opening.node_class, joined, since
+            since = [database.due_from[place].at(began) for place in shards]
+            values = database.namespace, database.shard_class, database.node_class, joined, since
             row = await session.row(_LOOK, *values)
             if joined:
-                opening.lock.check_backend(row["backend"])
+                database.lock.check_backend(row["backend"])
             view = _view(row["now_ms"], json.loads(row["members"] or "[]"), json.loads(row["shards"] or "[]"))
             for place, wake in view.wakes.items():
-                opening.due_from[place].found(wake, view.now_ms, began, boottime())
+                database.due_from[place].found(wake, view.now_ms, began, boottime())
             return view
 
-        view: View = await (opening.lock.ask(ask) if joined else opening.edits.work(ask))
+        view: View = await (database.lock.ask(ask) if joined else database.edits.work(ask))
         return view
 
     async def drain(self, owner: str, draining: bool) -> bool:
         """Record whether a member must give its shards away."""
         statement = "UPDATE nodes SET draining = $3 WHERE namespace = $1 AND owner = $2"
-        values = self._opening.namespace, owner, draining
-        found = await self._opening.edits.work(lambda session: session.run(statement, *values))
-        self._opening.hints.send()
+        values = self._database.namespace, owner, draining
+        found = await self._database.edits.work(lambda session: session.run(statement, *values))
+        self._database.hints.send()
         return found > 0
 
     async def leave(self) -> None:
@@ -131,16 +133,16 @@ class Membership:
         me, node, self._me = self._me, self._node, None
         if me is None:
             return
-        opening = self._opening
-        opening.lock.on_regained = None
+        database = self._database
+        database.lock.on_regained = None
         with contextlib.suppress(StoreError):
-            await opening.edits.work(
+            await database.edits.work(
                 lambda session: session.run("DELETE FROM nodes WHERE owner = $1", me.owner)
             )
             if node is not None:
-                await opening.lock.unlock(opening.node_class, node)
-        opening.hints.send()
-        await opening.hints.flush()
+                await database.lock.unlock(database.node_class, node)
+        database.hints.send()
+        await database.hints.flush()
 
 
 def _view(now_ms: int, members: list[list[object]], shards: list[list[object]]) -> View:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dutiful.core.schedule import Schedule
     from dutiful.runtime.ports import Facets
     from dutiful.stores.postgres.connections import Session
-    from dutiful.stores.postgres.due_from import DueFrom
+    from dutiful.stores.postgres.due_index import DueFrom
     from dutiful.stores.postgres.interned_texts import Texts
     from dutiful.stores.rows import Row
 

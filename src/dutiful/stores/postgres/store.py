@@ -6,12 +6,12 @@ import os
 from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import StoreError
-from dutiful.stores.postgres import database, transfer
+from dutiful.stores.postgres import migration, transfer
 from dutiful.stores.postgres.connections import EDITS, Connections, parse_address
+from dutiful.stores.postgres.database import OpenDatabase
 from dutiful.stores.postgres.membership import Membership
-from dutiful.stores.postgres.namespace import NamespaceStore
-from dutiful.stores.postgres.opening import Opening
-from dutiful.stores.postgres.shard import Shard
+from dutiful.stores.postgres.namespace_store import NamespaceStore
+from dutiful.stores.postgres.shard_store import Shard
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -43,45 +43,45 @@ class PostgresStore(NamespaceStore):
     def __init__(self, url: str, *, namespace: str = "default", shards: int = 1, lease: float = 5.0) -> None:
         self._address, self._namespace = parse_address(url), namespace
         self._shards_wanted, self._lease = shards, lease
-        self._opening_or_none: Opening | None = None
+        self._database_or_none: OpenDatabase | None = None
         self._process = os.getpid()
         self._shards: dict[int, Shard] = {}
 
     @property
-    def _opening(self) -> Opening:
+    def _database(self) -> OpenDatabase:
         shown = self._address.shown
-        if self._opening_or_none is None:
+        if self._database_or_none is None:
             raise StoreError(f"The database {shown} is not open", "call open() first", store=shown)
         if self._process != os.getpid():
             problem = f"The database {shown} was opened by a parent process"
             raise StoreError(problem, "open a store of its own in each process", store=shown)
-        return self._opening_or_none
+        return self._database_or_none
 
     async def open(self) -> None:
         """Migrate the schema, or raise StoreError and leave it as it is."""
-        if self._opening_or_none is not None:
+        if self._database_or_none is not None:
             return
         first = Connections(self._address, 1, EDITS)
         try:
-            schema = await first.work(lambda session: database.prepare(session, self._address))
+            schema = await first.work(lambda session: migration.prepare(session, self._address))
         finally:
             await first.close()
         self._process = os.getpid()
-        self._opening_or_none = opening = Opening(
+        self._database_or_none = database = OpenDatabase(
             self._address, self._namespace, self._shards_wanted, self._lease, schema
         )
-        self._membership = Membership(opening)
+        self._membership = Membership(database)
 
     async def close(self) -> None:
         """Release the shards that this process leads, and close all connections."""
-        if self._opening_or_none is None:
+        if self._database_or_none is None:
             return
-        opening = self._opening
+        database = self._database
         try:
             await self.leave()
         finally:
-            self._opening_or_none, self._shards = None, {}
-            await opening.close()
+            self._database_or_none, self._shards = None, {}
+            await database.close()
 
     async def _read(self, job: Callable[[Session], Awaitable[T]]) -> T:
         for shard in self._shards.values():
@@ -109,17 +109,17 @@ class PostgresStore(NamespaceStore):
         await self._joined().leave()
 
     def _joined(self) -> Membership:
-        assert self._opening.is_open
+        assert self._database.is_open
         return self._membership
 
     def shard(self, place: int) -> Shard:
         """Return the store of one shard, the same one each time; it is open while this store is."""
         if place not in self._shards:
-            self._shards[place] = Shard(place, self._opening)
+            self._shards[place] = Shard(place, self._database)
         return self._shards[place]
 
     async def _only(self) -> Shard:
-        places = await self._opening.places()
+        places = await self._database.places()
         if len(places.shards) != 1:
             problem = (
                 f"The namespace {self._namespace!r} of {self._address.shown} has {len(places.shards)} shards"
@@ -137,7 +137,7 @@ class PostgresStore(NamespaceStore):
 
     async def begin_transfer(self) -> Facts | None:
         """Lead all shards and return the facts of the namespace; None while another process leads one."""
-        places = await self._opening.places()
+        places = await self._database.places()
         led = [await self.shard(place).lead("transfer") for place in range(len(places.shards))]
         return (
             None
@@ -153,7 +153,7 @@ class PostgresStore(NamespaceStore):
 
     async def write_rows(self, table: str, rows: Sequence[Row], offset: int) -> None:
         """Write rows unchanged."""
-        places = await self._opening.places()
+        places = await self._database.places()
         await self._write(
             lambda session: transfer.write_rows(session, self._namespace, places, table, rows, offset)
         )
@@ -178,7 +178,7 @@ class PostgresStore(NamespaceStore):
 
     async def leader(self) -> Leader | None:
         """Return the process that leads the namespace; None where it has more than one shard."""
-        places = await self._opening.find_places()
+        places = await self._database.find_places()
         return await self.shard(0).leader() if places is not None and len(places.shards) == 1 else None
 
     async def lead(self, owner: str) -> int | None:
@@ -186,7 +186,7 @@ class PostgresStore(NamespaceStore):
         return await (await self._only()).lead(owner)
 
     def holds(self, epoch: int) -> bool:
-        """Return whether this opening leads under the epoch."""
+        """Return whether this store leads under the epoch."""
         return 0 in self._shards and self._shards[0].holds(epoch)
 
     async def apply(self, changes: Changes) -> None:

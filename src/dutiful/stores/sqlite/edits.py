@@ -33,9 +33,9 @@ from dutiful.stores.rows import (
 )
 from dutiful.stores.sqlite import inline_runs
 from dutiful.stores.sqlite.commit import insert_rest, wake_groups
+from dutiful.stores.sqlite.figures import put_workflow
 from dutiful.stores.sqlite.file import raise_number, stored_number
 from dutiful.stores.sqlite.interned_texts import StoredTexts
-from dutiful.stores.sqlite.queries import put_workflow
 from dutiful.stores.sqlite.reads import find_run
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import secrets
 from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, StoreError
-from dutiful.stores.sqlite import edits, queries, reads, transfer, upkeep
+from dutiful.stores.sqlite import edits, figures, reads, transfer, upkeep
 from dutiful.stores.sqlite.commit import commit
-from dutiful.stores.sqlite.comparison import survey
 from dutiful.stores.sqlite.file import (
     DatabaseFile,
     begin_leadership,
@@ -24,6 +23,7 @@ from dutiful.stores.sqlite.file import (
 from dutiful.stores.sqlite.interned_texts import Texts
 from dutiful.stores.sqlite.lock import LeaderLock
 from dutiful.stores.sqlite.settle import report, settle
+from dutiful.stores.sqlite.survey import survey
 from dutiful.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -352,22 +352,22 @@ class SqliteStore:
     ) -> RunPage:
         """Return the rows that match."""
         return await self._read(
-            lambda connection: queries.matching(
+            lambda connection: figures.matching(
                 connection, self._namespace, wanted, after, limit, oldest_first
             )
         )
 
     async def note_start(self, key: str, now: Instant, keep: int) -> None:
         """Record a start outside the ledger."""
-        await self._write(lambda connection: queries.note_start(connection, self._namespace, key, now, keep))
+        await self._write(lambda connection: figures.note_start(connection, self._namespace, key, now, keep))
 
     async def has_start(self, key: str) -> bool:
         """Return whether a start under this key is recorded."""
-        return await self._read(lambda connection: queries.has_start(connection, self._namespace, key))
+        return await self._read(lambda connection: figures.has_start(connection, self._namespace, key))
 
     async def open_counts(self) -> dict[str, int]:
         """Return how many open runs are in each phase."""
-        return await self._read(lambda connection: queries.open_counts(connection, self._namespace))
+        return await self._read(lambda connection: figures.open_counts(connection, self._namespace))
 
     async def find(self, key: str) -> Found | None:
         """Return the row with this key, and its schedule."""
@@ -385,31 +385,31 @@ class SqliteStore:
     ) -> list[Tally]:
         """Return the number of recorded ticks by status and reason."""
         return await self._read(
-            lambda connection: queries.tallies(connection, self._namespace, owner, since, until, width)
+            lambda connection: figures.tallies(connection, self._namespace, owner, since, until, width)
         )
 
     async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
         """Return runs that have not ended."""
         return await self._read(
-            lambda connection: queries.open_runs(connection, self._namespace, owner, limit)
+            lambda connection: figures.open_runs(connection, self._namespace, owner, limit)
         )
 
     async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
         """Return ids that contain a text."""
         return await self._read(
-            lambda connection: queries.find_ids(connection, self._namespace, owner, part, after, limit)
+            lambda connection: figures.find_ids(connection, self._namespace, owner, part, after, limit)
         )
 
     async def troubled(self, limit: int, owner: str | None = None) -> list[Snapshot]:
         """Return schedules that need attention."""
         return await self._marking(
-            lambda connection: queries.troubled(connection, self._texts, self._namespace, owner, limit)
+            lambda connection: figures.troubled(connection, self._texts, self._namespace, owner, limit)
         )
 
     async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int, str]]:
         """Return each cadence and policy with the number of schedules and the first id."""
         return await self._read(
-            lambda connection: queries.cadences(connection, self._texts, self._namespace, owner)
+            lambda connection: figures.cadences(connection, self._texts, self._namespace, owner)
         )
 
     # Workflows
@@ -417,13 +417,13 @@ class SqliteStore:
     async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
         """Return one version of a workflow."""
         return await self._read(
-            lambda connection: queries.load_workflow(connection, self._namespace, workflow_id, version)
+            lambda connection: figures.load_workflow(connection, self._namespace, workflow_id, version)
         )
 
     async def workflow_owner(self, workflow_id: str) -> str | None:
         """Return the owner of a workflow."""
         return await self._read(
-            lambda connection: queries.workflow_owner(connection, self._namespace, workflow_id)
+            lambda connection: figures.workflow_owner(connection, self._namespace, workflow_id)
         )
 
     async def workflows(
@@ -431,13 +431,13 @@ class SqliteStore:
     ) -> list[WorkflowEntry]:
         """Return the versions that come after this one."""
         return await self._read(
-            lambda connection: queries.listed_workflows(connection, self._namespace, after, limit, owner)
+            lambda connection: figures.listed_workflows(connection, self._namespace, after, limit, owner)
         )
 
     async def delete_workflow(self, workflow_id: str, version: int) -> bool:
         """Delete one version, and return whether it was there."""
         return await self._write(
-            lambda connection: queries.delete_workflow(connection, self._namespace, workflow_id, version)
+            lambda connection: figures.delete_workflow(connection, self._namespace, workflow_id, version)
         )
 
     # Copies

@@ -9,8 +9,8 @@ from html import escape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from dutiful.web.drawing.lanes import Theme, themed
 from dutiful.web.drawing.marks import drawing, link, number, path, rect, text
+from dutiful.web.drawing.simulation_picture import Theme, themed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

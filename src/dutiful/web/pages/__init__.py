@@ -2,7 +2,6 @@
 
 from dutiful.web.pages import (
     actions,
-    again,
     audit,
     calendar,
     cron_lab,
@@ -11,6 +10,7 @@ from dutiful.web.pages import (
     many,
     overview,
     run,
+    run_again,
     runs,
     schedule,
     schedules,
@@ -22,7 +22,7 @@ from dutiful.web.pages import (
 # The first match wins, so `/ui/schedules/new` and `/ui/schedules/import` are before
 # `/ui/schedules/{schedule_id}`, and `/ui/runs/again` before `/ui/runs/{key}`.
 _PAGES = (
-    overview, schedules, many, imports, editor, actions, schedule, runs, again, run, calendar, cron_lab, why,
-    audit, system, session,
+    overview, schedules, many, imports, editor, actions, schedule, runs, run_again, run, calendar, cron_lab,
+    why, audit, system, session,
 )  # fmt: skip
 PAGE_ROUTERS = tuple(page.router for page in _PAGES)

@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.errors import DutifulError
-from dutiful.httpd.audit_lines import Found, Wanted, line_at, read_back
+from dutiful.httpd.audit_reader import Found, Wanted, line_at, read_back
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
 from dutiful.web.pages.rendering import page

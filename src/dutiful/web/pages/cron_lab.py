@@ -21,8 +21,8 @@ from dutiful.core.errors import CronCalculationError, DutifulError, InvalidCronE
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.matrix import Became, Year, year_pair
 from dutiful.web.pages import words
-from dutiful.web.pages.difference import compare
-from dutiful.web.pages.ledger import clock_changes
+from dutiful.web.pages.fire_time_changes import compare
+from dutiful.web.pages.ledger_entries import clock_changes
 from dutiful.web.pages.rendering import page
 
 if TYPE_CHECKING:

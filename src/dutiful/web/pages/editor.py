@@ -19,7 +19,7 @@ from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
 from dutiful.web.pages.actions import back
 from dutiful.web.pages.cron_lab import PRESETS, Meaning, load_near, meaning, with_year, zone_options
-from dutiful.web.pages.difference import Changes, compare
+from dutiful.web.pages.fire_time_changes import Changes, compare
 from dutiful.web.pages.forms import read_form
 from dutiful.web.pages.rendering import page
 from dutiful.web.pages.words import CATCHUPS, FOLDS, GAPS, OVERLAPS

@@ -19,7 +19,7 @@ from dutiful.service.views import view_run
 from dutiful.web.authorized_service import AuthorizedService
 from dutiful.web.drawing.marks import mini
 from dutiful.web.pages import words
-from dutiful.web.pages.ledger import beads, tick_href
+from dutiful.web.pages.ledger_entries import beads, tick_href
 
 if TYPE_CHECKING:
     from dutiful.core.run import Run

@@ -27,7 +27,7 @@ from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing import marks
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import field_value, keep_secret
-from dutiful.web.pages.ledger import became
+from dutiful.web.pages.ledger_entries import became
 from dutiful.web.pages.needs import note_needs
 
 if TYPE_CHECKING:

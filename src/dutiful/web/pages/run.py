@@ -14,7 +14,7 @@ from dutiful.core.errors import UnknownRunError, UnknownScheduleError
 from dutiful.service.types import RunView
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
-from dutiful.web.pages.ledger import CSS, became, is_open, state_of, tick_href, waits_for_retry
+from dutiful.web.pages.ledger_entries import CSS, became, is_open, state_of, tick_href, waits_for_retry
 from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.why import why
 

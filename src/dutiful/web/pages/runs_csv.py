@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from dutiful.httpd.instants import rfc_3339
 from dutiful.web.csv_cell import csv_cell
 from dutiful.web.pages import words
-from dutiful.web.pages.runs_found import reached
+from dutiful.web.pages.find_runs import reached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,17 +21,17 @@ from dutiful.web import requests
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.strip import drift
 from dutiful.web.pages import words
-from dutiful.web.pages.account import account_of
 from dutiful.web.pages.cron_lab import next_change
-from dutiful.web.pages.ledger import (
+from dutiful.web.pages.ledger_entries import (
     chosen_href,
     late_by,
     query_href,
     table,
 )
 from dutiful.web.pages.rendering import LIVE, page
+from dutiful.web.pages.schedule_timeline import Timeline, draw
 from dutiful.web.pages.system import latest_changes
-from dutiful.web.pages.timeline import Timeline, draw
+from dutiful.web.pages.tick_account import account_of
 from dutiful.web.pages.why import Why, parse_asked, why
 from dutiful.web.pages.words import settings_said
 

@@ -21,7 +21,7 @@ from dutiful.service.views import view_run
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.marks import mini
 from dutiful.web.pages import words
-from dutiful.web.pages.ledger import beads
+from dutiful.web.pages.ledger_entries import beads
 from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.schedule import standing
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from dutiful.httpd.audit_lines import READ_MAX, Wanted, read_back
+from dutiful.httpd.audit_reader import READ_MAX, Wanted, read_back
 from dutiful.service.board import spread
 from dutiful.service.settings import in_force
 from dutiful.web.authorized_service import Reader

@@ -16,7 +16,7 @@ from dutiful.core.errors import CronCalculationError, DutifulError, UnknownSched
 from dutiful.httpd.instants import parse_instant
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
-from dutiful.web.pages.ledger import became, state_of
+from dutiful.web.pages.ledger_entries import became, state_of
 from dutiful.web.pages.rendering import page
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from dutiful.core.cron.cron import Cron
-    from dutiful.core.plan.gates import Step
+    from dutiful.core.plan.verdict_steps import Step
     from dutiful.service.declaration import ScheduleView
     from dutiful.service.types import Explanation, RunView
     from dutiful.web.authorized_service import AuthorizedService

@@ -16,7 +16,7 @@ from dutiful.service.views import cron_of, decode_cursor, encode_cursor, moment,
 from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader, Writer
 from dutiful.web.drawing.density import Bucket
-from dutiful.web.pages.ledger import beads
+from dutiful.web.pages.ledger_entries import beads
 from dutiful.web.pages.overview import buckets_of
 from dutiful.web.pages.schedules import Filter
 

@@ -18,10 +18,10 @@ from dutiful.httpd.fields import ID_PATTERN
 from dutiful.service.errors import DamagedScheduleError
 from dutiful.web.authorized_service import Reader, Starter
 from dutiful.web.pages import words
+from dutiful.web.pages.find_runs import find
 from dutiful.web.pages.forms import read_form
 from dutiful.web.pages.rendering import page
 from dutiful.web.pages.runs import GROUPED, Filter, RunsQuery, line_of, link
-from dutiful.web.pages.runs_found import find
 
 if TYPE_CHECKING:
     from dutiful.web.authorized_service import AuthorizedService

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeVar
 
-from dutiful.stores.postgres import database, edits, queries, reads, workflows
+from dutiful.stores.postgres import edits, figures, migration, reads, workflows
 from dutiful.stores.postgres.connections import storable
 from dutiful.stores.postgres.settle import report
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from dutiful.core.workflow import Workflow, WorkflowEntry
     from dutiful.runtime.ports import Facets, Found, RunFilter, RunPage, RunPlace
     from dutiful.stores.postgres.connections import Session
+    from dutiful.stores.postgres.database import OpenDatabase
     from dutiful.stores.postgres.edits import Places
-    from dutiful.stores.postgres.opening import Opening
     from dutiful.stores.postgres.reads import Damage
 
 T = TypeVar("T")
@@ -38,23 +38,23 @@ _NOTE_START = (
 class NamespaceStore:
     """The methods of `ports.Store` that need no leadership."""
 
-    def __init__(self, opening: Opening) -> None:
-        self._opening_or_none: Opening | None = opening
+    def __init__(self, database: OpenDatabase) -> None:
+        self._database_or_none: OpenDatabase | None = database
 
     @property
-    def _opening(self) -> Opening:
-        assert self._opening_or_none is not None
-        return self._opening_or_none
+    def _database(self) -> OpenDatabase:
+        assert self._database_or_none is not None
+        return self._database_or_none
 
     async def _read(self, job: Callable[[Session], Awaitable[T]]) -> T:
-        return await self._opening.edits.work(job)
+        return await self._database.edits.work(job)
 
     async def _write(self, job: Callable[[Session], Awaitable[T]]) -> T:
         async def work(session: Session) -> T:
             async with session.transaction():
                 return await job(session)
 
-        return await self._opening.edits.work(work)
+        return await self._database.edits.work(work)
 
     async def _marking(self, job: Callable[[Session], Awaitable[tuple[T, list[Damage]]]]) -> T:
         """Return the result of a read, after marking the schedules that it found damaged."""
@@ -70,40 +70,42 @@ class NamespaceStore:
 
     async def claim(self, door: str) -> None:
         """Record the door that owns the namespace."""
-        opening = self._opening
-        await opening.places()
-        await self._write(lambda session: database.claim(session, opening.address, opening.namespace, door))
+        database = self._database
+        await database.places()
+        await self._write(
+            lambda session: migration.claim(session, database.address, database.namespace, door)
+        )
 
     async def apply(self, changes: Changes) -> None:
         """Write and delete schedules."""
-        places = await self._opening.places()
-        await self._write(lambda session: edits.apply(session, self._opening.namespace, places, changes))
+        places = await self._database.places()
+        await self._write(lambda session: edits.apply(session, self._database.namespace, places, changes))
         # An edit or a removal may also wake other schedules, those blocked on the same group.
-        self._opening.heard(range(len(places.shards)))
+        self._database.heard(range(len(places.shards)))
         self._hint_puts(places, changes)
 
     def _hint_puts(self, places: Places, changes: Changes) -> None:
         written = {places.place_of(put.schedule) for put in changes.puts if put.wake_at is not None}
         if written:
-            self._opening.hint(written)
+            self._database.hint(written)
 
     async def request(self, run: Run) -> Run | None:
         """Record a manual run."""
-        opening = self._opening
-        requested, shard = await self._write(lambda session: edits.request(session, opening.namespace, run))
+        database = self._database
+        requested, shard = await self._write(lambda session: edits.request(session, database.namespace, run))
         if shard is not None:
-            opening.hint([(await opening.places()).shards.index(shard)])
+            database.hint([(await database.places()).shards.index(shard)])
         return requested
 
     async def report(self, found: Run, became: Settlement) -> bool:
         """Record an executor's report on a run."""
-        opening = self._opening
-        applied, shard = await opening.edits.work(
-            lambda session: report(session, opening.namespace, found, became)
+        database = self._database
+        applied, shard = await database.edits.work(
+            lambda session: report(session, database.namespace, found, became)
         )
-        opening.heard(range(len((await opening.places()).shards)))
+        database.heard(range(len((await database.places()).shards)))
         if shard is not None:
-            opening.hint([(await opening.places()).shards.index(shard)])
+            database.hint([(await database.places()).shards.index(shard)])
         return applied
 
     async def get(self, schedule_id: str) -> Snapshot | None:
@@ -112,36 +114,38 @@ class NamespaceStore:
 
     async def some(self, ids: Iterable[str]) -> list[Snapshot]:
         """Return those of these schedules that are stored and not damaged."""
-        wanted, opening = [*ids], self._opening
+        wanted, database = [*ids], self._database
         return await self._marking(
-            lambda session: reads.with_ids(session, opening.texts, opening.namespace, wanted)
+            lambda session: reads.with_ids(session, database.texts, database.namespace, wanted)
         )
 
     async def page(
         self, after: str, limit: int, facets: Facets = (), paused: bool | None = None
     ) -> list[Snapshot]:
         """Return the schedules that come after an id and are not damaged."""
-        opening = self._opening
+        database = self._database
         return await self._marking(
             lambda session: reads.page(
-                session, opening.texts, opening.namespace, after, limit, facets, paused
+                session, database.texts, database.namespace, after, limit, facets, paused
             )
         )
 
     async def count(self, facets: Facets = (), paused: bool | None = None) -> int:
         """Return how many schedules have these facets."""
-        return await self._read(lambda session: reads.count(session, self._opening.namespace, facets, paused))
+        return await self._read(
+            lambda session: reads.count(session, self._database.namespace, facets, paused)
+        )
 
     async def soonest(self, limit: int, facets: Facets = ()) -> list[Snapshot]:
         """Return the schedules with the earliest wakes."""
-        opening = self._opening
+        database = self._database
         return await self._marking(
-            lambda session: reads.soonest(session, opening.texts, opening.namespace, limit, facets)
+            lambda session: reads.soonest(session, database.texts, database.namespace, limit, facets)
         )
 
     async def count_due(self, until: Instant, limit: int, facets: Facets = ()) -> int:
         """Return how many schedules wake in time."""
-        namespace = self._opening.namespace
+        namespace = self._database.namespace
         return await self._read(lambda session: reads.count_due(session, namespace, until, limit, facets))
 
     async def revision(self) -> str:
@@ -151,23 +155,23 @@ class NamespaceStore:
     async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
         """Return the notes of these schedules."""
         wanted = [*ids]
-        return await self._read(lambda session: reads.notes(session, self._opening.namespace, wanted))
+        return await self._read(lambda session: reads.notes(session, self._database.namespace, wanted))
 
     async def every(self) -> list[Snapshot]:
         """Return all schedules but the damaged ones."""
-        opening = self._opening
-        return await self._marking(lambda session: reads.every(session, opening.texts, opening.namespace))
+        database = self._database
+        return await self._marking(lambda session: reads.every(session, database.texts, database.namespace))
 
     async def survey(self, declared: Sequence[Schedule]) -> Survey:
         """Return how the schedules differ from a declaration; a damaged schedule always differs."""
-        opening = self._opening
+        database = self._database
         return await self._marking(
-            lambda session: reads.survey(session, opening.texts, opening.namespace, declared)
+            lambda session: reads.survey(session, database.texts, database.namespace, declared)
         )
 
     async def damaged(self) -> list[tuple[str, str]]:
         """Return (id, problem) of the schedules that were found damaged."""
-        marked = await self._read(lambda session: reads.marked(session, self._opening.namespace))
+        marked = await self._read(lambda session: reads.marked(session, self._database.namespace))
         return [(damage.id, damage.problem) for damage in marked]
 
     # The ledger
@@ -179,30 +183,30 @@ class NamespaceStore:
         if not storable([schedule_id]):
             return []
         return await self._read(
-            lambda session: reads.ledger(session, self._opening.namespace, schedule_id, until, limit, kind)
+            lambda session: reads.ledger(session, self._database.namespace, schedule_id, until, limit, kind)
         )
 
     async def latest(self, ids: Collection[str], limit: int) -> dict[str, list[Run]]:
         """Return the newest rows of each of these schedules."""
-        return await self._read(lambda session: reads.latest(session, self._opening.namespace, ids, limit))
+        return await self._read(lambda session: reads.latest(session, self._database.namespace, ids, limit))
 
     async def recent(self, limit: int) -> list[Run]:
         """Return rows of all schedules, newest first."""
-        return await self._read(lambda session: reads.recent(session, self._opening.namespace, limit))
+        return await self._read(lambda session: reads.recent(session, self._database.namespace, limit))
 
     async def runs(
         self, wanted: RunFilter, after: RunPlace | None, limit: int, oldest_first: bool = False
     ) -> RunPage:
         """Return the rows that match."""
         return await self._read(
-            lambda session: queries.matching(
-                session, self._opening.namespace, wanted, after, limit, oldest_first
+            lambda session: figures.matching(
+                session, self._database.namespace, wanted, after, limit, oldest_first
             )
         )
 
     async def note_start(self, key: str, now: Instant, keep: int) -> None:
         """Record a start outside the ledger."""
-        namespace = self._opening.namespace
+        namespace = self._database.namespace
 
         async def work(session: Session) -> None:
             await session.run(
@@ -215,18 +219,20 @@ class NamespaceStore:
     async def has_start(self, key: str) -> bool:
         """Return whether a start under this key is recorded."""
         query = "SELECT EXISTS (SELECT 1 FROM starts WHERE namespace = $1 AND key = $2)"
-        return bool(await self._read(lambda session: session.value(query, self._opening.namespace, key)))
+        return bool(await self._read(lambda session: session.value(query, self._database.namespace, key)))
 
     async def open_counts(self) -> dict[str, int]:
         """Return how many open runs are in each phase."""
-        return await self._read(lambda session: queries.open_counts(session, self._opening.namespace))
+        return await self._read(lambda session: figures.open_counts(session, self._database.namespace))
 
     async def find(self, key: str) -> Found | None:
         """Return the row with this key, and its schedule."""
         if not _KEY.fullmatch(key):
             return None
-        digest, opening = bytes.fromhex(key), self._opening
-        return await self._read(lambda session: reads.find(session, opening.texts, opening.namespace, digest))
+        digest, database = bytes.fromhex(key), self._database
+        return await self._read(
+            lambda session: reads.find(session, database.texts, database.namespace, digest)
+        )
 
     # Figures
 
@@ -235,13 +241,13 @@ class NamespaceStore:
     ) -> list[Tally]:
         """Return the number of recorded ticks by status and reason."""
         return await self._read(
-            lambda session: queries.tallies(session, self._opening.namespace, owner, since, until, width)
+            lambda session: figures.tallies(session, self._database.namespace, owner, since, until, width)
         )
 
     async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
         """Return runs that have not ended."""
         return await self._read(
-            lambda session: queries.open_runs(session, self._opening.namespace, owner, limit)
+            lambda session: figures.open_runs(session, self._database.namespace, owner, limit)
         )
 
     async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
@@ -249,21 +255,21 @@ class NamespaceStore:
         if not storable([part]):
             return []
         return await self._read(
-            lambda session: queries.find_ids(session, self._opening.namespace, owner, part, after, limit)
+            lambda session: figures.find_ids(session, self._database.namespace, owner, part, after, limit)
         )
 
     async def troubled(self, limit: int, owner: str | None = None) -> list[Snapshot]:
         """Return schedules that need attention."""
-        opening = self._opening
+        database = self._database
         return await self._marking(
-            lambda session: queries.troubled(session, opening.texts, opening.namespace, owner, limit)
+            lambda session: figures.troubled(session, database.texts, database.namespace, owner, limit)
         )
 
     async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int, str]]:
         """Return each cadence and policy with the number of schedules and the first id."""
-        opening = self._opening
+        database = self._database
         return await self._read(
-            lambda session: queries.cadences(session, opening.texts, opening.namespace, owner)
+            lambda session: figures.cadences(session, database.texts, database.namespace, owner)
         )
 
     # Workflows
@@ -271,13 +277,13 @@ class NamespaceStore:
     async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
         """Return one version of a workflow."""
         return await self._read(
-            lambda session: workflows.load(session, self._opening.namespace, workflow_id, version)
+            lambda session: workflows.load(session, self._database.namespace, workflow_id, version)
         )
 
     async def workflow_owner(self, workflow_id: str) -> str | None:
         """Return the owner of a workflow."""
         return await self._read(
-            lambda session: workflows.owner(session, self._opening.namespace, workflow_id)
+            lambda session: workflows.owner(session, self._database.namespace, workflow_id)
         )
 
     async def workflows(
@@ -285,11 +291,11 @@ class NamespaceStore:
     ) -> list[WorkflowEntry]:
         """Return the versions that come after this one."""
         return await self._read(
-            lambda session: workflows.listed(session, self._opening.namespace, after, limit, owner)
+            lambda session: workflows.listed(session, self._database.namespace, after, limit, owner)
         )
 
     async def delete_workflow(self, workflow_id: str, version: int) -> bool:
         """Delete one version, and return whether it was there."""
         return await self._write(
-            lambda session: workflows.delete(session, self._opening.namespace, workflow_id, version)
+            lambda session: workflows.delete(session, self._database.namespace, workflow_id, version)
         )

@@ -10,14 +10,14 @@ from dutiful.web.drawing.axis import Span
 from dutiful.web.drawing.density import Bucket, Density, density
 from dutiful.web.drawing.marks import Tick
 from dutiful.web.drawing.strip import MARKS_MAX, Strip, strip
-from dutiful.web.pages.ledger import clock_changes, said, ticks_of
+from dutiful.web.pages.ledger_entries import clock_changes, said, ticks_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dutiful.service.declaration import ScheduleView
     from dutiful.service.types import RunView
-    from dutiful.web.pages.ledger import Href
+    from dutiful.web.pages.ledger_entries import Href
 
 # Place the present at 76 % of the strip, because more is known of the past.
 _AHEAD = 24 / 76

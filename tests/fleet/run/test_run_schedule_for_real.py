@@ -11,7 +11,7 @@ import pytest
 from tests.process.living import ends, numbers
 
 from dutiful.fleet.run.jobs import executor_for
-from dutiful.fleet.run.runner import run_schedule
+from dutiful.fleet.run.run_schedule import run_schedule
 from dutiful.fleet.run.work_sources import WorkSources
 from dutiful.fleet.state.file import get_schedule_state
 from dutiful.fleet.types import Agent, AgentSchedule
@@ -65,7 +65,7 @@ def test_a_fleet_that_is_killed_leaves_its_file_to_the_next_one_and_no_command_r
     told = inbox.parent / "told"
     program = f"""
         import pathlib
-        from tests.fleet.run.test_runner_for_real import run
+        from tests.fleet.run.test_run_schedule_for_real import run
 
         script = "echo $$ > {told}.new; mv {told}.new {told}; sleep 300"
         print("up", flush=True)

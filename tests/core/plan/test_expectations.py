@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.core.plan.planner_notation import at, schedule
 
-from dutiful.core.plan.overdue import Missed, missed_expectations
+from dutiful.core.plan.expectations import Missed, missed_expectations
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import State, Window
 from dutiful.core.snapshot import Snapshot

@@ -13,7 +13,7 @@ from tests.service.rig import given, play
 from dutiful.core import event as happened
 from dutiful.core.policy import Reason
 from dutiful.core.run import Phase, Status
-from dutiful.service import journal
+from dutiful.service import event_log
 
 NOW = at("10:09")
 FAILED = run("10:01", Phase.ENDED, status=Status.FAILED, reason=Reason.LOST_RUN, detail="gone")
@@ -41,7 +41,7 @@ ERRORS = {"damaged", "engine stopped"}
 @pytest.mark.parametrize(("event", "name", "facts"), EVENTS, ids=[name for _, name, _ in EVENTS])
 def test_every_event_is_one_record(event, name, facts, caplog):
     with caplog.at_level(logging.INFO, logger="dutiful.service"):
-        journal.write(event)
+        event_log.write(event)
     [record] = caplog.records
     assert record.event["name"] == name
     assert record.event["at"] == "2026-01-05T10:09:00+00:00"
@@ -53,21 +53,21 @@ def test_every_event_is_one_record(event, name, facts, caplog):
 def test_the_record_of_a_run_that_raised_has_the_trace(caplog):
     error = ValueError("boom")
     with caplog.at_level(logging.INFO, logger="dutiful.service"):
-        journal.write(happened.RunSettled(NOW, FAILED, error))
-        journal.write(happened.RunSettled(NOW, FAILED))
+        event_log.write(happened.RunSettled(NOW, FAILED, error))
+        event_log.write(happened.RunSettled(NOW, FAILED))
     assert [record.exc_info for record in caplog.records] == [(ValueError, error, None), None]
 
 
 def test_what_nobody_hears_is_not_put_into_words(caplog):
     with caplog.at_level(logging.ERROR, logger="dutiful.service"):
-        journal.write(happened.PassFailed(NOW, "no"))
+        event_log.write(happened.PassFailed(NOW, "no"))
     assert caplog.records == []
 
 
 def test_a_clock_that_is_off_by_five_seconds_is_an_error(caplog):
     with caplog.at_level(logging.WARNING, logger="dutiful.service"):
-        journal.write(happened.ClockOff(NOW, -5000))
-        journal.write(happened.ClockOff(NOW, 4999))
+        event_log.write(happened.ClockOff(NOW, -5000))
+        event_log.write(happened.ClockOff(NOW, 4999))
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
 
 

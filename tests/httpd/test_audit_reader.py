@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dutiful.httpd.audit import AuditLog
-from dutiful.httpd.audit_lines import Wanted, line_at, read_back
+from dutiful.httpd.audit_reader import Wanted, line_at, read_back
 
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)
 

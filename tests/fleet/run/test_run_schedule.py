@@ -10,7 +10,7 @@ import pytest
 from tests.fleet.runs import ITEM, SOURCE, START, Executor, Sources, World
 
 from dutiful.fleet.errors import JobNotStartedError
-from dutiful.fleet.run.runner import run_schedule
+from dutiful.fleet.run.run_schedule import run_schedule
 from dutiful.fleet.state.file import update_schedule_state
 from dutiful.fleet.types import (
     Agent,

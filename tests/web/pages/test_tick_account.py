@@ -7,7 +7,7 @@ from tests.service.rig import after, given, play
 from tests.web.pages.html import page
 
 from dutiful.core.plan.outcome import Succeeded
-from dutiful.web.pages.account import Account, account_of
+from dutiful.web.pages.tick_account import Account, account_of
 
 
 async def done(_):

@@ -10,7 +10,7 @@ from dutiful.core.cron.zone import DAY_SECONDS
 from dutiful.core.errors import CronCalculationError
 from dutiful.web.drawing.matrix import Became, Year, year_pair
 from dutiful.web.pages import words
-from dutiful.web.pages.ledger import clock_changes
+from dutiful.web.pages.ledger_entries import clock_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

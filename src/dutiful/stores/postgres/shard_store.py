@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from dutiful.core.errors import DutifulError, LostLeadershipError, StoreError
 from dutiful.stores.postgres import edits, reads, upkeep
 from dutiful.stores.postgres.commit import commit
-from dutiful.stores.postgres.namespace import NamespaceStore
+from dutiful.stores.postgres.namespace_store import NamespaceStore
 from dutiful.stores.postgres.settle import settle
 from dutiful.stores.postgres.statements import Fence, check, give_rows_to_shard
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dutiful.core.snapshot import Move
     from dutiful.runtime.ports import Committed, Leader, Loaded, Retention
     from dutiful.stores.postgres.connections import Session
-    from dutiful.stores.postgres.opening import Opening
+    from dutiful.stores.postgres.database import OpenDatabase
     from dutiful.stores.postgres.reads import Damage
 
 T = TypeVar("T")
@@ -61,8 +61,8 @@ class _Leading(NamedTuple):
 class Shard(NamespaceStore):
     """The store of one shard: loads its own schedules, and reads and edits those of the whole namespace."""
 
-    def __init__(self, place: int, opening: Opening) -> None:
-        super().__init__(opening)
+    def __init__(self, place: int, database: OpenDatabase) -> None:
+        super().__init__(database)
         self._place = place
         self._leading: _Leading | None = None
         # Taking and releasing the lock must not overlap: session locks count how often they were taken.
@@ -83,29 +83,29 @@ class Shard(NamespaceStore):
         """Release the shard: the next leadership, of any process, has a new epoch."""
         async with self._changing:
             leading, self._leading = self._leading, None
-            if leading is None or not self._opening.is_open:
+            if leading is None or not self._database.is_open:
                 return
             fence = leading.fence
             # A failed release is harmless: others wait a moment for this process, then take the shard.
             with contextlib.suppress(StoreError):
-                await self._opening.passes.work(
+                await self._database.passes.work(
                     lambda session: session.run(_RELEASE, fence.shard, fence.epoch)
                 )
             await self._unlock(leading)
-            self._opening.hints.send()
+            self._database.hints.send()
 
     async def _unlock(self, leading: _Leading) -> None:
-        lock = self._opening.lock
+        lock = self._database.lock
         if lock.generation == leading.generation:
             try:
-                await lock.unlock(self._opening.shard_class, leading.fence.shard)
+                await lock.unlock(self._database.shard_class, leading.fence.shard)
             except StoreError:
                 # A lost session has released its locks.
                 return
 
     async def leader(self) -> Leader | None:
         """Return the process that leads this shard, or None."""
-        return await self._opening.leader_of(await self._number())
+        return await self._database.leader_of(await self._number())
 
     async def lead(self, owner: str) -> int | None:
         """Return the epoch of `owner`, or None while another owner leads.
@@ -113,25 +113,25 @@ class Shard(NamespaceStore):
         Raises StoreError while it is in doubt whether the lock is held.
         """
         async with self._changing:
-            leading, lock = self._leading, self._opening.lock
+            leading, lock = self._leading, self._database.lock
             if leading is not None:
                 if leading.owner != owner:
                     return None
                 if lock.generation == leading.generation:
                     return self._trusted(leading)
-            await self._opening.open_lock()
+            await self._database.open_lock()
             return await self._take(owner, leading)
 
     def _trusted(self, leading: _Leading) -> int:
-        if self._opening.lock.is_trusted:
+        if self._database.lock.is_trusted:
             return leading.fence.epoch
-        raise self._opening.lock.in_doubt()
+        raise self._database.lock.in_doubt()
 
     async def _take(self, owner: str, before: _Leading | None) -> int | None:
         """Try to take the lock, and begin to lead, or continue the leadership after a reconnect."""
-        lock, shard = self._opening.lock, await self._number()
+        lock, shard = self._database.lock, await self._number()
         generation = lock.generation
-        if not await lock.try_lock(self._opening.shard_class, shard):
+        if not await lock.try_lock(self._database.shard_class, shard):
             await self._give_up(before)
             return None
         try:
@@ -142,7 +142,7 @@ class Shard(NamespaceStore):
             raise
         self._leading, self._in_transit = _Leading(owner, fence, generation), False
         self._pruning = upkeep.Pruning()
-        self._opening.heard([self._place])
+        self._database.heard([self._place])
         self._highest = max(self._highest, fence.epoch)
         return fence.epoch
 
@@ -150,17 +150,17 @@ class Shard(NamespaceStore):
         """Stop leading where another process has the lock; raise StoreError while that is in doubt."""
         if before is None:
             return
-        epoch = await self._opening.passes.work(
+        epoch = await self._database.passes.work(
             lambda session: session.value("SELECT epoch FROM shards WHERE shard = $1", before.fence.shard)
         )
         if epoch == before.fence.epoch:
             # The lock is held by this process's own old session, or by a process that has not begun to lead.
-            raise self._opening.lock.in_doubt()
+            raise self._database.lock.in_doubt()
         self._leading = None
 
     async def _lead_on(self, before: _Leading) -> Fence | None:
         fence = before.fence
-        turn = await self._opening.passes.work(
+        turn = await self._database.passes.work(
             lambda session: session.value(_KEEP, fence.shard, before.owner, fence.epoch)
         )
         return None if turn is None else fence._replace(turn=turn)
@@ -171,26 +171,26 @@ class Shard(NamespaceStore):
                 before = await session.value("SELECT epoch FROM shards WHERE shard = $1 FOR UPDATE", shard)
                 if before < self._highest:
                     # The next epoch is above both, so that receivers never see an epoch twice.
-                    logger.error(_ROLLED_BACK, self._opening.address.shown, before, self._highest)
+                    logger.error(_ROLLED_BACK, self._database.address.shown, before, self._highest)
                 epoch: int = await session.value(_BEGIN, shard, self._highest, owner, os.getpid())
-                repaired = await reads.repaired(session, self._opening.texts, self._opening.namespace)
+                repaired = await reads.repaired(session, self._database.texts, self._database.namespace)
                 if repaired:
                     await edits.unmark(session, repaired)
                 await give_rows_to_shard(session, shard)
                 await session.run(_ORPHANS_ARE_DUE, shard)
                 return epoch
 
-        return Fence(shard, await self._opening.edits.work(work), 0)
+        return Fence(shard, await self._database.edits.work(work), 0)
 
     def holds(self, epoch: int) -> bool:
         """Return whether this process leads under the epoch, and its session cannot have ended yet."""
-        leading, lock = self._leading, self._opening.lock
+        leading, lock = self._leading, self._database.lock
         if leading is None or leading.fence.epoch != epoch:
             return False
         return leading.generation == lock.generation and lock.is_trusted
 
     async def _number(self) -> int:
-        return (await self._opening.places()).shards[self._place]
+        return (await self._database.places()).shards[self._place]
 
     # Writes of the leader
 
@@ -202,7 +202,7 @@ class Shard(NamespaceStore):
         await self.end_transit()
         fence = (self._leading or leading).fence
         try:
-            return await self._opening.passes.work(lambda session: job(session, fence))
+            return await self._database.passes.work(lambda session: job(session, fence))
         except LostLeadershipError as error:
             await self._depose(leading, error)
             raise
@@ -214,7 +214,7 @@ class Shard(NamespaceStore):
             raise
         finally:
             # The job may have written a wake for any time.
-            self._opening.heard([self._place])
+            self._database.heard([self._place])
 
     async def _depose(self, leading: _Leading, error: LostLeadershipError) -> None:
         """End the leadership: another process leads in spite of the lock."""
@@ -231,7 +231,7 @@ class Shard(NamespaceStore):
         leading = self._leading
         if not self._in_transit or leading is None:
             return
-        turn = await self._opening.passes.work(lambda session: session.value(_NEW_TURN, *leading.fence))
+        turn = await self._database.passes.work(lambda session: session.value(_NEW_TURN, *leading.fence))
         if turn is None:
             raise LostLeadershipError(leading.fence.epoch, leading.fence.epoch)
         self._leading = leading._replace(fence=leading.fence._replace(turn=turn))
@@ -246,12 +246,12 @@ class Shard(NamespaceStore):
         if changes.under is None:
             await super().apply(changes)
             return
-        places = await self._opening.places()
+        places = await self._database.places()
 
         async def work(session: Session, fence: Fence) -> None:
             async with session.transaction():
                 await check(session, fence)
-                await edits.apply(session, self._opening.namespace, places, changes)
+                await edits.apply(session, self._database.namespace, places, changes)
 
         await self._fenced(changes.under, work)
 
@@ -259,18 +259,18 @@ class Shard(NamespaceStore):
 
     async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
         """Return the due schedules and those with these ids; damaged ones are marked and left alone."""
-        opening = self._opening
+        database = self._database
         await self.end_transit()
         shard = await self._number()
 
         async def work(session: Session) -> tuple[Loaded, list[Damage]]:
-            due_from = opening.due_from[self._place]
+            due_from = database.due_from[self._place]
             return await reads.load(
-                session, opening.texts, opening.namespace, shard, now, limit, also, due_from
+                session, database.texts, database.namespace, shard, now, limit, also, due_from
             )
 
         while True:
-            loaded, damage = await opening.passes.work(work)
+            loaded, damage = await database.passes.work(work)
             if not damage:
                 return loaded
             await self._mark(damage)
@@ -287,17 +287,17 @@ class Shard(NamespaceStore):
 
     async def rearm(self, now: Instant, beyond: int) -> int:
         """Re-arm the schedules that are far ahead of `now`."""
-        opening = self._opening
+        database = self._database
         return await self._fenced(
             self._epoch(),
             lambda session, fence: upkeep.rearm(
-                session, opening.texts, opening.namespace, fence, now, beyond
+                session, database.texts, database.namespace, fence, now, beyond
             ),
         )
 
     async def prune(self, now: Instant, retention: Retention) -> int:
         """Delete ended rows beyond the retention, in slices, so that passes can run in between."""
-        texts, deleted, after = self._opening.texts, 0, 0
+        texts, deleted, after = self._database.texts, 0, 0
         since = self._pruning.grown_since(now, retention)
         while True:
             count, last = await self._fenced(

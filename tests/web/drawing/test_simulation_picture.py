@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from dutiful.web.drawing.axis import ClockChange
-from dutiful.web.drawing.lanes import LANES_MAX, Lane, Picture, picture
 from dutiful.web.drawing.marks import Tick
+from dutiful.web.drawing.simulation_picture import LANES_MAX, Lane, Picture, picture
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.gates import GATES, Step, steps
 from dutiful.core.plan.verdict import Verdict, explain
+from dutiful.core.plan.verdict_steps import GATES, Step, steps
 from dutiful.core.policy import Policy, Reason
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, State, Task, Window
