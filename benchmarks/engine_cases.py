@@ -17,9 +17,10 @@ import time
 from statistics import quantiles
 
 from dutiful.core.cadence import Once
+from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.cron import Cron
 from dutiful.core.plan.jitter import first_wake
-from dutiful.core.plan.reconcile import Changes, Put, reconcile
+from dutiful.core.plan.reconcile import reconcile
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, State, Task
 from dutiful.launchers.callback import CallbackLauncher

@@ -21,7 +21,7 @@ from benchmarks.engine_cases import NOON, Counter, puts
 from benchmarks.postgres_worker import SHARDS
 from benchmarks.report import Goal, Row, Section, at_most, times_better
 from dutiful.core.cadence import Once
-from dutiful.core.plan.reconcile import Changes
+from dutiful.core.changes import Changes
 from dutiful.launchers.callback import CallbackLauncher
 from dutiful.runtime.engine import Engine
 from dutiful.runtime.ports import Member
@@ -31,7 +31,7 @@ from dutiful.testing import VirtualClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 
-    from dutiful.core.plan.reconcile import Put
+    from dutiful.core.changes import Put
 
 BURST, SHARED_BURST, PEER_BURST = 100_000, 40_000, 500
 CHUNK = 2000

@@ -248,7 +248,7 @@ def _due_query(n: int) -> float:
 
 async def _time_due_query(n: int) -> float:
     """Return the microseconds of a look for what is due, with one schedule due of n."""
-    from dutiful.core.plan.reconcile import Changes
+    from dutiful.core.changes import Changes
     from dutiful.stores.sqlite import SqliteStore
 
     with tempfile.TemporaryDirectory() as folder:

@@ -16,7 +16,7 @@ from tests.cli.foreground import command
 from tests.stores.notation import put, schedule
 from tests.web.running import SCHEDULE, running
 
-from dutiful.core.plan.reconcile import Changes
+from dutiful.core.changes import Changes
 from dutiful.stores.sqlite import SqliteStore
 from dutiful.stores.transfer import CHUNK, copy
 

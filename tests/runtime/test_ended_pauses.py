@@ -11,8 +11,8 @@ from tests.sim.gate import Crashed, Gate, depose
 from tests.sim.rig import Rig
 
 from dutiful.core.cadence import Every, OnDemand
+from dutiful.core.changes import Note
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.reconcile import Note
 from dutiful.core.policy import Capacity, CatchUp, Overlap
 from dutiful.runtime.registrar import Registrar
 

@@ -9,6 +9,7 @@ from tests.core.plan.planner_notation import MINUTE, SECOND, at, schedule
 from tests.sim.rig import Rig
 
 from dutiful.core.cadence import Every, Once
+from dutiful.core.changes import Changes, Put
 from dutiful.core.event import (
     LeadershipChanged,
     RunEndedByPlan,
@@ -18,7 +19,6 @@ from dutiful.core.event import (
     ScheduleQuarantined,
 )
 from dutiful.core.plan.outcome import Accepted, Failed, NoWork, Refused, Settlement, Succeeded, settle
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Overlap, Reason, Retry
 from dutiful.core.run import Phase
 from dutiful.core.schedule import State

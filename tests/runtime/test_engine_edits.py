@@ -10,9 +10,9 @@ from tests.sim.gate import Gate, honest
 from tests.sim.rig import Rig
 
 from dutiful.core.cadence import Once
+from dutiful.core.changes import Changes, Put
 from dutiful.core.event import RunEndedByPlan, RunHeld, TicksSkipped
 from dutiful.core.plan.outcome import Succeeded
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Overlap
 from dutiful.core.schedule import State, Task
 from dutiful.runtime.engine import Settings

@@ -11,11 +11,11 @@ from tests.sim.gate import Gate
 from tests.sim.rig import Rig
 
 from dutiful.core.cadence import Once
+from dutiful.core.changes import Changes, Put
 from dutiful.core.errors import StoreError
 from dutiful.core.event import PassFailed, RunSettled
 from dutiful.core.plan.jitter import first_wake
 from dutiful.core.plan.outcome import Accepted, Failed, Succeeded
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Capacity, Overlap, Retry
 from dutiful.core.schedule import State
 

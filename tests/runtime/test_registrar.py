@@ -11,9 +11,9 @@ from tests.runtime.registrar_notation import registrar, slow_rig, stretches
 from tests.sim.rig import Rig
 
 from dutiful.core.cadence import Every, Once, OnDemand
+from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import UnknownScheduleError
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import CatchUp, Overlap, Policy
 from dutiful.core.schedule import State, Task, Window
 

@@ -10,9 +10,10 @@ from tests.runtime.registrar_notation import registrar, slow_rig, stretches
 from tests.sim.rig import TEN, Rig
 
 from dutiful.core.cadence import Every, OnDemand
+from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.cron import Cron
 from dutiful.core.plan.edit import arm
-from dutiful.core.plan.reconcile import Changes, Difference, Put
+from dutiful.core.plan.reconcile import Difference
 from dutiful.core.policy import CatchUp, Overlap
 from dutiful.core.schedule import State, Task, Window
 from dutiful.runtime.registrar import Registrar

@@ -10,6 +10,7 @@ from tests.runtime.registrar_notation import answering_rig, registrar, slow_rig,
 from tests.sim.rig import Rig
 
 from dutiful.core.cadence import Every
+from dutiful.core.changes import Changes, Note, Put
 from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import (
     InvalidArgumentError,
@@ -18,7 +19,6 @@ from dutiful.core.errors import (
     UnknownScheduleError,
 )
 from dutiful.core.plan.outcome import Accepted, Report, Unanswered
-from dutiful.core.plan.reconcile import Changes, Note, Put
 from dutiful.core.policy import Overlap, Retry
 from dutiful.core.run import Status
 from dutiful.core.schedule import State, tick_key

@@ -21,8 +21,8 @@ from dutiful.stores.sqlite import inline_runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from dutiful.core.changes import Changes
     from dutiful.core.plan.outcome import Settlement
-    from dutiful.core.plan.reconcile import Changes
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Move, Snapshot
     from dutiful.runtime.ports import Committed, Retention, Store

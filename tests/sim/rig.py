@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from tests.core.plan.planner_notation import at, clock
 
 from dutiful.core.cadence import Every
+from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.plan.jitter import first_wake
 from dutiful.core.plan.outcome import Outcome, Succeeded
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.schedule import State
 from dutiful.runtime.engine import DEFAULTS, Engine, Settings
 from dutiful.stores.memory import MemoryStore

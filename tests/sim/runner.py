@@ -21,11 +21,11 @@ from tests.sim.weather import Weather
 from tests.sim.world import BROKEN
 
 from dutiful.core.cadence import Every
+from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.event import PassFailed, ScheduleQuarantined
 from dutiful.core.plan.edit import arm
 from dutiful.core.plan.jitter import first_wake
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Reason
 from dutiful.core.run import IN_FLIGHT
 from dutiful.core.schedule import State

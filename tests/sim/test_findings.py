@@ -15,10 +15,10 @@ from tests.sim.stages import STAGES
 from tests.spec.world import play
 
 from dutiful.core.cadence import Once
+from dutiful.core.changes import Changes
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.plan.outcome import Accepted, Failed, Succeeded
-from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.run import IN_FLIGHT
 from dutiful.core.schedule import Schedule, Task, Window

@@ -18,11 +18,11 @@ from tests.sim.sharded import LEASE, Database, Namespace, place_of
 from tests.sim.world import BROKEN, Action
 
 from dutiful.core.cadence import Every
+from dutiful.core.changes import Changes, Put
 from dutiful.core.errors import UnknownScheduleError
 from dutiful.core.event import LeadershipChanged, PassFailed
 from dutiful.core.plan.edit import arm
 from dutiful.core.plan.jitter import first_wake
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.run import IN_FLIGHT
 from dutiful.core.schedule import Task
 from dutiful.runtime.registrar import Registrar

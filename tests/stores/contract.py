@@ -31,11 +31,11 @@ from tests.stores.notation import (
 )
 
 from dutiful.core.cadence import Every, Once, OnDemand
+from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import LostLeadershipError, OvertakenError
 from dutiful.core.plan.outcome import Failed
 from dutiful.core.plan.planner import Batch
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason, Retry
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, SkippedRange, State, Task, Window

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.stores.notation import MINUTE, MINUTELY, T0, declare, end, pass_at, put, schedule, stored
 
 from dutiful.core.cadence import Every
+from dutiful.core.changes import Changes
 from dutiful.core.plan.outcome import Failed
-from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Policy, Reason
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, SkippedRange, Task

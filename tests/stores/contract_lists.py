@@ -6,8 +6,8 @@ import pytest
 from tests.stores.contract_requests import wanted
 from tests.stores.notation import T0, declare, end, pass_at, put, schedule, stored
 
+from dutiful.core.changes import Changes
 from dutiful.core.errors import LostLeadershipError
-from dutiful.core.plan.reconcile import Changes
 from dutiful.runtime.ports import PART_OF_ID
 
 ADA, BOB, TEAM = ("user", "ada"), ("user", "bob"), ("label", "team")

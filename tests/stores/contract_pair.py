@@ -12,8 +12,8 @@ from functools import wraps
 import pytest
 from tests.stores.notation import T0, declare, ending, open_run, pass_at, put, report, schedule
 
+from dutiful.core.changes import Changes
 from dutiful.core.errors import LostLeadershipError, OvertakenError
-from dutiful.core.plan.reconcile import Changes
 
 
 def paired(test):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.stores.notation import MINUTE, T0, due_at, end, pass_at, put, rows, schedule, stored
 
+from dutiful.core.changes import Changes, Note
 from dutiful.core.errors import LostLeadershipError
 from dutiful.core.plan.jitter import first_wake
 from dutiful.core.plan.pause import paused_until
-from dutiful.core.plan.reconcile import Changes, Note
 from dutiful.core.policy import Reason
 from dutiful.runtime.ended_pauses import end_pauses, without_ended_pauses
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.stores.notation import MINUTE, T0, declare, due_at, end, pass_at, put, rows, schedule, stored
 
-from dutiful.core.plan.reconcile import Changes
+from dutiful.core.changes import Changes
 from dutiful.core.policy import Overlap
 from dutiful.core.run import Phase, Run, Status
 from dutiful.runtime.ports import Retention

@@ -21,9 +21,9 @@ from tests.stores.notation import (
 )
 
 from dutiful.core.cadence import Every, Once
+from dutiful.core.changes import Changes
 from dutiful.core.cron.cron import Cron
 from dutiful.core.plan.outcome import Accepted, Failed, NoWork, Succeeded, Unreached
-from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Reason, Retry
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import State

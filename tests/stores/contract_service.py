@@ -23,10 +23,10 @@ from tests.stores.notation import (
 )
 
 from dutiful.core.cadence import Every
+from dutiful.core.changes import Changes, Note
 from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import OvertakenError
 from dutiful.core.plan.outcome import Accepted, Refused, Report, Settlement, Succeeded, Unanswered, hear
-from dutiful.core.plan.reconcile import Changes, Note
 from dutiful.core.policy import Overlap, Policy, Reason, Retry
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, Task, tick_key

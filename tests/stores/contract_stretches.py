@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.stores.notation import MINUTE, T0, declare, end, pass_at, schedule, stored
 
-from dutiful.core.plan.reconcile import Changes, Put
+from dutiful.core.changes import Changes, Put
 from dutiful.core.policy import Reason
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State

@@ -19,8 +19,8 @@ from tests.stores.notation import (
 )
 
 from dutiful.core.cadence import Once
+from dutiful.core.changes import Changes
 from dutiful.core.errors import LostLeadershipError
-from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason
 from dutiful.core.schedule import State
 from dutiful.runtime.ports import Retention

@@ -6,10 +6,10 @@ import asyncio
 from functools import wraps
 from typing import TYPE_CHECKING
 
+from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.cron import Cron
 from dutiful.core.plan.outcome import Report, Settlement, Succeeded, hear, settlement
 from dutiful.core.plan.planner import plan
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Policy
 from dutiful.core.run import Status
 from dutiful.core.schedule import Schedule, State, Task

@@ -10,7 +10,7 @@ from tests.golden.make import FILE, SCHEDULES, golden
 from tests.stores.notation import MINUTE, T0, due_at, pass_at, rows
 from tests.stores.sqlite_rig import with_store
 
-from dutiful.core.plan.reconcile import Note
+from dutiful.core.changes import Note
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State, tick_key

@@ -25,6 +25,7 @@ from tests.servers.shared import shared_server
 from tests.stores.notation import MINUTE, MINUTELY, T0, ending, put
 
 from dutiful.core.cadence import Every, Once, OnDemand
+from dutiful.core.changes import Changes, Note
 from dutiful.core.cron.cron import Cron
 from dutiful.core.plan.backfill import backfill, past_ticks
 from dutiful.core.plan.outcome import (
@@ -39,7 +40,6 @@ from dutiful.core.plan.outcome import (
     hear,
 )
 from dutiful.core.plan.planner import plan
-from dutiful.core.plan.reconcile import Changes, Note
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, Task

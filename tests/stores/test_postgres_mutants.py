@@ -9,8 +9,8 @@ import pytest
 from tests.stores.notation import T0, declare, ending, make_moves, pass_at, put, schedule
 from tests.stores.postgres_rig import BACKENDS, execute, over, until
 
+from dutiful.core.changes import Changes
 from dutiful.core.errors import LostLeadershipError
-from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity
 from dutiful.stores.postgres import commit, edits, settle, shard_store, statements
 

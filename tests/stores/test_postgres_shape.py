@@ -12,8 +12,8 @@ import pytest
 from tests.stores.notation import MINUTE, T0, declare, ending, make_moves, put, schedule
 
 from dutiful.core.cadence import Once
+from dutiful.core.changes import Changes
 from dutiful.core.plan.outcome import Unreached
-from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Retry
 from dutiful.runtime.clock import boottime
 from dutiful.runtime.ports import Retention

@@ -16,8 +16,8 @@ from tests.stores.notation import (
 )
 from tests.stores.postgres_rig import BACKENDS, execute, ignore, me, over, until
 
+from dutiful.core.changes import Changes
 from dutiful.core.errors import StoreError
-from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity
 from dutiful.runtime.ports import Sharded
 from dutiful.stores.postgres import PostgresStore

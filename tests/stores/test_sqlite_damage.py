@@ -13,8 +13,8 @@ from tests.stores.notation import MINUTE, T0, checksum, declare, put, schedule
 from tests.stores.sqlite_rig import edit, found_damaged, own_text, populate, run_all, with_store
 
 from dutiful.core.cadence import Every
+from dutiful.core.changes import Changes
 from dutiful.core.errors import CodecError, StoreError
-from dutiful.core.plan.reconcile import Changes
 from dutiful.stores.codec import declare as encode
 from dutiful.stores.sqlite import SqliteStore
 

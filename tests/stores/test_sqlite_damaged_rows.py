@@ -8,8 +8,8 @@ import pytest
 from tests.stores.notation import MINUTE, T0, declare, due_at, pass_at, put, schedule
 from tests.stores.sqlite_rig import edit, found_damaged, populate, with_store
 
+from dutiful.core.changes import Changes
 from dutiful.core.errors import StoreError
-from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity
 from dutiful.runtime.ports import RunFilter
 

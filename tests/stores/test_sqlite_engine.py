@@ -7,8 +7,8 @@ import asyncio
 from tests.stores.notation import MINUTE, T0, declare, put, schedule
 
 from dutiful.core.cadence import Every, Once
+from dutiful.core.changes import Changes
 from dutiful.core.plan.outcome import Failed, Succeeded
-from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Retry
 from dutiful.runtime.engine import Engine
 from dutiful.stores.memory import MemoryStore

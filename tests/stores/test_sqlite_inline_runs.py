@@ -21,8 +21,8 @@ from tests.stores.notation import (
 )
 from tests.stores.sqlite_rig import edit, with_store
 
+from dutiful.core.changes import Changes
 from dutiful.core.plan.outcome import Accepted, Failed
-from dutiful.core.plan.reconcile import Changes
 from dutiful.core.policy import Capacity, OnOrphan, Overlap, Retry
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import State

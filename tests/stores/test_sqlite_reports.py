@@ -6,7 +6,7 @@ import asyncio
 
 from tests.stores.notation import T0, declare, pass_at, report, rows, schedule
 
-from dutiful.core.plan.reconcile import Changes
+from dutiful.core.changes import Changes
 from dutiful.core.schedule import tick_key
 from dutiful.stores.sqlite import SqliteStore
 

@@ -11,8 +11,8 @@ from tests.stores.notation import MINUTE, T0, declare, due_at, put, schedule
 from tests.stores.sqlite_rig import edit, found_damaged, own_text, populate, with_store
 
 from dutiful.core.cadence import Every, Once
+from dutiful.core.changes import Changes, Survey
 from dutiful.core.errors import OvertakenError
-from dutiful.core.plan.reconcile import Changes, Survey
 from dutiful.runtime.ports import Retention
 from dutiful.stores.codec import encode_cadence, encode_policy, text_number
 from dutiful.stores.sqlite import SqliteStore

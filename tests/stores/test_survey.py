@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.stores.notation import MINUTE, MINUTELY, T0, put
 
 from dutiful.core.cadence import Every, OnDemand
+from dutiful.core.changes import Changes
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.reconcile import Changes, Difference, reconcile
+from dutiful.core.plan.reconcile import Difference, reconcile
 from dutiful.core.policy import Policy, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import Schedule, SkippedRange, State, Task, Window

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from tests.stores.notation import MINUTE, T0, end, ending, pass_at, put, schedule
 
 from dutiful.cli.main import cli
+from dutiful.core.changes import Changes, Note
 from dutiful.core.errors import NamespaceOwnedError, StoreError
 from dutiful.core.plan.outcome import Failed
-from dutiful.core.plan.reconcile import Changes, Note
 from dutiful.core.policy import Capacity, CatchUp, Overlap
 from dutiful.core.workflow import PutWorkflow, Workflow
 from dutiful.launchers.callback import CallbackLauncher

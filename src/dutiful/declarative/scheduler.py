@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from datetime import tzinfo
 
+    from dutiful.core.changes import Survey
     from dutiful.core.event import Event
-    from dutiful.core.plan.reconcile import Difference, Survey
+    from dutiful.core.plan.reconcile import Difference
     from dutiful.declarative.registration import Registration
     from dutiful.runtime.in_flight import Drained
     from dutiful.runtime.ports import Clock

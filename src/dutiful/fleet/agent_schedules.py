@@ -7,12 +7,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dutiful.core.cadence import Every, OnDemand
+from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.zone import epoch_ms, from_epoch_ms
 from dutiful.core.errors import OvertakenError
 from dutiful.core.plan.draft import Draft
 from dutiful.core.plan.edit import upserted
 from dutiful.core.plan.jitter import first_wake
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason, Retry
 from dutiful.core.run import Run
 from dutiful.core.schedule import Schedule, Task

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from dutiful.core.changes import Changes
 from dutiful.core.errors import OvertakenError
 from dutiful.core.plan.pause import end_of_pause, pause_has_ended
-from dutiful.core.plan.reconcile import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.changes import Note
     from dutiful.core.cron.lint import Finding
-    from dutiful.core.plan.reconcile import Note
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dutiful.core.changes import Note
 from dutiful.core.errors import CodecError, StoreError, quoted
-from dutiful.core.plan.reconcile import Note
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Kind, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State

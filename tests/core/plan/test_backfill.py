@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.core.plan.planner_notation import MINUTE, at, clock, run, schedule, shown
 
+from dutiful.core.changes import Put
 from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import OversizedBackfillError
 from dutiful.core.plan.backfill import TICKS_MAX, backfill, past_ticks
 from dutiful.core.plan.planner import decide
-from dutiful.core.plan.reconcile import Put
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Phase, Status
 from dutiful.core.schedule import SkippedRange, State, Window

@@ -11,9 +11,9 @@ from tests.runtime.registrar_notation import answering_rig, crash_and_boot, expl
 from tests.sim.rig import Rig
 
 from dutiful.core.cadence import Every
+from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.cron import Cron
 from dutiful.core.plan.outcome import Failed, NoWork, Refused, Unanswered, Unreached
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.plan.verdict import Verdict
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Reason, Retry
 from dutiful.core.run import Status

@@ -11,8 +11,8 @@ from tests.runtime.registrar_notation import crash_and_boot, explained, registra
 from tests.sim.rig import Rig
 
 from dutiful.core.cadence import Every, Once, OnDemand
+from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.plan.verdict import Verdict
 from dutiful.core.policy import Overlap
 from dutiful.core.run import Phase, Status

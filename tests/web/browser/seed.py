@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.web.running import Running, running
 
+from dutiful.core.changes import Changes, Put
 from dutiful.core.plan.outcome import Failed, Outcome, Succeeded
-from dutiful.core.plan.reconcile import Changes, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ import pytest
 from tests.web.running import running
 from tests.web.test_fleet_page import serving
 
+from dutiful.core.changes import Changes, Put
 from dutiful.core.plan.outcome import Accepted, Failed
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.httpd.audit import AuditLog
 from dutiful.process.output_log import OutputFolder
 

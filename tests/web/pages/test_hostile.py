@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.web.pages.html import page
 
-from dutiful.core.plan.reconcile import Changes, Put
+from dutiful.core.changes import Changes, Put
 
 TEXTS = [
     "<script>alert(1)</script>",

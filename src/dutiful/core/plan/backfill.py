@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cadence import count_ticks, last_tick, next_tick
+from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.zone import from_epoch_ms
 from dutiful.core.errors import InvalidArgumentError, OversizedBackfillError
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Overlap
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 

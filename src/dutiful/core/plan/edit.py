@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.core.cadence import Every, last_tick
+from dutiful.core.changes import Changes, Put
 from dutiful.core.errors import DutifulError
 from dutiful.core.plan.draft import Draft
 from dutiful.core.plan.jitter import first_wake
 from dutiful.core.plan.planner import hold_owed_ticks
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.policy import Reason
 from dutiful.core.run import Phase, Run
 from dutiful.core.schedule import State

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dutiful.core.changes import Changes, Note, Put
 from dutiful.core.errors import DutifulError
 from dutiful.core.plan.edit import edited
-from dutiful.core.plan.reconcile import Changes, Note, Put
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant

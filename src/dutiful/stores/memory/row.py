@@ -12,7 +12,7 @@ from dutiful.runtime.ports import PART_OF_ID
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
-    from dutiful.core.plan.reconcile import Note
+    from dutiful.core.changes import Note
     from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule, State
     from dutiful.runtime.ports import Facets

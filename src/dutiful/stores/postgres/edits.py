@@ -46,7 +46,7 @@ from dutiful.stores.rows import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from dutiful.core.plan.reconcile import Changes, Put
+    from dutiful.core.changes import Changes, Put
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
     from dutiful.stores.postgres.connections import Session

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from dutiful.core.changes import Note, Survey
 from dutiful.core.errors import CodecError
 from dutiful.core.plan.planner import Batch
-from dutiful.core.plan.reconcile import Note, Survey
 from dutiful.core.policy import Reason
 from dutiful.core.snapshot import Snapshot
 from dutiful.runtime.clock import boottime

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.changes import Changes
     from dutiful.core.plan.outcome import Settlement
-    from dutiful.core.plan.reconcile import Changes
     from dutiful.core.snapshot import Move
     from dutiful.runtime.ports import Committed, Leader, Loaded, Member, Retention, View
     from dutiful.stores.postgres.connections import Session

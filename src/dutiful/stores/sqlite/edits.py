@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from dutiful.core.plan.reconcile import Changes, Put
+    from dutiful.core.changes import Changes, Put
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
     from dutiful.stores.sqlite.reads import Damage

@@ -8,9 +8,9 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from dutiful.core.changes import Note
 from dutiful.core.errors import CodecError
 from dutiful.core.plan.planner import Batch
-from dutiful.core.plan.reconcile import Note
 from dutiful.core.snapshot import Snapshot
 from dutiful.runtime.ports import Found, Loaded
 from dutiful.stores.rows import (
