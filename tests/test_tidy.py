@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 # Files are split by noun, not by size: 400 lines ask whether there are two nouns, 500 are refused.
 FILE_LINES_MAX, FUNCTION_LINES_MAX = 500, 60
+FRAGMENT_LINES = 60
+FRAGMENTS_WITH_A_REASON = {
+    "dutiful.cli.narrow_stream": "imported only on terminals without UTF-8, before anything is printed",
+    "dutiful.launchers.callback": "a launcher as the other launchers, which the library chooses",
+    "dutiful.service.pauses": "becomes one file with old_pauses",
+    "dutiful.service.old_pauses": "becomes one file with pauses",
+    "dutiful.runtime.loop_thread": "a thread with an event loop, which knows nothing of the service",
+}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 _DOORS = {"declarative", "fleet", "service"}
@@ -217,19 +225,21 @@ def files_are_short(module: Module) -> Violations:
         yield FILE_LINES_MAX, f"is longer than {FILE_LINES_MAX} lines; split it by noun"
 
 
-# What only these may call: a text in the source -> the modules, and the advice to all others.
+# What only these may use: a text in the source -> the modules, and the advice to all others.
 SOLE_CALLERS = {
     r"\bEngine\(": ({"dutiful.runtime.host", "dutiful.simulate.simulation"}, "let a Host own the engine"),
-    r"_?store\.apply\(": ({"dutiful.runtime.registrar"}, "write schedules through the Registrar"),
+    r"_?store\.apply": ({"dutiful.runtime.registrar"}, "write schedules through the Registrar"),
 }
 
 
 def one_home_makes_engines_and_one_writes_schedules(module: Module) -> Violations:
-    for call in module.nodes(ast.Call):
-        shown = ast.unparse(call.func) + "("
+    # A method that is passed on as a value is called somewhere else, so attributes count as calls do.
+    used = [(call.lineno, ast.unparse(call.func) + "(") for call in module.nodes(ast.Call)]
+    used += [(node.lineno, ast.unparse(node)) for node in module.nodes(ast.Attribute)]
+    for line, shown in used:
         for pattern, (allowed, advice) in SOLE_CALLERS.items():
             if re.search(f"(^|[.]){pattern}$", shown) and module.name not in allowed:
-                yield call.lineno, f"{shown}...): {advice}"
+                yield line, f"{shown}: {advice}"
 
 
 RULES = {
@@ -247,8 +257,33 @@ RULES = {
 
 
 def import_cycle(modules: list[Module]) -> list[str]:
+    """Return modules that import each other by a detour; [] if there are none."""
     known = {module.name for module in modules}
-    graph = {m.name: {_owner(target, known) for _, target in imports(m)} - {"", m.name} for m in modules}
+    return _cycle(
+        {m.name: {_owner(target, known) for _, target in imports(m)} - {"", m.name} for m in modules}
+    )
+
+
+def folder_cycle(modules: list[Module]) -> list[str]:
+    """Return folders of one parent that import each other by a detour; [] if there are none."""
+    folders = {module.name: _folders(module) for module in modules}
+    graph: dict[str, set[str]] = {}
+    for module in modules:
+        for _, target in imports(module):
+            both = zip(folders[module.name], folders.get(_owner(target, set(folders)), []), strict=False)
+            apart = next(((own, other) for own, other in both if own != other), None)
+            if apart is not None:
+                graph.setdefault(apart[0], set()).add(apart[1])
+    return _cycle(graph)
+
+
+def _folders(module: Module) -> list[str]:
+    """Return the folders that a module is in, from the outermost on, without the package itself."""
+    parts = module.name.split(".") if module.is_package else module.name.split(".")[:-1]
+    return [".".join(parts[:length]) for length in range(2, len(parts) + 1)]
+
+
+def _cycle(graph: dict[str, set[str]]) -> list[str]:
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -260,6 +295,17 @@ def _owner(target: str, known: set[str]) -> str:
     while target and target not in known:
         target = target.rpartition(".")[0]
     return target
+
+
+def lone_fragments(modules: list[Module]) -> list[str]:
+    """Return the modules of less than 60 lines that only one other module imports."""
+    known = {module.name for module in modules}
+    users: dict[str, set[str]] = {}
+    for module in modules:
+        for _, target in imports(module):
+            users.setdefault(_owner(target, known), set()).add(module.name)
+    short = [m for m in modules if not m.is_package and m.source.count("\n") < FRAGMENT_LINES]
+    return [m.name for m in short if len(users.get(m.name, set()) - {m.name}) == 1]
 
 
 def unfit_lines(text: str) -> Violations:
@@ -302,6 +348,15 @@ def test_no_module_imports_itself_by_a_detour():
     assert not cycle, f"break the cycle {' -> '.join(cycle)}: move what both need inwards"
 
 
+def test_no_folder_imports_itself_by_a_detour():
+    cycle = folder_cycle(SOURCE)
+    assert not cycle, f"break the cycle {' -> '.join(cycle)}: move what both need to the folder above them"
+
+
+def test_a_fragment_that_one_module_uses_is_part_of_that_module():
+    assert set(lone_fragments(SOURCE)) == FRAGMENTS_WITH_A_REASON.keys(), "move the others into their users"
+
+
 def test_tracked_files_are_finished_and_name_no_registry_or_machine():
     violations = []
     for path in tracked_files():
@@ -342,6 +397,7 @@ def test_the_lock_pins_everything_by_hash():
 BROKEN = [
     (one_home_makes_engines_and_one_writes_schedules, "dutiful.fleet.x", "engine = Engine(store, launcher)"),
     (one_home_makes_engines_and_one_writes_schedules, "dutiful.service.x", "self._store.apply(changes)"),
+    (one_home_makes_engines_and_one_writes_schedules, "dutiful.runtime.x", "end_pauses(store.apply, found)"),
     (imports_point_inwards, "dutiful.core.x", "import dutiful.runtime.clock"),
     (imports_point_inwards, "dutiful.core.x", "import click"),
     (imports_point_inwards, "dutiful.core.x", "from ..runtime.ports import Store"),
@@ -414,6 +470,23 @@ def test_every_rule_has_been_seen_to_fail():
 def test_a_cycle_is_noticed():
     pair = [Module("dutiful.a", "from dutiful.b import x"), Module("dutiful.b", "import dutiful.a")]
     assert {*import_cycle(pair)} == {"dutiful.a", "dutiful.b"}
+
+
+def test_a_cycle_of_folders_is_noticed():
+    into = [
+        Module("dutiful.x.a.one", "from dutiful.x.b.two import y"),
+        Module("dutiful.x.b.two", "y = 1"),
+        Module("dutiful.x.b.three", "import dutiful.x.a.one\nimport dutiful.x.four"),
+        Module("dutiful.x.four", "from dutiful.x.a import one"),
+    ]
+    assert {*folder_cycle(into)} == {"dutiful.x.a", "dutiful.x.b"}
+    assert not folder_cycle(into[:2] + into[3:])
+
+
+def test_a_fragment_with_one_user_is_noticed():
+    user, other = Module("dutiful.x", "import dutiful.y"), Module("dutiful.z", "import dutiful.y")
+    assert lone_fragments([user, Module("dutiful.y", "y = 1")]) == ["dutiful.y"]
+    assert not lone_fragments([user, other, Module("dutiful.y", "y = 1")])
 
 
 @pytest.mark.parametrize("line", ["# FIX" + "ME", "https://pypi" + ".org/x", "cd /" + "home/ada/dutiful"])

@@ -10,7 +10,7 @@ from dutiful.core.errors import LostLeadershipError
 from dutiful.core.plan.jitter import first_wake
 from dutiful.core.plan.pause import paused_until
 from dutiful.core.policy import Reason
-from dutiful.runtime.ended_pauses import end_pauses, without_ended_pauses
+from dutiful.runtime.registrar import end_pauses, without_ended_pauses
 
 UNTIL = T0 + 5 * MINUTE
 PAUSED = Note(T0, "moving house", T0, "ada")

@@ -20,11 +20,11 @@ from dutiful.core.run import Phase, Status
 from dutiful.core.snapshot import Limits
 from dutiful.runtime import in_flight
 from dutiful.runtime.clock import ClockWatch
-from dutiful.runtime.ended_pauses import without_ended_pauses
 from dutiful.runtime.gc_pause import Collector
 from dutiful.runtime.in_flight import Drained, Flight, Flights, is_over, key_of, named, standing
 from dutiful.runtime.ledger_lookup import all_recalled
 from dutiful.runtime.ports import CancellingLauncher, Launch
+from dutiful.runtime.registrar import without_ended_pauses
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -16,13 +16,12 @@ from dutiful.core.errors import (
 from dutiful.core.plan.backfill import Backfill, backfill, past_ticks
 from dutiful.core.plan.edit import accounted, edited, upserted
 from dutiful.core.plan.outcome import Report, Settlement, hear
-from dutiful.core.plan.pause import paused_until, resumed
+from dutiful.core.plan.pause import end_of_pause, pause_has_ended, paused_until, resumed
 from dutiful.core.plan.reconcile import Difference, reconcile
 from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.plan.verdict import Verdict, explain, minute_of
 from dutiful.core.run import CANCEL_ASKED, Phase, Run, Status
 from dutiful.core.snapshot import Snapshot
-from dutiful.runtime.ended_pauses import end_pauses
 from dutiful.runtime.ledger_lookup import recalled, rows_between
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Overlap
     from dutiful.core.schedule import Schedule, State
     from dutiful.core.workflow import PutWorkflow
-    from dutiful.runtime.ports import Clock, Facets, Store
+    from dutiful.runtime.ports import Clock, Facets, Loaded, Store
 
 
 CANCELLED = "cancelled by request"
@@ -318,6 +317,40 @@ class Registrar:
 
     def _now(self) -> Instant:
         return epoch_ms(self._clock.now())
+
+
+async def without_ended_pauses(store: Store, loaded: Loaded, now: Instant, epoch: int | None) -> Loaded:
+    """Resume the loaded schedules whose pause has ended; return the others, to be planned in this pass.
+
+    The resumed schedules are loaded again at once, by a pass at `now`.
+    """
+    due = loaded.batch.due
+    if not await end_pauses(store.apply, due, now, epoch):
+        return loaded
+    others = [each for each in due if not pause_has_ended(each.schedule, now)]
+    return loaded._replace(batch=loaded.batch._replace(due=others), next_wake=now)
+
+
+async def end_pauses(
+    apply: Callable[[Changes], Awaitable[None]],
+    found: Iterable[Snapshot],
+    now: Instant,
+    under: int | None = None,
+) -> bool:
+    """Resume the schedules whose pause has ended; return whether there were any, to be read again.
+
+    All of them are resumed or none, and only while the epoch `under` leads. None is resumed if another write
+    came first.
+    """
+    ended = [changes for due in found if (changes := end_of_pause(due, now)) is not None]
+    if not ended:
+        return False
+    puts = [put for changes in ended for put in changes.puts]
+    rows = [row for changes in ended for row in changes.rows]
+    notes = [note for changes in ended for note in changes.notes]
+    with contextlib.suppress(OvertakenError):
+        await apply(Changes(puts, rows=rows, notes=notes, under=under))
+    return True
 
 
 def _note(now: Instant, paused: bool, note: str | None, by: str | None, pause: Note | None) -> Note:

@@ -8,8 +8,8 @@ import pytest
 
 from dutiful.fleet.errors import ConfigProblem, FleetConfigError
 from dutiful.fleet.file.document import SIZE_MAX, Part, Spot, dotted, part_of, read_document
-from dutiful.fleet.file.yaml_tree import compose
 from dutiful.fleet.types import Problem
+from dutiful.fleet.yaml_tree import compose
 
 
 def problem(path):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dutiful.errors import InvalidArgumentError
-from dutiful.fleet.file.yaml_tree import Node, compose, to_yaml
 from dutiful.fleet.state.file import read_changes, read_record
 from dutiful.fleet.types import ScheduleState
+from dutiful.fleet.yaml_tree import Node, compose, to_yaml
 
 NOON = datetime(2025, 1, 19, 12, 0, tzinfo=UTC)
 ADVICE = "write a time with its zone, such as 2026-03-08T02:30:00Z"

@@ -16,12 +16,12 @@ from dutiful.core.cron.duration import parse_duration
 from dutiful.fleet.errors import FleetConfigError
 from dutiful.fleet.file.agents import problems_of_schedule, read_agent, read_schedule
 from dutiful.fleet.file.document import Part, part_of, read_document
-from dutiful.fleet.file.key_reader import Key, read_keys, seconds, time_zone, unknown_key, whole_number
-from dutiful.fleet.file.yaml_tree import Node
+from dutiful.fleet.key_reader import Key, read_keys, seconds, time_zone, unknown_key, whole_number
 from dutiful.fleet.run.jobs import unready_job
 from dutiful.fleet.run.output_log import LogLimits
 from dutiful.fleet.run.work_sources import unready_work_source
 from dutiful.fleet.types import Problem
+from dutiful.fleet.yaml_tree import Node
 from dutiful.runtime.ports import Retention
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from logging import Logger
 
     from dutiful.fleet.errors import ConfigProblem
-    from dutiful.fleet.file.key_reader import Keys
-    from dutiful.fleet.file.yaml_tree import Path as KeyPath
+    from dutiful.fleet.key_reader import Keys
     from dutiful.fleet.types import Agent, AgentSchedule, Config
+    from dutiful.fleet.yaml_tree import Path as KeyPath
 
 
 _VALUES_MAX = 150_000

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dutiful.core.errors import quoted
 from dutiful.fleet.errors import ConfigProblem, FleetConfigError
-from dutiful.fleet.file.yaml_tree import Path, compose
+from dutiful.fleet.yaml_tree import Path, compose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path as FilePath
 
-    from dutiful.fleet.file.yaml_tree import Node
     from dutiful.fleet.types import Problem
+    from dutiful.fleet.yaml_tree import Node
 
 SIZE_MAX = 1_000_000
 # More than any reasonable file of that size has (15 bytes per value); a hostile file is stopped here.

@@ -14,7 +14,7 @@ from dutiful import process
 from dutiful.core.errors import quoted
 from dutiful.core.plan.outcome import Failed, Succeeded
 from dutiful.fleet.errors import JobNotStartedError
-from dutiful.fleet.file.key_reader import (
+from dutiful.fleet.key_reader import (
     VARIABLE,
     Key,
     Keys,

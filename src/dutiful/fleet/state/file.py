@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from dutiful.core.errors import InvalidArgumentError, quoted
 from dutiful.fleet.errors import StateFileError
-from dutiful.fleet.file.yaml_tree import Node, compose, to_yaml
 from dutiful.fleet.types import Problem, ScheduleState, ScheduleStatus
+from dutiful.fleet.yaml_tree import Node, compose, to_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dutiful.fleet.errors import WorkSourceError
-from dutiful.fleet.file.key_reader import Key, text
+from dutiful.fleet.key_reader import Key, text
 from dutiful.fleet.types import Claim, WorkItem
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from dutiful.core.errors import DutifulError
 from dutiful.fleet.errors import WorkSourceError
-from dutiful.fleet.file.key_reader import Key, allowed, headers, seconds, url
+from dutiful.fleet.key_reader import Key, allowed, headers, seconds, url
 from dutiful.fleet.types import Claim, WorkItem
 from dutiful.outbound import Allowed, Outbound
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dutiful.fleet.errors import WorkSourceError
-from dutiful.fleet.file.key_reader import Key, name, seconds, text
+from dutiful.fleet.key_reader import Key, name, seconds, text
 from dutiful.fleet.types import Claim, WorkItem
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dutiful.fleet.file.yaml_tree import Flaw, Node, compose, to_yaml
+from dutiful.fleet.yaml_tree import Flaw, Node, compose, to_yaml
 
 ANY = 1_000_000
 
