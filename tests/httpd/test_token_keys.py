@@ -67,6 +67,12 @@ REFUSED = [
 ]
 
 
+def test_a_key_file_is_read_to_its_own_limit_not_to_that_of_revoked_tokens(tmp_path):
+    with pytest.raises(KeyFileError):
+        read(tmp_path, " " * 1_048_576 + json.dumps({"keys": KEYS}))
+    assert read(tmp_path, " " * 1_000_000 + json.dumps({"keys": KEYS}))
+
+
 @pytest.mark.parametrize(("alg", "key", "reason"), REFUSED, ids=range(len(REFUSED)))
 def test_a_key_that_does_not_fit_its_algorithm_is_refused(tmp_path, alg, key, reason):
     with pytest.raises(KeyFileError) as caught:

@@ -138,7 +138,7 @@ def _public(alg: str, pem: str) -> Any:
     )
 
 
-_FILE_MAX = 16 * 1_048_576
+_REVOKED_MAX = 16 * 1_048_576
 JTI_MAX = 256
 
 
@@ -153,7 +153,7 @@ def read_revoked(path: str) -> frozenset[str]:
     """Return the ids of the tokens that are refused, or raise RevokedFileError."""
     try:
         with open(path, "rb") as file:
-            content = decode(file.read(_FILE_MAX))
+            content = decode(file.read(_REVOKED_MAX))
     except OSError as error:
         raise RevokedFileError(path, str(error.strerror)) from None
     except InvalidJsonError as error:
