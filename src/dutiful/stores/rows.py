@@ -1,7 +1,6 @@
 """Rows <-> values. The columns of each table are the fields of its type, in the same order.
 
-A new field of `Run`, `State` or `Note` needs a column of the same name in the schema, and nothing else;
-for PostgreSQL a column of texts is also named in `postgres/statements.py`.
+A new field of `Run`, `State` or `Note` needs a column of the same name in the schema, and nothing else.
 """
 
 from __future__ import annotations
@@ -64,17 +63,25 @@ NOTE = Note._fields
 
 _KINDS: Mapping[str, Kind] = {"schedule": "schedule", "manual": "manual"}
 _REASONS: Mapping[str | None, Reason | None] = {None: None, **{reason.value: reason for reason in Reason}}
-_WORDS: Mapping[str, Mapping[Any, Any]] = {
-    "kind": _KINDS,
-    "status": {status.value: status for status in Status},
-    "phase": {phase.value: phase for phase in Phase},
-    "reason": _REASONS,
-    "backfill": {None: None, **{overlap.value: overlap for overlap in Overlap}},
+# By the annotation of a field: how its stored words are read.
+_WORDS_OF: Mapping[str, Mapping[Any, Any]] = {
+    "Kind": _KINDS,
+    "Status": {status.value: status for status in Status},
+    "Phase": {phase.value: phase for phase in Phase},
+    "Reason | None": _REASONS,
+    "Overlap | None": {None: None, **{overlap.value: overlap for overlap in Overlap}},
 }
-_WORDS_AT = [(Run._fields.index(name), words) for name, words in _WORDS.items()]
-_ENUMS_AT = [RUN.index(name) for name in ("status", "phase", "reason")]
+# A named tuple keeps the text of an annotation in a ForwardRef.
+_ANNOTATIONS = {name: kind.__forward_arg__ for name, kind in Run.__annotations__.items()}
+_WORDS_AT = [
+    (Run._fields.index(name), _WORDS_OF[kind]) for name, kind in _ANNOTATIONS.items() if kind in _WORDS_OF
+]
+# A kind is stored as it is; the other words are enums.
+_ENUMS_AT = [RUN.index(name) for name in RUN if _ANNOTATIONS[name] in _WORDS_OF and name != "kind"]
 # Columns with texts that tasks and executors choose.
-_TEXTS_AT = [RUN.index(name) for name in ("run_id", "detail")]
+_TEXTS_AT = [RUN.index(name) for name in RUN if _ANNOTATIONS[name] in ("str", "str | None")]
+RUN_TEXTS = tuple(name for name in RUN_ALL if _ANNOTATIONS.get(name) in (*_WORDS_OF, "str", "str | None"))
+"""The columns of a run that hold text."""
 _KEY, _KIND = Run._fields.index("own_key"), Run._fields.index("kind")
 _STARTED = Status.STARTED
 _END_OF_TIME = 2**63 - 1

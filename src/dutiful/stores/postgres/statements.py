@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import LostLeadershipError
-from dutiful.stores.rows import RUN_ALL, STATE, inline_run, listed
+from dutiful.stores.rows import RUN_ALL, RUN_TEXTS, STATE, inline_run, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from dutiful.stores.postgres.connections import Session
 
 _TEXTS = (
-    "kind status phase reason run_id detail backfill input skipped_reason quarantine capacity_group id name"
-    " value"
-    " task payload owner damage was_phase was_status text pause_note paused_by workflow_id dag"
+    "skipped_reason quarantine capacity_group id name value task payload owner damage was_phase was_status"
+    " text pause_note paused_by workflow_id dag"
 )
 _TYPES = {
-    **dict.fromkeys(_TEXTS.split(), "text"),
+    **dict.fromkeys((*RUN_TEXTS, *_TEXTS.split()), "text"),
     **dict.fromkeys(("blocked", "gone", "ends", "timed"), "boolean"),
     "key": "bytea",
     "paused": "smallint",
