@@ -28,7 +28,7 @@ class NarrowStream:
         self._errors = "replace" if stream.isatty() else "backslashreplace"
 
     def __getattr__(self, name: str) -> Any:
-        # Through the buffer click would write UTF-8.
+        # Hide `buffer`: click would write UTF-8 through it, past this encoding.
         if name == "buffer":
             raise AttributeError(name)
         return getattr(self._stream, name)

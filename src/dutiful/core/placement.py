@@ -116,7 +116,7 @@ def spread(owners: Sequence[str | None], members: Sequence[str]) -> list[str | N
 
 
 def _assign(goals: list[str | None], loads: dict[str, int], shard: int) -> None:
-    """Make the poorest member the goal of a shard."""
+    """Assign a shard to the member with the fewest shards."""
     poorest = min(loads, key=lambda member: (loads[member], -weight(member, shard), member))
     goals[shard] = poorest
     loads[poorest] += 1

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 READ_MAX = 4_194_304
 """The most bytes before its place that one call reads; `Found.older` says where to go on."""
 _BLOCK = 65_536
-# The head of a line as `AuditLog` writes it. Lines that another head rules out are not parsed.
+# The head of a line as `AuditLog` writes it. Lines whose head does not match the filter are not parsed.
 _HEAD = re.compile(
     rb'\{"at":"(?P<at>[^"]*)","who":(?P<who>"(?:[^"\\]|\\.)*"),"action":"(?P<action>[^"]*)",'
     rb'"phase":"(?P<phase>asked|done)","request":"(?P<request>[^"]*)"'

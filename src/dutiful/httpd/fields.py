@@ -27,7 +27,7 @@ class StrictModel(BaseModel):
 
 
 def one_of(*choices: str) -> GetPydanticSchema:
-    """Return the mark of a text that must be one of these."""
+    """Return an annotation that accepts only these texts."""
     return _checked_as(Literal[tuple(map(str, choices))])
 
 

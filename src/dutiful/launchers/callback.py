@@ -50,7 +50,7 @@ class CallbackLauncher:
         return _SUCCEEDED
 
     def _warn(self, name: str, answer: object) -> None:
-        """Log once per task that its callback is not async; calling it has done the work all the same."""
+        """Log once per task that its callback is not async; the call has already done the work."""
         if name not in self._warned:
             self._warned.add(name)
             logger.warning(_NOT_ASYNC, name, type(answer).__name__)

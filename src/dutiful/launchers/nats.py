@@ -33,7 +33,7 @@ _STREAM_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _SUBJECT = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _DUPLICATE_WINDOW_S = 600.0
 _DUPLICATE_WINDOW_MIN_S = 120.0
-# As long as the ledger keeps a run: an older message has no row any more.
+# Keep messages for 30 days, like ledger rows: a report on an older run finds no row.
 _KEPT_S = 30 * 86_400.0
 _CLOSE_WITHIN_S = 0.5
 

@@ -40,7 +40,7 @@ def main(lifeline: int, parent: int, command: list[str]) -> int:
     # A second way to notice the parent's death: a forked copy of the parent may hold the socket open.
     prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
     own = os.getpid()
-    # Until the child has its own handlers, a signal to it would ring the bell that it shares with the warden.
+    # Until the child has its own handlers, a signal to it would write to the pipe it shares with the warden.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     child = os.fork()
     if child == 0:

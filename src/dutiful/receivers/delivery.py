@@ -56,7 +56,7 @@ class Delivery(NamedTuple):
     starts: int = 1
     """How often consumers have started the work of this key, this time included.
 
-    Above 1, an earlier start failed, or its consumer died and may have had its effect.
+    Above 1, an earlier start failed, or its consumer died, perhaps after its effect.
     """
 
     @classmethod
@@ -131,9 +131,6 @@ class Reports:
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
         return None
-
-
-_log = logging.getLogger("dutiful.receivers")
 
 
 class Settled(Enum):

@@ -40,7 +40,7 @@ class Answer(StrEnum):
 
 
 class Claim(NamedTuple):
-    """The answer for one delivery; `error` says why an attempt that is done had failed."""
+    """The answer for one delivery; `error` is the failure of an attempt already recorded as failed."""
 
     answer: Answer
     error: str | None = None

@@ -52,8 +52,7 @@ class SampledClock:
 
     def _set(self, offset: float, now: float) -> None:
         self._offset = offset
-        # After a small step back the reading stands still until it is right; a larger step is shown as a
-        # step.
+        # After a small step back, repeat the last reading until the clock has caught up; show a larger step.
         if self._shown - (now * 1000 + offset) >= STEP_MIN:
             self._shown = 0
 

@@ -26,7 +26,7 @@ class Collector:
         self.hold(False)
 
     def hold(self, burst: bool) -> None:
-        """Set at every pass whether a burst is on; thresholds that the program changed meanwhile are kept."""
+        """Hold off full collections in a burst; restore the thresholds unless the program changed them."""
         if burst and self._before is None:
             young, middle, old = self._before = gc.get_threshold()
             if old != _NEVER:

@@ -23,7 +23,7 @@ Key: TypeAlias = "tuple[str, Instant, str]"
 class Flight(NamedTuple):
     """The task that carries a run."""
 
-    # None while an eager task factory runs the first step of the task.
+    # None during the first step under an eager task factory: the task object does not exist yet.
     task: asyncio.Task[None] | None
     launch: Launch
     # Monotonic seconds.

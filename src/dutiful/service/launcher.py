@@ -73,7 +73,7 @@ class RunLauncher:
 
     @asynccontextmanager
     async def one_at_a_time(self, key: str) -> AsyncGenerator[None]:
-        """Let one request of a key pass at a time, so that the next one finds what this one has recorded."""
+        """Serialize requests with the same key, so that a repeat finds the recorded start."""
         lock = self._starting.setdefault(key, asyncio.Lock())
         async with lock:
             yield

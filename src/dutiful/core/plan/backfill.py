@@ -71,8 +71,8 @@ def backfill(
 ) -> Backfill:
     """Return the changes that make the ticks run; `rows` are the ledger rows around them, in any order.
 
-    Without an `overlap` every tick gets its turn: all at once where the schedule allows that, else one after
-    the other. `force` also runs the ticks whose rows were pruned.
+    Without an `overlap` every tick runs: concurrently if the schedule allows overlap, else one after the
+    other. `force` also runs the ticks whose rows were pruned.
     """
     allowed = due.schedule.policy.overlap is Overlap.ALLOW
     judged_by = overlap or (Overlap.ALLOW if allowed else Overlap.QUEUE)

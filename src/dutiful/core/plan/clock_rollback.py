@@ -42,7 +42,7 @@ def _said_at(run: Run) -> Instant:
     """Return the latest instant read from a clock in the row of an open run."""
     if run.phase is Phase.RETRY:
         return run.ended_at or 0
-    # The fire time of a queued or delayed run is near, or has passed; only a retry's may lie far ahead.
+    # A queued or delayed run has a fire time near the clock that set it; a retry may be far ahead of it.
     return (run.started_at or 0) if run.phase in IN_FLIGHT else run.fire_at
 
 

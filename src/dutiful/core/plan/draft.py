@@ -135,7 +135,7 @@ class Draft:
     def expires_at(self, run: Run) -> Instant | None:
         """Return when a run in flight times out; a run of this engine ages by elapsed time, not wall time."""
         ours = run.phase is Phase.LAUNCHED and run.epoch == self.limits.epoch
-        # A launched run of an earlier epoch that found no room has no timeout: it starts when there is room.
+        # A launched run of an earlier epoch waits while the engine is full; it does not time out meanwhile.
         if self.policy.run_timeout is None or not (ours or run.phase is Phase.ACCEPTED):
             return None
         return self._began(run, ours) + self.policy.run_timeout

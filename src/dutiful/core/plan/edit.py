@@ -54,8 +54,8 @@ def edited(due: Snapshot, schedule: Schedule, now: Instant) -> Changes:
 def accounted(due: Snapshot, now: Instant) -> Changes | None:
     """Return the changes that record the passed ticks of a schedule that may not run; None if there are none.
 
-    A paused schedule records its skipped ticks in lots, and a schedule that has reached its limit is never
-    woken, so both may be behind.
+    A paused schedule records its skipped ticks now and then, and a schedule that has reached its limit is
+    never woken, so the cursor of either may be behind `now`.
     """
     draft = Draft(due, now, Limits(), {})
     last, reason = draft.last_due(now), _why_not_owed(draft)

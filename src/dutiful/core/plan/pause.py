@@ -32,8 +32,8 @@ def pause_has_ended(schedule: Schedule, now: Instant) -> bool:
 def end_of_pause(due: Snapshot, now: Instant) -> Changes | None:
     """Return the changes that resume a schedule whose pause has ended; None where it has not.
 
-    They are those of a user who resumes the schedule in the last millisecond of the pause, however late they
-    are made: earlier ticks were paused, and the tick at the end of the pause and later ones are owed.
+    The changes are dated one millisecond before the end of the pause, however late they are made: earlier
+    ticks were paused, and the tick at the end of the pause and later ones are owed.
     """
     until = due.schedule.pause_until
     if until is None or until > now:

@@ -132,7 +132,7 @@ def _adopt(draft: Draft, run: Run) -> None:
 
 
 def _serve_what_was_missed(draft: Draft) -> None:
-    """Skip the ticks that fell due since the orphan started: its restart stands for them."""
+    """Skip the ticks that fell due since the orphan started: the restarted run replaces them."""
     last = draft.last_due(draft.now)
     if draft.launched and last is not None:
         draft.skip_through(last, Reason.COALESCED)
@@ -218,7 +218,7 @@ def take_ticks(draft: Draft) -> None:
     if last is None:
         return
     if draft.schedule.paused and draft.from_completion:
-        # There is one tick at a time: it runs once, late, when the schedule is resumed.
+        # A period counted from completion has one due tick; it stays due, and runs after the pause.
         return
     if draft.schedule.paused:
         draft.skip_through(last, Reason.PAUSED)

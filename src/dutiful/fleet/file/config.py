@@ -102,7 +102,7 @@ class _FleetReader:
         self._checks_jobs = check_jobs
         # The problems of each job and work source, cached because many schedules share one.
         self._checked: dict[str, list[Problem]] = {}
-        # One problem per place: the first explains the others, and a default is used many times.
+        # Keep the first problem of each location: later ones follow from it, and defaults repeat it.
         self.problems: dict[tuple[str | None, str], ConfigProblem] = {}
         self._file, self._environ = file, environ
         self._left = _VALUES_MAX

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from dutiful.core.schedule import Schedule, State
     from dutiful.runtime.ports import Facets
 
-# Shared by all schedules that have none, and never written to: empty ones of each schedule's own took a
-# third of the memory.
+# One empty value for all schedules, never written to: a separate one per schedule took a third of the
+# memory.
 _NO_RUNS: dict[tuple[Instant, Kind], Run] = {}
 _NO_FACETS: frozenset[tuple[str, str]] = frozenset()
 _ENDED = Phase.ENDED

@@ -467,7 +467,7 @@ class MemoryStore(MemoryFigures):
 
 def _prune(row: Row, now: Instant, retention: Retention) -> int:
     """Delete the ended rows of one schedule that are beyond the retention; return how many."""
-    # Nearly always nothing is beyond the retention, and the oldest key says so without a sort.
+    # Usually no row is beyond the retention; the oldest key proves that without sorting.
     if len(row.ended) <= retention.rows and min(row.ended, default=(now,))[0] >= now - retention.age:
         return 0
     deleted = 0

@@ -223,8 +223,7 @@ class _Columns:
 
     def of(self, schedule: Schedule, known: _Known | None = None) -> Row:
         declaration = declare(schedule)
-        # For a damaged row write the texts anew: the stored texts may be the damage, for all rows that share
-        # them.
+        # Rewrite the texts of a damaged row: a text that rows share may itself be damaged.
         if known is not None and not known.damaged:
             declaration = _keep_texts(known, schedule, declaration)
         task, payload, cadence, policy, start, end, paused, until = declaration

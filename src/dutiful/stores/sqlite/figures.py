@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # Most rows that one query scans. A page that ends here has a position to continue from.
 SCAN_MAX = 5000
-# Of one schedule fewer: its rows lie apart in the file.
+# Fewer for one schedule: its rows are scattered over the file, so each costs a page read.
 _SCAN_ONE = 1000
 _RUN = listed(f"runs.{column}" for column in RUN_ALL)
 _NUMBER = "(SELECT number FROM declarations WHERE namespace = :namespace AND id = :schedule_id)"
@@ -169,7 +169,7 @@ _TROUBLED = (
     " OR (skipped_ticks >= 3 AND skipped_reason <> 'paused'))"
     " AND (?2 IS NULL OR (json_valid(payload) AND payload ->> '$.user_id' = ?2)) ORDER BY id LIMIT ?3"
 )
-# Along the table: the index of the ids would find each row in another place of the file.
+# Scan the table in file order: the index by id would read pages at random.
 _CADENCES = (
     "SELECT cadence_number, policy_number, count(*), min(id) FROM declarations NOT INDEXED"
     f" WHERE damage IS NULL AND paused = 0 AND {_OWNED} GROUP BY 1, 2"
