@@ -14,12 +14,14 @@ from statistics import quantiles
 from typing import BinaryIO
 
 from benchmarks.report import Row, Section, at_most
-from benchmarks.service import Server, drift_p99, given
+from benchmarks.service import Server, drifts, given, p99_ms
 
 SCHEDULES = int(os.environ.get("DUTIFUL_BENCH_SCHEDULES", "100000"))
 ENTRIES = 10 * SCHEDULES
 BUSY, VIEWERS, ASKED = 200, 20, 100
 _BULK = 10_000
+# The drift is measured so many times without and with viewers, for so many seconds each.
+_TURNS, _TURN_S = 4, 10
 # A page, and the milliseconds within which 95 of 100 answers come.
 BUDGET = {
     "overview": ("/", 25),
@@ -27,7 +29,8 @@ BUDGET = {
     "find": ("/ui/schedules?q=job-9999", 40),
     "a label": ("/ui/schedules?q=team%3Dteam-7", 40),
     "one schedule": ("/ui/schedules/team-7.job-7", 15),
-    "editor": ("/ui/schedules/busy-1/edit", 20),
+    # The preview of an edit: the fire times of two texts that fire every second or two are compared.
+    "editor": ("/ui/schedules/busy-1/edit?e=%2A%2F2+%2A+%2A+%2A+%2A+%2A", 20),
     "calendar": ("/ui/calendar", 30),
 }
 
@@ -41,9 +44,8 @@ def run() -> Section:
         unchanged = _p95(server, "/", unchanged=True)
         every_second = {"cron_expr": "* * * * * *", "overlap_policy": "allow"}
         server.ask("POST", "/schedules/bulk", [given(f"busy-{n}", **every_second) for n in range(BUSY)])
-        alone = drift_p99(server)
         pages = {name: _p95(server, path) for name, (path, _) in BUDGET.items()}
-        watched = _drift_with_viewers(server)
+        alone, watched = _drifts(server)
     rows = [
         *(
             Row(f"{name}, p95", pages[name], "ms", {}, (at_most(pages[name], limit, "ms"),))
@@ -131,13 +133,20 @@ def _read_answer(file: BinaryIO) -> tuple[str, str]:
     return status, file.read(length).decode()
 
 
-def _drift_with_viewers(server: Server) -> float:
-    command = [sys.executable, "-m", "benchmarks.dashboard", str(server.port)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as viewers:
-        watched = drift_p99(server)
-        assert viewers.stdin is not None
-        viewers.stdin.close()
-    return watched
+def _drifts(server: Server) -> tuple[float, float]:
+    """Return the p99 of the drift in ms without and with viewers.
+
+    The two take turns: the slowest second of a minute decides a p99, and a machine has slower minutes.
+    """
+    alone, watched = list[float](), list[float]()
+    for _ in range(_TURNS):
+        alone += drifts(server, _TURN_S)
+        command = [sys.executable, "-m", "benchmarks.dashboard", str(server.port)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as viewers:
+            watched += drifts(server, _TURN_S)
+            assert viewers.stdin is not None
+            viewers.stdin.close()
+    return p99_ms(alone), p99_ms(watched)
 
 
 async def _view_until_told(port: int) -> None:

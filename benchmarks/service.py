@@ -206,21 +206,26 @@ def _drift_beside_questions(server: Server) -> tuple[float, float]:
     server.ask("POST", "/schedules/upsert", given("daily", cron_expr="30 1 * * *", timezone="Europe/Berlin"))
     every_second = {"cron_expr": "* * * * * *", "overlap_policy": "allow"}
     server.ask("POST", "/schedules/bulk", [given(f"busy-{n}", **every_second) for n in range(20)])
-    idle = drift_p99(server)
+    idle = p99_ms(drifts(server, 20))
     command = [sys.executable, "-m", "benchmarks.service", "ask", str(server.port)]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as askers:
-        asked = drift_p99(server)
+        asked = p99_ms(drifts(server, 20))
         assert askers.stdin is not None
         askers.stdin.close()
     return idle, asked
 
 
-def drift_p99(server: Server) -> float:
-    """Return the p99 of the drift of twenty seconds, in ms."""
+def drifts(server: Server, seconds: float) -> list[float]:
+    """Return the drift of every run that arrives within these seconds."""
     time.sleep(3)
     server.arrivals.clear()
-    time.sleep(20)
-    return quantiles(server.arrivals, n=100)[98] * 1000
+    time.sleep(seconds)
+    return [*server.arrivals]
+
+
+def p99_ms(drifts: list[float]) -> float:
+    """Return the 99th percentile in milliseconds."""
+    return quantiles(drifts, n=100)[98] * 1000
 
 
 async def _ask_until_told(port: int) -> None:
