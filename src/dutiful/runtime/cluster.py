@@ -40,6 +40,8 @@ _FREE_LOOK_S, _FREE_LOOK_MS = 0.05, 3000
 # This many seconds after a lost session a process takes only the shards that it had: the other processes are
 # coming back, too.
 _REGAIN_S = 2.0
+# A hand-over waits this many seconds for a run that was launched while it began.
+_HAND_OVER_S = 1.0
 # Engines that notice a clock step within this many ms of each other notice the same step.
 _SAME_STEP_MS = 2000
 
@@ -294,7 +296,8 @@ class Cluster:
         """Release shards with overdue work in which no pass has ended for two leases."""
         for shard, wake in view.wakes.items():
             host = self._hosts.get(shard)
-            if host is None or wake is None:
+            # An engine that drains makes no pass on purpose: its shard stays until its runs have ended.
+            if host is None or wake is None or self._draining or shard in self._leaving:
                 continue
             last = max(wake, self._taken_at[shard], host.passed_at or 0)
             if view.now_ms - last > self._patience_ms:
@@ -358,9 +361,14 @@ class Cluster:
         self._leaving.pop(shard, None)
 
     async def _hand_over(self, shard: int, host: Host) -> None:
-        # Wait for a run that began just now, so that the new leader finds no orphan.
-        await host.drain()
-        await self._release(shard)
+        """Release a shard, unless the last pass of its engine has launched a run that takes longer."""
+        left = await host.drain(_HAND_OVER_S)
+        if not left.in_flight and not left.unrecorded:
+            await self._release(shard)
+        elif not self._draining:
+            # Releasing now would drop the run. Its neighbours must not wait for it, so the engine goes on.
+            self._taken_at[shard] = self._clock.epoch_ms()
+            host.resume()
 
     async def _release(self, shard: int) -> None:
         """Release a shard; its runs in flight are dropped here, and adopted by the next leader."""

@@ -136,7 +136,8 @@ class Engine:
     # Life
 
     def start(self) -> asyncio.Task[None]:
-        """Start the loop of passes in a task of the running event loop; return the task."""
+        """Start the loop of passes, also after `stop`, in a task of the running event loop; return it."""
+        self._stopping = False
         self._loop = asyncio.create_task(self._run(), name="dutiful-engine")
         return self._loop
 
@@ -166,7 +167,8 @@ class Engine:
 
     async def idle(self, seconds: float) -> None:
         """Settle ended runs, then wait this long, or until a run ends or `wake` is called."""
-        self._woken = asyncio.get_running_loop().create_future()
+        if self._woken.done():  # If not, another caller waits for the same runs, and shares the future.
+            self._woken = asyncio.get_running_loop().create_future()
         await self._try_to_settle()
         await self._clock.wait(self._woken, seconds)
 

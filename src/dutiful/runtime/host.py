@@ -174,6 +174,12 @@ class Host:
         self._stopping = True
         return await self._engine.stop(within)
 
+    def resume(self) -> None:
+        """Go on after a drain, with the runs that it left in flight."""
+        assert self._engine is not None
+        self._stopping = False
+        self._engine.start().add_done_callback(self._note_end)
+
     async def close(self) -> None:
         """Drop the runs still in flight, as a crash would, and close the store."""
         self.abandon()
