@@ -160,7 +160,7 @@ def no_turn_bump(patch):
 
 def epoch_kept_after_another_led(patch):
     kept = "UPDATE shards SET turn = turn + 1 WHERE shard = $1 AND $2::text <> '' AND $3::bigint > 0"
-    patch(shard_store, "_KEEP", f"{kept} RETURNING turn")
+    patch(shard_store, "_NEW_TURN", f"{kept} RETURNING turn")
 
 
 def group_not_in_one_shard(patch):

@@ -36,8 +36,9 @@ _ROLLED_BACK = (
     " use a synchronous standby"
 )
 _NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-# A process that lost its session and finds the shard unchanged keeps its epoch; its runs are not adopted.
-_KEEP = "UPDATE shards SET turn = turn + 1 WHERE shard = $1 AND owner = $2 AND epoch = $3 RETURNING turn"
+# Makes the fence of all earlier writes of this leadership invalid, unless another process has led since. The
+# turn itself is not compared: this statement may have been applied before, without an answer.
+_NEW_TURN = "UPDATE shards SET turn = turn + 1 WHERE shard = $1 AND owner = $2 AND epoch = $3 RETURNING turn"
 _BEGIN = (
     "UPDATE shards SET epoch = greatest(epoch, $2) + 1, turn = 0, owner = $3, pid = $4,"
     f" since = {_NOW_MS} WHERE shard = $1 RETURNING epoch"
@@ -47,7 +48,6 @@ _ORPHANS_ARE_DUE = (
     " AND number NOT IN (SELECT number FROM declarations WHERE damage IS NOT NULL)"
 )
 _RELEASE = "UPDATE shards SET owner = NULL, pid = NULL WHERE shard = $1 AND epoch = $2"
-_NEW_TURN = "UPDATE shards SET turn = turn + 1 WHERE shard = $1 AND epoch = $2 AND turn = $3 RETURNING turn"
 
 
 class _Leading(NamedTuple):
@@ -70,6 +70,8 @@ class Shard(NamespaceStore):
         # Whether a write of this leadership may still arrive after this process stopped waiting for its
         # answer.
         self._in_transit = False
+        # Held while the turn is changed, so that two readers do not change it twice.
+        self._turning = asyncio.Lock()
         # The highest epoch of this shard that this process knows.
         self._highest = 0
         self._pruning = upkeep.Pruning()
@@ -135,7 +137,8 @@ class Shard(NamespaceStore):
             await self._give_up(before)
             return None
         try:
-            fence = None if before is None else await self._lead_on(before)
+            # A process that lost its session and finds the shard unchanged keeps its epoch, and its runs.
+            fence = None if before is None else await self._new_turn(before)
             fence = fence or await self._begin(shard, owner)
         except BaseException:
             await self._unlock(_Leading(owner, Fence(shard, 0, 0), generation))
@@ -158,12 +161,13 @@ class Shard(NamespaceStore):
             raise self._database.lock.in_doubt()
         self._leading = None
 
-    async def _lead_on(self, before: _Leading) -> Fence | None:
-        fence = before.fence
+    async def _new_turn(self, leading: _Leading) -> Fence | None:
+        """Return the fence of a leadership with a new turn, None where another process has led since."""
+        shard, epoch, _ = leading.fence
         turn = await self._database.passes.work(
-            lambda session: session.value(_KEEP, fence.shard, before.owner, fence.epoch)
+            lambda session: session.value(_NEW_TURN, shard, leading.owner, epoch)
         )
-        return None if turn is None else fence._replace(turn=turn)
+        return None if turn is None else Fence(shard, epoch, turn)
 
     async def _begin(self, shard: int, owner: str) -> Fence:
         async def work(session: Session) -> int:
@@ -204,7 +208,11 @@ class Shard(NamespaceStore):
         try:
             return await self._database.passes.work(lambda session: job(session, fence))
         except LostLeadershipError as error:
-            await self._depose(leading, error)
+            if error.details["current"] == epoch:
+                # Only the turn differs: a new turn that was requested earlier has arrived late.
+                self._in_transit = True
+            else:
+                await self._depose(epoch)
             raise
         except DutifulError as error:
             self._in_transit = self._in_transit or _may_arrive(error)
@@ -216,9 +224,10 @@ class Shard(NamespaceStore):
             # The job may have written a wake for any time.
             self._database.heard([self._place])
 
-    async def _depose(self, leading: _Leading, error: LostLeadershipError) -> None:
-        """End the leadership: another process leads in spite of the lock."""
-        if error.details["current"] != leading.fence.epoch and self._leading is leading:
+    async def _depose(self, epoch: int) -> None:
+        """End the leadership under an epoch: another process leads in spite of the lock."""
+        leading = self._leading
+        if leading is not None and leading.fence.epoch == epoch:
             self._leading = None
             await self._unlock(leading)
 
@@ -228,14 +237,16 @@ class Shard(NamespaceStore):
         A write whose answer this process stopped waiting for may be delayed in the network, and reach the
         server after this process has asked whether it did.
         """
-        leading = self._leading
-        if not self._in_transit or leading is None:
-            return
-        turn = await self._database.passes.work(lambda session: session.value(_NEW_TURN, *leading.fence))
-        if turn is None:
-            raise LostLeadershipError(leading.fence.epoch, leading.fence.epoch)
-        self._leading = leading._replace(fence=leading.fence._replace(turn=turn))
-        self._in_transit = False
+        async with self._turning:
+            leading = self._leading
+            if not self._in_transit or leading is None:
+                return
+            fence = await self._new_turn(leading)
+            if fence is None:
+                # The epoch of another process makes the fence of the earlier write invalid, too.
+                await self._depose(leading.fence.epoch)
+            elif self._leading is leading:
+                self._leading, self._in_transit = leading._replace(fence=fence), False
 
     async def _read(self, job: Callable[[Session], Awaitable[T]]) -> T:
         await self.end_transit()
