@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.stores.notation import T0, declare, make_moves, schedule
-from tests.stores.postgres_rig import execute, over
+import asyncio
+import contextlib
+import socket
+import sys
 
-from dutiful.core.errors import LostLeadershipError
+import pytest
+from tests.servers.proxy import proxy_to
+from tests.stores.notation import T0, declare, make_moves, schedule
+from tests.stores.postgres_rig import execute, ignore, over
+
+from dutiful.core.errors import LostLeadershipError, StoreError
+from dutiful.stores.postgres import PostgresStore
+from dutiful.stores.postgres.connections import Deadlines
 
 pytestmark = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 
@@ -66,3 +74,75 @@ def test_a_read_of_the_namespace_leaves_the_turns_of_its_shards_alone(postgres_u
         assert (await store.shard(0).every(), store.shard(0)._in_transit) == ([], False)
 
     over(postgres_url, story, 1, shards=2)
+
+
+# Deadlines
+
+
+def through_proxy(url, port, story, **settings):
+    """Run a story over a store whose connections pass a proxy."""
+
+    async def run(proxy):
+        store = PostgresStore(url.replace(f":{port}/", f":{proxy.port}/"), **settings)
+        await store.open()
+        try:
+            async with asyncio.timeout(20):
+                await story(store, proxy)
+        finally:
+            proxy.drop_answers = False
+            proxy.cut()
+            with contextlib.suppress(StoreError):
+                await store.close()
+
+    with proxy_to(port) as proxy:
+        asyncio.run(run(proxy))
+
+
+@pytest.mark.parametrize("unanswered", ["BEGIN", "COMMIT", "ROLLBACK"])
+def test_a_transaction_gives_up_at_its_deadline_whatever_is_not_answered(
+    postgres_url, postgres_port, unanswered
+):
+    async def story(store, proxy):
+        edits = store._database.edits
+        edits._deadlines = Deadlines(1, 0.2)
+        await edits.work(lambda session: session.value("SELECT 1"))
+
+        async def work(session):
+            proxy.drop_answers = unanswered == "BEGIN"
+            async with session.transaction():
+                proxy.drop_answers = True
+                if unanswered == "ROLLBACK":
+                    raise LostLeadershipError(1, 2)
+
+        with pytest.raises(LostLeadershipError if unanswered == "ROLLBACK" else StoreError) as caught:
+            await edits.work(work)
+        assert caught.value.details.get("unknown", False) is (unanswered != "ROLLBACK")
+        assert edits._idle == [], "the connection of the late answer was kept"
+
+    through_proxy(postgres_url, postgres_port, story)
+
+
+def test_a_session_that_cannot_listen_gives_up_at_its_deadline(postgres_url, postgres_port):
+    async def story(store, proxy):
+        await store._database.open_lock()
+        proxy.drop_answers = True
+        with pytest.raises(StoreError, match="is lost"):
+            await store._database.lock.listen("channel", ignore)
+
+    through_proxy(postgres_url, postgres_port, story, lease=1.0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other options")
+def test_a_connection_ends_when_its_network_is_silent(postgres_url):
+    async def story(store):
+        await store.every()
+        [connection] = store._database.edits._idle
+        options = {name: getattr(socket, name) for name in ("TCP_KEEPIDLE", "TCP_USER_TIMEOUT")}
+        found = connection._transport.get_extra_info("socket")
+        assert {name: found.getsockopt(socket.IPPROTO_TCP, key) for name, key in options.items()} == {
+            "TCP_KEEPIDLE": 5,
+            "TCP_USER_TIMEOUT": 20_000,
+        }
+        assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+    over(postgres_url, story, 1)

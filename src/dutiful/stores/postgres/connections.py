@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
@@ -18,7 +19,6 @@ from dutiful.core.errors import InvalidArgumentError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
 
     from dutiful.stores.rows import Row
 
@@ -43,6 +43,8 @@ _ALWAYS = {
     "tcp_keepalives_count": "3",
     "client_connection_check_interval": "1s",
 }
+# The same for the socket of this process: seconds, a number of probes, and milliseconds without an answer.
+_TCP_OPTIONS = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
 
 
 class Deadlines(NamedTuple):
@@ -143,10 +145,27 @@ class Session:
             with self._timed():
                 await self._connection.executemany(statement, rows)
 
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
+    async def listen(self, channel: str, heard: Callable[[str], None]) -> None:
+        """Call a function with the payload of every notification on a channel."""
+        with self._timed():
+            await self._connection.add_listener(channel, lambda *notified: heard(notified[-1]))
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
         """Return a context that is one transaction; any exception rolls it back."""
-        transaction: AbstractAsyncContextManager[Any] = self._connection.transaction()
-        return transaction
+        # asyncpg's own context would wait without limit for the answers to BEGIN, COMMIT and ROLLBACK.
+        transaction = self._connection.transaction()
+        with self._timed():
+            await transaction.start()
+        try:
+            yield
+        except BaseException:
+            # A rollback that fails leaves a connection that is not used again, so the server rolls back.
+            with contextlib.suppress(pg.PostgresError, *CLIENT_ERRORS, OSError), self._timed():
+                await transaction.rollback()
+            raise
+        with self._timed():
+            await transaction.commit()
 
     @contextlib.contextmanager
     def _timed(self) -> Any:
@@ -223,10 +242,21 @@ class Connections:
 async def connect(address: Address, settings: Mapping[str, str]) -> Any:
     """Return a new connection with these server settings."""
     path = {} if address.schema is None else {"search_path": _quoted(address.schema)}
-    return await asyncpg.connect(
+    connection = await asyncpg.connect(
         address.dsn, timeout=_CONNECT_WITHIN_S, max_cacheable_statement_size=0,
         server_settings={**_ALWAYS, **path, **settings},
     )  # fmt: skip
+    _watch_network(connection._transport.get_extra_info("socket"))  # noqa: SLF001 - has no public name
+    return connection
+
+
+def _watch_network(connected: socket.socket) -> None:
+    """Have the system end a connection whose network is silent; the options are those it knows."""
+    if connected.family in (socket.AF_INET, socket.AF_INET6):
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _TCP_OPTIONS.items():
+            if (option := getattr(socket, name, None)) is not None:
+                connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 async def end(connection: Any) -> None:

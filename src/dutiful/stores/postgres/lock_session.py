@@ -129,13 +129,7 @@ class LockSession:
     async def listen(self, channel: str, heard: Callable[[str], None]) -> None:
         """Call a function with the payload of every notification on a channel, also after a reconnect."""
         self._heard[channel] = heard
-        async with self._turn:
-            if self._connection is not None:
-                await self._listen(self._connection, channel)
-
-    async def _listen(self, connection: Any, channel: str) -> None:
-        heard = self._heard[channel]
-        await connection.add_listener(channel, lambda _connection, _pid, _channel, payload: heard(payload))
+        await self.ask(lambda session: session.listen(channel, heard))
 
     def check_backend(self, pid: int) -> None:
         """Raise StoreError where another backend answered than the one with which the session began."""
@@ -163,8 +157,8 @@ class LockSession:
             if self._who is not None:
                 await session.rows(_END_OLD, *self._who)
             self._who = tuple(await session.row(_WHO))
-            for channel in self._heard:
-                await self._listen(connection, channel)
+            for channel, heard in [*self._heard.items()]:
+                await session.listen(channel, heard)
         except BaseException:
             connection.terminate()
             raise
