@@ -34,9 +34,10 @@ def give_every_lock() -> None:
             of_shards.add(found)
         return found
 
-    async def always(session: Any, kind: int, key: int) -> bool:
+    async def always(session: Any, kind: int, key: int) -> int | None:
         # Not even taken, so that every worker sees every shard free. A node still proves that it lives.
-        return kind in of_shards or await ask(session, kind, key)
+        generation: int = session.generation
+        return generation if kind in of_shards else await ask(session, kind, key)
 
     database.lock_class = lock_class  # type: ignore[attr-defined]
     LockSession.try_lock = always  # type: ignore[method-assign]

@@ -269,8 +269,8 @@ async def compete(stores, moments):
 def test_without_locks_processes_depose_each_other_and_no_tick_is_launched_twice(postgres_url, monkeypatch):
     """Locks only save work: versions, keys and the fence keep every tick to one launch of each attempt."""
 
-    async def always(*_):
-        return True
+    async def always(lock, *_):
+        return lock.generation
 
     monkeypatch.setattr(LockSession, "try_lock", always)
 

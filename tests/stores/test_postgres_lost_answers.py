@@ -10,7 +10,7 @@ import sys
 import pytest
 from tests.servers.proxy import proxy_to
 from tests.stores.notation import T0, declare, make_moves, schedule
-from tests.stores.postgres_rig import execute, ignore, over
+from tests.stores.postgres_rig import execute, ignore, me, over, until
 
 from dutiful.core.errors import LostLeadershipError, StoreError
 from dutiful.stores.postgres import PostgresStore
@@ -146,3 +146,42 @@ def test_a_connection_ends_when_its_network_is_silent(postgres_url):
         assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
     over(postgres_url, story, 1)
+
+
+# Locks
+
+
+def test_a_lock_that_was_taken_while_the_session_was_replaced_belongs_to_the_new_session(postgres_url):
+    async def story(store):
+        await store.join(me("1"), ignore)
+        lock, shard = store._database.lock, store.shard(0)
+        async with lock._turn:
+            lock._connection.terminate()
+            await until(lambda: are_waiting(lock._turn, 1))
+            # The leader begins to ask for its lock while the session is about to be replaced.
+            leading = asyncio.create_task(shard.lead("1"))
+            await until(lambda: are_waiting(lock._turn, 2))
+        assert (await leading, await shard.lead("1"), shard.holds(1)) == (1, 1, True)
+        await shard.close()
+        assert (await store.look()).owners == (None, None)
+
+    over(postgres_url, story, 1, shards=2)
+
+
+async def are_waiting(lock, count):
+    return len(lock._waiters or ()) == count
+
+
+def test_a_release_frees_a_lock_however_often_it_was_taken(postgres_url):
+    async def story(store):
+        await store.join(me("1"), ignore)
+        shard = store.shard(0)
+        await shard.lead("1")
+        number = shard._leading.fence.shard
+        for _ in range(2):
+            # The second time nothing is led: a release whose unlock failed is repeated.
+            await store._database.lock.try_lock(store._database.shard_class, number)
+            await shard.close()
+            assert (await store.look()).owners == (None, None)
+
+    over(postgres_url, story, 1, shards=2)

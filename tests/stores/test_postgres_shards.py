@@ -139,7 +139,7 @@ def test_a_member_whose_old_session_still_holds_its_node_tries_until_it_is_back(
         async def try_lock(self, kind, key):
             if self is first._database.lock and kind == nodes and len(refused) < 2:
                 refused.append(key)
-                return False
+                return None
             return await real(self, kind, key)
 
         nodes = first._database.node_class

@@ -32,6 +32,12 @@ _WHO = "SELECT pg_backend_pid(), backend_start FROM pg_stat_activity WHERE pid =
 # Match pid and start time: the pid may belong to another session by now.
 _END_OLD = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2"
 
+# Only where this session holds the lock: the server logs a warning for any other.
+_UNLOCK = (
+    "SELECT pg_advisory_unlock($1, $2) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+    " AND classid = $1::bigint::oid AND objid = $2::bigint::oid AND objsubid = 2"
+)
+
 
 def pooled(address: Address) -> StoreError:
     """Return the error for an address at which a pooler gives every transaction another session."""
@@ -116,15 +122,26 @@ class LockSession:
             self._believe(sent_at)
             return answer
 
-    async def try_lock(self, kind: int, key: int) -> bool:
-        """Try to take a lock that is not held; return whether it is held now."""
-        return bool(
-            await self.ask(lambda session: session.value("SELECT pg_try_advisory_lock($1, $2)", kind, key))
-        )
+    async def try_lock(self, kind: int, key: int) -> int | None:
+        """Take a lock that is not held; return the generation that holds it, None where another does."""
+
+        async def ask(session: Session) -> int | None:
+            # Read here, where the session cannot be replaced: the question may have waited for a new one.
+            generation = self.generation
+            is_held = await session.value("SELECT pg_try_advisory_lock($1, $2)", kind, key)
+            return generation if is_held else None
+
+        found: int | None = await self.ask(ask)
+        return found
 
     async def unlock(self, kind: int, key: int) -> None:
-        """Release a lock; a lock of an earlier session is already gone."""
-        await self.ask(lambda session: session.value("SELECT pg_advisory_unlock($1, $2)", kind, key))
+        """Release a lock, however often it was taken; a lock of an earlier session is already gone."""
+
+        async def ask(session: Session) -> None:
+            while await session.value(_UNLOCK, kind, key):
+                pass
+
+        await self.ask(ask)
 
     async def listen(self, channel: str, heard: Callable[[str], None]) -> None:
         """Call a function with the payload of every notification on a channel, also after a reconnect."""

@@ -91,7 +91,7 @@ class Membership:
             return
         values = database.namespace, me.owner, me.name, me.release, me.pid
         self._node = node = await database.edits.work(lambda session: session.value(_JOIN, *values))
-        if not await database.lock.try_lock(database.node_class, node):
+        if await database.lock.try_lock(database.node_class, node) is None:
             problem = f"The member {me.name!r} of {database.address.shown} is still held by its last session"
             raise StoreError(problem, "it ends by itself within a lease; it is tried again")
         database.hints.send()

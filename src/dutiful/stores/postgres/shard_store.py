@@ -85,25 +85,23 @@ class Shard(NamespaceStore):
         """Release the shard: the next leadership, of any process, has a new epoch."""
         async with self._changing:
             leading, self._leading = self._leading, None
-            if leading is None or not self._database.is_open:
+            if not self._database.is_open or not self._database.lock.is_open:
                 return
-            fence = leading.fence
-            # A failed release is harmless: others wait a moment for this process, then take the shard.
-            with contextlib.suppress(StoreError):
-                await self._database.passes.work(
-                    lambda session: session.run(_RELEASE, fence.shard, fence.epoch)
-                )
-            await self._unlock(leading)
+            if leading is not None:
+                fence = leading.fence
+                # A failed release is harmless: others wait a moment for this process, then take the shard.
+                with contextlib.suppress(StoreError):
+                    await self._database.passes.work(
+                        lambda session: session.run(_RELEASE, fence.shard, fence.epoch)
+                    )
+            # Also without a leadership: the unlock of an earlier one may have failed.
+            await self._unlock(await self._number())
             self._database.hints.send()
 
-    async def _unlock(self, leading: _Leading) -> None:
-        lock = self._database.lock
-        if lock.generation == leading.generation:
-            try:
-                await lock.unlock(self._database.shard_class, leading.fence.shard)
-            except StoreError:
-                # A lost session has released its locks.
-                return
+    async def _unlock(self, shard: int) -> None:
+        # A lost session has released its locks.
+        with contextlib.suppress(StoreError):
+            await self._database.lock.unlock(self._database.shard_class, shard)
 
     async def leader(self) -> Leader | None:
         """Return the process that leads this shard, or None."""
@@ -132,8 +130,8 @@ class Shard(NamespaceStore):
     async def _take(self, owner: str, before: _Leading | None) -> int | None:
         """Try to take the lock, and begin to lead, or continue the leadership after a reconnect."""
         lock, shard = self._database.lock, await self._number()
-        generation = lock.generation
-        if not await lock.try_lock(self._database.shard_class, shard):
+        generation = await lock.try_lock(self._database.shard_class, shard)
+        if generation is None:
             await self._give_up(before)
             return None
         try:
@@ -141,7 +139,7 @@ class Shard(NamespaceStore):
             fence = None if before is None else await self._new_turn(before)
             fence = fence or await self._begin(shard, owner)
         except BaseException:
-            await self._unlock(_Leading(owner, Fence(shard, 0, 0), generation))
+            await self._unlock(shard)
             raise
         self._leading, self._in_transit = _Leading(owner, fence, generation), False
         self._pruning = upkeep.Pruning()
@@ -226,10 +224,11 @@ class Shard(NamespaceStore):
 
     async def _depose(self, epoch: int) -> None:
         """End the leadership under an epoch: another process leads in spite of the lock."""
-        leading = self._leading
-        if leading is not None and leading.fence.epoch == epoch:
-            self._leading = None
-            await self._unlock(leading)
+        async with self._changing:
+            leading = self._leading
+            if leading is not None and leading.fence.epoch == epoch:
+                self._leading = None
+                await self._unlock(leading.fence.shard)
 
     async def end_transit(self) -> None:
         """Make sure that no earlier write can still arrive, by making its fence invalid.
