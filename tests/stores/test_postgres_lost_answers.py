@@ -185,3 +185,16 @@ def test_a_release_frees_a_lock_however_often_it_was_taken(postgres_url):
             assert (await store.look()).owners == (None, None)
 
     over(postgres_url, story, 1, shards=2)
+
+
+def test_a_store_without_answers_is_closed_within_seconds_however_many_shards_it_leads(
+    postgres_url, postgres_port
+):
+    async def story(store, proxy):
+        await store.join(me("1"), ignore)
+        await asyncio.gather(*(store.shard(place).lead("1") for place in range(16)))
+        proxy.drop_answers = proxy.hold_requests = True
+        async with asyncio.timeout(5):
+            await store.close()
+
+    through_proxy(postgres_url, postgres_port, story, shards=16, lease=0.5)

@@ -231,12 +231,8 @@ class Connections:
     async def close(self) -> None:
         """Close the connections; those in use are closed when they are returned."""
         self._closed = True
-        try:
-            while self._idle:
-                await end(self._idle.pop())
-        finally:
-            for connection in self._idle:
-                connection.terminate()
+        idle, self._idle = self._idle, []
+        await asyncio.gather(*map(end, idle))
 
 
 async def connect(address: Address, settings: Mapping[str, str]) -> Any:
@@ -262,8 +258,9 @@ def _watch_network(connected: socket.socket) -> None:
 async def end(connection: Any) -> None:
     """Close a connection; drop it if it does not answer."""
     try:
-        await connection.close(timeout=1.0)
-    except (pg.PostgresError, *CLIENT_ERRORS, OSError, TimeoutError):
+        with contextlib.suppress(pg.PostgresError, *CLIENT_ERRORS, OSError, TimeoutError):
+            await connection.close(timeout=1.0)
+    finally:
         connection.terminate()
 
 

@@ -40,6 +40,8 @@ _POOL = 2
 _NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 # At most one hint is sent in this time (s); those that follow it sooner are sent as one.
 _BUNDLED_S = 0.005
+# A store that closes waits this long (s) for its last hint to be sent.
+_FLUSH_WITHIN_S = 1.0
 
 
 class OpenDatabase:
@@ -119,10 +121,10 @@ class OpenDatabase:
     async def close(self) -> None:
         """Close all connections, which frees the locks."""
         self.is_open = False
-        await self.hints.flush()
-        await self.lock.close()
-        await self.passes.close()
-        await self.edits.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FLUSH_WITHIN_S):
+                await self.hints.flush()
+        await asyncio.gather(self.lock.close(), self.passes.close(), self.edits.close())
 
 
 class Hints:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 from typing import TYPE_CHECKING, TypeVar
 
@@ -104,10 +106,14 @@ class PostgresStore(NamespaceStore):
         return await self._joined().drain(owner, draining)
 
     async def leave(self) -> None:
-        """Release every shard and end the membership."""
-        for shard in self._shards.values():
-            await shard.close()
-        await self._joined().leave()
+        """Release every shard and end the membership; gives up after a lease without answers."""
+        # By then the server ends the session, and frees its locks, by itself.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._lease / 2):
+                await asyncio.gather(*(shard.close() for shard in self._shards.values()))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._lease / 2):
+                await self._joined().leave()
 
     def _joined(self) -> Membership:
         assert self._database.is_open
