@@ -17,15 +17,18 @@ _SYNC = b"S\0\0\0\x04"
 
 
 @contextlib.asynccontextmanager
-async def pooler_to(port: int, *, keeps_statements: bool) -> AsyncIterator[int]:
+async def pooler_to(
+    port: int, *, keeps_statements: bool = False, refused: bytes | None = None
+) -> AsyncIterator[int]:
     """Yield the port of a pooler on the loopback that serves each connection by two sessions in turn.
 
-    A newer pooler `keeps_statements`: each is prepared in both sessions.
+    A newer pooler `keeps_statements`: each is prepared in both sessions. PgBouncer refuses a connection that
+    sets a parameter which it does not know, such as `refused`.
     """
     served = set[asyncio.Task[None]]()
 
     def serve(client: StreamReader, to_client: StreamWriter) -> None:
-        served.add(asyncio.ensure_future(_serve(client, to_client, port, keeps_statements)))
+        served.add(asyncio.ensure_future(_serve(client, to_client, port, keeps_statements, refused)))
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
@@ -38,10 +41,16 @@ async def pooler_to(port: int, *, keeps_statements: bool) -> AsyncIterator[int]:
         await server.wait_closed()
 
 
-async def _serve(client: StreamReader, to_client: StreamWriter, port: int, keeps_statements: bool) -> None:
+async def _serve(
+    client: StreamReader, to_client: StreamWriter, port: int, keeps_statements: bool, refused: bytes | None
+) -> None:
     writers = [to_client]
     try:
         startup = await _startup(client, to_client)
+        if refused is not None and b"\0" + refused + b"\0" in startup:
+            to_client.write(_refusal(refused))
+            await to_client.drain()
+            return
         sessions = []
         for _ in range(2):
             from_server, to_server = await asyncio.open_connection("127.0.0.1", port)
@@ -59,7 +68,9 @@ async def _serve(client: StreamReader, to_client: StreamWriter, port: int, keeps
 
 
 async def _end(writers: list[StreamWriter]) -> None:
-    for writer in writers:
+    # Not aborted: the client must read what it was told last.
+    writers[0].close()
+    for writer in writers[1:]:
         writer.transport.abort()
     for writer in writers:
         with contextlib.suppress(OSError):
@@ -74,6 +85,12 @@ async def _startup(client: StreamReader, to_client: StreamWriter) -> bytes:
         if body != _ASKS_FOR_TLS:
             return size + body
         to_client.write(b"N")
+
+
+def _refusal(parameter: bytes) -> bytes:
+    """Return what PgBouncer answers to a startup parameter that it does not know."""
+    said = b"SFATAL\0C08P01\0Munsupported startup parameter: " + parameter + b"\0\0"
+    return b"E" + (len(said) + 4).to_bytes(4) + said
 
 
 async def _greeting(from_server: StreamReader) -> bytes:

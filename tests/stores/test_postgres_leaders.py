@@ -309,17 +309,20 @@ def test_without_fence_a_schedule_is_moved_once(postgres_url):
 
 
 @pytest.mark.parametrize(
-    ("keeps_statements", "problem"),
+    ("manner", "problem"),
     [
-        (False, "is behind a pooler that gives each transaction another session: name the server's own"),
-        (True, "a pooler gives one connection several sessions, and locks belong to a session: name the"),
+        ({}, "is behind a pooler that gives each transaction another session: name the server's own"),
+        (
+            {"keeps_statements": True},
+            "a pooler gives one connection several sessions, and locks belong to a session: name the",
+        ),
+        ({"refused": b"jit"}, "is behind a pooler that refuses dutiful's settings: name the server's own"),
     ],
+    ids=["forgets statements", "keeps statements", "refuses settings"],
 )
-def test_a_pooler_in_transaction_mode_is_refused_with_advice(
-    postgres_url, postgres_port, keeps_statements, problem
-):
+def test_a_pooler_in_transaction_mode_is_refused_with_advice(postgres_url, postgres_port, manner, problem):
     async def story():
-        async with pooler_to(postgres_port, keeps_statements=keeps_statements) as port:
+        async with pooler_to(postgres_port, **manner) as port:
             store = PostgresStore(postgres_url.replace(f":{postgres_port}/", f":{port}/"))
             try:
                 await store.open()

@@ -307,13 +307,28 @@ _MEANINGS: Sequence[tuple[type[BaseException] | tuple[type[BaseException], ...],
 )  # fmt: skip
 
 
+# PgBouncer refuses connections that set parameters which it does not know. Without these settings a session
+# would outlive its silent process and use another schema, so telling it to ignore them is no way out.
+_SETTINGS_REFUSED = (
+    "is behind a pooler that refuses dutiful's settings",
+    "name the server's own address: no pool_mode and no ignore_startup_parameters replaces them",
+)
+
+
 def explained(error: BaseException, address: Address) -> StoreError:
     """Return the StoreError for an error of the database or of the connection to it."""
-    meanings = ((problem, advice) for kinds, problem, advice in _MEANINGS if isinstance(error, kinds))
-    problem, advice = next(meanings, ("refused the work", f"{type(error).__name__}: {error}"))
+    problem, advice = _meaning(error)
     said = str(error) or type(error).__name__
     return StoreError(
         f"The database {address.shown} {problem}", advice, store=address.shown, cause=said,
         # Whether the work may have been done all the same, or may still be done.
         unknown=not is_undone(error),
     )  # fmt: skip
+
+
+def _meaning(error: BaseException) -> tuple[str, str]:
+    """Return the problem with the database, and advice."""
+    if isinstance(error, pg.ProtocolViolationError) and "startup parameter" in str(error):
+        return _SETTINGS_REFUSED
+    meanings = ((problem, advice) for kinds, problem, advice in _MEANINGS if isinstance(error, kinds))
+    return next(meanings, ("refused the work", f"{type(error).__name__}: {error}"))
