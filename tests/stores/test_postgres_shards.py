@@ -154,6 +154,26 @@ def test_a_member_whose_old_session_still_holds_its_node_tries_until_it_is_back(
     over(postgres_url, story, shards=2)
 
 
+def test_an_epoch_that_was_seen_and_then_lost_by_the_database_is_not_used_again(postgres_url, caplog):
+    async def story(first, second):
+        assert [await first.shard(0).lead("1"), await first.shard(1).lead("1")] == [1, 1]
+        await first.shard(0).close()
+        assert await first.shard(0).lead("1") == 2
+        assert (await second.look()).epochs == (2, 1)
+        await first.leave()
+        # A failover to a standby that had not received the last commit.
+        await execute(postgres_url, "UPDATE shards SET epoch = 1")
+        assert await second.shard(1).lead("2") == 2
+        assert caplog.messages == []
+        assert await second.shard(0).lead("2") == 3
+        [message] = caplog.messages
+        assert message.startswith("StoreRolledBack: ")
+        assert "its epoch is 1 after it was 2" in message
+
+    with caplog.at_level("ERROR", "dutiful.stores"):
+        over(postgres_url, story, shards=2)
+
+
 def test_an_edit_hints_at_the_shards_that_it_wrote_to(postgres_url):
     async def story(first, second):
         heard = asyncio.Queue()

@@ -55,8 +55,9 @@ class OpenDatabase:
         self.hints = Hints(self.edits, schema, namespace)
         self.texts = Texts()
         self.shard_class, self.node_class = lock_class("shard", schema), lock_class("node", schema)
-        # By place.
+        # By place; and the highest epoch that this process has seen, its own or another's.
         self.due_from = defaultdict[int, DueFrom](DueFrom)
+        self.epochs = defaultdict[int, int](int)
         self.is_open = True
         self._places: Places | None = None
 
@@ -112,6 +113,10 @@ class OpenDatabase:
         """Note that wakes were written in these shards, perhaps for a time that is past."""
         for place in places:
             self.due_from[place].forget(boottime())
+
+    def note_epoch(self, place: int, epoch: int) -> None:
+        """Note an epoch of a shard: a lower one later means that the database has lost commits."""
+        self.epochs[place] = max(self.epochs[place], epoch)
 
     async def leader_of(self, shard: int) -> Leader | None:
         """Return the process that leads a shard, or None."""

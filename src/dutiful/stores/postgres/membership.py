@@ -113,6 +113,8 @@ class Membership:
             if joined:
                 database.lock.check_backend(row["backend"])
             view = _view(row["now_ms"], json.loads(row["members"] or "[]"), json.loads(row["shards"] or "[]"))
+            for place, epoch in enumerate(view.epochs):
+                database.note_epoch(place, epoch)
             for place, wake in view.wakes.items():
                 database.due_from[place].found(wake, view.now_ms, began, boottime())
             return view

@@ -72,8 +72,6 @@ class Shard(NamespaceStore):
         self._in_transit = False
         # Held while the turn is changed, so that two readers do not change it twice.
         self._turning = asyncio.Lock()
-        # The highest epoch of this shard that this process knows.
-        self._highest = 0
         self._pruning = upkeep.Pruning()
 
     # Leadership
@@ -144,7 +142,7 @@ class Shard(NamespaceStore):
         self._leading, self._in_transit = _Leading(owner, fence, generation), False
         self._pruning = upkeep.Pruning()
         self._database.heard([self._place])
-        self._highest = max(self._highest, fence.epoch)
+        self._database.note_epoch(self._place, fence.epoch)
         return fence.epoch
 
     async def _give_up(self, before: _Leading | None) -> None:
@@ -168,13 +166,15 @@ class Shard(NamespaceStore):
         return None if turn is None else Fence(shard, epoch, turn)
 
     async def _begin(self, shard: int, owner: str) -> Fence:
+        highest = self._database.epochs[self._place]
+
         async def work(session: Session) -> int:
             async with session.transaction():
                 before = await session.value("SELECT epoch FROM shards WHERE shard = $1 FOR UPDATE", shard)
-                if before < self._highest:
+                if before < highest:
                     # The next epoch is above both, so that receivers never see an epoch twice.
-                    logger.error(_ROLLED_BACK, self._database.address.shown, before, self._highest)
-                epoch: int = await session.value(_BEGIN, shard, self._highest, owner, os.getpid())
+                    logger.error(_ROLLED_BACK, self._database.address.shown, before, highest)
+                epoch: int = await session.value(_BEGIN, shard, highest, owner, os.getpid())
                 repaired = await reads.repaired(session, self._database.texts, self._database.namespace)
                 if repaired:
                     await edits.unmark(session, repaired)
