@@ -46,6 +46,8 @@ def test_a_process_that_waited_for_the_migration_of_another_finds_its_tables(pos
                     return await execute(postgres_url, waiting, lock)
 
                 await until(waits)
+                # Longer than any other statement waits for a lock.
+                await other.execute("SELECT pg_sleep(2.1)")
                 [migration] = migrations("postgres")
                 await other.execute(migration.sql)
                 recorded = "INSERT INTO migrations (number, name, checksum) VALUES ($1, $2, $3)"

@@ -51,7 +51,10 @@ async def prepare(session: Session, address: Address) -> str:
 
 async def _migrate(session: Session, address: Address, known: tuple[Migration, ...], schema: str) -> None:
     async with session.transaction():
+        # A process that starts waits for the migration of another, which takes as long as it takes.
+        await session.run("SET LOCAL lock_timeout = 0")
         await session.run("SELECT pg_advisory_xact_lock($1, 0)", lock_class("migration", schema))
+        await session.run("SET LOCAL lock_timeout TO DEFAULT")
         # Check again under the lock: another process may have migrated first.
         for migration in known[await _count_applied(session, address, known) :]:
             await session.run(migration.sql)
