@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from dutiful.stores.postgres.connections import Address
 
+logger = logging.getLogger("dutiful.stores")
 # The process treats its locks as lost this many seconds before the server can end its session; at most a
 # quarter of a lease.
 _MARGIN_S = 1.0
@@ -202,13 +204,21 @@ class LockSession:
         """Send a query three times per lease, and reconnect when the session is lost."""
         while not self._is_ended:
             await self._wait(_RECONNECT_S[0] if self._is_returning else self._lease / 3)
-            with contextlib.suppress(StoreError):
-                if self._connection is None or self._connection.is_closed():
-                    await self._reconnect()
-                if self._is_returning:
-                    await self._return()
-                elif boottime() - self._asked_at >= self._lease / 3:
-                    await self.ask(lambda session: session.value("SELECT 1"))
+            try:
+                await self._keep_once()
+            except StoreError:
+                continue
+            except Exception:
+                # Without this task the process would lose its locks and never take another one.
+                logger.exception("The lock session met an unexpected error; it goes on")
+
+    async def _keep_once(self) -> None:
+        if self._connection is None or self._connection.is_closed():
+            await self._reconnect()
+        if self._is_returning:
+            await self._return()
+        elif boottime() - self._asked_at >= self._lease / 3:
+            await self.ask(lambda session: session.value("SELECT 1"))
 
     async def _reconnect(self) -> None:
         while not self._is_ended:
