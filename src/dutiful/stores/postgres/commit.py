@@ -109,18 +109,21 @@ class _Parts(NamedTuple):
 async def commit(session: Session, fence: Fence, moves: Sequence[Move]) -> Committed:
     """Record the moves made from the present version; return them, and the runs to launch, in order."""
     rare = _rare_places(moves)
-    usual = [place for place in range(len(moves)) if place not in rare]
+    # Lock the schedules in the order of their numbers, as other writes do: any other may end in a deadlock.
+    ordered = sorted(range(len(moves)), key=lambda place: moves[place].due.number)
+    usual = [place for place in ordered if place not in rare]
     try:
         if not rare:
             made, launches = await _write_together(session, fence, moves, usual)
         else:
             async with session.transaction():
                 made, launches = await _write_together(session, fence, moves, usual)
-                also_made, also = await _write_each(session, fence, moves, sorted(rare))
+                slow = [place for place in ordered if place in rare]
+                also_made, also = await _write_each(session, fence, moves, slow)
                 made, launches = made | also_made, launches + also
     except UniqueViolationError:
         async with session.transaction():
-            made, launches = await _write_each(session, fence, moves, range(len(moves)))
+            made, launches = await _write_each(session, fence, moves, ordered)
     launches.sort(key=itemgetter(0))
     chosen = [place in made for place in range(len(moves))]
     return Committed([*compress(moves, chosen)], [launch for _, launch in launches])
@@ -301,7 +304,7 @@ _NOT_GROWING = (
 async def _write_each(
     session: Session, fence: Fence, moves: Sequence[Move], places: Iterable[int]
 ) -> tuple[set[int], list[tuple[int, Launch]]]:
-    """Write moves one by one, in order; return the indexes of those made, and the runs to launch."""
+    """Write moves one by one, in this order; return the indexes of those made, and the runs to launch."""
     await statements.check(session, fence)
     made, launches = set[int](), list[tuple[int, Launch]]()
     for place in places:
