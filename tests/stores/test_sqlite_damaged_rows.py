@@ -152,8 +152,9 @@ def test_a_run_that_cannot_be_read_stops_its_schedule_alone(path):
         await store.lead("me")
         assert await due_at(store, T0) == ["b"]
         assert await found_damaged(store) == [("a", f"run at {T0}: the word 'lunched' is unknown")]
-        with pytest.raises(StoreError, match="The ledger of 'a' cannot be read"):
-            await store.ledger("a", None, 10)
+        for read in (store.ledger("a", None, 10), store.runs(RunFilter(), None, 10)):
+            with pytest.raises(StoreError, match="The ledger of 'a' cannot be read"):
+                await read
 
     with_store(path, go_on)
 

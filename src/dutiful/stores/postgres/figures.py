@@ -15,7 +15,6 @@ from dutiful.stores.postgres.reads import ID_AND_RUN, some
 from dutiful.stores.rows import (
     RUN_ALL,
     listed,
-    read_run,
     readable_run,
     scan_range,
 )
@@ -164,7 +163,7 @@ async def matching(
     scanned = (namespace, *place, bound, wanted.schedule_id, SCAN_MAX)
     rest = (wanted.status, wanted.reason, wanted.owner, wanted.trigger, limit)
     rows = await session.rows(_MATCHING.format(**words), *scanned, *rest)
-    runs = [read_run(schedule_id, tuple(row)) for _, schedule_id, *row, _ in rows]
+    runs = [readable_run(schedule_id, tuple(row)) for _, schedule_id, *row, _ in rows]
     if len(rows) == limit:
         return RunPage(runs, RunPlace(runs[-1].run_at, rows[-1][0], runs[-1].kind))
     last = await session.row(_LAST_SCANNED.format(**words), *scanned)

@@ -15,7 +15,6 @@ from dutiful.runtime.ports import RunPage, RunPlace
 from dutiful.stores.rows import (
     RUN_ALL,
     listed,
-    read_run,
     readable_run,
     scan_range,
 )
@@ -134,7 +133,7 @@ def matching(
     source = "one" if wanted.schedule_id is not None else "failed" if wanted.status == "FAILED" else "all"
     page, last_scanned = _BY_SOURCE[source, oldest_first]
     rows = connection.execute(page, values).fetchall()
-    runs = [read_run(schedule_id, tuple(row)) for _, schedule_id, *row, _ in rows]
+    runs = [readable_run(schedule_id, tuple(row)) for _, schedule_id, *row, _ in rows]
     if len(rows) == limit:
         return RunPage(runs, RunPlace(runs[-1].run_at, rows[-1][0], runs[-1].kind))
     last = connection.execute(last_scanned, values).fetchone()
