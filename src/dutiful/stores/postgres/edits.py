@@ -339,14 +339,23 @@ def _state(put: Put, places: Places) -> Row:
     return *state_columns(put.state), put.wake_at, group_of(put.schedule), places.of(put.schedule)
 
 
+_STOP = (
+    "UPDATE states SET wake_at = NULL, version = states.version + 1"
+    " FROM unnest($1::bigint[], $2::bigint[]) AS found (number, version)"
+    " WHERE states.number = found.number AND states.version = found.version RETURNING states.number"
+)
+
+
 async def mark(session: Session, damage: Sequence[Damage]) -> None:
-    """Record why these schedules cannot be read, and never wake them until they are repaired."""
-    marks: list[tuple[Any, ...]] = [(each.problem.replace("\0", "\\x00"), each.number) for each in damage]
+    """Record why these schedules cannot be read, and never wake them until they are repaired.
+
+    A schedule that was written since it was read is left alone: the write may have repaired it.
+    """
+    by_number = {each.number: each for each in sorted(damage)}
+    versions = [each.version for each in by_number.values()]
+    stopped = [by_number[row[0]] for row in await session.rows(_STOP, [*by_number], versions)]
+    marks: list[tuple[Any, ...]] = [(each.problem.replace("\0", "\\x00"), each.number) for each in stopped]
     await session.run_each("UPDATE declarations SET damage = $1 WHERE number = $2 AND damage IS NULL", marks)
-    await session.run(
-        "UPDATE states SET wake_at = NULL, version = version + 1 WHERE number = ANY($1::bigint[])",
-        sorted(each.number for each in damage),
-    )
 
 
 async def unmark(session: Session, repaired: Sequence[int]) -> None:

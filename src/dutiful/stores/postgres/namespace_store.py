@@ -171,8 +171,7 @@ class NamespaceStore:
 
     async def damaged(self) -> list[tuple[str, str]]:
         """Return (id, problem) of the schedules that were found damaged."""
-        marked = await self._read(lambda session: reads.marked(session, self._database.namespace))
-        return [(damage.id, damage.problem) for damage in marked]
+        return await self._read(lambda session: reads.marked(session, self._database.namespace))
 
     # The ledger
 

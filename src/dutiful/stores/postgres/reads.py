@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _END_OF_TIME = 2**63 - 1
 _CADENCE, _POLICY = READ.index("cadence_number"), READ.index("policy_number")
+_VERSION = READ.index("version")
 # The columns of `read_due`, and the tick of the first open run.
 _READ = f"{listed(READ)}, open_from"
 _DUE = (
@@ -104,11 +105,12 @@ _NOTES = (
 
 
 class Damage(NamedTuple):
-    """A schedule whose rows cannot be read, and why."""
+    """A schedule whose rows cannot be read, the version of its state at that time, and why."""
 
     number: int
     id: str
     problem: str
+    version: int
 
 
 Read: TypeAlias = tuple[list[Snapshot], list[Damage]]
@@ -140,7 +142,7 @@ async def load(
         due, damage = due + beside, damage + damaged
     known = await marked(session, namespace) if any_damaged else []
     used = await _used(session, shard, due)
-    return Loaded(Batch(due, used), next_wake, tuple((each.id, each.problem) for each in known)), damage
+    return Loaded(Batch(due, used), next_wake, tuple(known)), damage
 
 
 async def _used(session: Session, shard: int, due: Iterable[Snapshot]) -> Mapping[str, int]:
@@ -220,12 +222,10 @@ async def numbered(session: Session, texts: Texts, namespace: str, numbers: Sequ
     return await some(session, texts, namespace, "number = ANY($2::bigint[]) ORDER BY number", numbers)
 
 
-async def marked(session: Session, namespace: str) -> list[Damage]:
-    """Return the schedules that are known to be damaged, ordered by id."""
-    query = (
-        "SELECT number, id, damage FROM declarations WHERE namespace = $1 AND damage IS NOT NULL ORDER BY id"
-    )
-    return [Damage._make(row) for row in await session.rows(query, namespace)]
+async def marked(session: Session, namespace: str) -> list[tuple[str, str]]:
+    """Return (id, problem) of the schedules that are known to be damaged, ordered by id."""
+    query = "SELECT id, damage FROM declarations WHERE namespace = $1 AND damage IS NOT NULL ORDER BY id"
+    return [(schedule_id, problem) for schedule_id, problem in await session.rows(query, namespace)]
 
 
 async def repaired(session: Session, texts: Texts, namespace: str) -> list[int]:
@@ -288,15 +288,15 @@ async def _read(session: Session, texts: Texts, rows: Sequence[Row]) -> Read:
     await texts.learn(session, {(row[_CADENCE], row[_POLICY]) for row in rows if row[1] is not None})
     stored, damage, since = dict[int, Snapshot](), list[Damage](), dict[int, int]()
     for row in rows:
-        number, schedule_id, open_from = row[0], row[1], row[-1]
+        number, schedule_id, version, open_from = row[0], row[1], row[_VERSION], row[-1]
         if schedule_id is None:
             # The declaration was deleted without the trigger; no commit would ever change the state's wake.
-            damage.append(Damage(number, "", "has no declaration"))
+            damage.append(Damage(number, "", "has no declaration", version))
             continue
         try:
             stored[number] = read_due(row[:-1], texts)
         except CodecError as error:
-            damage.append(Damage(number, schedule_id, str(error)))
+            damage.append(Damage(number, schedule_id, str(error), version))
             continue
         if open_from is not None:
             since[number] = open_from
@@ -318,7 +318,7 @@ async def _with_open_runs(
                 stored[number] = due._replace(runs=[*due.runs, *known])
             except CodecError as error:
                 del stored[number]
-                damage.append(Damage(number, due.schedule.id, str(error)))
+                damage.append(Damage(number, due.schedule.id, str(error), due.version))
     return [*stored.values()]
 
 
