@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,3 +92,23 @@ def test_an_offset_beyond_a_bound_is_told_once_until_it_was_well_below():
     watch = OffsetWatch()
     offsets = [0, 499, -500, 600, 480, 510, 249, 700, -5000, 6000, 3000, 5500, 2000, 5000, 86_400_000]
     assert [offset for offset in offsets if watch.rises(offset)] == [-500, 700, -5000, 5000]
+
+
+class Interrupted(float):
+    """A time of the monotonic clock at whose use another thread gets its turn."""
+
+    def __mul__(self, factor):
+        self.other.start()
+        self.other.join(0.1)
+        return float(self) * factor
+
+
+def test_a_step_back_that_is_sampled_by_another_thread_during_a_read_is_shown():
+    clock = SampledClock()
+    clock.sample(0, 0, 10_000_000)
+    assert clock.read(1) == 10_001_000
+    now = Interrupted(2)
+    now.other = Thread(target=clock.sample, args=(2, 2, 1_000_000))
+    assert clock.read(now) in (10_002_000, 1_000_000)
+    now.other.join()
+    assert clock.read(3) == 1_001_000

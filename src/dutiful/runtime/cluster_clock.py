@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from datetime import UTC, datetime, timedelta
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dutiful.runtime.clock import STEP_MIN, SystemClock
@@ -22,10 +23,11 @@ class SampledClock:
 
     An answer D to a question sent at a and answered at b proves that the other clock shows at least D and at
     most D + (b - a) at b. The estimate uses the highest lower bound of the last minute, so it is never ahead
-    of the other clock, and behind it by a round trip at most.
+    of the other clock, and behind it by a round trip at most. Threads may share a clock.
     """
 
     def __init__(self) -> None:
+        self._lock = Lock()
         # (answered at, offset): offsets fall from the first sample to the last, so the first is the highest.
         self._samples: deque[tuple[float, float]] = deque()
         self._offset: float | None = None
@@ -39,16 +41,17 @@ class SampledClock:
     def sample(self, sent: float, answered: float, said: Instant) -> None:
         """Add an answer."""
         lowest, highest = said - answered * 1000, said - sent * 1000
-        samples = self._samples
-        if self._offset is not None and highest < self._offset:
-            # The other clock was set back, so earlier samples are invalid.
-            samples.clear()
-        while samples and (samples[0][0] < answered - _KEPT_S):
-            samples.popleft()
-        while samples and samples[-1][1] <= lowest:
-            samples.pop()
-        samples.append((answered, lowest))
-        self._set(samples[0][1], answered)
+        with self._lock:
+            samples = self._samples
+            if self._offset is not None and highest < self._offset:
+                # The other clock was set back, so earlier samples are invalid.
+                samples.clear()
+            while samples and (samples[0][0] < answered - _KEPT_S):
+                samples.popleft()
+            while samples and samples[-1][1] <= lowest:
+                samples.pop()
+            samples.append((answered, lowest))
+            self._set(samples[0][1], answered)
 
     def _set(self, offset: float, now: float) -> None:
         self._offset = offset
@@ -59,7 +62,9 @@ class SampledClock:
     def read(self, now: float) -> Instant:
         """Return the estimate of the other clock at this time of the monotonic clock."""
         assert self._offset is not None
-        self._shown = shown = max(self._shown, int(now * 1000 + self._offset))
+        # Without the lock, a read could restore what was shown before a step back.
+        with self._lock:
+            self._shown = shown = max(self._shown, int(now * 1000 + self._offset))
         return shown
 
 
