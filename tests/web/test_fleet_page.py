@@ -13,9 +13,10 @@ import pytest
 from tests.web.pages.html import page
 
 from dutiful.fleet.control.daemon import Daemon
+from dutiful.fleet.state.file import write_states
 from dutiful.httpd.server import HttpServer, listen
 from dutiful.testing import VirtualClock
-from dutiful.web.fleet_page import OUTPUT_SHOWN, WHY, create_fleet_app, tail
+from dutiful.web.fleet_page import AGENTS_SHOWN, OUTPUT_SHOWN, ROWS_A_PAGE, WHY, create_fleet_app, tail
 
 FILE = f"""
 version: 1
@@ -187,3 +188,79 @@ def test_every_reason_not_to_run_has_its_sentence():
     from dutiful.fleet.types import ScheduleSkipReason
 
     assert WHY.keys() == {reason.value for reason in ScheduleSkipReason}
+
+
+def large_fleet(folder, agents, schedules):
+    """Write a fleet of so many agents, each with schedules that no clock fires; the last one has failed."""
+    lines = ["version: 1", "state_dir: state", "agents:"]
+    for agent in range(agents):
+        lines += [f"  - name: a{agent:03}", "    job: {type: command, command: ['true']}", "    schedules:"]
+        lines += [f"      s{number:04}: {{type: webhook}}" for number in range(schedules - 1)]
+        lines += ["      wrong: {type: webhook}"]
+    (folder / "fleet.yaml").write_text("\n".join(lines))
+    failed = {(f"a{agent:03}", "wrong"): {"last_error": "no disk"} for agent in range(agents)}
+    write_states(folder / "state", failed)
+    return folder / "fleet.yaml"
+
+
+@pytest.mark.parametrize(("agents", "schedules"), [(2, 500), (100, 10)])
+def test_a_thousand_schedules_are_a_short_page_that_begins_with_those_that_need_you(
+    tmp_path, agents, schedules
+):
+    with serving(large_fleet(tmp_path, agents, schedules), runs=0) as fleet:
+        shown = page(fleet)
+        assert len(shown.answer.content) < 64_000
+        assert len(shown.elements) < 1_500
+        assert "1,000 schedules" in shown.text
+        rows = [link["href"] for link in shown.all("a") if "data-row" in link]
+        first = [f"/ui/fleet/a{agent:03}/wrong" for agent in range(min(agents, AGENTS_SHOWN))]
+        assert [row for row in rows if row.endswith("/wrong")] == first
+        assert rows[:2] == ["/ui/fleet/a000/wrong", "/ui/fleet/a000/s0000"]
+        assert "/ui/fleet/a000" in shown.links
+        assert ("/?page=2" in shown.links) is (agents > AGENTS_SHOWN)
+        if agents > AGENTS_SHOWN:
+            assert f"/ui/fleet/a{AGENTS_SHOWN:03}/wrong" in page(fleet, "/?page=2").links
+
+
+def test_an_agent_has_pages_of_its_own_with_a_field_to_find_a_schedule(tmp_path):
+    def rows(path):
+        return [link["href"] for link in page(fleet, path).all("a") if "data-row" in link]
+
+    with serving(large_fleet(tmp_path, 2, 120), runs=0) as fleet:
+        here = "/ui/fleet/a001"
+        pages = [rows(f"{here}?page={number}") for number in (1, 2, 3)]
+        assert [len(each) for each in pages] == [ROWS_A_PAGE, ROWS_A_PAGE, 20]
+        assert sorted(row for each in pages for row in each) == sorted(
+            [f"{here}/wrong", *(f"{here}/s{number:04}" for number in range(119))]
+        )
+        assert [link for link in page(fleet, f"{here}?page=2").links if "page=" in link] == [
+            f"{here}?page=1",
+            f"{here}?page=3",
+        ]
+        assert rows(f"{here}?q=S011") == [f"{here}/s{number:04}" for number in range(110, 119)]
+        assert rows("/?q=a001/wro") == [f"{here}/wrong"]
+        assert "Nothing matches none. Clear" in page(fleet, f"{here}?q=none").text
+        assert "Nothing matches none. Clear" in page(fleet, "/?q=none").text
+        assert fleet.client.get("/ui/fleet/none").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/", "/ui/fleet/writer", "/ui/fleet/writer/digest"])
+def test_a_page_is_sent_again_only_after_something_has_changed(fleet, path):
+    def refreshed(revision):
+        answer = fleet.client.get(path, headers={"Dutiful-Revision": revision})
+        return answer.status_code, re.findall(r'data-revision="([^"]+)"', answer.text)
+
+    [first] = refreshed("")[1]
+    fleet.advance(30)
+    assert refreshed(first) == (204, [])
+    fleet.send("/ui/fleet/writer/digest/disable")
+    status, [second] = refreshed(first)
+    assert status == 200
+    fleet.send("/ui/fleet/writer/digest/run")
+    fleet.finish(3)
+    status, [third] = refreshed(second)
+    assert status == 200
+    assert refreshed(third) == (204, [])
+    fleet.path.write_text(FILE + "nonsense: 1\n")
+    fleet.advance(2)
+    assert refreshed(third)[0] == 200

@@ -290,6 +290,11 @@ class Roster:
             raise AgentNotFoundError(name, named)
         return named[name]
 
+    @property
+    def revision(self) -> tuple[int, int]:
+        """Return a value that is different after every change of a schedule, its runs or its record."""
+        return self.view.changes, self.book.changes
+
     def record(self, entry: Entry) -> ScheduleState:
         """Return the latest record of a schedule in the state file."""
         found = self.book.states.of(entry.agent.name, entry.name)
@@ -306,7 +311,7 @@ class Roster:
         switched = []
         for entry in entries:
             changed = entry._replace(state=checked_state(self._state_dir, states, agent, entry.name))
-            self.view.entries[entry.id] = changed
+            self.view.switch(changed)
             if enabled and entry.disabled:
                 self.view.resume(entry, self._now())
             switched.append(changed)
@@ -328,6 +333,7 @@ class Roster:
             # If a pass came first and moved the schedule, its next empty poll merges both rows.
             with suppress(OvertakenError):
                 await self.registrar.apply(Changes([put], rows=[grown], drops=[latest]))
+                self.view.changes += 1
 
     async def _rebuilt(self) -> dict[tuple[str, str], dict[str, object]]:
         """Return the records of all schedules from the history, for a state file that was lost."""

@@ -192,6 +192,10 @@ class FleetScheduler:
         times = self._started_at, self._checks, triggers, self._last_check_at
         return SchedulerState(self._status, *times, *trouble)
 
+    def get_revision(self) -> str:
+        """Return a text that changes with every fact about schedules and jobs, but not with each pass."""
+        return f"{self._started_at}, {self._roster.revision}"
+
     def set_agents(self, agents: Sequence[Agent | Mapping[str, Any]]) -> None:
         """Replace the agents; the next pass uses them. Raises FleetConfigError."""
         self._roster.set_agents(agents_from(agents))

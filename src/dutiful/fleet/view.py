@@ -99,6 +99,8 @@ class View:
         # Schedules whose latest run found no work; their ledger rows will be merged.
         self.empty_polls: set[str] = set()
         self.stall: Stall | None = None
+        # Grows with every change of a fact that people are shown.
+        self.changes = 0
         self._states: dict[str, State] = {}
         # Since when a schedule has its present skip reason, and since when an agent has no free slot.
         self._since: dict[str, tuple[Skip, Instant]] = {}
@@ -106,6 +108,7 @@ class View:
 
     def replace(self, entries: Iterable[Entry], stored: Iterable[Snapshot], now: Instant) -> None:
         """Take over a new set of schedules with their stored states and runs."""
+        self.changes += 1
         self.entries = {entry.id: entry for entry in entries}
         known_to_engine = [due for due in stored if due.schedule.id in self.entries]
         self._states = {due.schedule.id: due.state for due in known_to_engine}
@@ -136,6 +139,7 @@ class View:
         # A pass may begin the run before its caller learns that the run is recorded.
         if run.run_at > self._begun.get(run.schedule_id, 0):
             self._reserved[run.schedule_id, run.run_at] = agent
+            self.changes += 1
 
     # Events
 
@@ -144,6 +148,7 @@ class View:
         if isinstance(event, RunSettled) and event.run.phase is Phase.ENDED:
             self._count(event.run)
         if isinstance(event, RunLaunched | RunSettled | TicksSkipped | RunHeld | RunEndedByPlan):
+            self.changes += 1
             run = event.run
             state = self._states.get(run.schedule_id)
             if state is not None:
@@ -161,13 +166,20 @@ class View:
         if problem is None:
             recovered = self.stall is not None
             self.stall = None
+            self.changes += recovered
             return "passes succeed again" if recovered else None
         stall = self.stall
         if stall is not None and stall.problem == problem and now - stall.logged_at < _LOG_AGAIN:
             return None
         since = now if stall is None else stall.since
         self.stall = Stall(since, problem, now)
+        self.changes += 1
         return f"no schedule is triggered, because passes fail since {since:%Y-%m-%d %H:%M:%S%z}: {problem}"
+
+    def switch(self, entry: Entry) -> None:
+        """Take over a schedule that was enabled or disabled."""
+        self.changes += 1
+        self.entries[entry.id] = entry
 
     def resume(self, entry: Entry, now: Instant) -> None:
         """Resume a schedule; occurrences that passed meanwhile are not owed."""
@@ -177,6 +189,7 @@ class View:
 
     def begin(self, job: Job) -> None:
         """Record that a job has begun and takes a slot of its agent."""
+        self.changes += 1
         agent = job.entry.agent
         self.jobs[job.entry.id, job.run_at, job.kind] = job
         self._of_agent[agent.name] += 1
@@ -189,6 +202,7 @@ class View:
 
     def end(self, job: Job) -> None:
         """Record that a job has ended and frees its slot."""
+        self.changes += 1
         del self.jobs[job.entry.id, job.run_at, job.kind]
         self._of_agent[job.entry.agent.name] -= 1
         self._of_schedule[job.entry.id] -= 1

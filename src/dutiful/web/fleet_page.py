@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi import Path as InPath
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,7 +21,13 @@ from dutiful.httpd.middleware import MiddlewareSettings, RequestMiddleware
 from dutiful.httpd.problems import install_problems
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import read_form
-from dutiful.web.pages.rendering import HashedFiles, install_problem_pages, page, refusal_page
+from dutiful.web.pages.rendering import (
+    HashedFiles,
+    UnchangedError,
+    install_problem_pages,
+    page,
+    refusal_page,
+)
 
 if TYPE_CHECKING:
     from dutiful.runtime.ports import Clock
@@ -33,6 +39,8 @@ Name: TypeAlias = Annotated[str, InPath(pattern=ID_PATTERN)]
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 RUNS_SHOWN = 20
+# Most agents of the overview, and most of their schedules together; an agent's own page has so many at once.
+AGENTS_SHOWN, ROWS_SHOWN, ROWS_A_PAGE = 12, 60, 50
 OUTPUT_SHOWN = 20_000
 _EVERY_S = 5
 WHY = {
@@ -54,6 +62,9 @@ _DONE = {
 
 class FleetAnswers(Protocol):
     """A running fleet that answers questions and takes commands; all methods raise errors of the fleet."""
+
+    def revision(self) -> str:
+        """Return a text that changes with the answers, but for the counts of passes in the status."""
 
     async def status(self) -> Document:
         """Return the state of the fleet, its agents and its running jobs."""
@@ -94,12 +105,64 @@ def create_fleet_app(fleet: FleetAnswers, clock: Clock, host: str) -> FastAPI:
     return app
 
 
-@router.get("/")
-async def overview(request: Request) -> HTMLResponse:
-    """Show the agents of the fleet, their schedules and their running jobs."""
+async def live(request: Request) -> None:
+    """Note the revision for a page that refreshes itself; raise UnchangedError if the browser has it."""
+    revision = request.app.state.fleet.revision()
+    if request.headers.get("dutiful-revision") == revision:
+        raise UnchangedError
+    request.state.revision = revision
+
+
+LIVE = Depends(live)
+
+
+class ListQuery(BaseModel):
+    """A part of the names of schedules, and which page of the list to show."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    q: Annotated[str, Field(max_length=200)] = ""
+    page: Annotated[int, Field(ge=1, le=100_000)] = 1
+
+    def finds(self, each: Document) -> bool:
+        """Return whether `agent/schedule` has the text in it."""
+        return self.q.strip().casefold() in f"{each['agent']}/{each['schedule']}".casefold()
+
+
+class Turn(NamedTuple):
+    """One page of a list, and the queries that lead to the pages before and after it."""
+
+    shown: list[Document]
+    before: str | None
+    after: str | None
+
+    @staticmethod
+    def of(found: list[Document], query: ListQuery, most: int) -> Turn:
+        """Return the page that the query asks for, with at most so many entries."""
+        first = (query.page - 1) * most
+        given = {"q": query.q} if query.q else {}
+
+        def to(number: int) -> str:
+            return "?" + urlencode({**given, "page": number})
+
+        before = to(query.page - 1) if query.page > 1 else None
+        return Turn(
+            found[first : first + most], before, to(query.page + 1) if first + most < len(found) else None
+        )
+
+
+@router.get("/", dependencies=[LIVE])
+async def overview(request: Request, query: Annotated[ListQuery, Query()]) -> HTMLResponse:
+    """Show the agents of the fleet, the schedules of each that need most attention, and the running jobs."""
     fleet: FleetAnswers = request.app.state.fleet
     status, schedules = await fleet.status(), await fleet.schedules(None)
-    jobs = {(job["agent"], job["schedule"]): job for job in status["jobs"]}
+    found: dict[str, list[Document]] = {agent["name"]: [] for agent in status["agents"]}
+    for each in schedules:
+        if each["agent"] in found and query.finds(each):
+            found[each["agent"]].append(each)
+    turn = Turn.of(_agents(status, found, query), query, AGENTS_SHOWN)
+    most = ROWS_SHOWN // max(1, len(turn.shown))
+    jobs = _jobs(status)
     return page(
         "fleet.html",
         request,
@@ -111,10 +174,66 @@ async def overview(request: Request) -> HTMLResponse:
         },
         heading=heading(status, schedules),
         whys=WHY,
+        given=query,
+        turn=turn,
+        total=len(schedules),
+        can_find=len(schedules) > ROWS_SHOWN,
         agents=[
-            (agent, [_line(each, jobs) for each in schedules if each["agent"] == agent["name"]])
-            for agent in status["agents"]
+            (agent, [_line(each, jobs) for each in worst_first(own)[:most]], len(own))
+            for agent, own in ((agent, found[agent["name"]]) for agent in turn.shown)
         ],
+    )
+
+
+def _agents(status: Document, found: dict[str, list[Document]], query: ListQuery) -> list[Document]:
+    """Return the agents in the order of the file; if they need several pages, those in trouble come first."""
+    agents = [agent for agent in status["agents"] if found[agent["name"]] or not query.q]
+    if len(agents) <= AGENTS_SHOWN:
+        return agents
+    return sorted(agents, key=lambda agent: not any(_needs_you(each) for each in found[agent["name"]]))
+
+
+def _jobs(status: Document) -> dict[tuple[str, str], Document]:
+    return {(job["agent"], job["schedule"]): job for job in status["jobs"]}
+
+
+def _needs_you(each: Document) -> bool:
+    return each["last_error"] is not None or each["problem"] is not None
+
+
+def worst_first(schedules: list[Document]) -> list[Document]:
+    """Return schedules in the order of attention: in trouble, running, held back, then by their next time."""
+
+    def attention(each: Document) -> tuple[int, str]:
+        if _needs_you(each):
+            return 0, ""
+        if each["status"] == "running":
+            return 1, ""
+        if each["skip_reason"] == "at_capacity":
+            return 2, ""
+        return 3, each["next_run_at"] or "without a time, after all that have one"
+
+    return sorted(schedules, key=attention)
+
+
+@router.get("/ui/fleet/{agent}", dependencies=[LIVE])
+async def of_agent(request: Request, agent: Name, query: Annotated[ListQuery, Query()]) -> HTMLResponse:
+    """Show the schedules of one agent, a page at a time."""
+    fleet: FleetAnswers = request.app.state.fleet
+    schedules, status = await fleet.schedules(agent), await fleet.status()
+    turn = Turn.of([each for each in worst_first(schedules) if query.finds(each)], query, ROWS_A_PAGE)
+    jobs = _jobs(status)
+    return page(
+        "fleet_agent.html",
+        request,
+        every=_EVERY_S,
+        agent=next(known for known in status["agents"] if known["name"] == agent),
+        whys=WHY,
+        given=query,
+        turn=turn,
+        total=len(schedules),
+        can_find=len(schedules) > ROWS_A_PAGE,
+        lines=[_line(each, jobs) for each in turn.shown],
     )
 
 
@@ -122,7 +241,7 @@ def heading(status: Document, schedules: list[Document]) -> str:
     """Return the state of the fleet in one line."""
     if status["stall"] is not None:
         return "Not working: its passes fail"
-    failing = sum(1 for each in schedules if each["last_error"] is not None or each["problem"] is not None)
+    failing = sum(map(_needs_you, schedules))
     if failing:
         need = "schedule needs" if failing == 1 else "schedules need"
         return f"Working. {words.in_words(failing)} {need} you."
@@ -178,8 +297,11 @@ async def one(
 ) -> HTMLResponse:
     """Show one schedule: why it does not run now, its history, and the output of a run."""
     fleet: FleetAnswers = request.app.state.fleet
+    jobs = _jobs(await fleet.status())
+    # A running job may print the same line again and again, which makes no new revision.
+    if (agent, schedule) not in jobs:
+        await live(request)
     why = await fleet.explain(agent, schedule, request.app.state.clock.now())
-    jobs = {(job["agent"], job["schedule"]): job for job in (await fleet.status())["jobs"]}
     history = await fleet.history(agent, schedule, RUNS_SHOWN, failed=False)
     output = await fleet.output(agent, schedule, query.run)
     return page(

@@ -83,7 +83,13 @@ def test_the_pages_of_a_fleet_are_accessible(inspection, tmp_path):
     path = Path(tmp_path / "fleet.yaml")
     path.write_text(FILE)
     with serving(path, runs=2) as fleet:
-        places = {"/": "needs you", "/ui/fleet/writer/digest": "lines", "/ui/fleet/writer/broken": "no disk"}
+        places = {
+            "/": "needs you",
+            "/?q=dig": "digest",
+            "/ui/fleet/writer": "3 schedules",
+            "/ui/fleet/writer/digest": "lines",
+            "/ui/fleet/writer/broken": "no disk",
+        }
         shown = [
             (place, words, lambda page, place=place: page.goto(fleet.url + place))
             for place, words in places.items()

@@ -44,6 +44,8 @@ class StateBook:
         self._turn = asyncio.Lock()
         self._following: asyncio.Future[None] | None = None
         self.states = States({}, {})
+        # Grows whenever `states` is replaced.
+        self.changes = 0
 
     def has_changed(self) -> bool:
         """Return whether another process has written the file since the last read or write here."""
@@ -55,6 +57,7 @@ class StateBook:
             with self._clock.hold():
                 await self._put_back()
                 self._signature, self.states = await self._recovering(self._read)
+                self.changes += 1
 
     async def _put_back(self) -> None:
         """Write the file again with its last known content, if it was deleted."""
@@ -116,6 +119,7 @@ class StateBook:
                     raise
                 # After a foreign change keep the old signature, so that the file is read again.
                 self._signature, self.states = (self._signature if foreign else written), states
+                self.changes += 1
 
     def _keep(self, noted: dict[tuple[str, str], Change]) -> None:
         """Put back changes that could not be written, before those noted meanwhile."""
