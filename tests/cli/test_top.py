@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from click.testing import CliRunner
 from tests.cli.foreground import command
+from tests.fleet.rig import FleetRig, agent, cron, every
 from tests.web.running import running
 
 from dutiful import Scheduler
@@ -424,6 +425,28 @@ def test_a_fleet_is_watched_by_its_file(tmp_path, monkeypatch):
         " ‖ worker    0 of 1 places taken, 1 schedule, 0 done, 0 failed",
     ]
     assert CliRunner().invoke(cli, ["top", "--view", "fleet"]).exit_code == 2
+
+
+def test_a_fleet_shows_when_schedules_run_and_their_last_ticks(tmp_path):
+    async def story():
+        lasting = agent("writer", digest=every("1h"), report=cron("0 9 * * 1-5", timezone="Europe/Berlin"))
+        async with FleetRig(tmp_path / "state", lasting, behave=behave, check_interval=600) as rig:
+            await rig.clock.advance(26 * 3600)
+
+    async def behave(info):
+        if info.metadata.due_at.hour == 7:
+            raise ValueError("no disk")
+
+    asyncio.run(story())
+    (tmp_path / "fleet.yaml").write_text(
+        "{version: 1, state_dir: state, agents: [{name: writer, job: {type: command, command: ['true']}, "
+        "schedules: {digest: {type: interval, interval: 1h}, "
+        "report: {type: cron, expression: '0 9 * * 1-5', timezone: Europe/Berlin}}}]}"
+    )
+    done = CliRunner().invoke(cli, ["top", "--fleet", str(tmp_path / "fleet.yaml")], env={"COLUMNS": "130"})
+    digest, report = (re.split(r" {2,}", line)[1:3] for line in done.stdout.splitlines()[3:5])
+    assert digest == ["every hour from completion", f"{'▮' * 16}✕▮▮▮○"]
+    assert report == ["At 09:00, Monday to Friday, in Berlin", "▮○"]
 
 
 def test_two_things_to_watch_are_refused():

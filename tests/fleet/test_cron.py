@@ -14,6 +14,8 @@ from dutiful.fleet import (
     is_valid_cron_expression,
     parse_cron_expression,
 )
+from dutiful.fleet.next_trigger import when_it_runs
+from dutiful.fleet.types import AgentSchedule
 
 BERLIN = ZoneInfo("Europe/Berlin")
 KNOWN = "(known: @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly)"
@@ -96,3 +98,20 @@ def test_a_daily_job_runs_once_on_the_days_the_clock_changes():
     assert spring == ["30 03:00 +0200", "31 02:30 +0200"]
     autumn = times(datetime(2025, 10, 25, 12, tzinfo=BERLIN), datetime(2025, 10, 28, tzinfo=BERLIN))
     assert autumn == ["26 02:30 +0200", "27 02:30 +0100"]
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (AgentSchedule("interval", interval="5m"), "every 5 min from completion"),
+        (AgentSchedule("interval", interval="60m"), "every hour from completion"),
+        (AgentSchedule("interval", interval="0m"), "0m"),
+        (AgentSchedule("cron", expression="0 9 * * 1-5"), "At 09:00, Monday to Friday, in Berlin"),
+        (AgentSchedule("cron", expression="@daily", timezone="UTC"), "At 00:00, every day, UTC"),
+        (AgentSchedule("cron", expression="61 * * * *"), "61 * * * *"),
+        (AgentSchedule("webhook"), "on a webhook or by hand"),
+        (AgentSchedule("chat"), "by hand or over HTTP"),
+    ],
+)
+def test_when_a_schedule_runs_is_said_in_words(written, said):
+    assert when_it_runs(written, BERLIN) == said

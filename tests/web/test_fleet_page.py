@@ -107,8 +107,9 @@ def test_the_page_names_every_schedule_and_why_it_does_not_run_now(fleet):
     text = page(fleet).text
     assert "Working. One schedule needs you." in text
     assert "writer 0 of 2 jobs 1 done, 1 failed since the start" in text
-    assert "digest interval It waits for its next time." in text
-    assert "hook webhook The clock never fires this type; run it by hand or over HTTP. manual_only" in text
+    assert "digest every hour from completion It waits for its next time." in text
+    hook = "hook on a webhook or by hand The clock never fires this type; run it by hand or over HTTP."
+    assert f"{hook} manual_only" in text
 
 
 def test_a_schedule_has_its_runs_and_the_end_of_its_output_as_text(fleet):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _BARS = ("·▁▂▃▄▅▆▇█", ".:::|||##")
 _NOW, _CHOSEN, _RULE = ("┃", "|"), ("▸", ">"), ("─", "-")
 _PAST, _NEXT = 20, 3
-_NARROW, _WIDE = 80, 110
+_NARROW, _WIDE, _ROOMY = 80, 110, 130
 # Columns for the name of the source; the path of a store may be long.
 _WHERE = 20
 _DAY = timedelta(hours=12)
@@ -275,7 +275,8 @@ def _widths(rows: Sequence[Row], screen: Screen) -> list[int]:
         left = screen.width - 3 - 25 - 13
         name = min(ids, 24)
         return [name, 0, _PAST + _NEXT, 0, 11, max(0, left - name - 2)]
-    name, when = min(ids, 30), min(24, max(len("when"), *(len(row.when) for row in rows)))
+    most = 24 if screen.width < _ROOMY else 40
+    name, when = min(ids, 30), min(most, max(len("when"), *(len(row.when) for row in rows)))
     left = screen.width - 3 - name - when - _PAST - _NEXT - 2 * 12 - 2 * 5
     return [name, when, _PAST + _NEXT, 12, 12, max(0, left)]
 

@@ -152,7 +152,10 @@ class FleetSource:
         schedules = [_fleet_row(each) for each in self._ask("schedules", agent=None)]
         agents = [_agent_row(each, schedules) for each in status["agents"]]
         running = sum(agent["running"] for agent in status["agents"])
-        found = [row for row in agents if find in row.id] if view == "fleet" else None
+        if view == "fleet":
+            rows = [row for row in agents if find in row.id][:limit]
+        else:
+            rows = self._with_past(_in_view(schedules, view, find)[:limit])
         clock = SystemClock()
         return Shown(
             str(self._path),
@@ -160,7 +163,7 @@ class FleetSource:
             str(status["status"]),
             status["stall"] is None and status["problem"] is None,
             f"{counted(len(agents), 'agent')}, {counted(running, 'job')} running",
-            (_in_view(schedules, view, find) if found is None else found)[:limit],
+            rows,
             {**_counts(schedules), "fleet": len(agents)},
         )
 
@@ -191,6 +194,11 @@ class FleetSource:
     def edit(self, row: Row) -> str:
         """Return the file in which the schedule is edited."""
         return f"{row.id} is in {self._path}; the fleet takes up what you save there"
+
+    def _with_past(self, rows: list[Row]) -> list[Row]:
+        """Return rows with their last ticks, from the history."""
+        past = self._ask("past", ids=[row.id for row in rows])
+        return [row._replace(past=past.get(row.id, ())) for row in rows]
 
     def _ask(self, question: str, **about: Any) -> Any:
         # Imported late: only this source needs the packages of the extra `fleet`.
@@ -227,13 +235,12 @@ def _fleet_row(each: dict[str, Any]) -> Row:
     last, error = _read_or_none(each["last_run_at"]), each["problem"] or each["last_error"]
     state = "to_come" if last is None else "failed" if error else "ran"
     state = {"running": "running", "disabled": "paused"}.get(each["status"], state)
-    past = [] if last is None else ["failed" if error else "ran"]
     # A schedule that is not due yet needs no note: its next time says so.
     reason = each["skip_reason"] or "not_due"
     note = error or (ScheduleSkipReason(reason).for_people if reason != "not_due" else "")
     due = _read_or_none(each["next_run_at"])
     name = f"{each['agent']}/{each['schedule']}"
-    return Row(name, state, each["type"], past, int(due is not None), last, due, note)
+    return Row(name, state, each["when"], (), int(due is not None), last, due, note)
 
 
 def _in_view(rows: list[Row], view: str, find: str) -> list[Row]:

@@ -19,7 +19,7 @@ from dutiful.core.schedule import Schedule, Task
 from dutiful.core.snapshot import Limits, Snapshot
 from dutiful.fleet.errors import AgentNotFoundError, ScheduleNotFoundError
 from dutiful.fleet.file.agents import problems_of_schedule
-from dutiful.fleet.next_trigger import parse_cron_expression, parse_interval
+from dutiful.fleet.next_trigger import parse_cron_expression, parse_interval, when_it_runs
 from dutiful.fleet.state.cache import StateBook
 from dutiful.fleet.state.file import checked_state, write_states
 from dutiful.fleet.types import AgentScheduleInfo, Problem, ScheduleState
@@ -63,8 +63,9 @@ def entry_of(declared: AgentScheduleInfo, states: States, zone: tzinfo, pace: in
     agent, name, written = declared
     found = states.of(agent.name, name)
     if isinstance(found, Problem):
-        return Entry(agent, name, written, ScheduleState(), None, found)
-    entry = Entry(agent, name, written, found, None, next(problems_of_schedule(written), None))
+        return Entry(agent, name, written, ScheduleState(), None, found, when_it_runs(written, zone))
+    problem = next(problems_of_schedule(written), None)
+    entry = Entry(agent, name, written, found, None, problem, when_it_runs(written, zone))
     return entry if entry.problem else entry._replace(schedule=_schedule(entry, zone, pace))
 
 

@@ -12,18 +12,26 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.dialect import MACROS
-from dutiful.core.cron.duration import parse_duration
-from dutiful.core.errors import InvalidArgumentError, InvalidCronExpressionError, quoted
+from dutiful.core.cron.duration import format_duration, parse_duration
+from dutiful.core.cron.explain import in_place
+from dutiful.core.errors import (
+    DutifulError,
+    InvalidArgumentError,
+    InvalidCronExpressionError,
+    quoted,
+)
 from dutiful.fleet.errors import CronParseError
 from dutiful.runtime.clock import SystemClock, local_zone
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
+    from dutiful.fleet.types import AgentSchedule
 
 JITTER_PERCENT_MAX = 10
 # The jitter is one of this many equal steps.
 _STEPS = 2**64 - 1
+_UNITS = {"s": ("second", "s"), "m": ("minute", "min"), "h": ("hour", "h"), "d": ("day", "d")}
 _FIELDS = {"day": "day-of-month", "weekday": "day-of-week"}
 # The message already begins with the whole expression, so cut off the repeated part and the layout.
 _REPEATED = re.compile(r", not \S+$| \(write: .*\)$")
@@ -105,6 +113,21 @@ def is_valid_cron_expression(expression: str) -> bool:
     except CronParseError:
         return False
     return True
+
+
+def when_it_runs(written: AgentSchedule, zone: tzinfo) -> str:
+    """Return in words when a schedule runs; its own text if that cannot be read. `zone` is the fleet's."""
+    try:
+        if written.type == "interval":
+            text = format_duration(parse_interval(written.interval or ""))
+            one, several = _UNITS[text[-1]]
+            return f"every {one if text[:-1] == '1' else f'{text[:-1]} {several}'} from completion"
+        if written.type == "cron":
+            cron = parse_cron_expression(written.expression or "", written.timezone or zone)
+            return in_place(cron.describe(), cron.zone.name)
+    except DutifulError:
+        return str(written.interval or written.expression or "")
+    return "on a webhook or by hand" if written.type == "webhook" else "by hand or over HTTP"
 
 
 def _refuse_other_than_fields(expression: object) -> None:

@@ -30,7 +30,7 @@ from dutiful.runtime.ports import Retention
 from dutiful.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
     from logging import Logger
 
@@ -290,6 +290,11 @@ class FleetScheduler:
         """Return the last entries of the history of all schedules, newest first."""
         with self._clock.hold():
             return await self._store.recent(limit)
+
+    async def get_latest(self, ids: Collection[str], limit: int) -> dict[str, list[Run]]:
+        """Return the last entries of the history of each schedule, newest first, by `agent/schedule`."""
+        with self._clock.hold():
+            return await self._store.latest(ids, limit)
 
     async def explain(self, agent: str, schedule: str, at: datetime) -> Verdict:
         """Return why a schedule ran at an instant, did not run, or will run."""

@@ -129,6 +129,8 @@ class ScheduleInfo(NamedTuple):
     skipped_since: datetime | None = None
     # Why it is quarantined.
     problem: str | None = None
+    # When it runs, in words: "every 5 min from completion", "At 09:00, Monday to Friday, in Berlin".
+    when: str = ""
 
 
 class SchedulerState(NamedTuple):

@@ -50,6 +50,8 @@ class Entry(NamedTuple):
     schedule: Schedule | None
     # Why the engine has no schedule for this entry.
     problem: Problem | None = None
+    # When it runs, in words.
+    when: str = ""
 
     @property
     def id(self) -> str:
@@ -243,7 +245,7 @@ class View:
         return ScheduleInfo(
             entry.agent.name, entry.name, entry.written.type, status, record.last_run_at,
             None if wake is None else self.told(max(wake, now)), record.last_error, reason,
-            self._reason_since(entry, record, reason), self._problem(entry),
+            self._reason_since(entry, record, reason), self._problem(entry), entry.when,
         )  # fmt: skip
 
     def _problem(self, entry: Entry) -> str | None:

@@ -23,6 +23,9 @@ class Listener:
     async def schedules(self, agent):
         return ["schedules", agent]
 
+    async def past(self, ids):
+        return ["past", ids]
+
     async def stop_soon(self):
         return ["stop"]
 
@@ -54,6 +57,7 @@ class Listener:
         ({"ask": "status"}, ["status"]),
         ({"ask": "schedules", "agent": None, "more": 1}, ["schedules", None]),
         ({"ask": "stop"}, ["stop"]),
+        ({"ask": "past", "ids": ["a/s"]}, ["past", ["a/s"]]),
         ({"ask": "cancel", **NAMED}, ["cancel", "a", "s"]),
         ({"ask": "output", **NAMED, "run": None}, ["output", "a", "s", None]),
         ({"ask": "output", **NAMED, "run": 3}, ["output", "a", "s", 3]),
@@ -83,6 +87,8 @@ def test_a_request_reaches_the_fleet(request_, heard):
         {},
         {"ask": "cancel"},
         {"ask": "schedules"},
+        {"ask": "past", "ids": [1]},
+        {"ask": "past", "ids": ["a/s"] * 1001},
         {"ask": "enable"},
         {"ask": "enable", "agent": "a", "schedule": 1},
         {"ask": "dance", **NAMED},

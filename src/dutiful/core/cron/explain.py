@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from dutiful.core.cron.dialect import DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, FieldRule, values
@@ -25,6 +26,19 @@ def describe(fields: Fields) -> str:
     parts = [_time(fields), _date(fields)]
     sentence = ", ".join(part for part in parts if part)
     return sentence[0].upper() + sentence[1:]
+
+
+def place(zone: str) -> str:
+    """Return a zone as people call it: New York for America/New_York."""
+    name = zone.rpartition("/")[2].replace("_", " ")
+    return "UTC" if name in {"UTC", "UCT", "Zulu", "Universal"} else name
+
+
+def in_place(sentence: str, zone: str) -> str:
+    """Return a sentence of `describe` with its days and its place: At 01:30, every day, in New York."""
+    # Times of day alone, such as "At 09:00 and 17:00", name no day.
+    daily = ", every day" if re.fullmatch(r"At [\d:]+(, [\d:]+)*( and [\d:]+)?", sentence) else ""
+    return f"{sentence}{daily}, {'UTC' if place(zone) == 'UTC' else 'in ' + place(zone)}"
 
 
 def even_step(rule: FieldRule, bits: int) -> int | None:

@@ -11,7 +11,7 @@ from dutiful.core.policy import Reason
 from dutiful.core.run import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from dutiful.core.cadence import Instant
     from dutiful.core.plan.verdict import Verdict
@@ -25,6 +25,9 @@ Document: TypeAlias = dict[str, Any]
 HISTORY_MAX = 1000
 # Most entries of the history, from the latest on, to which a filter is applied.
 SCANNED_MAX = 20_000
+# Most schedules that one request about past ticks may name, and most ticks of each.
+IDS_MAX, PAST_MAX = 1000, 20
+_OPEN = (Status.ENQUEUED, Status.STARTED)
 
 
 class Answering(Protocol):
@@ -56,6 +59,9 @@ class Answering(Protocol):
     ) -> list[Document]:
         """Return the last entries of the history, newest first."""
 
+    async def past(self, ids: Collection[str]) -> dict[str, list[str]]:
+        """Return the states of the last ticks of these schedules, oldest first, by id."""
+
     async def output(self, agent: str, schedule: str, number: int | None) -> Document | None:
         """Return the stored output of a run, by default of the latest, or None."""
 
@@ -70,6 +76,10 @@ async def answer(fleet: Answering, request: object) -> Document | list[Document]
             return await fleet.status()
         case {"ask": "stop"}:
             return await fleet.stop_soon()
+        case {"ask": "past", "ids": [*ids]} if len(ids) <= IDS_MAX and all(
+            isinstance(id_, str) for id_ in ids
+        ):
+            return await fleet.past(ids)
         case {"ask": "schedules", "agent": str() | None as agent}:
             return await fleet.schedules(agent)
         case {
@@ -137,6 +147,7 @@ def of_schedule(info: ScheduleInfo) -> Document:
         "skip_reason": None if reason is None else reason.value,
         "skipped_since": iso(info.skipped_since),
         "problem": info.problem,
+        "when": info.when,
     }
 
 
@@ -178,6 +189,24 @@ def of_run(run: Run, *, alive: bool = True, number: int | None = None) -> Docume
         "ended_at": _iso_ms(ended_at),
         "detail": run.detail,
     }
+
+
+def states_of(rows: Iterable[Run], *, alive: bool = True) -> list[str]:
+    """Return the states of the last ticks, oldest first; `rows` come newest first.
+
+    `alive` is False if no process runs the fleet: a run that has not ended was then interrupted.
+    """
+    states = list[str]()
+    for run in rows:
+        states += [_state(run, alive=alive)] * min(run.ticks, PAST_MAX)
+    return states[:PAST_MAX][::-1]
+
+
+def _state(run: Run, *, alive: bool) -> str:
+    if run.status in _OPEN:
+        return "running" if alive else "failed"
+    ran = "hand" if run.kind == "manual" else "ran"
+    return {Status.FAILED: "failed", Status.SKIPPED: "skipped"}.get(run.status, ran)
 
 
 def of_output(agent: str, schedule: str, output: Output | None) -> Document | None:

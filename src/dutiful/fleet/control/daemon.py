@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful.core.errors import DutifulError, quoted
 from dutiful.fleet.control.answers import (
+    PAST_MAX,
     SCANNED_MAX,
     answer,
     chosen,
@@ -21,6 +22,7 @@ from dutiful.fleet.control.answers import (
     of_run,
     of_schedule,
     of_verdict,
+    states_of,
 )
 from dutiful.fleet.control.socket import ControlSocket, FleetLock
 from dutiful.fleet.errors import FleetControlError, SchedulerShutdownError, StateFileError
@@ -32,7 +34,7 @@ from dutiful.fleet.state.file import unless_disabled, update_schedule_state
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from datetime import datetime
     from logging import Logger
 
@@ -244,6 +246,12 @@ class Daemon:
         else:
             rows = await self.scheduler.get_recent(scanned)
         return self._documents(chosen(rows, agent, limit, failed=failed))
+
+    async def past(self, ids: Collection[str]) -> dict[str, list[str]]:
+        """Return the states of the last ticks of these schedules, oldest first, by id."""
+        return {
+            id_: states_of(rows) for id_, rows in (await self.scheduler.get_latest(ids, PAST_MAX)).items()
+        }
 
     def _documents(self, runs: Sequence[Run]) -> list[Document]:
         numbers = {

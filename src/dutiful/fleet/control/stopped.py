@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dutiful.fleet.agent_schedules import INTERRUPTED
 from dutiful.fleet.control.answers import (
+    PAST_MAX,
     SCANNED_MAX,
     chosen,
     numbers_of,
@@ -14,8 +15,10 @@ from dutiful.fleet.control.answers import (
     of_run,
     of_schedule,
     of_verdict,
+    states_of,
 )
 from dutiful.fleet.errors import AgentNotFoundError, FleetNotRunningError, ScheduleNotFoundError
+from dutiful.fleet.next_trigger import when_it_runs
 from dutiful.fleet.run.output_log import logs_of, output_of
 from dutiful.fleet.scheduler import HISTORY_FILE
 from dutiful.fleet.state.file import read_states, write_states
@@ -25,7 +28,7 @@ from dutiful.runtime.registrar import Registrar
 from dutiful.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection
     from datetime import datetime
     from pathlib import Path
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from dutiful.fleet.control.answers import Document
     from dutiful.fleet.file.config import Fleet
     from dutiful.fleet.state.file import States
-    from dutiful.fleet.types import Agent
+    from dutiful.fleet.types import Agent, AgentSchedule, ScheduleState
     from dutiful.runtime.ports import Clock
 
 
@@ -90,6 +93,12 @@ class StoppedFleet:
 
     def _info(self, states: States, agent: str, name: str) -> ScheduleInfo:
         written, found = self._agents[agent].schedules[name], states.of(agent, name)
+        info = self._recorded(agent, name, written, found)
+        return info._replace(when=when_it_runs(written, self._clock.timezone))
+
+    def _recorded(
+        self, agent: str, name: str, written: AgentSchedule, found: ScheduleState | Problem
+    ) -> ScheduleInfo:
         if isinstance(found, Problem):
             reason, problem = ScheduleSkipReason.QUARANTINED, shown(found)
             return ScheduleInfo(agent, name, written.type, "idle", None, None, None, reason, None, problem)
@@ -146,6 +155,14 @@ class StoppedFleet:
             of_run(row, alive=False, number=numbers[row.schedule_id].get((row.run_at, row.kind)))
             for row in rows
         ]
+
+    async def past(self, ids: Collection[str]) -> dict[str, list[str]]:
+        """Return the states of the last ticks of these schedules, oldest first, by id."""
+        if not self._has_history():
+            return {}
+        async with self._store() as store:
+            found = await store.latest(ids, PAST_MAX)
+        return {id_: states_of(rows, alive=False) for id_, rows in found.items()}
 
     async def _rows(self, agent: str | None, schedule: str | None, limit: int) -> list[Run]:
         if agent is not None and schedule is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from dutiful.core.cron import explain
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -102,8 +103,7 @@ def roughly(instant: datetime, now: datetime) -> str:
 
 def place(zone: str) -> str:
     """Return a zone as people call it: New York for America/New_York."""
-    name = zone.rpartition("/")[2].replace("_", " ")
-    return "UTC" if name in {"UTC", "UCT", "Zulu", "Universal"} else name
+    return explain.place(zone)
 
 
 def offset(at: datetime) -> str:
@@ -182,10 +182,7 @@ def in_words(number: int) -> str:
 @lru_cache(maxsize=1024)
 def when(cron: Cron) -> str:
     """Return a cron in English, with its days and its place: At 01:30, every day, in New York."""
-    said = cron.describe()
-    # Times of day alone, such as "At 09:00 and 17:00", name no day.
-    daily = ", every day" if re.fullmatch(r"At [\d:]+(, [\d:]+)*( and [\d:]+)?", said) else ""
-    return f"{said}{daily}, {'UTC' if place(cron.zone.name) == 'UTC' else 'in ' + place(cron.zone.name)}"
+    return explain.in_place(cron.describe(), cron.zone.name)
 
 
 def utc(at: datetime) -> datetime:
