@@ -75,17 +75,17 @@ def lines(*arguments):
 
 def test_the_timeline_and_the_summary(small):
     assert lines(small, *WHEN) == [
-        "time (UTC)           schedule  what",
-        "2026-03-08 04:00:00            engine started   epoch 1",
-        "2026-03-08 05:00:00  sync      SUCCESS          2 h 30 min late, attempt 2",
-        "2026-03-08 06:00:00  sync      SKIPPED missed   2 ticks, last 2026-03-08 07:00:00",
-        "2026-03-08 07:00:00  report    SUCCESS          30 min late",
-        "2026-03-08 07:30:00            engine started   epoch 2",
-        "2026-03-08 08:00:00  sync      SKIPPED overlap",
-        "2026-03-08 09:00:00  sync      SUCCESS",
-        "2026-03-08 10:00:00  sync      SKIPPED overlap  2 ticks, last 2026-03-08 11:00:00",
-        "2026-03-08 11:00:00            clock stepped    +45 min",
-        "2026-03-08 12:00:00  sync      STARTED",
+        "schedule  state              time (UTC)           note",
+        "(engine)  started            2026-03-08 04:00:00  epoch 1",
+        "sync      ▮ SUCCESS          2026-03-08 05:00:00  2 h 30 min late, attempt 2",
+        "sync      ◇ SKIPPED missed   2026-03-08 06:00:00  2 ticks, last 2026-03-08 07:00:00",
+        "report    ▮ SUCCESS          2026-03-08 07:00:00  30 min late",
+        "(engine)  started            2026-03-08 07:30:00  epoch 2",
+        "sync      ◇ SKIPPED overlap  2026-03-08 08:00:00",
+        "sync      ▮ SUCCESS          2026-03-08 09:00:00",
+        "sync      ◇ SKIPPED overlap  2026-03-08 10:00:00  2 ticks, last 2026-03-08 11:00:00",
+        "(engine)  clock stepped      2026-03-08 11:00:00  +45 min",
+        "sync      ▶ STARTED          2026-03-08 12:00:00",
         "",
         "schedule  ran  failed  unfinished  skipped",
         "report      1       0           0",
@@ -96,10 +96,10 @@ def test_the_timeline_and_the_summary(small):
 
 def test_what_did_not_go_smoothly_comes_first_and_the_rest_is_counted(small):
     assert lines(small, *WHEN, "--lines", "3")[:5] == [
-        "time (UTC)           schedule  what",
-        "2026-03-08 04:00:00            engine started  epoch 1",
-        "2026-03-08 05:00:00  sync      SUCCESS         2 h 30 min late, attempt 2",
-        "2026-03-08 06:00:00  sync      SKIPPED missed  2 ticks, last 2026-03-08 07:00:00",
+        "schedule  state             time (UTC)           note",
+        "(engine)  started           2026-03-08 04:00:00  epoch 1",
+        "sync      ▮ SUCCESS         2026-03-08 05:00:00  2 h 30 min late, attempt 2",
+        "sync      ◇ SKIPPED missed  2026-03-08 06:00:00  2 ticks, last 2026-03-08 07:00:00",
         "… 7 more (--lines, or --ledger for all)",
     ]
     quiet = lines(small, "--from", "2026-03-09", "--for", "2d", "--lines", "1")
@@ -176,9 +176,9 @@ def test_a_schedule_that_never_computes_is_shown_and_is_something_wrong(capsys):
 
     assert _tell(["bad"], simulation, 30, "text") == 1
     assert capsys.readouterr().out.splitlines() == [
-        "time (UTC)           schedule  what",
-        "2026-03-08 04:00:00            engine started  epoch 1",
-        f"2026-03-08 04:00:00  bad       quarantined     {error}",
+        "schedule  state          time (UTC)           note",
+        "(engine)  started        2026-03-08 04:00:00  epoch 1",
+        f"bad       ! quarantined  2026-03-08 04:00:00  {error}",
         "",
         "schedule  ran  failed  unfinished  skipped",
         "bad         0       0           0",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 
 import pytest
@@ -81,7 +82,7 @@ def test_a_list_shows_what_each_task_does_and_which_process_runs_them(watch, sto
         ("quick", "AwaitingRun", 0),
     ]
     shown = call("list", store=store).stdout.splitlines()
-    assert shown[0].split() == ["task", "state", "cron", "last", "next", "now"]
+    assert re.fullmatch(r"task  +state  +cron  +last \((\S+)\)  +next \(\1\)  +now", shown[0])
     assert shown[1].startswith("blocking  ○ to come  ")
     assert shown[2].startswith("failing   ✕ failed   ")
     assert "ValueError: no disk" in shown[2]

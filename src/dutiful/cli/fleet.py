@@ -22,7 +22,7 @@ from dutiful.cli.fleet_client import (
     wait_for_run,
 )
 from dutiful.cli.fleet_display import Tables, show_logs, terminal_width, watch_status
-from dutiful.cli.output import Group, counted, print_json
+from dutiful.cli.output import Group, counted, is_coloured, print_json
 from dutiful.cli.reading import Form, reading, show
 from dutiful.fleet.types import ScheduleSkipReason
 from dutiful.runtime.clock import SystemClock
@@ -372,7 +372,7 @@ def explain(name: str, path: Path, form: Form, at: str | None) -> None:
 
 def _tables() -> Tables:
     clock = SystemClock()
-    return Tables(clock.now(), clock.timezone, terminal_width())
+    return Tables(clock.now(), clock.timezone, terminal_width(), colour=is_coloured())
 
 
 def _show(found: Any, as_json: bool, draw: Callable[[Tables, Any], str]) -> None:

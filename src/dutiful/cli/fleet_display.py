@@ -6,15 +6,15 @@ import asyncio
 import os
 import shutil
 import sys
-import textwrap
 from datetime import datetime, timedelta, tzinfo
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dutiful.cli.fleet_client import asked, state_dir_of_fleet
+from dutiful.cli.output import state_cell, table_lines, zone_name
 from dutiful.cli.reading import Form, show
+from dutiful.cli.schedule_text import run_state
 from dutiful.core.cron.zone import from_epoch_ms
 from dutiful.core.errors import quoted
 from dutiful.fleet.run.output_log import logs_of
@@ -32,71 +32,42 @@ if TYPE_CHECKING:
 
 
 _DETAIL_MAX = 500
-_NAME_SHARE = 0.4
-_GAP = "  "
-# The width of a table that is written to a file or a pipe.
-_ENDLESS = 100_000
 # Seconds between two drawings of `status --watch`, and between two checks for new output.
 _REDRAW_S, _LOOK_AGAIN_S = 1.0, 0.3
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    """Return aligned columns; a cell that does not fit continues on the next line."""
+def table(head: list[str], rows: Sequence[Sequence[str]], width: int | None, *, colour: bool = False) -> str:
+    """Return aligned columns with the manners of every table of the command line; cells are quoted."""
     shown = [[quoted(cell, _DETAIL_MAX) for cell in row] for row in rows]
-    widths = _fitted([max(map(len, column)) for column in zip(head, *shown, strict=True)], width)
-    return "\n".join(line for row in (head, *shown) for line in _lines(row, widths))
+    return "\n".join(table_lines(head, shown, width, colour=colour))
 
 
-def _fitted(widths: list[int], room: int) -> list[int]:
-    """Return column widths that fit: the widest shrink first, the names in the first column last."""
-    room -= len(_GAP) * (len(widths) - 1)
-    names = min(widths[0], round(room * _NAME_SHARE))
-    while sum(widths) > room:
-        others = [n for n in range(len(widths)) if n or widths[0] > names] or [0]
-        widest = max(others, key=lambda n: widths[n])
-        if widths[widest] <= 1:
-            break
-        widths[widest] -= 1
-    return widths
-
-
-def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    if all(len(cell) <= width for cell, width in zip(row, widths, strict=True)):
-        yield _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        return
-    folded = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
-    for cells in zip_longest(*folded, fillvalue=""):
-        yield _GAP.join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-
-
-def terminal_width() -> int:
-    """Return the width of the terminal; a very large number if the output is a file or a pipe."""
+def terminal_width() -> int | None:
+    """Return the width of the terminal; None if the output is a file or a pipe."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS"):
         return max(shutil.get_terminal_size().columns, 40)
-    return _ENDLESS
+    return None
 
 
 class Tables:
     """Draws the documents of a fleet as of `now`, in the zone of the reader."""
 
-    def __init__(self, now: datetime, zone: tzinfo, width: int) -> None:
-        self._now, self._zone, self._width = now, zone, width
+    def __init__(self, now: datetime, zone: tzinfo, width: int | None, *, colour: bool = False) -> None:
+        self._now, self._zone, self._width, self._colour = now, zone, width, colour
+        self._zone_name = zone_name(now, zone)
+
+    def _table(self, head: list[str], rows: Sequence[Sequence[str]]) -> str:
+        return table(head, rows, self._width, colour=self._colour)
 
     def status(self, found: Document) -> str:
         """Return the state of the fleet, its agents, and its jobs."""
-        agents = [
-            [
-                agent["name"],
-                f"{agent['running']} of {agent['max_concurrent']}",
-                *(str(agent[key]) for key in ("schedules", "failing", "done", "failed")),
-            ]
-            for agent in found["agents"]
-        ]
-        head = ["agent", "running", "schedules", "failing", "done", "failed"]
-        parts = [*self._heading(found), "", table(head, agents, self._width)]
+        head = ["agent", "state", "jobs", "schedules", "failing", "done", "failed"]
+        agents = [_agent_row(agent) for agent in found["agents"]]
+        parts = [*self._heading(found), "", self._table(head, agents)]
         if found["jobs"]:
             jobs = [self._job(job) for job in found["jobs"]]
-            parts += ["", table(["job", "trigger", "since", "latest output"], jobs, self._width)]
+            head = ["job", "state", "trigger", f"since ({self._zone_name})", "latest output"]
+            parts += ["", self._table(head, jobs)]
         return "\n".join(parts)
 
     def _heading(self, found: Document) -> Iterator[str]:
@@ -110,36 +81,38 @@ class Tables:
             yield f"STALLED since {self._at(found['stalled_since'])}: {found['stall']}"
 
     def _job(self, job: Document) -> list[str]:
-        return [_name(job), job["trigger"], self._at(job["started_at"]), job["output"] or ""]
+        since = self._at(job["started_at"])
+        return [_name(job), state_cell("running"), job["trigger"], since, job["output"] or ""]
 
     def schedules(self, found: Sequence[Document]) -> str:
-        """Return why each schedule does not run now, its last and next run, and the last errors."""
-        rows = [self._schedule(each) for each in found]
-        parts = [table(["schedule", "now", "last run", "next run"], rows, self._width)]
+        """Return the state of each schedule, when it runs, why it does not run now, and the last errors."""
+        times = [f"{name} ({self._zone_name})" for name in ("last", "next")]
+        parts = [self._table(["schedule", "state", "when", *times, "reason"], [*map(self._schedule, found)])]
         errors = [
             [_name(each), each["problem"] or each["last_error"]]
             for each in found
             if each["problem"] or each["last_error"]
         ]
         if errors:
-            parts += ["", table(["schedule", "last error"], errors, self._width)]
+            parts += ["", self._table(["schedule", "last error"], errors)]
         return "\n".join(parts)
 
     def _schedule(self, each: Document) -> list[str]:
-        return [_name(each), self._state(each), self._at(each["last_run_at"]), self._at(each["next_run_at"])]
+        times = self._at(each["last_run_at"]), self._at(each["next_run_at"])
+        return [_name(each), _schedule_state(each), each["when"], *times, self._reason(each)]
 
-    def _state(self, each: Document) -> str:
-        """Return why a schedule does not run, and since when; otherwise its status."""
+    def _reason(self, each: Document) -> str:
+        """Return why a schedule does not run, and since when; nothing if it starts with the next pass."""
         since = f" for {span(self._now - _read(each['skipped_since']))}" if each["skipped_since"] else ""
         reason = each["skip_reason"]
-        return f"{ScheduleSkipReason(reason).for_people}{since}" if reason else str(each["status"])
+        return f"{ScheduleSkipReason(reason).for_people}{since}" if reason else ""
 
     def history(self, found: Sequence[Document]) -> str:
         """Return the table of the history; the numbers are those of the stored outputs."""
         several = len({_name(run) for run in found}) > 1
         rows = [[*([_name(run)] if several else []), *self._run(run)] for run in found]
-        head = ["run", "due", "trigger", "status", "reason", "took", "detail"]
-        return table([*(["schedule"] if several else []), *head], rows, self._width)
+        head = [f"due ({self._zone_name})", "state", "run", "trigger", "reason", "took", "detail"]
+        return self._table([*(["schedule"] if several else []), *head], rows)
 
     def _run(self, run: Document) -> list[str]:
         due = self._at(run["run_at"])
@@ -148,13 +121,14 @@ class Tables:
         began, ended = run["started_at"], run["ended_at"]
         took = span(_read(ended) - _read(began)) if began and ended else ""
         number = "" if run["run"] is None else str(run["run"])
-        return [number, due, run["trigger"], run["status"], run["reason"] or "", took, run["detail"] or ""]
+        return [due, run_state(run), number, run["trigger"], run["reason"] or "", took, run["detail"] or ""]
 
     def explanation(self, found: Document) -> str:
         """Return why a schedule ran, did not or will, and its present state."""
         now = found["now"]
         due = f"; next run {self._at(now['next_run_at'])}" if now["next_run_at"] else ""
-        return f"{quoted(found['text'], _DETAIL_MAX)}\n{_name(now)} now: {self._state(now)}{due}"
+        state = self._reason(now) or now["status"]
+        return f"{quoted(found['text'], _DETAIL_MAX)}\n{_name(now)} now: {state}{due}"
 
     def _at(self, text: str | None) -> str:
         """Return an instant as local time, and its distance from now."""
@@ -174,10 +148,28 @@ class Tables:
 def span(time: timedelta) -> str:
     """Return a length of time in one unit."""
     seconds = max(time.total_seconds(), 0)
-    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= size:
-            return f"{int(seconds // size)}{unit}"
-    return f"{int(seconds)}s" if seconds >= 1 else f"{seconds:.1f}s"
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s" if seconds >= 1 else f"{seconds:.1f} s"
+
+
+def _agent_row(agent: Document) -> list[str]:
+    state = "running" if agent["running"] else "failed" if agent["failing"] else "to_come"
+    jobs = f"{agent['running']} of {agent['max_concurrent']}"
+    counts = (f"{agent[key]:,}" for key in ("schedules", "failing", "done", "failed"))
+    words = {"to_come": "idle", "failed": "failing"}
+    return [agent["name"], state_cell(state, words.get(state)), jobs, *counts]
+
+
+def _schedule_state(each: Document) -> str:
+    if each["problem"] is not None:
+        return state_cell("aside", "set aside")
+    if each["status"] != "idle":
+        return state_cell("running") if each["status"] == "running" else state_cell("paused", "disabled")
+    if each["last_error"] is not None:
+        return state_cell("failed")
+    return state_cell("to_come") if each["last_run_at"] is None else state_cell("ran")
 
 
 def _read(text: str) -> datetime:
@@ -200,10 +192,10 @@ def watch_status(draw: Callable[[], str], *, live: bool) -> None:
     from rich.text import Text
 
     console = Console()
-    with Live(Text(draw()), console=console, auto_refresh=False, vertical_overflow="crop") as shown:
+    with Live(Text.from_ansi(draw()), console=console, auto_refresh=False, vertical_overflow="crop") as shown:
         while True:
             asyncio.run(clock.sleep(_REDRAW_S))
-            shown.update(Text(draw()), refresh=True)
+            shown.update(Text.from_ansi(draw()), refresh=True)
 
 
 def show_logs(

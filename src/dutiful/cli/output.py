@@ -19,6 +19,7 @@ from dutiful.web.csv_cell import csv_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime, tzinfo
 
 
 _GAP = "  "
@@ -27,7 +28,7 @@ _INDENT = "    "
 _NARROWEST = 8
 # The last column holds sentences. If it would be narrower than this, it gets lines of its own.
 _SENTENCE = 24
-_FIGURE = re.compile(r"[\d,.]*\d")
+_FIGURE = re.compile(r"[\d,.]*\d( (ms|s|min|h|d))?")
 _UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 # Colours only repeat the meaning of the words.
 _COLOURS = {
@@ -252,6 +253,15 @@ def cut_end(text: str, width: int, mark: str = "…") -> str:
 def state_cell(state: str, word: str | None = None) -> str:
     """Return the shape of a state and its word."""
     return f"{SHAPES[state][0]} {word or state.replace('_', ' ')}"
+
+
+def zone_name(now: datetime, zone: tzinfo) -> str:
+    """Return the name of a zone for the head of a column, whose times may lie on both sides of a change."""
+    # Imported here to keep the start of the command line fast.
+    from dutiful.core.cron.explain import place
+
+    name = getattr(zone, "key", None) or f"{now.astimezone(zone):%Z}"
+    return "UTC" if place(name) == "UTC" else name
 
 
 def counted(number: int, noun: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import duration, print_table, progress_bar
+from dutiful.cli.output import duration, print_table, progress_bar, state_cell
 from dutiful.cli.reading import Form, reading, show
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.duration import parse_duration
@@ -41,6 +41,8 @@ _COLUMNS = {
     Status.ENQUEUED: "unfinished",
     Status.SKIPPED: "skipped",
 }
+# Stands for an id where an event is of no schedule; no id may have parentheses.
+_ENGINE = "(engine)"
 _STATES: dict[Status, State] = {
     Status.SUCCESS: "ran",
     Status.FAILED: "failed",
@@ -157,7 +159,8 @@ def _print_timeline(simulation: Simulation, lines: int) -> None:
         (run.run_at, _line(run)) for run in islice(quiet, max(0, lines - len(notable)))
     ]
     shown.sort(key=lambda entry: entry[0])
-    print_table(["time (UTC)", "schedule", "what", ""], [[_iso(at), *line] for at, line in shown])
+    rows = [[id_, state, _iso(at), note] for at, (id_, state, note) in shown]
+    print_table(["schedule", "state", "time (UTC)", "note"], rows)
     entries = len(simulation.events) + len(simulation.rows)
     if entries > lines:
         click.echo(f"… {entries - lines} more (--lines, or --ledger for all)")
@@ -168,25 +171,25 @@ def _is_notable(run: Run) -> bool:
 
 
 def _line(run: Run) -> list[str]:
-    what = f"{run.status}" if run.reason is None else f"{run.status} {run.reason}"
+    word = f"{run.status}" if run.reason is None else f"{run.status} {run.reason}"
     notes = [f"{run.ticks} ticks, last {_iso(run.run_until)}"] if run.run_until is not None else []
     if run.started_at is not None and run.started_at > run.fire_at:
         notes.append(f"{duration((run.started_at - run.fire_at) / 1000)} late")
     if run.attempt > 1:
         notes.append(f"attempt {run.attempt}")
-    return [run.schedule_id, what, ", ".join(notes)]
+    return [run.schedule_id, state_cell(_STATES[run.status], word), ", ".join(notes)]
 
 
 def _event_line(event: Event) -> list[str]:
     match event:
         case LeadershipChanged():
-            return ["", "engine started", f"epoch {event.epoch}"]
+            return [_ENGINE, "started", f"epoch {event.epoch}"]
         case ClockStepped():
-            return ["", "clock stepped", f"{'+-'[event.by < 0]}{duration(abs(event.by) / 1000)}"]
+            return [_ENGINE, "clock stepped", f"{'+-'[event.by < 0]}{duration(abs(event.by) / 1000)}"]
         case ScheduleQuarantined():
-            return [event.schedule_id, "quarantined", event.error]
+            return [event.schedule_id, state_cell("aside", "quarantined"), event.error]
         case _:
-            return ["", type(event).__name__, ""]
+            return [_ENGINE, type(event).__name__, ""]
 
 
 def _print_summary(summary: dict[str, Any]) -> None:

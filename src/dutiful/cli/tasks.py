@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dutiful.cli.output import Group, duration, print_json, print_table, state_cell
+from dutiful.cli.output import Group, duration, print_json, print_table, state_cell, zone_name
 from dutiful.cli.reading import Form, reading, show
 from dutiful.cli.schedule_text import run_state
 from dutiful.core.errors import quoted
@@ -65,7 +65,7 @@ def list_(store: str, namespace: str, form: Form) -> None:
 
 
 def _print_tasks(views: list[dict[str, Any]], leader: Leader | None, namespace: str) -> None:
-    head = ["task", "state", "cron", "last", "next", "now"]
+    head = ["task", "state", "cron", f"last ({_zone()})", f"next ({_zone()})", "now"]
     print_table(head, [_row(view) for view in views], empty=f"No tasks in the namespace {namespace!r}.")
     click.echo(_leader_in_words(leader))
 
@@ -108,7 +108,7 @@ def history(name: str, limit: int, store: str, namespace: str, form: Form) -> No
 
 
 def _print_history(rows: list[dict[str, Any]]) -> None:
-    head = ["tick", "state", "trigger", "attempt", "reason", "detail"]
+    head = [f"tick ({_zone()})", "state", "trigger", "attempt", "reason", "detail"]
     print_table(head, [_run_row(row) for row in rows], empty="No runs yet.")
 
 
@@ -203,6 +203,11 @@ def _last(view: dict[str, Any]) -> tuple[str, str]:
         return "-", "to_come"
     _, at, how = max(known)
     return _short(at), how
+
+
+def _zone() -> str:
+    clock = SystemClock()
+    return zone_name(clock.now(), clock.timezone)
 
 
 def _short(iso: str | None) -> str:
