@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 import threading
@@ -66,13 +67,16 @@ class Fleet:
 
     def finish(self, runs):
         """Wait until so many jobs, which are real programs, have ended."""
+        self.wait_for(lambda status: sum(each["done"] + each["failed"] for each in status["agents"]) == runs)
+
+    def wait_for(self, is_so):
+        """Let time pass until the status of the fleet is so."""
         for _ in range(600):
             self.advance(1)
-            status = asyncio.run_coroutine_threadsafe(self.daemon.status(), self.loop).result(60)
-            if sum(agent["done"] + agent["failed"] for agent in status["agents"]) == runs:
+            if is_so(asyncio.run_coroutine_threadsafe(self.daemon.status(), self.loop).result(60)):
                 return
             threading.Event().wait(0.05)
-        raise AssertionError("the jobs do not end")
+        raise AssertionError("the fleet does not come to it")
 
     def send(self, path):
         field = re.search(
@@ -265,3 +269,69 @@ def test_a_page_is_sent_again_only_after_something_has_changed(fleet, path):
     fleet.path.write_text(FILE + "nonsense: 1\n")
     fleet.advance(2)
     assert refreshed(third)[0] == 200
+
+
+def test_a_file_that_cannot_be_used_is_a_banner_and_the_fleet_goes_on(fleet):
+    fleet.path.write_text(FILE.replace("interval: 1h", "interval: 1 hour", 1))
+    fleet.advance(2)
+    shown = page(fleet)
+    said = "The file has changed and cannot be used; the fleet goes on as it was"
+    assert said in shown.text
+    assert "schedules.digest.interval" in shown.text
+    assert {"class": "note warn", "role": "alert"} in shown.all("div")
+    assert "digest every hour from completion It waits for its next time." in shown.text
+    fleet.path.write_text(FILE)
+    fleet.advance(2)
+    assert said not in page(fleet).text
+
+
+def test_a_fleet_whose_passes_fail_says_so_first_with_its_problem_and_since_when(fleet):
+    state = fleet.daemon.state_dir / "state.yaml"
+    kept = state.rename(state.with_name("kept"))
+    state.mkdir()
+    fleet.advance(2)
+    shown = page(fleet)
+    assert ("h1", {}) in shown.elements
+    assert "Not working: its passes fail" in shown.text
+    assert "The fleet triggers nothing, because its passes fail" in shown.text
+    assert re.search(r"StateFileError: .*state\.yaml.* Since today 09:00:\d\d UTC\.", shown.text)
+    assert "head down" in [each.get("class") for each in shown.all("div")]
+    state.rmdir()
+    kept.rename(state)
+    fleet.advance(2)
+    assert "Working. One schedule needs you." in page(fleet).text
+
+
+def test_a_running_job_has_its_last_line_and_takes_a_place(tmp_path):
+    waits = (
+        f"import pathlib, time; print('page <1>'); print('page <2>', flush=True)\n"
+        f"while not pathlib.Path({str(tmp_path / 'go')!r}).exists(): time.sleep(0.02)"
+    )
+    job = {"type": "command", "command": [sys.executable, "-c", waits]}
+    agents = [
+        {
+            "name": "writer",
+            "instances": {"max_concurrent": 3},
+            "schedules": {"digest": {"type": "interval", "interval": "1h", "job": job}},
+        }
+    ]
+    (tmp_path / "fleet.yaml").write_text(json.dumps({"version": 1, "agents": agents}))
+    with serving(tmp_path / "fleet.yaml", runs=0) as fleet:
+        try:
+            fleet.wait_for(lambda status: [job["output"] for job in status["jobs"]] == ["page <2>"])
+            shown = page(fleet)
+            assert re.search(r"digest every hour from completion running \S+ m?s: page <2> last", shown.text)
+            assert "after it ends" in shown.text
+            assert "writer 1 of 3 jobs 0 done, 0 failed since the start" in shown.text
+            bars = [each["class"] for each in shown.all("rect") if each["class"] in {"rundot", "come"}]
+            assert bars == ["rundot", "come", "come"]
+            one = page(fleet, "/ui/fleet/writer/digest")
+            assert "It does: it has been running for" in one.text
+            assert "/ui/fleet/writer/digest/cancel" in one.links
+            assert (
+                "1 job of it is running. It ends as failed"
+                in page(fleet, "/ui/fleet/writer/digest/cancel").text
+            )
+        finally:
+            (tmp_path / "go").touch()
+        fleet.finish(1)
