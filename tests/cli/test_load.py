@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
@@ -59,6 +61,19 @@ def test_the_picture_is_the_same_twice_and_small(file, tmp_path):
         True,
         True,
     )
+
+
+def test_the_picture_has_a_legend_its_peak_and_the_peaks_of_the_stagger(file, tmp_path):
+    def words(*options):
+        assert run(file, "--from", "2026-03-08", "--picture", tmp_path / "x.svg", *options).exit_code == 0
+        drawn = ElementTree.parse(tmp_path / "x.svg").iter("{http://www.w3.org/2000/svg}text")
+        return [each.text for each in drawn if not re.fullmatch(r"(\d\d)?:\d\d", each.text)]
+
+    head = ["When 6 schedules fire", "dutiful load, Sun 8 Mar 2026, UTC", "6 at 09:00"]
+    legend = ["ticks a minute", "none", "1 to 4", "to 16", "to 48", "to 120", "more"]
+    bars = ["Most ticks in a minute", "as they are", "6", "with --spread 3m", "2"]
+    assert words() == [*head, *legend]
+    assert words("--spread", "3m") == [*head, *legend, *bars]
 
 
 def test_a_day_without_ticks_says_so(tmp_path):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import is_utf, print_table
+from dutiful.cli.output import counted, is_utf, print_table
 from dutiful.cli.reading import Form, reading, show
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
 from dutiful.simulate.load import Stagger, counts_of, stagger
 from dutiful.simulate.schedule_file import read_schedule_file
-from dutiful.web.drawing.matrix import SHADES, load_picture, shade
+from dutiful.web.drawing.matrix import SHADES, LoadPicture, load_picture, shade
 
 if TYPE_CHECKING:
     from dutiful.web.drawing.simulation_picture import Theme
@@ -44,7 +44,7 @@ def load(file: Path, since: str, spread: str | None, svg: Path | None, theme: Th
     counts = counts_of(schedules, day)
     moved = None if spread is None else stagger(schedules, day, _minutes(spread))
     if svg is not None:
-        _draw(svg, day, moved.counts if moved else counts, _said(counts, moved), theme)
+        _write(svg, load_picture(_picture(len(schedules), day, counts, moved, spread), theme))
     drawn = moved.counts if moved else counts
     minutes = [{"at": _clock(minute), "ticks": ticks} for minute, ticks in enumerate(drawn)]
     show(form, _document(counts, moved), lambda: _print(counts, moved), lines=minutes)
@@ -71,7 +71,7 @@ def _minutes(spread: str) -> int:
 def _print(counts: list[int], moved: Stagger | None) -> None:
     _print_matrix(moved.counts if moved else counts)
     click.echo()
-    click.echo(_said(counts, moved))
+    click.echo(_said(counts, moved) + (", as drawn" if moved else ""))
     rows = [[_clock(minute), f"{counts[minute]:,}"] for minute in fullest(counts)]
     print_table(["fullest (UTC)", "ticks"], rows, empty="Nothing fires on that day.")
     if moved is None:
@@ -97,7 +97,7 @@ def _said(counts: list[int], moved: Stagger | None) -> str:
     if moved is None:
         return text
     number = len(moved.moves)
-    return f"{text}; {max(moved.counts):,} with {number:,} schedule{'s' * (number != 1)} moved, as drawn"
+    return f"{text}; {max(moved.counts):,} with {number:,} schedule{'s' * (number != 1)} moved"
 
 
 def fullest(counts: list[int]) -> list[int]:
@@ -123,8 +123,17 @@ def _document(counts: list[int], moved: Stagger | None) -> dict[str, Any]:
     return found
 
 
-def _draw(path: Path, day: datetime, counts: list[int], said: str, theme: Theme) -> None:
-    text = load_picture(f"Ticks of {day:%Y-%m-%d}, UTC", said, counts, theme)
+def _picture(
+    schedules: int, day: datetime, counts: list[int], moved: Stagger | None, spread: str | None
+) -> LoadPicture:
+    """Return the day as it is; with a stagger also its highest minutes before and after."""
+    title = f"When {counted(schedules, 'schedule')} fire{'s' * (schedules == 1)}"
+    note = f"dutiful load, {day:%a} {day.day} {day:%b %Y}, UTC"
+    peaks = [("as they are", max(counts)), (f"with --spread {spread}", max(moved.counts))] if moved else []
+    return LoadPicture(title, note, _said(counts, moved), counts, peaks)
+
+
+def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dutiful.web.drawing.axis import ClockChange, Span
 from dutiful.web.drawing.density import Bucket, Density, density
 from dutiful.web.drawing.marks import STATES, TERMINAL, Mini, Tick, mini, places, shape
-from dutiful.web.drawing.matrix import SHADES, Year, load_matrix, shade, year
+from dutiful.web.drawing.matrix import SHADES, LoadPicture, Year, load_matrix, load_picture, shade, year
 from dutiful.web.drawing.strip import Strip, drift, histogram, meter, strip
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -68,6 +68,15 @@ PICTURES = {
     "mini": lambda: mini(ONE_OF_EACH, 3),
     "year": lambda: year(Year(date(2026, 11, 2), EDITED, frozenset({date(2027, 3, 14)}))),
     "load": lambda: load_matrix([minute % 7 * 20 for minute in range(1440)]),
+    "load-picture": lambda: load_picture(
+        LoadPicture(
+            "When 1,000 schedules fire",
+            "dutiful load, Tue 3 Nov 2026, UTC",
+            "many ticks, at most 227 in a minute; 34 with 400 schedules moved",
+            [227 if minute == 1439 else minute % 7 * (minute % 60 % 5 == 0) * 20 for minute in range(1440)],
+            [("as they are", 227), ("with --spread 30m", 34)],
+        )
+    ),
     "drift": lambda: drift([0.0, 0.012, None, 2.0, 90.0]),
     "histogram": lambda: histogram([0.0, 0.001, *[0.012] * 40, *[0.05] * 9, 2.0, 90.0]),
     "meter": lambda: meter(300, 240),

@@ -27,7 +27,8 @@ _CSS = {"none": "d0", "same": "d1", "moved": "moved", "removed": "d0", "added": 
 _DAY_WIDTH, _DAY_HEIGHT = 48.0 + 60 * 16.0, 18.0 + 24 * 12.0 + 4
 _LOAD_RULES = (
     ".ground{{fill:{ground}}}text{{font:500 12px ui-sans-serif,system-ui,sans-serif;fill:{muted}}}"
-    ".title{{fill:{ink};font-weight:650;font-size:15px}}.today{{fill:none;stroke:{ink};stroke-width:1.5}}"
+    ".title{{fill:{ink};font-weight:650;font-size:15px}}.strong,.peak{{fill:{ink};font-weight:650}}"
+    ".peak{{stroke:{ground};stroke-width:4;paint-order:stroke}}.today{{fill:none;stroke:{ink};stroke-width:1.5}}"
     ".load0{{fill:{load0}}}.load1{{fill:{load1}}}.load2{{fill:{load2}}}.load3{{fill:{load3}}}"
     ".load4{{fill:{load4}}}.load5{{fill:{load5}}}"
 )
@@ -142,23 +143,75 @@ def load_matrix(counts: Sequence[int], css: str = "wide", links: Links = Mapping
     return drawing(_DAY_WIDTH, _DAY_HEIGHT, css, *_day_of_minutes(counts), *_linked(_DAY_GRID, links))
 
 
-def load_picture(title: str, note: str, counts: Sequence[int], theme: Theme = "auto") -> str:
+class LoadPicture(NamedTuple):
+    """A day as a file of its own: its texts, the ticks of each minute, and named peaks to compare."""
+
+    title: str
+    note: str
+    desc: str
+    counts: Sequence[int]
+    peaks: Sequence[tuple[str, int]] = ()
+
+
+def load_picture(it: LoadPicture, theme: Theme = "auto") -> str:
     """Return a day of minutes as a whole SVG file, which carries its colours for both themes."""
-    width, height = _DAY_WIDTH + 40, _DAY_HEIGHT + 60
+    below = 44 + _DAY_HEIGHT
+    width, height = _DAY_WIDTH + 40, below + (36 if not it.peaks else 64 + 24 * len(it.peaks))
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {number(width)} {number(height)}" role="img">'
     )
-    said = f"<title>{escape(title)}</title><desc>{escape(note)}</desc>"
+    said = f"<title>{escape(it.title)}</title><desc>{escape(it.desc)}</desc>"
     said += f"<style>{themed(_LOAD_RULES, theme)}</style>"
     body = [
         rect(0, 0, width, height, "ground"),
-        text(20, 28, title, "title"),
-        text(width - 20, 28, note, anchor="end"),
+        text(20, 28, it.title, "title"),
+        text(width - 20, 28, it.note, anchor="end"),
         '<g transform="translate(20 44)">',
-        *_day_of_minutes(counts),
+        *_day_of_minutes(it.counts),
+        *_peak_label(it.counts),
         "</g>",
+        *_legend(20, below + 18),
+        *_bars(it.peaks, 20, below + 50),
     ]
     return f"{head}{said}{''.join(body)}</svg>\n"
+
+
+def _peak_label(counts: Sequence[int]) -> list[str]:
+    """Return the number and the time of the fullest minute, beside its ring and inside the drawing."""
+    fullest = max(counts, default=0)
+    if not fullest:
+        return []
+    minute = [*counts].index(fullest)
+    x, y = _DAY_GRID.place(minute)
+    words = f"{fullest:,} at {minute // 60:02}:{minute % 60:02}"
+    fits = x + _DAY_GRID.wide + 10 + 7 * len(words) <= _DAY_WIDTH
+    place, anchor = (x + _DAY_GRID.wide + 8, "") if fits else (x - 8, "end")
+    return [text(place, y + 9, words, "peak", anchor)]
+
+
+def _legend(x: float, y: float) -> list[str]:
+    """Return a cell of each shade with the numbers of ticks that it stands for."""
+    ends = [f"to {low - 1}" for low in SHADES[2:]]
+    words = ["none", f"{SHADES[0]} to {SHADES[1] - 1}", *ends, "more"]
+    drawn = [text(x, y, "ticks a minute")]
+    for level, said in enumerate(words):
+        place = x + 117 + 98 * level
+        cell = _DAY_GRID.wide - _BETWEEN, _DAY_GRID.high - _BETWEEN
+        drawn += [rect(place, y - cell[1], *cell, f"load{level}"), text(place + 21, y, said)]
+    return drawn
+
+
+def _bars(peaks: Sequence[tuple[str, int]], x: float, y: float) -> list[str]:
+    """Return a bar for each peak, in the scale of the highest one."""
+    most = max((peak for _, peak in peaks), default=0)
+    drawn = [text(x, y, "Most ticks in a minute", "strong")] if peaks else []
+    for row, (name, peak) in enumerate(peaks, 1):
+        below = y + 24 * row
+        long = max(2.0, 596 * peak / max(1, most))
+        drawn.append(text(x, below, name))
+        drawn.append(rect(x + 160, below - 11, long, 14, "load5" if row == 1 else "load3", 2))
+        drawn.append(text(x + 160 + long + 9, below, f"{peak:,}", "strong"))
+    return drawn
 
 
 def _day_of_minutes(counts: Sequence[int]) -> list[str]:
