@@ -40,8 +40,8 @@ LANGUAGES = {"python", "console", "sh", "shell-session", "text", "toml", "yaml",
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>.*)\n(?P<text>(?:.*\n)*?)(?P=indent)```$", re.MULTILINE)
 # A python block that begins so is run by pytest, not as a script.
 TEST_FILE = re.compile(r"# (test_\w+\.py)\n")
-# A python block that begins so is the whole of that file, which tests/test_examples.py runs.
-EXAMPLE_FILE = re.compile(r"# (examples/\w+\.py)\n")
+# A block that begins so is the whole of that file, which tests/test_examples.py runs.
+EXAMPLE_FILE = re.compile(r"# (examples/\w+\.(?:py|yaml))\n")
 DATA_FILE = re.compile(r"# ([\w-]+\.(?:toml|yaml))\n")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 REFUSAL = re.compile(r"^\| `(.*?)` \| `(\w+)` \| `(\w+)` \| (.+) \|$", re.MULTILINE)

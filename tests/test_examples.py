@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from tests.test_docs import EXAMPLE_FILE, PAGES, ROOT, blocks
 SHOWN = [
     (f"{page.stem}-{name[1]}", name[1], block.text)
     for page in PAGES
-    for block in blocks(page, "python")
+    for block in [*blocks(page, "python"), *blocks(page, "yaml")]
     if (name := EXAMPLE_FILE.match(block.text))
 ]
 
@@ -30,7 +31,7 @@ def test_every_example_is_run_by_a_test_and_reachable_from_a_page():
     pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     users = [*(ROOT / "tests").rglob("*.py"), ROOT / "examples/service.py"]
     used = "".join(path.read_text(encoding="utf-8") for path in users)
-    examples = [*(ROOT / "examples").glob("*.py")]
+    examples = [path for path in (ROOT / "examples").iterdir() if path.suffix in {".py", ".yaml"}]
     assert [path.name for path in examples if path.name not in pages] == []
     assert [path.name for path in examples if path.stem not in used] == []
 
@@ -52,6 +53,24 @@ def test_the_library_runs_its_task_at_once_and_stops_on_ctrl_c(tmp_path):
         process.send_signal(signal.SIGINT)
         assert (process.wait(), process.stderr.read()) == (0, "")
     assert (tmp_path / "state.db").exists()
+
+
+def test_the_fleet_works_through_the_folder_and_stops_on_ctrl_c(tmp_path):
+    shutil.copy(ROOT / "examples/fleet.yaml", tmp_path)
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox/orders.txt").write_text("one\ntwo\nthree\n")
+    with started(tmp_path, "-m", "dutiful", "fleet", "start") as process:
+        wanted, seen = {"reporter/inbox", "watcher/disk"}, set()
+        while seen != wanted:
+            line = process.stderr.readline()
+            assert line, seen
+            seen |= {name for name in wanted if f"{name}: done" in line}
+        process.send_signal(signal.SIGINT)
+        process.stderr.read()
+        assert process.wait() == 0
+    said = ["-m", "dutiful", "fleet", "logs", "reporter", "inbox"]
+    with started(tmp_path, *said) as process:
+        assert re.fullmatch(r"read \d+ lines\n", process.stdout.readlines()[1])
 
 
 def test_the_fastapi_app_refreshes_and_stops_with_uvicorn(tmp_path):
