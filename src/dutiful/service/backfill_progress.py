@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from dutiful.runtime.ports import RunFilter
-from dutiful.service.board import Kept
+from dutiful.service.cache import TimedCache
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,7 +33,7 @@ class Backfills:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         # The number of rows never changes, but a request that has ended need not be remembered.
-        self._ticks: Kept[tuple[int | None]] = Kept(clock, _HOUR)
+        self._ticks: TimedCache[tuple[int | None]] = TimedCache(clock, _HOUR)
 
     async def progress(self, asked: Collection[Asked]) -> dict[Asked, Progress]:
         """Return the progress of requests with open runs; left out where the ledger is too long to count."""

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from itertools import groupby
 from statistics import median
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cadence import count_ticks
 from dutiful.core.cron.cron import Cron
@@ -16,11 +16,12 @@ from dutiful.core.run import IN_FLIGHT, Run, Status
 from dutiful.core.schedule import is_troubled
 from dutiful.runtime.ports import RunFilter
 from dutiful.service import load
+from dutiful.service.cache import TimedCache
 from dutiful.service.declaration import has_facets
 from dutiful.service.views import moment, view_run
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from dutiful.core.cadence import Cadence, Instant
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from dutiful.service.load import Firing, Outage
     from dutiful.service.types import RunView
 
-T = TypeVar("T")
 TEN_MINUTES = 600_000
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 # The ticks of the last ms that are counted anew for each overview, and as many before them.
@@ -49,10 +49,6 @@ MINUTE_COUNTED = 10_000
 _LONG, _LONG_S = 3, 60.0
 # Most schedules that are read before it is known whether more of them matter.
 _FIRST_READ = 100
-# Keep a forecast this long (ms): making one examines every distinct cadence.
-_KEPT = 60_000
-# Most values that are kept of one kind.
-_KEPT_MAX = 64
 # The kinds of trouble, worst first.
 _KINDS = ["quarantined", "failed", "skipping"]
 
@@ -155,44 +151,19 @@ class Matching(NamedTuple):
     soon: int
 
 
-class Kept(Generic[T]):
-    """Values that take long to make, each kept for some ms; an empty one is made anew each time."""
-
-    def __init__(self, clock: Clock, kept: int = _KEPT) -> None:
-        self._clock, self._kept = clock, kept
-        # By key, in the order in which they were made: when, and the value.
-        self._values: dict[Hashable, tuple[Instant, T]] = {}
-
-    async def get(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-        """Return the value of a key, made now unless one is kept."""
-        now = self._clock.epoch_ms()
-        made_at, value = self._values.get(key, (None, None))
-        if not value or made_at is None or not made_at <= now < made_at + self._kept:
-            value = await make()
-            self.put(key, value)
-        return value
-
-    def put(self, key: Hashable, value: T) -> None:
-        """Keep a value that was made now."""
-        self._values.pop(key, None)
-        self._values[key] = self._clock.epoch_ms(), value
-        if len(self._values) > _KEPT_MAX:
-            del self._values[next(iter(self._values))]
-
-
 class Board:
     """Answers the queries of the overview, each at a bounded cost whatever the number of schedules."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
-        self._settled: Kept[list[Tally]] = Kept(clock)
-        self._cadences: Kept[list[tuple[Cadence, Policy, int, str]]] = Kept(clock)
-        self._forecasts: Kept[dict[Instant, int]] = Kept(clock)
-        self._outages: Kept[Outage] = Kept(clock)
-        self._firings: Kept[list[Firing]] = Kept(clock)
-        self._delays: Kept[list[float]] = Kept(clock)
+        self._settled: TimedCache[list[Tally]] = TimedCache(clock)
+        self._cadences: TimedCache[list[tuple[Cadence, Policy, int, str]]] = TimedCache(clock)
+        self._forecasts: TimedCache[dict[Instant, int]] = TimedCache(clock)
+        self._outages: TimedCache[Outage] = TimedCache(clock)
+        self._firings: TimedCache[list[Firing]] = TimedCache(clock)
+        self._delays: TimedCache[list[float]] = TimedCache(clock)
         # The number in the bar of every page: what needs an operator, by kind of caller.
-        self.needs: Kept[tuple[int]] = Kept(clock, 10_000)
+        self.needs: TimedCache[tuple[int]] = TimedCache(clock, 10_000)
 
     async def revision(self) -> str:
         """Return a text that differs after every write to the store."""

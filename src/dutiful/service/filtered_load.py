@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.service import load
-from dutiful.service.board import Board, Kept
+from dutiful.service.cache import TimedCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Policy
     from dutiful.core.snapshot import Snapshot
     from dutiful.runtime.ports import Clock, Facets, Store
+    from dutiful.service.board import Board
     from dutiful.service.load import Firing, Outage
 
 READ_MAX = 1000
@@ -70,7 +71,7 @@ class FilteredLoad:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
-        self._kept: Kept[PartLoad] = Kept(clock)
+        self._kept: TimedCache[PartLoad] = TimedCache(clock)
 
     async def of(self, facets: Facets) -> PartLoad:
         """Return the load of the schedules with all of these facets that are not paused."""

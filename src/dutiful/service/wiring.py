@@ -31,7 +31,7 @@ from dutiful.service.filtered_load import FilteredLoad
 from dutiful.service.http_settings import tls_files
 from dutiful.service.launcher import NoExecutor, RunLauncher, named_executors
 from dutiful.service.metrics import Expiring, Metrics, expiring, watch_certificates
-from dutiful.service.old_pauses import Pauses
+from dutiful.service.pauses import Pauses
 from dutiful.service.registrar import SchedulerRegistrar
 from dutiful.service.types import Health
 from dutiful.service.worker import Worker, patience_ms

@@ -8,8 +8,7 @@ import pytest
 
 from dutiful.core.cadence import count_ticks
 from dutiful.core.cron.cron import Cron
-from dutiful.service.load import forecast
-from dutiful.service.year_load import DAY, days_load
+from dutiful.service.load import DAY, days_load, forecast
 
 SINCE = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp()) * 1000
 TEXTS = [
