@@ -62,11 +62,11 @@ def test_the_fleet_works_through_the_folder_and_stops_on_ctrl_c(tmp_path):
     with started(tmp_path, "-m", "dutiful", "fleet", "start") as process:
         wanted, seen = {"reporter/inbox", "watcher/disk"}, set()
         while seen != wanted:
-            line = process.stderr.readline()
+            line = process.stdout.readline()
             assert line, seen
             seen |= {name for name in wanted if f"{name}: done" in line}
         process.send_signal(signal.SIGINT)
-        process.stderr.read()
+        process.stdout.read()
         assert process.wait() == 0
     said = ["-m", "dutiful", "fleet", "logs", "reporter", "inbox"]
     with started(tmp_path, *said) as process:
