@@ -66,24 +66,38 @@ def test_examples_fire_within_seconds_and_ctrl_c_ends_it(tmp_path, port):
 
 
 # What a newcomer reads with `make run` in the other terminal, in this order.
-FIRST_PAGES = [ROOT / "README.md", ROOT / "docs/guides/service.md"]
+FIRST_PAGES = [
+    ROOT / name
+    for name in (
+        "README.md",
+        "docs/start-service.md",
+        "docs/guides/service.md",
+        "docs/guides/top.md",
+        "docs/reference/http-api.md",
+    )
+]
 
 
 def sessions():
     for page in FIRST_PAGES:
         for block in blocks(page, "shell-session"):
-            for command, _ in commands(block):
-                yield command
+            for command, printed in commands(block):
+                yield page.name, command, printed
+
+
+def answer(output):
+    """Return the first key of an answer in JSON and the code if it is an error, and nothing of a table."""
+    return re.findall(r'^\{\s*"(\w+)"(?::\{"code":"(\w+)")?', output)
 
 
 def test_the_first_pages_work_on_the_service_of_make_run(tmp_path, port):
     with example(tmp_path, port) as process:
         lines_until(process, "Ctrl-C stops it.")
         shell = Shell(tmp_path, f"http://127.0.0.1:{port}")
-        for command in sessions():
+        for page, command, printed in sessions():
             code, output = shell.run(command)
-            assert (command, code) == (command, 0), output
-            assert '"error"' not in output, f"{command}\n{output}"
+            assert (page, command, code) == (page, command, 0), output
+            assert (page, command, answer(output)) == (page, command, answer(printed)), output
         # What the pages triggered by hand has succeeded, and the examples still do.
         triggered = httpx2.get(f"http://127.0.0.1:{port}/schedules/etl/runs", trust_env=False, timeout=60)
         assert {(run["status"], run["reason"]) for run in triggered.json()["runs"]} == {("SUCCESS", None)}
