@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOTICES = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
-# `text` is for diagrams and grammars, which nothing can run; `sh` for make targets, which are checked;
+# `text` is for diagrams and grammars, which nothing can run; `sh` for set-up and make targets, checked here;
 # `toml` for schedule files and `yaml` for fleet files, which are read and, if they begin with `# NAME.toml`
 # or `# NAME.yaml`, there for the commands and the Python examples.
 # `shell-session` for commands that need a running service, which tests/test_docs_http.py runs.
-LANGUAGES = {"python", "console", "sh", "shell-session", "text", "toml", "yaml", "{toctree}"}
+# `shell` for what a reader types in order, which tests/test_docs_start.py follows from the top of a page.
+LANGUAGES = {"python", "console", "sh", "shell", "shell-session", "text", "toml", "yaml", "{toctree}"}
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>.*)\n(?P<text>(?:.*\n)*?)(?P=indent)```$", re.MULTILINE)
 # A python block that begins so is run by pytest, not as a script.
 TEST_FILE = re.compile(r"# (test_\w+\.py)\n")
@@ -84,6 +85,10 @@ def put_data_files(page: Path, folder: Path) -> None:
 def test_the_python_examples_are_true(page, tmp_path, monkeypatch):
     put_data_files(page, tmp_path)
     monkeypatch.chdir(tmp_path)
+    run_python(page)
+
+
+def run_python(page: Path) -> None:
     names: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(page, "python"):
         if TEST_FILE.match(block.text) or EXAMPLE_FILE.match(block.text):
@@ -193,9 +198,14 @@ def test_the_tour_of_make_tour_reaches_its_end():
 
 
 @pytest.mark.parametrize("page", [*PAGES, *NOTICES], ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_the_shell_examples_are_make_targets_that_exist(page):
+def test_the_shell_examples_set_up_or_are_make_targets_that_exist(page):
     lines = [line for block in blocks(page, "sh") for line in block.text.splitlines()]
-    assert [line for line in lines if line.partition(" #")[0].strip() not in make_targets()] == []
+    assert [line for line in lines if line.partition(" #")[0].strip() not in make_targets() + set_ups()] == []
+
+
+def set_ups() -> list[str]:
+    script = (ROOT / "scripts/bootstrap.sh").read_text(encoding="utf-8")
+    return re.findall(r"^#   (sh scripts/bootstrap\.sh(?: run)?)  ", script, re.MULTILINE)
 
 
 def make_targets() -> list[str]:
