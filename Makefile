@@ -53,9 +53,10 @@ soak: $(STAMP)  ## the long campaigns: every zone, every transition
 pictures: $(STAMP)  ## writes the pictures of the README and the docs anew, with a browser
 	$(BIN)/python scripts/pictures.py
 
-openapi: $(STAMP)  ## writes docs/reference/openapi.json and the help in docs/reference/cli.md anew
+openapi: $(STAMP)  ## writes the generated parts of docs/reference anew: openapi.json, cli.md, metrics.md
 	$(BIN)/python scripts/openapi.py
 	$(BIN)/python scripts/cli_help.py
+	$(BIN)/python scripts/metrics.py
 
 lock: $(STAMP)  ## resolve the dependencies of pyproject.toml into both locks again
 	$(BIN)/$(LOCK) --group dev --output-file requirements/dev.lock --upgrade

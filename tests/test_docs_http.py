@@ -16,7 +16,6 @@ from tests.test_docs import FENCE, PAGES, ROOT, Block, commands
 from tests.web.running import running
 
 from dutiful.httpd import errors, problems
-from dutiful.service.metrics import Metrics
 from dutiful.web import requests, responses
 from dutiful.web.app import openapi_document
 
@@ -64,14 +63,6 @@ def test_every_request_is_documented_with_its_scope():
 def test_every_key_of_a_schedule_and_every_column_of_a_run_is_documented():
     keys = {*re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|(.+?)\|", API, re.MULTILINE)))}
     assert {*requests.ScheduleRequest.model_fields, *responses.RunAnswer.model_fields} - keys == set()
-
-
-def test_every_metric_is_documented():
-    samples = re.findall(r"^# TYPE (\w+) ", Metrics(lambda: 0).text(), re.MULTILINE)
-    names = {name for name in samples if not name.endswith("_created")}
-    assert {
-        *re.findall(r"^\| `([a-z_]+)` \| (?!`|required)", API.partition("\n## Metrics")[2], re.MULTILINE)
-    } >= names
 
 
 def test_every_code_of_an_error_is_documented():

@@ -21,6 +21,7 @@ from dutiful.service import ScheduleInput, declaration
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+README = ROOT / "README.md"
 INSTALL = (DOCS / "install.md").read_text(encoding="utf-8")
 SERVICE = (DOCS / "reference/service-api.md").read_text(encoding="utf-8")
 SCHEDULER = (DOCS / "reference/scheduler.md").read_text(encoding="utf-8")
@@ -96,7 +97,7 @@ def defaults(page):
 
 
 def test_the_defaults_of_the_doors_are_the_same_on_every_page():
-    table = defaults(ROOT / "README.md")
+    table = defaults(README)
     assert defaults(DOCS / "concepts.md") == table
     for guide, column in DOORS.items():
         text = (DOCS / f"guides/{guide}.md").read_text(encoding="utf-8")
@@ -122,7 +123,7 @@ def declared_by_the_doors():
 
 
 def test_the_defaults_of_the_doors_are_those_of_the_code():
-    dialect, _, gap, fold, missed, overlap, orphan = (row[1:] for row in defaults(ROOT / "README.md"))
+    dialect, _, gap, fold, missed, overlap, orphan = (row[1:] for row in defaults(README))
     for column, schedule in enumerate(declared_by_the_doors()):
         cron, policy = schedule.cadence, schedule.policy
         assert f"`{cron.dialect}`" in dialect[column]
@@ -157,3 +158,10 @@ def test_what_the_comparison_says_of_changing_clocks_is_what_the_script_measures
     assert told == {name: script["score"](engine) for name, engine in script["ENGINES"].items()}
     versions = dict(re.findall(r"^\| (\w+) ([\d.]+) \| \d+ of 56 \|", text, re.MULTILINE))
     assert versions == {name: version(name) for name in script["ENGINES"]}
+
+
+def test_every_page_is_linked_from_the_readme():
+    links = {ROOT / link for link in re.findall(r"\]\((docs/[^)#]+)", README.read_text(encoding="utf-8"))}
+    # The site's own first page, and records of decisions, which are reached by their index.
+    pages = {*DOCS.rglob("*.md")} - {DOCS / "index.md", *(DOCS / "adr").glob("0*.md")}
+    assert sorted(page.relative_to(ROOT).as_posix() for page in pages - links) == []

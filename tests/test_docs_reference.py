@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from scripts.metrics import PAGE as METRICS
+from scripts.metrics import fleet, library, page, service
 from tests.core.plan.planner_notation import run
 
 from dutiful.cli.simulate import _entry
@@ -83,3 +85,14 @@ def test_every_event_is_documented_with_its_fields(kind):
 def test_every_column_of_a_ledger_file_is_documented():
     page = (REFERENCE / "cli.md").read_text(encoding="utf-8")
     assert [column for column in _entry(run("10:00")) if f"| `{column}` |" not in page] == []
+
+
+def test_every_metric_is_documented_with_its_type_labels_and_meaning():
+    text = METRICS.read_text(encoding="utf-8")
+    assert page(text) == text, "run `make openapi`"
+    named = [row.name for door in (service, fleet, library) for row in door()]
+    told = {name: meaning for name, (*_, meaning) in rows("metrics.md").items()}
+    assert [name for name in named if told.get(name, "?") == "?"] == []
+    # An alarm is about a metric that there is.
+    alarms = re.findall(r"^\| `(.+?)` \|", text.partition("\n## What to alarm on\n")[2], re.MULTILINE)
+    assert [alarm for alarm in alarms if not {*re.findall(r"\w+", alarm)} & {*named}] == []
