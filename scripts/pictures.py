@@ -13,23 +13,39 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+from contextlib import chdir, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from playwright.sync_api import Browser, sync_playwright  # noqa: E402
+from scripts.fleet_picture import fleet  # noqa: E402
 from scripts.top_picture import picture  # noqa: E402
 from tests.web.browser.conftest import chromium, launched  # noqa: E402
 from tests.web.browser.pages import SETTLEMENT  # noqa: E402
 from tests.web.browser.seed import seeded  # noqa: E402
+from tests.web.pages.test_forms import csrf, post  # noqa: E402
+
+from dutiful.core.schedule import tick_key  # noqa: E402
+from dutiful.process.output_log import OutputFolder  # noqa: E402
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.web.running import Running
 
 FOLDER = ROOT / "docs" / "pictures"
-SIMULATED = ["examples/four_days.toml", "--from", "2026-03-07T12:00Z", "--for", "4d"]
+# The drawings that commands make: the name of the picture, and what follows `dutiful`.
+DRAWINGS = {
+    "simulate": "simulate examples/four_days.toml --from 2026-03-07T12:00Z --for 4d --lines 0",
+    "scheduler": "simulate examples/library_day.toml --from 2026-03-02T06:00Z --for 1d --lines 0",
+    "dst": "simulate examples/clock_change.toml --from 2026-03-27T12:00Z --for 4d --lines 0",
+    "load": "load examples/crowded_hours.toml --from 2026-03-02 --spread 30m",
+}
 PHONE_STYLE = """<style>
 body { display: flex; justify-content: space-evenly; align-items: center; height: 100vh; margin: 0 }
 body { background: #87909c }
@@ -43,6 +59,17 @@ ENCODE = """async (source) => {
   canvas.getContext("2d").drawImage(image, 0, 0);
   return canvas.toDataURL("image/webp", 0.8);
 }"""
+
+
+# The run that failed on the morning of the pictures, and what its command printed.
+FAILED = tick_key(
+    SETTLEMENT.rpartition("/")[2], int(datetime(2026, 11, 2, 6, 30, tzinfo=UTC).timestamp()) * 1000
+)
+PRINTED = b"""settling us-east for 2026-11-01
+read 18,204 entries from the exchange
+posting to ledger-db.internal:5432
+ConnectionRefusedError: ledger-db.internal:5432
+"""
 
 
 class Shot(NamedTuple):
@@ -62,23 +89,53 @@ SHOTS = [
     Shot("editor", f"{SETTLEMENT}/edit", 860, "15 2 * * 0-5"),
     Shot("calendar", "/ui/calendar"),
     Shot("runs", "/ui/runs", 690),
+    Shot("run", f"/ui/runs/{FAILED}", 700),
+    Shot("pause", f"{SETTLEMENT}/pause", 560),
+    Shot("cron", "/ui/cron?e=30+2+*+*+*&tz=America/New_York", 800),
+    Shot("audit", "/ui/audit", 640),
+    Shot("system", "/ui/system", 760),
 ]
+FLEET = Shot("fleet", "/", 860)
 # Side by side in one picture, so that it is no taller than the others.
 PHONES = [("/", "light"), (SETTLEMENT, "dark"), ("/ui/calendar", "light")]
 THEMES = ("light", "dark")
-_UNSEEN = r'<script .*?</script>|data-revision="\d+"|name="csrf" value="\w+"|\?v=\w+|dutiful [\d.]+'
+# Scripts, what the service draws by chance, and what a new version changes everywhere.
+_UNSEEN = "|".join(
+    [
+        "<script .*?</script>",
+        r'data-revision="\d+"',
+        r'name="csrf" value="\w+"',
+        "[0-9a-f]{8}…[0-9a-f]{4}",
+        '="[0-9a-f]{64}"',
+        r"\?v=\w+",
+        r"dutiful [\d.]+",
+    ]
+)
+
+
+@contextmanager
+def pictured() -> Iterator[Running]:
+    """Run the service of the browser tests with an audit log and the output of one run."""
+    # The pages name these files, so their paths are relative: the same on every machine.
+    kept = {"DUTIFUL_AUDIT_LOG": "audit.jsonl", "DUTIFUL_OUTPUT_DIR": "output"}
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), seeded(**kept) as service:
+        log = OutputFolder(Path("output")).open(FAILED)
+        assert log is not None
+        log.write(PRINTED)
+        log.close()
+        yield service
 
 
 def main() -> None:
-    """Write the simulation as SVG, each page in both themes, and the phones."""
+    """Write the drawings of commands as SVG, each page in both themes, and the phones."""
     FOLDER.mkdir(exist_ok=True)
-    drawn = ["--picture", str(FOLDER / "simulate.svg"), "--lines", "0"]
-    command = [sys.executable, "-m", "dutiful", "simulate", *SIMULATED, *drawn]
-    subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603 - our own command
-    with seeded() as service:
-        drawn_pages = digests(service)
+    for name, words in DRAWINGS.items():
+        command = [sys.executable, "-m", "dutiful", *words.split(), "--picture", str(FOLDER / f"{name}.svg")]
+        subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603 - our own command
+    with fleet() as fleet_page, pictured() as service:
+        drawn_pages = digests(service, fleet_page)
         with sync_playwright() as playwright:
-            _draw_pages(launched(playwright, chromium()), service.url)
+            _draw_pages(launched(playwright, chromium()), service.url, fleet_page.url)
         # Last, because it moves the clock.
         os.environ |= {"DUTIFUL_URL": service.url, "DUTIFUL_TOKEN": ""}
         (FOLDER / "top.svg").write_text(picture(service), encoding="utf-8")
@@ -86,26 +143,31 @@ def main() -> None:
     (FOLDER / "pages.sha256").write_text(drawn_pages, encoding="utf-8")
 
 
-def _draw_pages(browser: Browser, url: str) -> None:
-    for shot in SHOTS:
+def _draw_pages(browser: Browser, url: str, fleet_url: str) -> None:
+    for shot, place in [*((shot, url) for shot in SHOTS), (FLEET, fleet_url)]:
         for theme in THEMES:
-            png = taken(browser, url, shot, theme)
+            png = taken(browser, place, shot, theme)
             (FOLDER / f"{shot.name}-{theme}.webp").write_bytes(as_webp(browser, png))
     (FOLDER / "phone.webp").write_bytes(as_webp(browser, phones(browser, url)))
     browser.close()
 
 
-def digests(service: Running) -> str:
+def digests(service: Running, fleet_page: Any) -> str:
     """Return a line for each drawn page and for their style, in the format of `sha256sum`."""
-    lines = [f"{_digest(_drawn(service, shot.path))}  {shot.name}" for shot in SHOTS]
+    pages = [*((shot, service) for shot in SHOTS), (FLEET, fleet_page)]
+    lines = [f"{_digest(_drawn(place, shot))}  {shot.name}" for shot, place in pages]
     style = (ROOT / "src/dutiful/web/static/dutiful.css").read_text(encoding="utf-8")
     return "\n".join([*lines, f"{_digest(style)}  style", ""])
 
 
-def _drawn(service: Running, path: str) -> str:
+def _drawn(service: Running, shot: Shot) -> str:
     """Return the HTML of a page without what differs from run to run, or is not seen in a picture."""
-    html = service.client.get(path).text.replace(service.url, "")
-    return re.sub(_UNSEEN, "", html)
+    if shot.typed:
+        answer = post(service, shot.path, csrf(service, shot.path), do="preview", cron_expr=shot.typed)
+    else:
+        answer = service.client.get(shot.path)
+    assert answer.status_code == 200, answer.text
+    return re.sub(_UNSEEN, "", answer.text.replace(service.url, ""))
 
 
 def _digest(text: str) -> str:
