@@ -8,6 +8,7 @@ import pytest
 from tests.test_docs import FENCE, PAGES, ROOT
 
 MOST_WORDS = 25
+# What a newcomer reads first.
 READ = [ROOT / "README.md", *(page for page in PAGES if page.parent.name == "docs")]
 # Tables and headings are looked up rather than read; comments and pictures are no prose.
 SKIPPED = re.compile(
@@ -23,7 +24,7 @@ def long_sentences(text: str) -> list[str]:
         " ".join(sentence.split())
         for paragraph in PARAGRAPH.split(prose)
         # What comes after a colon is read for itself.
-        for sentence in re.split(r"(?<=[.!?:])\s+", paragraph)
+        for sentence in re.split(r"(?<=[.!?:])\**\s+", paragraph)
     ]
     return [sentence for sentence in sentences if len(sentence.split()) > MOST_WORDS]
 
