@@ -70,6 +70,7 @@ FIRST_PAGES = [
     ROOT / name
     for name in (
         "README.md",
+        "docs/index.md",
         "docs/start-service.md",
         "docs/guides/service.md",
         "docs/guides/top.md",
