@@ -7,7 +7,7 @@ from tests.service.rig import after, given, play
 
 from dutiful.core.errors import InvalidArgumentError, OversizedBackfillError, UnknownScheduleError
 from dutiful.core.plan.outcome import Succeeded
-from dutiful.service import Backfilled
+from dutiful.service import Backfilled, Service
 
 
 async def done(_):
@@ -170,6 +170,25 @@ def test_runs_come_in_pages_also_where_two_share_an_instant():
     assert play(story) == [
         ("10:03", "schedule"), ("10:02", "schedule"), ("10:01", "schedule"), ("10:01", "manual"),
     ]  # fmt: skip
+
+
+def test_pausing_many_takes_those_whose_pause_has_ended_while_no_worker_ran():
+    """The pause of `job` is over, but only a worker, or an edit, writes that down."""
+
+    async def story(rig):
+        await rig.service.stop()
+        alone = Service(rig.settings, rig.clock, worker=False)
+        await alone.start()
+        await alone.registrar.upsert_schedule(given())
+        await alone.registrar.pause_schedule("job", True, "lunch", "ada", after(30))
+        await rig.clock.advance(3600)
+        changed = await alone.registrar.pause_where(True, "incident", workflow_id="report", by="bo")
+        view = await alone.registrar.get_schedule("job")
+        await alone.stop()
+        await rig.service.start()
+        return changed, (view.pause_note, view.paused_at, view.paused_by, view.pause_until)
+
+    assert play(story) == (1, ("incident", after(60), "bo", None))
 
 
 def test_many_are_paused_by_workflow_user_or_label():

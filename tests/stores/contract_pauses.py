@@ -10,8 +10,10 @@ from dutiful.core.errors import LostLeadershipError
 from dutiful.core.plan.jitter import first_wake
 from dutiful.core.plan.pause import paused_until
 from dutiful.core.policy import Reason
+from dutiful.runtime.ports import PausedUntil
 from dutiful.runtime.registrar import end_pauses, without_ended_pauses
 
+ADA = ("user", "ada")
 UNTIL = T0 + 5 * MINUTE
 PAUSED = Note(T0, "moving house", T0, "ada")
 
@@ -44,6 +46,15 @@ class PauseContract:
         [launch] = await pass_at(store, UNTIL)
         assert launch.run.run_at == UNTIL
         assert (await store.count(paused=True), await store.count(paused=False)) == (0, 1)
+
+    @stored
+    async def test_schedules_are_counted_by_the_end_of_their_pause(self, store):
+        await pause(store, "a", "b")
+        await pause(store, "c", until=None)
+        await store.apply(Changes([put(schedule("d"))], facets=[("a", [ADA]), ("c", [ADA]), ("d", [ADA])]))
+        ends = (None, True, PausedUntil(UNTIL), PausedUntil(UNTIL + 1), PausedUntil(None))
+        counts = [[await store.count(facets, end) for end in ends] for facets in ((), [ADA])]
+        assert counts == [[4, 3, 2, 0, 1], [3, 2, 1, 0, 1]]
 
     @stored
     async def test_a_leader_that_was_deposed_ends_no_pause(self, store):

@@ -110,3 +110,28 @@ def test_the_lines_of_a_view_say_until_when_a_schedule_is_paused(service):
         "ask Ada, until 2026-03-02 10:00 UTC",
         "until 2026-03-02 10:00 UTC",
     ]
+
+
+def test_pausing_all_replaces_every_other_end(service):
+    """An operator who pauses everything without an end must not see one of them run."""
+    for name, pause in {
+        "a": {"note": "lunch", "until": "2026-03-02T09:20:00Z"}, "b": {"note": "old"}, "c": None
+    }.items():  # fmt: skip
+        service.upsert(schedule_id=name, cron_expr="*/10 * * * *")
+        if pause is not None:
+            service.post("/schedules/pause", {"schedule_id": name, "paused": True, **pause})
+    many = {"paused": True, "workflow_id": "report", "note": "incident"}
+    assert service.post("/schedules/pause-many", many) == {"changed": 2}
+    found = [pause_of(service, name) for name in "abc"]
+    assert found == [(True, "incident", None), (True, "old", None), (True, "incident", None)]
+    service.advance(3600)
+    assert {run["reason"] for run in service.get("/runs")["runs"]} == {"paused"}
+    assert service.post("/schedules/pause-many", {**many, "until": "2026-03-02T11:00:00Z"}) == {"changed": 3}
+    assert service.post("/schedules/pause-many", {**many, "paused": False}) == {"changed": 3}
+
+
+def test_pausing_all_without_a_note_clears_the_note_of_another_end(service):
+    service.upsert()
+    service.post("/schedules/pause", {**PAUSE, "until": TEN})
+    assert service.post("/schedules/pause-many", {"paused": True, "workflow_id": "report"}) == {"changed": 1}
+    assert pause_of(service) == (True, None, None)

@@ -46,6 +46,12 @@ The name `PART_OF_ID` finds the schedules whose ids contain the value; no schedu
 """
 
 
+class PausedUntil(NamedTuple):
+    """Finds the schedules that are paused until exactly this instant; None: until a user resumes them."""
+
+    instant: Instant | None
+
+
 class Launch(NamedTuple):
     """A run whose record is durable, to be carried to its task."""
 
@@ -318,8 +324,8 @@ class Store(Workflows, Figures, Protocol):
         parts of ids, which no index finds.
         """
 
-    async def count(self, facets: Facets = (), paused: bool | None = None) -> int:
-        """Return how many schedules have all of these facets."""
+    async def count(self, facets: Facets = (), paused: bool | PausedUntil | None = None) -> int:
+        """Return how many schedules have all of these facets, and are paused as asked."""
 
     async def soonest(self, limit: int, facets: Facets = ()) -> list[Snapshot]:
         """Return at most `limit` schedules that are not paused, by their next wake."""

@@ -93,13 +93,14 @@ class Registrar:
         note: str | None = None,
         workflows: Callable[[], Awaitable[Sequence[PutWorkflow]]] = no_workflows,
         by: str | None = None,
+        pausing: bool = False,
     ) -> list[Snapshot]:
         """Store all of these schedules or none, each as `edit` makes it from the stored one; return them.
 
         `edit` decides what a deploy leaves open, such as whether a schedule is paused; None leaves a schedule
-        out. A paused schedule keeps its note, unless there is a new one, and the time and the user of its
-        pause; a schedule that becomes paused is paused `by` this user. The `workflows` are stored in the
-        same transaction; if another write came first, the function is called again.
+        out. A schedule that becomes paused gets the note, and is paused `by` this user. A schedule that is
+        paused already keeps its note and user; with `pausing` it gets the new ones. The `workflows` are
+        stored in the same transaction; if another write came first, the function is called again.
         """
         while True:
             now, texts = self._now(), await workflows()
@@ -115,7 +116,8 @@ class Registrar:
                 if schedule is None:
                     continue
                 changes = upserted(due, schedule, now)
-                notes.append((id_, _note(now, schedule.paused, note, by, pauses.get(id_))))
+                new = Note(now, note, now, by)
+                notes.append((id_, _note(new, schedule.paused, pauses.get(id_), pausing)))
                 puts += changes.puts
                 rows += changes.rows
                 became.append(Snapshot(schedule, puts[-1].state, () if due is None else due.runs))
@@ -353,13 +355,13 @@ async def end_pauses(
     return True
 
 
-def _note(now: Instant, paused: bool, note: str | None, by: str | None, pause: Note | None) -> Note:
+def _note(new: Note, paused: bool, pause: Note | None, pausing: bool) -> Note:
     """Return the note of a stored schedule; `pause` is its note where it was paused before."""
     if not paused:
-        return Note(now)
+        return Note(new.updated_at)
     if pause is None:
-        return Note(now, note, now, by)
-    return pause._replace(updated_at=now, pause_note=note or pause.pause_note)
+        return new
+    return new._replace(paused_at=pause.paused_at) if pausing else pause._replace(updated_at=new.updated_at)
 
 
 def _refuse_quarantined(due: Snapshot) -> None:

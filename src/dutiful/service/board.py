@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Policy
     from dutiful.core.snapshot import Snapshot
     from dutiful.core.tally import Tally
-    from dutiful.runtime.ports import Clock, Facets, Store
+    from dutiful.runtime.ports import Clock, Facets, PausedUntil, Store
     from dutiful.service.load import Firing, Outage
     from dutiful.service.types import RunView
 
@@ -143,7 +143,8 @@ class Soon(NamedTuple):
 class Matching(NamedTuple):
     """The number of schedules that match a filter, of paused ones, and of those that fire within an hour.
 
-    `soon` is counted up to 1,000.
+    `paused` counts those that are paused as asked: until whenever, or until one end. `soon` is counted up to
+    1,000.
     """
 
     schedules: int
@@ -176,7 +177,9 @@ class Board:
             *await asyncio.gather(self._store.count(facets), self._store.count(facets, paused=True))
         )
 
-    async def matching(self, facets: Sequence[tuple[str, str]]) -> Matching:
+    async def matching(
+        self, facets: Sequence[tuple[str, str]], paused: bool | PausedUntil = True
+    ) -> Matching:
         """Return how many schedules have all of these facets: (`user`, `workflow` or `label`, value)."""
         now = self._now()
         # They come by their next wake, so read more only while all that were read fire within the hour.
@@ -185,7 +188,7 @@ class Board:
             soon = sum(1 for due in next_ones for tick, _ in upcoming(due, now, 1) if tick <= now + _HOUR)
             if soon < limit:
                 break
-        return Matching(await self._store.count(facets), await self._store.count(facets, paused=True), soon)
+        return Matching(await self._store.count(facets), await self._store.count(facets, paused), soon)
 
     async def day(self, owner: str | None = None) -> Day:
         """Return the account of the ticks of the last 24 hours, and the forecast of the next 12."""

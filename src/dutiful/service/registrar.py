@@ -198,17 +198,20 @@ class SchedulerRegistrar:
     ) -> int:
         """Pause or resume every schedule that matches all filters; return how many changed.
 
-        A `part` is a text that the id contains.
+        A `part` is a text that the id contains. A schedule that is paused until another end changes too.
         """
         facets = _facets(workflow_id, user_id, label, part)
         end = pause_end("until", until, paused, self._now())
-        ids = [due.schedule.id async for due in self._all("", facets, not paused)]
+        found = self._all("", facets, None if paused else True)
+        schedules = [due.schedule async for due in found]
+        ids = [each.id for each in schedules if (each.paused, each.pause_until) != (paused, end)]
 
         def edit(_: str, known: Snapshot | None) -> Schedule | None:
             return None if known is None else known.schedule._replace(paused=paused, pause_until=end)
 
         for first in range(0, len(ids), LIMIT_MAX):
-            await self._registrar.upsert_all(ids[first : first + LIMIT_MAX], edit, note, by=by)
+            some = ids[first : first + LIMIT_MAX]
+            await self._registrar.upsert_all(some, edit, note, by=by, pausing=True)
         return len(ids)
 
     async def delete_schedule(self, schedule_id: str) -> None:

@@ -13,7 +13,7 @@ from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Kind, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
 from dutiful.core.snapshot import Snapshot
-from dutiful.runtime.ports import PART_OF_ID, RunPlace
+from dutiful.runtime.ports import PART_OF_ID, PausedUntil, RunPlace
 from dutiful.stores.codec import Declaration, revive
 
 if TYPE_CHECKING:
@@ -32,6 +32,14 @@ def stored_and_parts(facets: Facets) -> tuple[list[tuple[str, str]], list[str]]:
     """Return the facets that are stored with schedules, and the parts of ids that are asked for."""
     stored = [facet for facet in facets if facet[0] != PART_OF_ID]
     return stored, [value for name, value in facets if name == PART_OF_ID]
+
+
+def pause_condition(paused: bool | PausedUntil | None) -> str:
+    """Return the SQL condition for schedules that are paused as asked."""
+    if isinstance(paused, PausedUntil):
+        end = "IS NULL" if paused.instant is None else f"= {int(paused.instant)}"
+        return f"paused = 1 AND pause_until {end}"
+    return "true" if paused is None else f"paused = {int(paused)}"
 
 
 DECLARED = tuple(f"{name}_number" if name in ("cadence", "policy") else name for name in Declaration._fields)

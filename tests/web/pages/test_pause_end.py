@@ -116,6 +116,32 @@ def test_many_are_paused_until_a_time_in_utc(nightly):
     assert nightly.get("/schedules/nightly")["pause_until"] == "2026-03-04T06:00:00Z"
 
 
+@pytest.mark.parametrize("chosen", [{"q": "workflow:report"}, {"ids": "nightly other"}])
+def test_pausing_many_also_takes_those_that_are_paused_until_another_end(nightly, chosen):
+    """One is paused until noon, the other for as long as nobody resumes it."""
+    nightly.upsert(schedule_id="other")
+    for name, until in {"nightly": "2026-03-02T12:00:00Z", "other": None}.items():
+        nightly.post("/schedules/pause", {"schedule_id": name, "paused": True, "until": until})
+    asked = Page(send(nightly, **chosen, do="pause")).text
+    assert "1 changes, 1 is paused already" in asked
+    form = {**chosen, "paused": "true", "note": "incident"}
+    assert "1+schedule+paused" in send(nightly, **form).headers["location"]
+    views = [nightly.get(f"/schedules/{name}") for name in ("nightly", "other")]
+    assert [(view["pause_until"], view["pause_note"]) for view in views] == [(None, "incident"), (None, None)]
+    assert "Nothing would change." in Page(send(nightly, **form)).text
+    assert "2+schedules+paused" in send(nightly, **form, until="tomorrow").headers["location"]
+    assert "2 run again" in Page(send(nightly, **chosen, do="resume")).text
+
+
+def test_a_pause_replaces_the_end_and_the_note_of_another(nightly):
+    nightly.post(
+        "/schedules/pause", {"schedule_id": "nightly", "paused": True, "until": "2026-03-02T12:00:00Z"}
+    )
+    assert post(nightly, PAUSE, csrf(nightly, PAUSE), paused="true", note="incident").status_code == 303
+    view = nightly.get("/schedules/nightly")
+    assert (view["paused"], view["pause_until"], view["pause_note"]) == (True, None, "incident")
+
+
 def test_the_audit_says_until_when(tmp_path):
     with running(tmp_path, DUTIFUL_AUDIT_LOG=str(tmp_path / "audit.jsonl")) as service:
         service.upsert()

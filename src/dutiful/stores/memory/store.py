@@ -13,7 +13,7 @@ from dutiful.core.plan.outcome import ended_state, wake_after
 from dutiful.core.plan.planner import Batch
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status, frees_slot
 from dutiful.core.schedule import SkippedRange
-from dutiful.runtime.ports import Committed, Launch, Leader, Loaded, Retention
+from dutiful.runtime.ports import Committed, Launch, Leader, Loaded, PausedUntil, Retention
 from dutiful.stores.memory import figures
 from dutiful.stores.memory.figures import MemoryFigures, StoredWorkflows
 from dutiful.stores.memory.row import Row, Wakes, by_tick
@@ -338,7 +338,7 @@ class MemoryStore(MemoryFigures):
         ids = (row.schedule.id for row in self._found(facets, paused) if row.schedule.id > after)
         return [self._rows[schedule_id].due() for schedule_id in heapq.nsmallest(limit, ids)]
 
-    async def count(self, facets: Facets = (), paused: bool | None = None) -> int:
+    async def count(self, facets: Facets = (), paused: bool | PausedUntil | None = None) -> int:
         """Return how many schedules have these facets."""
         return sum(1 for _ in self._found(facets, paused))
 
@@ -357,9 +357,10 @@ class MemoryStore(MemoryFigures):
         """Return the number of writes as a text."""
         return str(self._writes)
 
-    def _found(self, facets: Facets, paused: bool | None) -> Iterator[Row]:
+    def _found(self, facets: Facets, paused: bool | PausedUntil | None) -> Iterator[Row]:
         for row in self._rows.values():
-            if row.has(facets) and paused in (None, row.schedule.paused):
+            is_paused, until = row.schedule.paused, row.schedule.pause_until
+            if row.has(facets) and paused in (None, is_paused, is_paused and PausedUntil(until)):
                 yield row
 
     async def every(self) -> list[Snapshot]:

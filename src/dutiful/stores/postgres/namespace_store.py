@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dutiful.core.snapshot import Snapshot
     from dutiful.core.tally import Tally
     from dutiful.core.workflow import Workflow, WorkflowEntry
-    from dutiful.runtime.ports import Facets, Found, RunFilter, RunPage, RunPlace
+    from dutiful.runtime.ports import Facets, Found, PausedUntil, RunFilter, RunPage, RunPlace
     from dutiful.stores.postgres.connections import Session
     from dutiful.stores.postgres.database import OpenDatabase
     from dutiful.stores.postgres.edits import Places
@@ -130,7 +130,7 @@ class NamespaceStore:
             )
         )
 
-    async def count(self, facets: Facets = (), paused: bool | None = None) -> int:
+    async def count(self, facets: Facets = (), paused: bool | PausedUntil | None = None) -> int:
         """Return how many schedules have these facets."""
         return await self._read(
             lambda session: reads.count(session, self._database.namespace, facets, paused)

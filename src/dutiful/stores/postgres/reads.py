@@ -24,6 +24,7 @@ from dutiful.stores.rows import (
     RUN_ALL,
     SCHEDULE,
     listed,
+    pause_condition,
     read_due,
     read_run,
     read_schedule,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule
-    from dutiful.runtime.ports import Facets
+    from dutiful.runtime.ports import Facets, PausedUntil
     from dutiful.stores.postgres.connections import Session
     from dutiful.stores.postgres.due_index import DueFrom
     from dutiful.stores.postgres.interned_texts import Texts
@@ -162,14 +163,13 @@ async def with_ids(session: Session, texts: Texts, namespace: str, ids: Iterable
     return await some(session, texts, namespace, "id = ANY($2::text[]) ORDER BY id", storable(ids))
 
 
-def _having(facets: Facets, paused: bool | None, first: int) -> tuple[str, list[object]]:
+def _having(facets: Facets, paused: bool | PausedUntil | None, first: int) -> tuple[str, list[object]]:
     """Return the condition for these facets, and its parameters, numbered from `first`."""
     stored, parts = stored_and_parts(facets)
     conditions = [f"strpos(id, ${place}) > 0" for place in range(first, first + len(parts))]
     places = range(first + len(parts), first + len(parts) + 2 * len(stored), 2)
     conditions += [_HAS_FACET.format(place, place + 1) for place in places]
-    if paused is not None:
-        conditions.append(f"paused = {int(paused)}")
+    conditions.append(pause_condition(paused))
     found = "".join(f" AND {condition}" for condition in conditions)
     return found, [*parts, *(value for facet in stored for value in facet)]
 
@@ -190,7 +190,7 @@ async def page(
     )
 
 
-async def count(session: Session, namespace: str, facets: Facets, paused: bool | None) -> int:
+async def count(session: Session, namespace: str, facets: Facets, paused: bool | PausedUntil | None) -> int:
     """Return how many schedules have these facets."""
     condition, values = _having(facets, paused, 2)
     query = f"SELECT count(*) FROM declarations WHERE namespace = $1 AND damage IS NULL{condition}"

@@ -19,6 +19,7 @@ from dutiful.stores.rows import (
     RUN_ALL,
     SCHEDULE,
     listed,
+    pause_condition,
     read_due,
     read_run,
     read_schedule,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Kind, Run
-    from dutiful.runtime.ports import Facets
+    from dutiful.runtime.ports import Facets, PausedUntil
     from dutiful.stores.rows import Row
     from dutiful.stores.sqlite.interned_texts import Texts
 
@@ -181,7 +182,7 @@ def with_ids(
     return some(connection, texts, namespace, listed, [json.dumps([*ids])])
 
 
-def having(facets: Facets, paused: bool | None, after: str) -> tuple[str, list[object]]:
+def having(facets: Facets, paused: bool | PausedUntil | None, after: str) -> tuple[str, list[object]]:
     """Return the query for the numbers of schedules with these facets after an id, and its values.
 
     The first value, the namespace, is left to the caller.
@@ -197,12 +198,14 @@ def having(facets: Facets, paused: bool | None, after: str) -> tuple[str, list[o
     for facet in stored[1:]:
         conditions.append(_HAS_FACET.format(source))
         values += facet
-    shown = "damage IS NULL" if paused is None else f"damage IS NULL AND paused = {int(paused)}"
+    shown = f"damage IS NULL AND {pause_condition(paused)}"
     conditions.append(f"EXISTS ({_DECLARED} AND {shown})" if stored else shown)
     return f"SELECT number FROM {source} WHERE {' AND '.join(conditions)}", values
 
 
-def count(connection: sqlite3.Connection, namespace: str, facets: Facets, paused: bool | None) -> int:
+def count(
+    connection: sqlite3.Connection, namespace: str, facets: Facets, paused: bool | PausedUntil | None
+) -> int:
     """Return how many schedules have these facets."""
     stored, parts = stored_and_parts(facets)
     if paused is None and not stored:

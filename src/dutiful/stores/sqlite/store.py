@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Found,
         Leader,
         Loaded,
+        PausedUntil,
         Retention,
         RunFilter,
         RunPage,
@@ -243,7 +244,7 @@ class SqliteStore:
             lambda connection: reads.page(connection, self._texts, f"{query} ORDER BY id LIMIT ?", values)
         )
 
-    async def count(self, facets: Facets = (), paused: bool | None = None) -> int:
+    async def count(self, facets: Facets = (), paused: bool | PausedUntil | None = None) -> int:
         """Return how many schedules have these facets."""
         return await self._read(lambda connection: reads.count(connection, self._namespace, facets, paused))
 

@@ -89,15 +89,15 @@ async def ask_pause(request: Request, authorized: Reader, schedule_id: requests.
 async def pause(request: Request, authorized: Writer, schedule_id: requests.ScheduleId) -> Response:
     """Pause a schedule with a note and perhaps an end, or resume it."""
     form = await read_form(request)
-    view, note = await authorized.schedule(schedule_id), form.get("note", "").strip()
-    paused = form.get("paused") == "true"
+    view, paused = await authorized.schedule(schedule_id), form.get("paused") == "true"
+    note = form.get("note", "").strip() if paused else ""
     now = authorized.service.clock.now().astimezone(UTC)
     until, problem = asked_end(form, view.cron.zone.tzinfo, now) if paused else (None, "")
     if paused and (not note or len(note) > NOTE_MAX or not note.isprintable()):
         problem = f"Write in one line, of at most {NOTE_MAX} characters, why it is paused: others will ask."
     if problem:
         return await _question(request, authorized, schedule_id, "pause", 422, problem=problem, given=form)
-    if view.paused != paused or until is not None:
+    if (view.paused, view.pause_until, view.pause_note) != (paused, until, note or None):
         asked = {"schedule_id": schedule_id, "note": note or None, "via": "page"}
         action, by = authorized.intend_pause(paused, until, **asked), authorized.caller.user_id
         await authorized.service.registrar.pause_schedule(schedule_id, paused, note or None, by, until)

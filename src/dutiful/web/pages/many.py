@@ -12,9 +12,11 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import DutifulError, OversizedBackfillError
 from dutiful.httpd.fields import ID_PATTERN
 from dutiful.httpd.instants import rfc_3339
+from dutiful.runtime.ports import PausedUntil
 from dutiful.service.board import Matching
 from dutiful.service.declaration import ScheduleView
 from dutiful.service.types import Backfilled
@@ -76,14 +78,23 @@ async def selected(authorized: AuthorizedService, query: BulkQuery) -> list[Sche
     return [view for view in views if authorized.caller.acts_for(view.user_id)]
 
 
-async def matching(authorized: AuthorizedService, query: BulkQuery) -> Matching:
-    """Return how many schedules are asked for, how many are paused, and how many fire within an hour."""
+async def matching(
+    authorized: AuthorizedService, query: BulkQuery, until: datetime | None = None
+) -> Matching:
+    """Return how many schedules are asked for, how many are paused, and how many fire within an hour.
+
+    Of a pause that is asked for, those count as paused that are paused until the same end.
+    """
     if query.ids:
         views, soon = await selected(authorized, query), authorized.service.clock.now() + timedelta(hours=1)
         fire = [view for view in views if not view.paused and view.next_run_at and view.next_run_at <= soon]
-        return Matching(len(views), sum(view.paused for view in views), len(fire))
+        paused = [view for view in views if view.paused and (not query.paused or view.pause_until == until)]
+        return Matching(len(views), len(paused), len(fire))
     facets = own_facets(authorized, Filter.read(query.q))
-    return await authorized.service.board.matching(facets) if facets else Matching(0, 0, 0)
+    if not facets:
+        return Matching(0, 0, 0)
+    same_end = PausedUntil(None if until is None else epoch_ms(until))
+    return await authorized.service.board.matching(facets, same_end if query.paused else True)
 
 
 @router.get("/ui/schedules/pause-many")
@@ -101,15 +112,22 @@ async def pause_many(request: Request, authorized: Writer) -> Response:
     query, note = BulkQuery.of(form), form.get("note", "").strip()
     if form.get("do"):
         return await _ask_pause(request, authorized, query)
-    found = await matching(authorized, query)
-    now = authorized.service.clock.now().astimezone(UTC)
-    until, wrong = asked_end(form, UTC, now) if query.paused else (None, "")
+    until, wrong = _asked_end(authorized, query, form)
+    found = await matching(authorized, query, until)
     if problem := _pause_problem(query, found, note, form.get("typed", "")) or wrong:
         return await _ask_pause(request, authorized, query, problem, form)
     change = _pause_selected if query.ids else _pause_matching
     changed = await change(authorized, query, note or None, until)
     done = f"{words.counted(changed, 'schedule')} {'paused' if query.paused else 'resumed'}."
     return RedirectResponse(f"/ui/schedules?{urlencode({'q': query.q, 'done': done})}", 303)
+
+
+def _asked_end(
+    authorized: AuthorizedService, query: BulkQuery, form: dict[str, str]
+) -> tuple[datetime | None, str]:
+    """Return when the pause of a form ends, and the problem with it or ""; a resumption has no end."""
+    now = authorized.service.clock.now().astimezone(UTC)
+    return asked_end(form, UTC, now) if query.paused else (None, "")
 
 
 async def _pause_matching(
@@ -130,7 +148,8 @@ async def _pause_selected(
     authorized: AuthorizedService, query: BulkQuery, note: str | None, until: datetime | None
 ) -> int:
     views = await selected(authorized, query)
-    ids = [view.schedule_id for view in views if view.paused != query.paused]
+    asked = query.paused, until
+    ids = [view.schedule_id for view in views if (view.paused, view.pause_until) != asked]
     action = "pause" if query.paused else "resume"
     end = {} if until is None else {"until": rfc_3339(until)}
     told = [{"schedule_id": each, "note": note, "via": "page", **end} for each in ids]
@@ -166,7 +185,8 @@ async def _ask_pause(
     problem: str | None = None,
     form: dict[str, str] | None = None,
 ) -> HTMLResponse:
-    found = await matching(authorized, query)
+    until, _ = _asked_end(authorized, query, form or {})
+    found = await matching(authorized, query, until)
     return page(
         "pause_many.html",
         request,
