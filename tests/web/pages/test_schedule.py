@@ -12,6 +12,8 @@ import pytest
 from tests.web.pages.html import page
 from tests.web.running import SCHEDULE, running
 
+from dutiful.core.cron.cron import Cron
+from dutiful.web.pages.ledger_entries import tick_of, ticks_of
 from dutiful.web.pages.schedule_timeline import Timeline, draw, pauses_of
 
 DAY = timedelta(days=1)
@@ -265,3 +267,23 @@ def test_the_row_with_the_chosen_tick_is_marked(minutely):
     html = page(minutely, "/ui/schedules/good?at=today+09:08").answer.text
     [row] = re.findall(r'<tr class="[a-z ]*\bon">.*?</tr>', html)
     assert "5 skipped" in row
+
+
+@pytest.mark.parametrize(
+    ("text", "is_expanded"),
+    [("* * * * *", True), ("* * * * * *", False), ("30 * * * * *", False), ("*/2 * * * *", False),
+     ("0 0 29 2 *", False)],
+)  # fmt: skip
+def test_a_stretch_is_drawn_tick_by_tick_only_where_the_cron_still_has_these_ticks(
+    service, text, is_expanded
+):
+    """An edit may have replaced the cron under which the ticks were skipped."""
+    service.upsert(schedule_id="good", cron_expr="* * * * *")
+    service.post("/schedules/pause", {"schedule_id": "good", "paused": True})
+    service.advance(30 * 60 + 1)
+    service.post("/schedules/pause", {"schedule_id": "good", "paused": False})
+    [stretch] = runs_of(service)
+    drawn = [*ticks_of([stretch], Cron.parse(text, "seconds" if text.count(" ") == 5 else "standard"))]
+    minutes = [MONDAY_NINE + timedelta(minutes=number) for number in range(1, 31)]
+    one_by_one = [tick_of(stretch)._replace(at=at, until=None, ticks=1) for at in minutes]
+    assert drawn == (one_by_one if is_expanded else [tick_of(stretch)])

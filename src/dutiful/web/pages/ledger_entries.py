@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
@@ -107,11 +107,24 @@ def ticks_of(runs: Sequence[RunView], cron: Cron) -> Iterator[Tick]:
     """Yield entries as ticks, oldest first; short stretches tick by tick."""
     for run in reversed(runs):
         tick = tick_of(run)
-        if run.run_until is None or run.ticks > _STRETCH_DRAWN:
+        found = _ticks_within(run, cron)
+        if found is None:
             yield tick
-            continue
-        for at in cron.between(run.run_at, run.run_until + timedelta(seconds=1)):
-            yield tick._replace(at=at.astimezone(UTC), until=None, ticks=1)
+        else:
+            yield from (tick._replace(at=at, until=None, ticks=1) for at in found)
+
+
+def _ticks_within(run: RunView, cron: Cron) -> list[datetime] | None:
+    """Return the ticks of a short stretch; None for other entries, and where the cron has other ticks.
+
+    An edit may have replaced the cron under which the ticks were skipped, even by one with a tick a second.
+    """
+    if run.run_until is None or run.ticks > _STRETCH_DRAWN:
+        return None
+    ticks = cron.between(run.run_at, run.run_until + timedelta(seconds=1))
+    found = [at.astimezone(UTC) for at in islice(ticks, run.ticks + 1)]
+    is_whole = len(found) == run.ticks and (found[0], found[-1]) == (run.run_at, run.run_until)
+    return found if is_whole else None
 
 
 def beads(rows: Sequence[Run]) -> list[Bead]:
