@@ -58,6 +58,18 @@ def test_what_cannot_be_saved_is_said_on_top_with_a_link_and_at_its_field(nightl
     assert said(shown, f"e-{name}").startswith(why)
 
 
+def test_an_edit_keeps_a_pause_and_its_end(nightly):
+    pause = {"paused": True, "note": "ask Ada", "until": "2026-03-05T00:00:00Z"}
+    nightly.post("/schedules/pause", {"schedule_id": "nightly", **pause})
+    shown = previewed(nightly, cron_expr="31 9 * * *")
+    assert "pause" not in re.search(r"--json .*?</", shown.answer.text, re.DOTALL)[0]
+    answer = post(nightly, PATH, csrf(nightly, PATH), do="save", cron_expr="31 9 * * *")
+    assert answer.status_code == 303
+    view = nightly.get("/schedules/nightly")
+    kept = view["cron_expr"], view["paused"], view["pause_note"], view["pause_until"]
+    assert kept == ("31 9 * * *", True, "ask Ada", "2026-03-05T00:00:00Z")
+
+
 def test_a_preview_says_what_is_wrong_at_its_field(nightly):
     shown = previewed(nightly, queue_limit="many")
     assert said(shown, "e-queue_limit") == "Invalid queue_limit &#39;many&#39;: write a number"

@@ -147,7 +147,9 @@ def _input(given: dict[str, str], view: ScheduleView | None) -> ScheduleInput:
     )
     wanted = {**known, **{name: given[name].strip() for name in (*_TEXTS, *_CHOICES)}}
     wanted |= {name: _number(name, given[name], kind) for name, kind in _NUMBERS.items()}
-    wanted |= {"labels": _labels(given["labels"]), "paused": None, "dst": None}
+    wanted |= {"labels": _labels(given["labels"]), "dst": None}
+    # The pause is the operator's: an upsert that does not name it leaves it as it is.
+    wanted |= {"paused": None, "pause_until": None}
     if view is None:
         wanted["schedule_id"] = given["schedule_id"].strip() or None
     return ScheduleInput(**wanted)
