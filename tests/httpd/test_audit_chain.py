@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -225,17 +226,18 @@ def test_a_watched_chain_is_verified_where_it_is_new_and_whole_once_an_hour(tmp_
     path, clock = tmp_path / "log", Hours()
     appended(path, 1, 2, 3)
     watch = ChainWatch(path, clock)
-    assert watch.unverified() == path.stat().st_size
-    assert watch.verified() == verify([path])
-    assert watch.unverified() == 0
+    assert watch.verified_now(path.stat().st_size - 1) is None
+    assert watch.verified_now(path.stat().st_size) == verify([path])
+    assert watch.verified_now(0) == watch.verified() == verify([path])
     # A line that was read already: what is new still follows it.
     path.write_bytes(path.read_bytes().replace(b'"n":1', b'"n":7'))
     size = path.stat().st_size
     appended(path, 4)
-    assert watch.unverified() == path.stat().st_size - size
-    assert watch.verified().lines == 4
+    new = path.stat().st_size - size
+    assert watch.verified_now(new - 1) is None
+    assert watch.verified_now(new).lines == 4
     clock.hours = 1.1
-    assert watch.unverified() == path.stat().st_size
+    assert watch.verified_now(path.stat().st_size - 1) is None
     with pytest.raises(AuditFileError, match="line 2: a line before it was changed"):
         watch.verified()
 
@@ -280,3 +282,20 @@ def test_a_torn_record_in_a_watched_chain_is_taken_once_it_is_marked(tmp_path):
 def test_a_watched_file_that_is_not_there_is_said_to_be_missing(tmp_path):
     with pytest.raises(InvalidArgumentError, match="cannot be read"):
         ChainWatch(tmp_path / "none", Hours()).verified()
+
+
+def test_a_page_does_not_wait_for_the_thread_that_verifies_a_chain(tmp_path):
+    path = tmp_path / "log"
+    # Reading a pipe waits for its writer, so the other thread is still verifying when the page asks.
+    os.mkfifo(path)
+    watch = ChainWatch(path, Hours())
+    with ThreadPoolExecutor() as pool:
+        other = pool.submit(watch.verified)
+        while not watch._turn.locked():
+            os.sched_yield()
+        assert watch.verified_now() is None
+        path.open("wb").close()
+        assert isinstance(other.exception(), InvalidArgumentError)
+    path.unlink()
+    appended(path, 1)
+    assert watch.verified_now() == verify([path])

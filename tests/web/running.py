@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from fastapi import FastAPI
+
 MONDAY = "2026-03-02T09:00:00+00:00"
 
 
@@ -31,6 +33,7 @@ class Running:
     clock: VirtualClock
     service: Service
     loop: asyncio.AbstractEventLoop
+    app: FastAPI
 
     def advance(self, seconds: float) -> None:
         """Let virtual time pass."""
@@ -103,7 +106,7 @@ def running(
         _Thread(settings, start, executor) as thread,
         httpx2.Client(base_url=thread.url, trust_env=False, verify=False, timeout=60) as client,
     ):
-        yield Running(thread.url, client, thread.clock, thread.service, thread.loop)
+        yield Running(thread.url, client, thread.clock, thread.service, thread.loop, thread.app)
 
 
 class _Thread:
@@ -146,7 +149,8 @@ class _Thread:
         with listen("127.0.0.1", 0) as listener:
             await self.service.start()
             try:
-                self.server = HttpServer(create_app(self.service), listener, None, self._listen)
+                self.app = create_app(self.service)
+                self.server = HttpServer(self.app, listener, None, self._listen)
                 await self.server.answer()
             finally:
                 await self.service.stop()

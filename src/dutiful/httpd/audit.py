@@ -75,9 +75,9 @@ class AuditLog:
         """Return the chain of the file, None without one; raises as `ChainWatch.verified` does."""
         return None if self._watch is None else self._watch.verified()
 
-    def unverified(self) -> int:
-        """Return how many bytes of the file the next call of `verified` reads."""
-        return 0 if self._watch is None else self._watch.unverified()
+    def verified_now(self, most: int | None = None) -> Verified | None:
+        """Return the chain of the file, None without one; else as `ChainWatch.verified_now`."""
+        return None if self._watch is None else self._watch.verified_now(most)
 
     def close(self) -> None:
         """Close the file."""
@@ -243,25 +243,36 @@ class ChainWatch:
         self._turn = Lock()
 
     def verified(self) -> Verified:
-        """Return the verified chain; raises as `verify` does."""
+        """Return the verified chain, after other threads; raises as `verify` does."""
         with self._turn, _open(self._path) as file:
-            found, seen = os.fstat(file.fileno()), self._seen
-            if not self._continues(found):
-                seen, self._whole_again = _Seen(_Chain()), self._clock.monotonic() + _WHOLE_EVERY_S
-            file.seek(seen.end)
-            chain = deepcopy(seen.chain)
-            lines = chain.read(self._path, file, seen.lines)
-            self._seen = _Seen(chain, lines, file.tell(), found.st_ino)
+            return self._verify(file)
+
+    def verified_now(self, most: int | None = None) -> Verified | None:
+        """Return the verified chain without a wait; raises as `verify` does.
+
+        None while another thread verifies it, and where more than `most` bytes are to be read.
+        """
+        if not self._turn.acquire(blocking=False):
+            return None
+        try:
+            with _open(self._path) as file:
+                is_long = most is not None and self._unverified(os.fstat(file.fileno())) > most
+                return None if is_long else self._verify(file)
+        finally:
+            self._turn.release()
+
+    def _verify(self, file: IO[bytes]) -> Verified:
+        found, seen = os.fstat(file.fileno()), self._seen
+        if not self._continues(found):
+            seen, self._whole_again = _Seen(_Chain()), self._clock.monotonic() + _WHOLE_EVERY_S
+        file.seek(seen.end)
+        chain = deepcopy(seen.chain)
+        lines = chain.read(self._path, file, seen.lines)
+        self._seen = _Seen(chain, lines, file.tell(), found.st_ino)
         return Verified(chain.count, chain.last, chain.beginnings, chain.torn)
 
-    def unverified(self) -> int:
-        """Return how many bytes `verified` would read; 0 where another thread reads them already."""
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return 0
-        if self._turn.locked():
-            return 0
+    def _unverified(self, found: os.stat_result) -> int:
+        """Return how many bytes are to be read."""
         return found.st_size - (self._seen.end if self._continues(found) else 0)
 
     def _continues(self, found: os.stat_result) -> bool:

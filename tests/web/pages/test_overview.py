@@ -273,3 +273,12 @@ def test_static_files_are_named_by_their_bytes(service):
 def test_the_pages_are_no_part_of_the_api(service):
     paths = service.get("/openapi.json")["paths"]
     assert not [path for path in paths if path == "/" or path.startswith("/ui")]
+
+
+def test_the_overview_does_not_wait_while_the_audit_file_is_verified(tmp_path):
+    with running(tmp_path, DUTIFUL_AUDIT_LOG=str(tmp_path / "audit.jsonl")) as service:
+        service.upsert()
+        assert "Chain intact" in page(service).text
+        # What the thread holds that reads a large file.
+        with service.app.state.audit._watch._turn:
+            assert "Chain intact" not in page(service).text

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 from urllib.parse import urlencode
@@ -148,17 +149,21 @@ def _chain(log: AuditLog) -> tuple[Verified | None, str]:
 
 
 async def quick_chain(authorized: AuthorizedService) -> tuple[Verified | None, str] | None:
-    """Return the chain, or the sentence about its break; None where that would take long, or is not shown."""
-    log = authorized.audit
-    if not _is_shown(authorized) or log.unverified() > _QUICK_BYTES:
+    """Return the chain, or the sentence about its break; None where it is not known now, or is not shown."""
+    if not _is_shown(authorized):
         return None
-    return await asyncio.to_thread(_chain, log)
+    try:
+        chain = await asyncio.to_thread(authorized.audit.verified_now, _QUICK_BYTES)
+    except DutifulError as error:
+        return None, str(error)
+    return None if chain is None else (chain, "")
 
 
 def catch_up(authorized: AuthorizedService) -> None:
-    """Verify a long part of the file, so that the next page need not wait for it."""
-    if _is_shown(authorized) and authorized.audit.unverified() > _QUICK_BYTES:
-        _chain(authorized.audit)
+    """Verify what is new in the file, so that the next page need not; another thread may do it already."""
+    if _is_shown(authorized):
+        with suppress(DutifulError):
+            authorized.audit.verified_now()
 
 
 def _is_shown(authorized: AuthorizedService) -> bool:
