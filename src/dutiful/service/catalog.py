@@ -158,8 +158,10 @@ class Catalog:
 
     async def _worst_first(self, wanted: Wanted, troubled: Sequence[Snapshot], place: _Place) -> Listed:
         """Return the schedules in trouble, and after them the others by id."""
-        found = sorted(troubled, key=worst_first)[place.first : place.first + place.size]
-        known, in_trouble, after = {due.schedule.id for due in troubled}, len(found), place.after
+        # One more than the page has, to know whether another page follows.
+        found = sorted(troubled, key=worst_first)[place.first : place.first + place.size + 1]
+        known, in_trouble = {due.schedule.id for due in troubled}, min(len(found), place.size)
+        after = place.after
         while len(found) <= place.size and (page := await self._page(after, wanted)):
             found += [due for due in page if due.schedule.id not in known]
             after = page[-1].schedule.id

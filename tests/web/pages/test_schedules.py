@@ -160,3 +160,22 @@ def test_a_full_page_with_history_is_within_its_budget(service):
     assert len(ids(found)) == 50
     assert len(found.elements) <= 1500
     assert len(found.answer.content) <= 64 * 1024
+
+
+@pytest.mark.parametrize(("failing", "well"), [(50, 0), (60, 0), (50, 1), (60, 5)])
+def test_no_schedule_is_lost_between_those_in_trouble_and_the_others(failing, well):
+    """As many of them fail as a page shows, or more."""
+    with running(None) as service:
+        service.put("/workflows/broken/1", {"fail": "no such table"})
+        service.put("/workflows/report/1", {"nodes": []})
+        fails = [{"schedule_id": f"bad-{n:02}", "workflow_id": "broken"} for n in range(failing)]
+        fine = [{"schedule_id": f"a-good-{n}"} for n in range(well)]
+        minutely = {**SCHEDULE, "cron_expr": "* * * * *"}
+        service.post("/schedules/bulk", [{**minutely, **each} for each in fails + fine])
+        service.advance(61)
+        seen, path = [], "/ui/schedules?sort=trouble"
+        while path is not None:
+            found = page(service, path)
+            seen += ids(found)
+            path = next((own["href"] for own in found.all("a") if own.get("rel") == "next"), None)
+    assert seen == [each["schedule_id"] for each in fails + fine]
