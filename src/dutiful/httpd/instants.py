@@ -23,8 +23,16 @@ def parse_instant(given: Any) -> datetime:
         raise ValueError("must be an RFC 3339 time with an offset, such as 2026-03-08T02:30:00Z")
     try:
         instant = datetime.fromisoformat(text.upper())
+    except ValueError as error:
+        raise ValueError(f"is no time of the calendar: {error}") from error
+    return in_utc(instant)
+
+
+def in_utc(instant: datetime) -> datetime:
+    """Return an instant in UTC; raises ValueError for one that some zone cannot represent."""
+    try:
         utc = instant.astimezone(UTC)
-    except (ValueError, OverflowError) as error:
+    except OverflowError as error:
         raise ValueError(f"is no time of the calendar: {error}") from error
     if not _FIRST <= utc <= _LAST:
         raise ValueError("is too near an end of the calendar")

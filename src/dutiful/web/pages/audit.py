@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.errors import DutifulError
 from dutiful.httpd.audit_reader import Found, Wanted, line_at, read_back
+from dutiful.httpd.instants import in_utc
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
 from dutiful.web.pages.rendering import page
@@ -110,7 +111,7 @@ def wanted_by(query: AuditQuery) -> tuple[Wanted, str]:
 def _utc(text: str) -> datetime:
     """Return an instant; browsers send the time of such a field without an offset."""
     at = datetime.fromisoformat(text)
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    return in_utc(at.replace(tzinfo=UTC) if at.tzinfo is None else at)
 
 
 async def _change(request: Request, path: str, place: int) -> HTMLResponse:

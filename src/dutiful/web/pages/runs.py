@@ -36,6 +36,8 @@ GROUPS_SHOWN = 40
 GROUPED = 1000
 STATUSES = ("SUCCESS", "FAILED", "SKIPPED", "STARTED", "ENQUEUED")
 TRIGGERS = {"schedule": "the schedule", "manual": "hand", "backfill": "a backfill"}
+# The widest range that is proposed where the one asked for has no entries.
+_WIDEST = timedelta(days=366)
 _REASONS = tuple(reason.value for reason in Reason)
 # Trouble first.
 _ORDER = {"FAILED": 0, "SKIPPED": 1, "STARTED": 2, "ENQUEUED": 3, "SUCCESS": 4}
@@ -212,7 +214,8 @@ async def nearest(authorized: AuthorizedService, wanted: Filter) -> list[Near]:
     since, until = wanted.since, wanted.until
     if wanted.query.cursor or (since is None and until is None):
         return []
-    width = until - since if since is not None and until is not None else timedelta(hours=1)
+    # The address of a range of thousands of years would leave the calendar.
+    width = min(until - since, _WIDEST) if since is not None and until is not None else timedelta(hours=1)
     found, ask = [], authorized.service.registrar.list_runs
     asked = {**wanted.asked, "user_id": authorized.tenant, "limit": 1}
     if since is not None:

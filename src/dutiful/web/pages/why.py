@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.errors import CronCalculationError, DutifulError, UnknownScheduleError
-from dutiful.httpd.instants import parse_instant
+from dutiful.httpd.instants import in_utc, parse_instant
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
 from dutiful.web.pages.ledger_entries import became, state_of
@@ -86,10 +86,11 @@ def parse_time(text: str, zone: tzinfo, now: datetime) -> tuple[datetime | None,
                 else (now.astimezone(zone) + timedelta(days=_DAYS[word])).date()
             )
             hour, _, rest = clock.partition(":")
-            wall = datetime.fromisoformat(f"{day.isoformat()}T{int(hour):02}:{rest}")
+            wall = datetime.fromisoformat(f"{day.isoformat()}T{int(hour):02}:{rest}").replace(tzinfo=zone)
+            in_utc(wall)
         except ValueError:
             return None, f"There is no such time: {ADVICE}."
-        return wall.replace(tzinfo=zone), ""
+        return wall, ""
     try:
         return parse_instant(given).astimezone(zone), ""
     except ValueError:
