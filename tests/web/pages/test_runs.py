@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import re
@@ -10,6 +11,7 @@ import pytest
 from tests.web.pages.html import Page, page
 from tests.web.pages.test_forms import post
 
+from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.web.pages import run_again, runs_csv
 from dutiful.web.pages.runs_csv import cell
 
@@ -216,3 +218,24 @@ def test_more_schedules_than_are_run_at_once_are_not_run(service, monkeypatch):
     asked = page(service, "/ui/runs/again?status=FAILED&reason=task_failed&line=RuntimeError:+disk+full")
     assert "3 schedules are too many to run at once; at most 2 do." in asked.text
     assert asked.all("button") == [own for own in asked.all("button") if own.get("id")]
+
+
+def set_aside(service, schedule_id):
+    """Quarantine a schedule, as the planner does with one that it cannot compute."""
+
+    async def put():
+        due = await service.service._store.get(schedule_id)
+        state = due.state._replace(quarantine="ArithmeticError: x")
+        await service.service._store.apply(Changes([Put(due.schedule, state, None, due.version)]))
+
+    asyncio.run_coroutine_threadsafe(put(), service.loop).result(10)
+
+
+def test_a_schedule_that_is_set_aside_does_not_stop_the_others_from_running_again(service):
+    failing(service, "a", "b", "c")
+    [path] = [link for link in page(service, "/ui/runs").links if link.startswith("/ui/runs/again")]
+    form = {own["name"]: own["value"] for own in page(service, path).all("input") if "value" in own}
+    set_aside(service, "b")
+    assert "2 schedules that failed" in page(service, path).text
+    answer = post(service, "/ui/runs/again", form["csrf"], once="1", schedules=form["schedules"])
+    assert "2+runs+by+hand+asked+for.+1+schedule+cannot+be+run." in answer.headers["location"]

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import Field
 
-from dutiful.core.errors import UnknownScheduleError
+from dutiful.core.errors import InvalidArgumentError, UnknownScheduleError
 from dutiful.httpd.fields import ID_PATTERN
 from dutiful.service.errors import DamagedScheduleError
 from dutiful.web.authorized_service import Reader, Starter
@@ -50,7 +50,8 @@ async def ask_again(
     names = sorted(
         {run.schedule_id for run in found if line_of(run) == query.line and run.status == "FAILED"}
     )
-    views = await authorized.service.registrar.some_schedules(names[:MOST])
+    stored = await authorized.service.registrar.some_schedules(names[:MOST])
+    views = [view for view in stored if view.quarantine is None]
     return page(
         "again.html",
         request,
@@ -78,13 +79,16 @@ async def again(request: Request, authorized: Starter) -> Response:
 
 
 async def _run(authorized: AuthorizedService, schedule_id: str, once: str) -> bool:
-    """Run a schedule once for this form; return False for one that was deleted or damaged meanwhile."""
+    """Run a schedule once for this form.
+
+    Return False for one that was deleted, damaged or set aside meanwhile; the others run all the same.
+    """
     try:
         await authorized.demand_schedule(schedule_id)
         authorized.intend("trigger", schedule_id=schedule_id, via="page")
         key = f"{once}:{schedule_id}" if once else None
         triggered = await authorized.service.registrar.trigger(schedule_id, idempotency_key=key)
-    except (UnknownScheduleError, DamagedScheduleError):
+    except (UnknownScheduleError, DamagedScheduleError, InvalidArgumentError):
         return False
     authorized.record("trigger", schedule_id=schedule_id, idempotency_key=triggered.idempotency_key)
     return True
