@@ -245,5 +245,7 @@ def decode_cursor(cursor: str, *kinds: type) -> list[str | int]:
 
 
 def _storable(part: str | int) -> bool:
-    """Return whether a store can search for this value: integers must fit in 64 bits."""
-    return not isinstance(part, int) or -(2**63) <= part < 2**63
+    """Return whether a store can search for this value: 64 bits, or a text of UTF-8 without NUL."""
+    if isinstance(part, int):
+        return -(2**63) <= part < 2**63
+    return "\0" not in part and not any("\ud800" <= each <= "\udfff" for each in part)
