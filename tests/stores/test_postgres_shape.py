@@ -9,6 +9,7 @@ import json
 
 import asyncpg
 import pytest
+from tests.stores.contract_pauses import UNTIL, pause
 from tests.stores.notation import MINUTE, T0, declare, ending, make_moves, put, schedule
 
 from dutiful.core.cadence import Once
@@ -16,6 +17,7 @@ from dutiful.core.changes import Changes
 from dutiful.core.plan.outcome import Unreached
 from dutiful.core.policy import Retry
 from dutiful.runtime.clock import boottime
+from dutiful.runtime.ended_pauses import end_pauses
 from dutiful.runtime.ports import Retention
 from dutiful.stores.postgres import PostgresStore, commit, reads, settle
 from dutiful.stores.postgres.connections import Session
@@ -274,6 +276,24 @@ def test_a_thousand_runs_are_one_statement_for_their_launch_and_one_for_their_en
     assert over(postgres_url, story) == 1000
     written = [statement for statement in asked if "INSERT" in statement or "kept" in statement]
     assert len(written) == 2
+
+
+def test_the_ends_of_many_pauses_take_no_more_statements_than_that_of_one(postgres_url, asked):
+    async def story(store):
+        counts = []
+        for first, count in ((0, 1), (10, 300)):
+            names = [f"s{n:03}" for n in range(first, first + count)]
+            await pause(store, *names)
+            asked.clear()
+            assert await end_pauses(store.apply, await store.some(names), UNTIL, 1)
+            counts.append(len(asked))
+            [entries] = {len(await store.ledger(name, None, 9)) for name in names}
+            assert (entries, {*(await store.notes(names)).values()}) == (1, {Note(UNTIL)})
+        return counts
+
+    one, many = over(postgres_url, story)
+    # The first one also looked for the texts of the schedule.
+    assert many <= one
 
 
 def test_a_prune_looks_only_into_ledgers_that_have_grown_or_grown_old(postgres_url, asked):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dutiful.core.errors import CodecError, OvertakenError
@@ -34,6 +35,7 @@ from dutiful.stores.postgres.statements import (
 from dutiful.stores.rows import (
     DECLARED,
     NOTE,
+    RUN_ALL,
     STATE,
     Row,
     birth_columns,
@@ -46,7 +48,7 @@ from dutiful.stores.rows import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from dutiful.core.changes import Changes, Put
+    from dutiful.core.changes import Changes, Note, Put
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
     from dutiful.stores.postgres.connections import Session
@@ -86,11 +88,12 @@ _OVERWRITE_STATES = (
 _ORPHAN = "UPDATE runs SET epoch = 0 WHERE schedule = ANY($1::bigint[]) AND phase = 'launched'"
 _FLOOR = "UPDATE namespaces SET version_floor = greatest(version_floor, $2) WHERE namespace = $1"
 # As in a commit: insert a new row or extend a range of skipped ticks; never replace another row.
-_WRITE_RUN = INSERT_RUN.replace(
-    "DO NOTHING",
-    f"(run_at, schedule, kind) DO UPDATE SET {assigned_from('excluded', RUN_CHANGING)}"
+_WRITE_RUNS = (
+    f"INSERT INTO runs (schedule, {listed(RUN_ALL)}) SELECT schedule, {listed(RUN_ALL)} FROM {{rows}} AS new"
+    f" ON CONFLICT (run_at, schedule, kind) DO UPDATE SET {assigned_from('excluded', RUN_CHANGING)}"
     " WHERE runs.attempt <= excluded.attempt AND (runs.phase <> 'ended' OR (runs.status = 'SKIPPED'"
-    " AND excluded.status = 'SKIPPED' AND runs.reason = excluded.reason AND runs.ticks <= excluded.ticks))",
+    " AND excluded.status = 'SKIPPED' AND runs.reason = excluded.reason AND runs.ticks <= excluded.ticks))"
+    " RETURNING schedule"
 )
 _THIS_RUN = "schedule = $1 AND run_at = $2 AND kind = $3"
 # Match the range as it was read; it may have grown or been pruned since.
@@ -99,9 +102,9 @@ _DROP_SKIPPED = (
     f" ticks = $5"
 )
 _DROP_RUN = f"DELETE FROM runs WHERE {_THIS_RUN} AND phase <> 'ended'"
-_NOTE = (
-    f"INSERT INTO notes ({listed(NOTE)}, number) SELECT $3, $4, $5, $6, number FROM declarations"
-    " WHERE namespace = $1 AND id = $2"
+_NOTES = (
+    f"INSERT INTO notes ({listed(NOTE)}, number) SELECT {listed(NOTE)}, declarations.number"
+    " FROM {rows} AS new JOIN declarations USING (id) WHERE namespace = $1"
     f" ON CONFLICT (number) DO UPDATE SET {assigned_from('excluded', NOTE)}"
 )
 _DROP_FACETS = (
@@ -166,8 +169,7 @@ async def apply(session: Session, namespace: str, places: Places, changes: Chang
     await _overwrite(session, places, [(puts[schedule_id], each) for schedule_id, each in known.items()])
     await _add(session, namespace, places, [put for id_, put in puts.items() if id_ not in known])
     await _write_runs(session, namespace, changes, puts)
-    for schedule_id, note in changes.notes:
-        await session.run(_NOTE, namespace, schedule_id, *note)
+    await _write_notes(session, namespace, changes.notes)
     for workflow in changes.workflows:
         await workflows.put(session, namespace, workflow)
     await _write_facets(session, namespace, changes.facets)
@@ -182,21 +184,38 @@ async def _write_runs(session: Session, namespace: str, changes: Changes, puts: 
         values = run.run_at, run.kind, run.attempt, run.ticks
         if not await session.run(_DROP_SKIPPED, numbers.get(run.schedule_id, 0), *values):
             raise OvertakenError(run.schedule_id, 0, 0)
-    since: dict[int, int] = {}
+    rows: dict[int, list[Run]] = {}
     for run in changes.rows:
-        number = numbers[run.schedule_id]
-        since[number] = min(since.get(number, run.run_at), run.run_at)
-        await _write_run(session, number, run, puts[run.schedule_id].schedule.policy.ledger)
-    await recount(session, since)
+        rows.setdefault(numbers[run.schedule_id], []).append(run)
+    # The rows of one schedule are written in their order, and one row of every schedule at once.
+    for one_of_each in zip_longest(*rows.values()):
+        some = {number: run for number, run in zip(rows, one_of_each, strict=True) if run is not None}
+        kept = {run.schedule_id for run in some.values() if puts[run.schedule_id].schedule.policy.ledger}
+        await _write_one_of_each(session, some, kept)
+    await recount(session, {number: min(run.run_at for run in own) for number, own in rows.items()})
 
 
-async def _write_run(session: Session, number: int, run: Run, ledger: bool) -> None:
-    if run.phase is Phase.ENDED and not ledger:
+async def _write_one_of_each(session: Session, runs: Mapping[int, Run], kept: Collection[str]) -> None:
+    """Write one run of each of these schedules, by number; ended runs only of those whose ledger is kept."""
+    dropped = {n: run for n, run in runs.items() if run.phase is Phase.ENDED and run.schedule_id not in kept}
+    for number, run in dropped.items():
         await session.run(_DROP_RUN, number, run.run_at, run.kind)
-        return
-    written = await session.run(_WRITE_RUN, number, *run_columns(run), *birth_columns(run))
-    if not written and run.status is Status.SKIPPED:
-        await insert_rest(session, number, run)
+    for chunk in _chunks([(number, run) for number, run in runs.items() if number not in dropped]):
+        values = Values()
+        rows = [(number, *run_columns(run), *birth_columns(run)) for number, run in chunk]
+        statement = _WRITE_RUNS.format(rows=values.rows(("schedule", *RUN_ALL), rows, "schedule"))
+        written = {number for (number,) in await session.rows(statement, *values.all)}
+        for number, run in chunk:
+            if number not in written and run.status is Status.SKIPPED:
+                await insert_rest(session, number, run)
+
+
+async def _write_notes(session: Session, namespace: str, notes: Iterable[tuple[str, Note]]) -> None:
+    # The last note of an id counts.
+    for chunk in _chunks([*dict(notes).items()]):
+        values = Values(namespace)
+        rows = values.rows(("id", *NOTE), [(schedule_id, *note) for schedule_id, note in chunk], "id")
+        await session.run(_NOTES.format(rows=rows), *values.all)
 
 
 async def _write_facets(
