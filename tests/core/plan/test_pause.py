@@ -58,6 +58,11 @@ def test_a_quarantined_schedule_is_looked_at_when_its_pause_ends():
     )
 
 
+def test_a_schedule_that_becomes_quarantined_is_looked_at_when_its_pause_ends():
+    move = decided(until("10:30", Every(0, "start")), "10:10", "10:00")
+    assert (move.state.quarantine is None, clock(move.wake_at)) == (False, "10:30")
+
+
 @pytest.mark.parametrize(
     ("end", "cadence", "wake"),
     [

@@ -72,7 +72,8 @@ def _decide_or_quarantine(due: Snapshot, now: Instant, limits: Limits, used: dic
     try:
         return decide(due, now, limits, used)
     except (DutifulError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        return Move(due, due.state._replace(quarantine=f"{type(error).__name__}: {error}"))
+        quarantined = due.state._replace(quarantine=f"{type(error).__name__}: {error}")
+        return Move(due, quarantined, due.schedule.pause_until)
 
 
 def decide(due: Snapshot, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
