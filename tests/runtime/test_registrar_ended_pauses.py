@@ -229,6 +229,27 @@ def test_an_edit_after_the_end_of_a_pause_finds_the_schedule_resumed(edit):
     assert asyncio.run(story()) == asked.get(edit, (["paused 10:01-10:03 x3"], owed))
 
 
+@pytest.mark.parametrize("end", [None, "10:03:30", "10:30"])
+@pytest.mark.parametrize("overlap", [None, Overlap.SKIP])
+def test_a_backfill_does_what_was_foreseen_of_it(end, overlap):
+    """While the engine is down, ticks of a paused schedule are not recorded until an edit needs them."""
+
+    async def story():
+        async with Rig(OWING) as rig:
+            desk, asked = registrar(rig), ("s", at("10:01"), at("10:05"), overlap)
+            await desk.pause("s", True, until=None if end is None else at(end))
+            await rig.crash()
+            await rig.time.advance(10 * 60)
+            before = await rig.store.get("s"), await rig.store.ledger("s", None, 9)
+            foreseen = await desk.foresee_backfill(*asked)
+            assert (await rig.store.get("s"), await rig.store.ledger("s", None, 9)) == before
+            return foreseen[1:], (await desk.backfill(*asked))[1:]
+
+    foreseen, done = asyncio.run(story())
+    assert foreseen == done
+    assert sum(done) == (3 if end == "10:03:30" else 4)
+
+
 def test_a_tick_after_the_end_of_a_pause_is_explained_as_one_that_runs():
     async def story():
         async with Rig(schedule()) as rig:

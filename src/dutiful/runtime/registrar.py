@@ -231,19 +231,29 @@ class Registrar:
         self, schedule_id: str, start: Instant, end: Instant, overlap: Overlap | None = None
     ) -> Backfill:
         """Return what `backfill` would do now, and change nothing. Raises the same errors."""
-        due = _known(schedule_id, await self._store.get(schedule_id))
+        due, now = _known(schedule_id, await self._store.get(schedule_id)), self._now()
         _refuse_quarantined(due)
-        return await self._backfill(due, start, end, overlap, force=False)
+        due, passed = _with_passed_ticks(await recalled(self._store, due, now), now)
+        return await self._backfill(due, start, end, overlap, force=False, passed=passed)
 
     async def _backfill(
-        self, due: Snapshot, start: Instant, end: Instant, overlap: Overlap | None, force: bool
+        self,
+        due: Snapshot,
+        start: Instant,
+        end: Instant,
+        overlap: Overlap | None,
+        force: bool,
+        passed: Sequence[Run] = (),
     ) -> Backfill:
+        """Return a backfill; `passed` are rows that are still to be written, before it."""
         now = self._now()
         if start >= now:
             raise InvalidArgumentError("start", from_epoch_ms(start).isoformat(), _FUTURE)
         ticks = past_ticks(due, start, end)
-        rows = await rows_between(self._store, due.schedule.id, ticks[0], ticks[-1]) if ticks else []
-        return backfill(due, ticks, rows, overlap, now, force)
+        stored = await rows_between(self._store, due.schedule.id, ticks[0], ticks[-1]) if ticks else []
+        # A range of skipped ticks that has grown takes the place of the stored one.
+        rows = {(row.run_at, row.kind): row for row in (*stored, *passed)}
+        return backfill(due, ticks, [*rows.values()], overlap, now, force)
 
     async def report(
         self,
@@ -362,6 +372,17 @@ def _note(new: Note, paused: bool, pause: Note | None, pausing: bool) -> Note:
     if pause is None:
         return new
     return new._replace(paused_at=pause.paused_at) if pausing else pause._replace(updated_at=new.updated_at)
+
+
+def _with_passed_ticks(due: Snapshot, now: Instant) -> tuple[Snapshot, list[Run]]:
+    """Return a schedule as it is once its ended pause and its passed ticks are recorded, and these rows."""
+    rows = list[Run]()
+    for record in (end_of_pause, accounted):
+        changes = record(due, now)
+        if changes is not None:
+            due = due._replace(schedule=changes.puts[0].schedule, state=changes.puts[0].state)
+            rows += changes.rows
+    return due, rows
 
 
 def _refuse_quarantined(due: Snapshot) -> None:

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from dutiful.core.cron.zone import epoch_ms
-from dutiful.core.errors import DutifulError, OversizedBackfillError
+from dutiful.core.errors import DutifulError
 from dutiful.httpd.fields import ID_PATTERN
 from dutiful.httpd.instants import rfc_3339
 from dutiful.runtime.ports import PausedUntil
@@ -278,11 +278,15 @@ async def _matching_ids(authorized: AuthorizedService, wanted: Filter) -> list[s
 
 
 async def _forecast(authorized: AuthorizedService, ids: list[str], period: Range) -> Backfilled:
-    """Return what a backfill of these schedules would do; raises OversizedBackfillError."""
-    registrar = authorized.service.registrar
-    found = total([await registrar.foresee_backfill(each, *period) for each in ids])
-    if found.accepted > TICKS_MAX:
-        raise OversizedBackfillError(found.accepted, TICKS_MAX)
+    """Return what a backfill of these schedules would do; raises RefusedBackfillError for too many ticks."""
+    found = Backfilled(0, 0, 0, 0)
+    for each in ids:
+        found = total([found, await authorized.service.registrar.foresee_backfill(each, *period)])
+        if found.accepted > TICKS_MAX:
+            raise RefusedBackfillError(
+                f"More than {TICKS_MAX:,} past ticks would run: find fewer schedules, or choose a shorter"
+                " time."
+            )
     return found
 
 
