@@ -133,10 +133,15 @@ class Catalog:
         return [one for one in ids if all(part in one for _, part in wanted.facets)]
 
     async def _of_all(self, wanted: Wanted, troubled: Sequence[Snapshot], place: _Place) -> Listed:
-        if wanted.state == "paused":
+        is_paused = wanted.state == "paused"
+        if is_paused and wanted.order == "id" and not wanted.is_timed:
             return await self._by_id(wanted, place, paused=True)
-        if wanted.is_timed:
-            found = await self._store.soonest(READ_MAX, wanted.all_facets)
+        if is_paused or wanted.is_timed:
+            found = (
+                await self._store.page("", READ_MAX, wanted.all_facets, paused=True)
+                if is_paused
+                else await self._store.soonest(READ_MAX, wanted.all_facets)
+            )
             return _sliced(self._in_order(found, wanted), place)._replace(cut=len(found) == READ_MAX)
         if wanted.order == "next":
             return await self._soonest(wanted, place)
@@ -180,7 +185,9 @@ class Catalog:
 
     def _by_next_tick(self, found: Sequence[Snapshot], wanted: Wanted) -> list[Snapshot]:
         """Return the schedules whose next tick is in the time asked for; those without a tick come last."""
-        now, since, until = self._clock.epoch_ms(), wanted.since or 0, wanted.until or _NEVER + 1
+        # A schedule without a next tick has none in any time.
+        every = _NEVER if wanted.is_timed else _NEVER + 1
+        now, since, until = self._clock.epoch_ms(), wanted.since or 0, wanted.until or every
         ticks = [(next_tick(due, now), due.schedule.id, due) for due in found]
         kept = [each for each in ticks if since <= each[0] < until]
         return [due for *_, due in sorted(kept, key=lambda each: each[:2])]
@@ -201,10 +208,11 @@ def _counts(troubled: Sequence[Snapshot], running: int, every: int, paused: int)
 
 
 def next_tick(due: Snapshot, now: Instant) -> Instant:
-    """Return the next tick of a schedule that is not paused, or an instant after all ticks."""
-    if due.schedule.paused:
+    """Return the next tick that may run, after the end of a pause, or an instant after all ticks."""
+    until = due.schedule.pause_until
+    if due.schedule.paused and until is None:
         return _NEVER
-    return next((tick for tick, _ in upcoming(due, now, 1)), _NEVER)
+    return next((tick for tick, _ in upcoming(due, max(now, until or now), 1)), _NEVER)
 
 
 def _sliced(found: Sequence[Snapshot], place: _Place) -> Listed:

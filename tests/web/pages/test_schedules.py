@@ -179,3 +179,35 @@ def test_no_schedule_is_lost_between_those_in_trouble_and_the_others(failing, we
             seen += ids(found)
             path = next((own["href"] for own in found.all("a") if own.get("rel") == "next"), None)
     assert seen == [each["schedule_id"] for each in fails + fine]
+
+
+@pytest.mark.parametrize(
+    ("asked", "listed"),
+    [
+        ("sort=id", ["bad", "ever", "noon", "soon"]),
+        # The next tick of a paused schedule is the first one from the end of its pause on.
+        ("sort=next", ["soon", "noon", "bad", "ever"]),
+        ("sort=trouble", ["bad", "ever", "noon", "soon"]),
+        ("since=2026-03-02T10:00:00Z", ["soon", "noon"]),
+        ("since=2026-03-02T10:00:00Z&until=2026-03-02T12:00:00Z", ["soon"]),
+        ("until=2026-03-02T10:00:00Z", []),
+    ],
+)
+def test_paused_schedules_are_listed_by_time_and_order_too(paused_ones, asked, listed):
+    assert ids(page(paused_ones, f"/ui/schedules?state=paused&{asked}")) == listed
+
+
+@pytest.fixture(scope="module")
+def paused_ones():
+    """Schedules that are paused until ten, until noon, and until somebody resumes them."""
+    with running(None) as service:
+        service.put("/workflows/broken/1", {"fail": "no such table"})
+        service.put("/workflows/report/1", {"nodes": []})
+        ends = {"soon": "2026-03-02T10:00:00Z", "noon": "2026-03-02T12:00:00Z", "ever": None, "bad": None}
+        for name in ends:
+            workflow = "broken" if name == "bad" else "report"
+            service.upsert(schedule_id=name, workflow_id=workflow, cron_expr="* * * * *")
+        service.advance(61)
+        for name, until in ends.items():
+            service.post("/schedules/pause", {"schedule_id": name, "paused": True, "until": until})
+        yield service
