@@ -256,7 +256,7 @@ class Board:
     async def delays(self, owner: str | None = None) -> list[float]:
         """Return the seconds from tick to launch of the latest launches of schedules, smallest first.
 
-        Kept for a minute once there are any.
+        Kept for a minute, or for ten seconds while there are none.
         """
         return await self._delays.get(owner, lambda: self._read_delays(owner))
 

@@ -12,12 +12,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MINUTE = 60_000
+# An empty value is cached this long (ms) at most: the first schedules of a user show soon, and a user without
+# any costs no scan for each page.
+_EMPTY_LASTS = 10_000
 # Beyond this many values, the one that was made first is dropped.
 _VALUES_MAX = 64
 
 
 class TimedCache(Generic[T]):
-    """Caches values for some ms each, by default a minute; an empty value is made anew each time."""
+    """Caches values for some ms each, by default a minute; an empty value for ten seconds at most."""
 
     def __init__(self, clock: Clock, lasts: int = _MINUTE) -> None:
         self._clock, self._lasts = clock, lasts
@@ -27,10 +30,13 @@ class TimedCache(Generic[T]):
     async def get(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
         """Return the value of a key, made now unless one is cached."""
         now = self._clock.epoch_ms()
-        made_at, value = self._values.get(key, (None, None))
-        if not value or made_at is None or not made_at <= now < made_at + self._lasts:
-            value = await make()
-            self.put(key, value)
+        known = self._values.get(key)
+        if known is not None:
+            made_at, value = known
+            if made_at <= now < made_at + (self._lasts if value else min(self._lasts, _EMPTY_LASTS)):
+                return value
+        value = await make()
+        self.put(key, value)
         return value
 
     def put(self, key: Hashable, value: T) -> None:
