@@ -83,9 +83,9 @@ def test_an_upsert_may_pause_until_an_instant(service):
 
 
 @pytest.mark.parametrize(
-    "change", [{"pause_until": TEN}, {"pause_until": TEN, "paused": False},
-               {"pause_until": "2026-03-02T08:00:00Z", "paused": True}]
-)  # fmt: skip
+    "change",
+    [{"pause_until": TEN}, {"pause_until": TEN, "paused": False}, {"pause_until": "2026-03-02T08:00:00Z"}],
+)
 def test_an_upsert_with_an_end_that_cannot_be_meant_is_refused(service, change):
     error = service.post("/schedules/upsert", {**SCHEDULE, **change}, 422)["error"]
     assert "pause_until" in error["message"]
@@ -135,3 +135,22 @@ def test_pausing_all_without_a_note_clears_the_note_of_another_end(service):
     service.post("/schedules/pause", {**PAUSE, "until": TEN})
     assert service.post("/schedules/pause-many", {"paused": True, "workflow_id": "report"}) == {"changed": 1}
     assert pause_of(service) == (True, None, None)
+
+
+@pytest.mark.parametrize("end", ["2026-03-02T08:00:00Z", "2026-03-02T09:00:00Z"])
+def test_a_deploy_whose_pause_is_over_stores_a_schedule_that_runs(service, end):
+    assert service.upsert(paused=True, pause_until=end)["created"]
+    assert pause_of(service) == (False, None, None)
+
+
+def test_the_same_file_may_be_deployed_again_after_its_pause_has_ended(service):
+    file = [{**SCHEDULE, "paused": True, "pause_until": TEN}, {**SCHEDULE, "schedule_id": "other"}]
+    service.post("/schedules/bulk", file)
+    service.advance(3601)
+    again = service.post("/schedules/bulk", file)
+    assert [each["changed"] for each in again["schedules"]] == [[], []]
+    assert pause_of(service) == (False, None, None)
+    # The pause of an operator is not the one of the file.
+    service.post("/schedules/pause", {**PAUSE, "until": "2026-03-02T12:00:00Z"})
+    service.post("/schedules/bulk", file)
+    assert pause_of(service) == (True, "ask Ada", "2026-03-02T12:00:00Z")

@@ -25,31 +25,44 @@ _DAY = 86_400_000
 _READ_MAX = 500
 
 
-def pause_end(field: str, until: datetime | None, paused: bool | None, now: Instant) -> Instant | None:
-    """Return when a pause ends by itself, or raise InvalidArgumentError."""
-    if until is None:
-        return None
-    end = instant(field, until)
-    if paused is not True:
-        raise InvalidArgumentError(field, until.isoformat(), "only a pause has an end; send paused as true")
-    if end <= now:
+def pause_end(until: datetime | None, paused: bool, now: Instant) -> Instant | None:
+    """Return when a pause that is asked for ends by itself, or raise InvalidArgumentError."""
+    end = _end("until", until, paused)
+    if until is not None and end is not None and end <= now:
         raise InvalidArgumentError(
-            field, until.isoformat(), "is not in the future; a pause ends later than now"
+            "until", until.isoformat(), "is not in the future; a pause ends later than now"
         )
     return end
+
+
+def declared_end(given: ScheduleInput) -> Instant | None:
+    """Return when the pause of a deploy ends by itself, or raise InvalidArgumentError."""
+    return _end("pause_until", given.pause_until, given.paused)
 
 
 def with_pause(schedule: Schedule, given: ScheduleInput, known: Snapshot | None, now: Instant) -> Schedule:
     """Return a declared schedule with the pause of the request, or else with that of the stored schedule.
 
-    A schedule that is paused already keeps the end of its pause unless the request has another one.
+    A schedule that is paused already keeps the end of its pause unless the request has another one. A pause
+    whose end has passed is over and asks for nothing, so that the same file can be deployed at any time.
     """
+    end, paused = declared_end(given), given.paused
+    if end is not None and end <= now:
+        end = paused = None
     stored = None if known is None or pause_has_ended(known.schedule, now) else known.schedule
     before = stored is not None and stored.paused
-    if not (before if given.paused is None else given.paused):
+    if not (before if paused is None else paused):
         return resumed(schedule)
-    kept = stored.pause_until if stored is not None else None
-    return paused_until(schedule, pause_end("pause_until", given.pause_until, given.paused, now) or kept)
+    return paused_until(schedule, end or (stored.pause_until if stored is not None else None))
+
+
+def _end(field: str, until: datetime | None, paused: bool | None) -> Instant | None:
+    if until is None:
+        return None
+    end = instant(field, until)
+    if paused is not True:
+        raise InvalidArgumentError(field, until.isoformat(), "only a pause has an end; send paused as true")
+    return end
 
 
 class OldPauses(NamedTuple):

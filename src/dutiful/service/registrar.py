@@ -27,7 +27,7 @@ from dutiful.service.declaration import (
     owner_of,
     workflow_of,
 )
-from dutiful.service.pauses import pause_end, with_pause
+from dutiful.service.pauses import declared_end, pause_end, with_pause
 from dutiful.service.types import (
     Backfilled,
     Damaged,
@@ -163,7 +163,7 @@ class SchedulerRegistrar:
         try:
             if given.paused not in (None, True, False):
                 raise InvalidArgumentError("paused", given.paused, "write true or false, or leave it out")
-            pause_end("pause_until", given.pause_until, given.paused, self._now())
+            declared_end(given)
             schedule = declared(given, schedule_id, paused=False, defaults=self._defaults)
             if twice:
                 raise InvalidArgumentError("schedule_id", schedule_id, "is in the same request twice")
@@ -181,7 +181,7 @@ class SchedulerRegistrar:
         until: datetime | None = None,
     ) -> None:
         """Pause with a note that says why, the user who does and an end, or resume, which clears them."""
-        end = pause_end("until", until, paused, self._now())
+        end = pause_end(until, paused, self._now())
         await self._registrar.pause(schedule_id, paused, note, by, end)
 
     async def pause_where(
@@ -201,7 +201,7 @@ class SchedulerRegistrar:
         A `part` is a text that the id contains. A schedule that is paused until another end changes too.
         """
         facets = _facets(workflow_id, user_id, label, part)
-        end = pause_end("until", until, paused, self._now())
+        end = pause_end(until, paused, self._now())
         found = self._all("", facets, None if paused else True)
         schedules = [due.schedule async for due in found]
         ids = [each.id for each in schedules if (each.paused, each.pause_until) != (paused, end)]
