@@ -9,6 +9,7 @@ import json
 
 import asyncpg
 import pytest
+from dutiful.runtime.ended_pauses import end_pauses
 from tests.stores.contract_pauses import UNTIL, pause
 from tests.stores.notation import MINUTE, T0, declare, ending, make_moves, put, schedule
 
@@ -17,7 +18,6 @@ from dutiful.core.changes import Changes
 from dutiful.core.plan.outcome import Unreached
 from dutiful.core.policy import Retry
 from dutiful.runtime.clock import boottime
-from dutiful.runtime.ended_pauses import end_pauses
 from dutiful.runtime.ports import Retention
 from dutiful.stores.postgres import PostgresStore, commit, reads, settle
 from dutiful.stores.postgres.connections import Session
