@@ -195,10 +195,10 @@ def sprite() -> str:
 
 def sign(state: str) -> str:
     """Return the shape of a state on a page that has the sprite, within an element that names the state."""
-    return f'<svg class="plot shape" width="16" height="16"><use href="#s-{state}"/></svg>'
+    return f'<svg class="plot shape"><use href="#s-{state}"/></svg>'
 
 
-def mini(past: Sequence[Bead | Tick], to_come: int) -> str:
+def mini(past: Sequence[Bead | Tick], to_come: int, css: str = "plot") -> str:
     """Return the last 20 ticks and up to 3 to come, evenly spaced, the newest at the right.
 
     One path for each kind of mark, because a list has fifty strips.
@@ -217,7 +217,7 @@ def mini(past: Sequence[Bead | Tick], to_come: int) -> str:
     drawn += [_marked(20.5, marked["skipped"], "d")] if "skipped" in marked else []
     drawn += [_marked(3.4, marked["failed"], "x")] if "failed" in marked else []
     box = f'viewBox="0 0 {Mini.WIDTH} {Mini.HEIGHT}"'
-    return f'<svg class="plot" {box} aria-hidden="true">{"".join(drawn)}</svg>'
+    return f'<svg class="{css}" {box} aria-hidden="true">{"".join(drawn)}</svg>'
 
 
 def _sticks(sticks: list[tuple[int, int]], css: str) -> str:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 SHOWN = 50
+# A row names so many labels, because a page has fifty rows; the page of the schedule names all of them.
+LABELS_SHOWN = 2
 STATES: dict[State, str] = {
     "all": "all",
     "trouble": "in trouble",
@@ -107,6 +109,9 @@ class Line(NamedTuple):
     when: str
     mini: str
     last: RunView | None
+    # The labels that the row shows, and how many more there are.
+    labels: list[tuple[str, str]]
+    more_labels: int
 
 
 @router.get("/ui/schedules", dependencies=[LIVE])
@@ -206,4 +211,7 @@ def _link(query: SchedulesQuery, **changes: Any) -> str:
 def _line(view: ScheduleView, rows: list[Run]) -> Line:
     to_come = 0 if view.paused or view.quarantine else min(3, len(view.preview))
     last = view_run(rows[0]) if rows else None
-    return Line(view, standing(view, last), words.when(view.cron), mini(beads(rows), to_come), last)
+    drawn, labels = mini(beads(rows), to_come, "plot mini"), [*view.labels.items()]
+    shown = labels[:LABELS_SHOWN]
+    more = len(labels) - len(shown)
+    return Line(view, standing(view, last), words.when(view.cron), drawn, last, shown, more)

@@ -14,7 +14,10 @@ const isOccupied = () => isTyping() || box.matches("[open], :popover-open");
 // ---- Morphing: make a part of the page equal to another one, and keep every node that can stay. A node that
 // ---- stays keeps focus, selection, scroll position, typed text and whether `details` are open.
 
-const keyOf = (node) => (node.nodeType === 1 ? node.id || node.dataset.key || "" : "");
+// A row of a list without a key of its own has that of its link.
+const keyOf = (node) =>
+  node.nodeType === 1 ? node.id || node.dataset.key || (node.nodeName === "LI" && rowOf(node)?.href) || "" : "";
+const rowOf = (node) => node.querySelector("[data-row]");
 const isSame = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
 
 function morph(old, fresh) {
@@ -278,7 +281,7 @@ const chosen = new Set();
 
 function choose(row) {
   const form = document.getElementById("chosen");
-  const id = row?.closest("li")?.dataset.key;
+  const id = row?.textContent;
   if (!form || !id) return;
   if (chosen.delete(id)) row.parentNode.querySelector(".mark").remove();
   else {
@@ -329,7 +332,7 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-copy]");
   if (button) copy(button);
   const sign = event.target.closest(".lines .sign");
-  if (sign) choose(sign.parentNode.querySelector("[data-row]"));
+  if (sign) choose(rowOf(sign.parentNode));
   if (event.target.id === "live") toggleLive();
 });
 
