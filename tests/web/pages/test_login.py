@@ -9,7 +9,7 @@ import re
 import jwt
 import pytest
 from tests.web.pages.html import Page, page
-from tests.web.running import MONDAY, running
+from tests.web.running import MONDAY, SCHEDULE, running
 
 from dutiful.web.pages.session import safe_next
 
@@ -100,6 +100,17 @@ def test_the_cookie_is_hidden_from_scripts_and_says_nothing(guarded):
 def test_the_api_ignores_the_session(guarded):
     log_in(guarded, token())
     assert guarded.client.get("/schedules").status_code == 401
+
+
+def test_no_page_of_a_session_links_to_the_api_which_would_refuse_it(guarded):
+    log_in(guarded, token(scope="read write trigger admin"))
+    bearer = {"Authorization": f"Bearer {token()}"}
+    stored = guarded.client.post("/schedules/upsert", json=SCHEDULE, headers=bearer)
+    assert stored.status_code == 200
+    paths = ["/", "/ui/schedules", "/ui/schedules/nightly", "/ui/runs", "/ui/system", "/ui/me", "/ui/why"]
+    found = {link.partition("#")[0] for path in paths for link in page(guarded, path).links}
+    refused = [link for link in found if link and guarded.client.get(link).status_code != 200]
+    assert refused == []
 
 
 def test_the_session_ends_with_its_token(guarded):

@@ -13,6 +13,7 @@ from tests.web.pages.test_forms import csrf, post
 from tests.web.running import SCHEDULE
 
 from dutiful.core.cron.cron import Cron
+from dutiful.web.pages import words
 from dutiful.web.pages.fire_time_changes import compare
 
 NOW = datetime(2026, 11, 2, 14, 5, 12, tzinfo=UTC)
@@ -222,3 +223,10 @@ def test_the_account_of_an_edit_is_the_difference_of_the_fire_times():
         gone, come = {*before.between(begin, end)}, {*after.between(begin, end)}
         assert told.moved + told.removed == len(gone - come)
         assert told.moved + told.added == len(come - gone)
+
+
+def test_the_foot_leads_to_the_keys_and_to_the_sentence_of_every_reason(service):
+    links = page(service, "/ui/me").links
+    assert {"/ui/me#keys", "/ui/why#reasons", "/metrics", "/openapi.json"} <= {*links}
+    told = page(service, "/ui/why").text
+    assert [name for name, said in words.REASONS.items() if f"{name} {said}" not in told] == []

@@ -94,6 +94,8 @@ def page(
     frame = {
         "now": now,
         "caller": request.state.caller,
+        # The API ignores cookies, so it would refuse the links of a session.
+        "reads_api": request.state.caller.how not in {"session", "nobody"},
         "theme": theme if theme in THEMES else None,
         "keys": request.cookies.get(KEYS_COOKIE) != "off",
         "own_zone": _own_zone(request.cookies.get(ZONE_COOKIE, "")),
