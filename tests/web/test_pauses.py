@@ -154,3 +154,23 @@ def test_the_same_file_may_be_deployed_again_after_its_pause_has_ended(service):
     service.post("/schedules/pause", {**PAUSE, "until": "2026-03-02T12:00:00Z"})
     service.post("/schedules/bulk", file)
     assert pause_of(service) == (True, "ask Ada", "2026-03-02T12:00:00Z")
+
+
+def test_a_resumption_by_filter_may_name_the_note_of_the_pause(service):
+    for name in ("a", "b", "c"):
+        service.upsert(schedule_id=name, labels={"team": "billing"})
+    service.post("/schedules/pause", {"schedule_id": "a", "paused": True, "note": "ask Bob"})
+    team = {"label": "team=billing"}
+    assert service.post("/schedules/pause-many", {**team, "paused": True, "note": "ask Ada"}) == {
+        "changed": 2
+    }
+    undo = {**team, "paused": False, "pause_note": "ask Ada"}
+    assert service.post("/schedules/pause-many", undo) == {"changed": 2}
+    assert [pause_of(service, name)[:2] for name in "abc"] == [
+        (True, "ask Bob"),
+        (False, None),
+        (False, None),
+    ]
+    assert service.post("/schedules/pause-many", undo) == {"changed": 0}
+    refused = service.post("/schedules/pause-many", {**undo, "paused": True}, 422)["error"]
+    assert "only a resumption is limited by a note" in refused["message"]

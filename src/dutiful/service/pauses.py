@@ -1,4 +1,4 @@
-"""Pauses: whether a request asks for one and until when, and which ones may have been forgotten."""
+"""Pauses: the one that a request asks for, and those that people look for: by their age or their note."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.pause import pause_has_ended, paused_until, resumed
 from dutiful.service.cache import TimedCache
 from dutiful.service.declaration import has_facets, instant
+from dutiful.service.views import LIMIT_MAX
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -38,6 +39,16 @@ def pause_end(until: datetime | None, paused: bool, now: Instant) -> Instant | N
 def declared_end(given: ScheduleInput) -> Instant | None:
     """Return when the pause of a deploy ends by itself, or raise InvalidArgumentError."""
     return _end("pause_until", given.pause_until, given.paused)
+
+
+async def paused_with_note(store: Store, facets: Facets, note: str) -> list[str]:
+    """Return the ids of the paused schedules that have these facets and this note."""
+    ids, after = list[str](), ""
+    while page := await store.page(after, LIMIT_MAX, facets, True):
+        paused = [due.schedule.id for due in page]
+        notes, after = await store.notes(paused), paused[-1]
+        ids += [each for each in paused if each in notes and notes[each].pause_note == note]
+    return ids
 
 
 def with_pause(schedule: Schedule, given: ScheduleInput, known: Snapshot | None, now: Instant) -> Schedule:
@@ -89,6 +100,10 @@ class Pauses:
         found = {due.schedule.id: due for due in await self._store.some(ids)}
         wanted = [due for due in map(found.get, ids) if due is not None and has_facets(due.schedule, facets)]
         return wanted[:limit]
+
+    async def noted(self, facets: Facets, note: str) -> int:
+        """Return how many schedules with these facets are paused with this note."""
+        return len(await paused_with_note(self._store, facets, note))
 
     async def _read(self, owner: str | None) -> OldPauses:
         facets = [] if owner is None else [("user", owner)]

@@ -27,7 +27,7 @@ from dutiful.service.declaration import (
     owner_of,
     workflow_of,
 )
-from dutiful.service.pauses import declared_end, pause_end, with_pause
+from dutiful.service.pauses import declared_end, pause_end, paused_with_note, with_pause
 from dutiful.service.types import (
     Backfilled,
     Damaged,
@@ -195,16 +195,22 @@ class SchedulerRegistrar:
         part: str | None = None,
         by: str | None = None,
         until: datetime | None = None,
+        pause_note: str | None = None,
     ) -> int:
         """Pause or resume every schedule that matches all filters; return how many changed.
 
-        A `part` is a text that the id contains. A schedule that is paused until another end changes too.
+        A `part` is a text that the id contains. A schedule that is paused until another end changes too. A
+        resumption may be limited to pauses with a `pause_note`.
         """
         facets = _facets(workflow_id, user_id, label, part)
         end = pause_end(until, paused, self._now())
-        found = self._all("", facets, None if paused else True)
-        schedules = [due.schedule async for due in found]
-        ids = [each.id for each in schedules if (each.paused, each.pause_until) != (paused, end)]
+        if pause_note is None:
+            found = [due.schedule async for due in self._all("", facets, None if paused else True)]
+            ids = [each.id for each in found if (each.paused, each.pause_until) != (paused, end)]
+        elif paused:
+            raise InvalidArgumentError("pause_note", pause_note, "only a resumption is limited by a note")
+        else:
+            ids = await paused_with_note(self._store, facets, pause_note)
 
         def edit(_: str, known: Snapshot | None) -> Schedule | None:
             return None if known is None else known.schedule._replace(paused=paused, pause_until=end)

@@ -68,7 +68,10 @@ class PauseRequest(StrictModel):
 
 
 class PauseManyRequest(StrictModel):
-    """Pause or resume every schedule that all given filters match; at least one filter."""
+    """Pause or resume every schedule that all given filters match; at least one filter.
+
+    A resumption with a `pause_note` leaves alone what was paused with another note.
+    """
 
     paused: bool
     note: Text | None = None
@@ -76,6 +79,7 @@ class PauseManyRequest(StrictModel):
     workflow_id: Id | None = None
     user_id: User | None = None
     label: Text | None = None
+    pause_note: Text | None = None
 
 
 class DrainRequest(StrictModel):

@@ -52,11 +52,47 @@ def test_all_that_match_are_paused_with_a_note_and_resumed_by_the_same_filter(te
     done = send(teams, q="team=billing", paused="true", note="moving house")
     assert done.status_code == 303
     told = page(teams, done.headers["location"]).text
-    assert "3 schedules paused." in told
+    assert "3 schedules paused. Undo…" in told
     assert paused(teams) == {"billing-0", "billing-1", "billing-2", "late"}
     assert teams.get("/schedules/late")["pause_note"] == "moving house"
     assert send(teams, q="team=billing", paused="false").status_code == 303
     assert paused(teams) == set()
+
+
+def test_undo_resumes_what_was_paused_with_its_note_and_nothing_else(teams):
+    done = page(teams, send(teams, q="team=billing", paused="true", note="moving house").headers["location"])
+    [undo] = [link for link in done.links if "pause_note" in link]
+    assert undo == f"{MANY}?q=team%3Dbilling&paused=false&pause_note=moving+house&state=all"
+    asked = page(teams, undo)
+    assert "only those paused with the note moving house" in asked.text
+    assert "3 run again from their next tick on." in asked.text
+    form = {
+        own["name"]: own["value"] for own in asked.all("input") if "value" in own and own["name"] != "csrf"
+    }
+    resumed = send(teams, **form)
+    assert "3 schedules resumed." in page(teams, resumed.headers["location"]).text
+    assert "Undo" not in page(teams, resumed.headers["location"]).text
+    assert paused(teams) == {"billing-0"}
+    assert "Nothing would change." in Page(send(teams, **form)).text
+
+
+def test_undo_of_selected_schedules_resumes_those(teams):
+    done = send(teams, ids="late other billing-0", paused="true", note="moving house")
+    [undo] = [link for link in page(teams, done.headers["location"]).links if "pause_note" in link]
+    assert "2 run again" in page(teams, undo).text
+    assert (
+        send(teams, ids="late other billing-0", paused="false", pause_note="moving house").status_code == 303
+    )
+    assert paused(teams) == {"billing-0"}
+
+
+def test_a_change_of_many_returns_to_the_state_of_the_list(teams):
+    listed = page(teams, "/ui/schedules?q=team%3Dbilling&state=paused")
+    [resume] = [link for link in listed.links if "paused=false" in link]
+    assert resume == f"{MANY}?q=team%3Dbilling&paused=false&state=paused"
+    assert "/ui/schedules?q=team%3Dbilling&state=paused" in page(teams, resume).links
+    done = send(teams, q="team=billing", paused="false", state="paused")
+    assert done.headers["location"].startswith("/ui/schedules?q=team%3Dbilling&state=paused&done=")
 
 
 def test_a_pause_without_a_note_changes_nothing(teams):

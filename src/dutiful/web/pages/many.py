@@ -18,6 +18,7 @@ from dutiful.httpd.fields import ID_PATTERN
 from dutiful.httpd.instants import rfc_3339
 from dutiful.runtime.ports import PausedUntil
 from dutiful.service.board import Matching
+from dutiful.service.catalog import State
 from dutiful.service.declaration import ScheduleView
 from dutiful.service.types import Backfilled
 from dutiful.web.authorized_service import Reader, Starter, Writer
@@ -26,7 +27,7 @@ from dutiful.web.pages.actions import backfill_said
 from dutiful.web.pages.forms import NOTE_MAX, read_form
 from dutiful.web.pages.pause_end import asked_end, presets
 from dutiful.web.pages.rendering import page
-from dutiful.web.pages.schedules import SHOWN, Filter
+from dutiful.web.pages.schedules import SHOWN, STATES, Filter
 from dutiful.web.pages.why import parse_time
 
 if TYPE_CHECKING:
@@ -43,25 +44,43 @@ TICKS_MAX = 1000
 
 
 class BulkQuery(BaseModel):
-    """Which schedules to change: those of a filter, or selected ones by their ids, parted by blanks."""
+    """Which schedules to change: those of a filter, or selected ones by their ids, parted by blanks.
+
+    A resumption with a `pause_note` is only of those that are paused with it. `state` is that of the list
+    from which the question was asked, and to which it returns.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     q: Annotated[str, Field(max_length=200)] = ""
     ids: Annotated[str, Field(max_length=10_000)] = ""
     paused: bool = True
+    pause_note: Annotated[str, Field(max_length=NOTE_MAX)] = ""
+    state: State = "all"
 
     @staticmethod
     def of(form: dict[str, str]) -> BulkQuery:
         """Return what a form asks for."""
         named = [each for each in form.get("ids", "").split() if re.fullmatch(ID_PATTERN, each)]
-        paused = form.get("paused", "true") == "true" and form.get("do") != "resume"
-        return BulkQuery(q=form.get("q", "")[:200], ids=" ".join(named[:SHOWN]), paused=paused)
+        state = form.get("state", "all")
+        return BulkQuery(
+            q=form.get("q", "")[:200],
+            ids=" ".join(named[:SHOWN]),
+            paused=form.get("paused", "true") == "true" and form.get("do") != "resume",
+            pause_note=form.get("pause_note", "")[:NOTE_MAX],
+            state=state if state in STATES else "all",
+        )
 
     @property
     def back(self) -> str:
         """Return the address of the list that has these schedules."""
-        return f"/ui/schedules?{urlencode({'q': self.q})}" if self.q else "/ui/schedules"
+        return self.list_with()
+
+    def list_with(self, **said: str) -> str:
+        """Return the address of the list from which the question was asked, with something to say there."""
+        kept = {"q": self.q, "state": "" if self.state == "all" else self.state, **said}
+        given = urlencode({name: value for name, value in kept.items() if value})
+        return f"/ui/schedules?{given}" if given else "/ui/schedules"
 
 
 def own_facets(authorized: AuthorizedService, wanted: Filter) -> list[tuple[str, str]]:
@@ -75,7 +94,8 @@ def own_facets(authorized: AuthorizedService, wanted: Filter) -> list[tuple[str,
 async def selected(authorized: AuthorizedService, query: BulkQuery) -> list[ScheduleView]:
     """Return the selected schedules that the caller may change."""
     views = await authorized.service.registrar.some_schedules(query.ids.split())
-    return [view for view in views if authorized.caller.acts_for(view.user_id)]
+    own = [view for view in views if authorized.caller.acts_for(view.user_id)]
+    return [view for view in own if query.pause_note in ("", view.pause_note)]
 
 
 async def matching(
@@ -94,7 +114,10 @@ async def matching(
     if not facets:
         return Matching(0, 0, 0)
     same_end = PausedUntil(None if until is None else epoch_ms(until))
-    return await authorized.service.board.matching(facets, same_end if query.paused else True)
+    found = await authorized.service.board.matching(facets, same_end if query.paused else True)
+    if not query.pause_note:
+        return found
+    return found._replace(paused=await authorized.service.pauses.noted(facets, query.pause_note))
 
 
 @router.get("/ui/schedules/pause-many")
@@ -119,7 +142,8 @@ async def pause_many(request: Request, authorized: Writer) -> Response:
     change = _pause_selected if query.ids else _pause_matching
     changed = await change(authorized, query, note or None, until)
     done = f"{words.counted(changed, 'schedule')} {'paused' if query.paused else 'resumed'}."
-    return RedirectResponse(f"/ui/schedules?{urlencode({'q': query.q, 'done': done})}", 303)
+    undo = {"undo": note, "ids": query.ids} if query.paused else {}
+    return RedirectResponse(query.list_with(done=done, **undo), 303)
 
 
 def _asked_end(
@@ -135,6 +159,8 @@ async def _pause_matching(
 ) -> int:
     wanted = Filter.read(query.q)
     filters = wanted._replace(user_id=wanted.user_id or authorized.tenant)._asdict()
+    if query.pause_note:
+        filters["pause_note"] = query.pause_note
     action = authorized.intend_pause(query.paused, until, **filters, note=note, via="page")
     by = authorized.caller.user_id
     changed = await authorized.service.registrar.pause_where(
@@ -238,7 +264,7 @@ async def backfill_many(request: Request, authorized: Starter) -> Response:
         return await _ask_backfill(request, authorized, query, str(error), form)
     told = f"{words.counted(done.accepted, 'past tick')} of {words.counted(len(ids), 'schedule')} will run"
     said = backfill_said(done, told, "overlap")
-    return RedirectResponse(f"/ui/schedules?{urlencode({'q': query.q, 'done': said})}", 303)
+    return RedirectResponse(query.list_with(done=said), 303)
 
 
 def _period(authorized: AuthorizedService, form: dict[str, str]) -> Range:

@@ -21,6 +21,7 @@ from dutiful.service.views import view_run
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.marks import mini
 from dutiful.web.pages import words
+from dutiful.web.pages.forms import NOTE_MAX
 from dutiful.web.pages.ledger_entries import beads
 from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.schedule import standing
@@ -63,6 +64,9 @@ class SchedulesQuery(BaseModel):
     older: Literal["30d"] | None = None
     cursor: Annotated[str, Field(max_length=1000)] | None = None
     done: Annotated[str, Field(max_length=200)] | None = None
+    # The note and the ids of a pause of many that was just made, by which it can be undone.
+    undo: Annotated[str, Field(max_length=NOTE_MAX)] | None = None
+    ids: Annotated[str, Field(max_length=10_000)] | None = None
 
     @property
     def is_timed(self) -> bool:
@@ -147,6 +151,7 @@ async def facts(authorized: AuthorizedService, query: SchedulesQuery) -> dict[st
         and bool(Filter.read(query.q) != Filter())
         and query.state in {"all", "paused"},
         "json": _json(query),
+        "undo": _undo(query),
         "near": await authorized.near_ids(query.q.strip()) if no_such else [],
         "filtered": bool(query.q) or query.state != "all" or query.is_timed,
         "damaged": damaged if query.cursor is None and query.state in _WITH_DAMAGED else [],
@@ -197,8 +202,22 @@ def _json(query: SchedulesQuery) -> str | None:
     return "/schedules" + (f"?{urlencode(kept)}" if kept else "")
 
 
+def _undo(query: SchedulesQuery) -> str | None:
+    """Return the address of the question that undoes the pause of many that was just made."""
+    if not query.undo:
+        return None
+    asked = {
+        "q": query.q,
+        "ids": query.ids,
+        "paused": "false",
+        "pause_note": query.undo,
+        "state": query.state,
+    }
+    return f"/ui/schedules/pause-many?{urlencode({name: value for name, value in asked.items() if value})}"
+
+
 def _link(query: SchedulesQuery, **changes: Any) -> str:
-    asked = {**query.model_dump(), "done": None, **changes}
+    asked = {**query.model_dump(), "done": None, "undo": None, "ids": None, **changes}
     usual = SchedulesQuery().model_dump()
     kept = {
         name: rfc_3339(value) if isinstance(value, datetime) else value

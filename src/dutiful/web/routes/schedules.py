@@ -74,6 +74,8 @@ async def pause_many_schedules(
         authorized.demand_user(pause.user_id)
     filters["user_id"] = pause.user_id or authorized.tenant
     until, by = pause.until, authorized.caller.user_id
+    if pause.pause_note is not None:
+        filters["pause_note"] = pause.pause_note
     action = authorized.intend_pause(pause.paused, until, **filters, note=pause.note)
     changed = await authorized.service.registrar.pause_where(
         pause.paused, pause.note, **filters, by=by, until=until
