@@ -96,6 +96,26 @@ def test_json_is_what_the_service_answers(service, arguments, path, query):
     assert (code, json.loads(shown)) == (0, service.get(path, **query))
 
 
+def test_an_explanation_lists_the_checks_of_the_tick(service):
+    service.advance(1801)
+    code, shown, _ = asking(service)("explain", "nightly", "2026-03-02T09:30")
+    assert (code, shown.splitlines()) == (
+        0,
+        [
+            "nightly at 2026-03-02T09:30:00Z is SUCCESS",
+            "check               passed  fact",
+            "A tick of the cron  yes     09:30 in UTC",
+            "In its window       yes     it has no start and no end",
+            "Not paused          yes     it runs",
+            "In time             yes     0 ms late, 60 s allowed",
+            "No run in the way   yes     overlap=skip",
+            "Room for it         yes     no limit",
+            "Executor took it    yes     attempt 1",
+            "Task succeeded      yes     after 0 ms",
+        ],
+    )
+
+
 def test_pausing_and_resuming(service):
     ask = asking(service)
     assert ask("pause", "nightly", "--note", "ask Ada") == (0, "nightly is paused\n", "")

@@ -220,28 +220,6 @@ def test_ticks_of_a_paused_schedule_are_one_stretch(service):
     )
 
 
-def test_explaining_a_tick_that_ran(service):
-    service.upsert()
-    service.advance(1801)
-    answer = service.get("/schedules/nightly/explain", at=TICK)
-    (run,) = service.get("/schedules/nightly/runs")["runs"]
-    assert {*answer} == {"schedule_id", "at", "due", "run", "text"}
-    assert (answer["schedule_id"], answer["at"], answer["due"], answer["run"]) == ("nightly", TICK, True, run)
-    assert answer["text"]
-
-
-def test_explaining_an_instant_that_is_no_tick(service):
-    service.upsert()
-    answer = service.get("/schedules/nightly/explain", at="2026-03-02T09:31:00Z")
-    assert (answer["due"], answer["run"]) == (False, None)
-
-
-def test_an_offset_whose_plus_was_not_escaped_is_understood(service):
-    service.upsert()
-    answer = service.client.get("/schedules/nightly/explain?at=2026-03-02T10:30:00+01:00")
-    assert (answer.status_code, answer.json()["at"], answer.json()["due"]) == (200, TICK, True)
-
-
 def test_a_triggered_run_has_a_key_of_its_own(service):
     service.upsert()
     answer = service.post("/schedules/nightly/trigger")

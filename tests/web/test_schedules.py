@@ -79,6 +79,7 @@ def test_a_preview_says_what_a_new_schedule_would_do_and_stores_nothing(service)
     assert found["preview"][0] == "2026-03-09T09:00:00+01:00"
     assert found["added"][:2] == ["2026-03-09T09:00:00+01:00", "2026-03-16T09:00:00+01:00"]
     assert (found["removed"], found["moved"]) == ([], [])
+    assert (found["counts"], found["updated_at"]) == ({"before": 0, "after": 500}, None)
     assert service.get("/schedules")["schedules"] == []
 
 
@@ -90,6 +91,8 @@ def test_a_preview_names_the_fire_times_that_an_edit_moves_and_removes(service):
         {"before": f"2026-03-0{day}T09:30:00Z", "after": f"2026-03-0{day}T10:45:00Z"} for day in (2, 3, 4, 5)
     ]
     assert (found["added"], found["removed"]) == ([], ["2026-03-06T09:30:00Z"])
+    assert found["counts"] == {"before": 5, "after": 4}
+    assert found["updated_at"] == service.get("/schedules/nightly")["updated_at"]
     assert service.get("/schedules/nightly")["cron_expr"] == SCHEDULE["cron_expr"]
 
 

@@ -162,3 +162,13 @@ def print_found_runs(runs: Sequence[dict[str, Any]]) -> None:
         for run in runs
     ]
     print_table(head, rows, empty="No run matches.")
+
+
+def print_explanation(answer: dict[str, Any]) -> None:
+    """Print what became of a tick, and each check of it: whether it was passed, and why."""
+    click.echo(answer["text"])
+    said = {True: "yes", False: "no", None: "open"}
+    print_table(
+        ["check", "passed", "fact"],
+        [[step["name"], said[step["passed"]], step["fact"]] for step in answer["steps"]],
+    )

@@ -20,6 +20,7 @@ from dutiful.cli.schedule_text import (
     SCHEDULE_FIELDS,
     iso,
     moment,
+    print_explanation,
     print_fire_times,
     print_found_runs,
     print_lines,
@@ -138,12 +139,12 @@ def runs(schedule_id: str, limit: int, cursor: str | None, form: Form) -> None:
 @click.argument("at", metavar="ISO")
 @reading
 def explain(schedule_id: str, at: str, form: Form) -> None:
-    """Say why a tick ran, did not run, or will run. A time without offset is UTC.
+    """Say why a tick ran, did not run, or will run, and which checks it passed. Without offset it is UTC.
 
     Example: dutiful schedules explain nightly 2026-03-08T07:30
     """
     answer = ask_about("GET", schedule_id, "explain", query={"at": iso("ISO", at)})
-    show(form, answer, lambda: click.echo(answer["text"]))
+    show(form, answer, lambda: print_explanation(answer))
 
 
 @schedules.command()

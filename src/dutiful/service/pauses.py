@@ -41,6 +41,13 @@ def declared_end(given: ScheduleInput) -> Instant | None:
     return _end("pause_until", given.pause_until, given.paused)
 
 
+def resumption_note(note: str, paused: bool) -> str:
+    """Return the note that limits a resumption, or raise InvalidArgumentError for a pause."""
+    if paused:
+        raise InvalidArgumentError("pause_note", note, "only a resumption is limited by a note")
+    return note
+
+
 async def paused_with_note(store: Store, facets: Facets, note: str) -> list[str]:
     """Return the ids of the paused schedules that have these facets and this note."""
     ids, after = list[str](), ""

@@ -27,7 +27,7 @@ from dutiful.service.declaration import (
     owner_of,
     workflow_of,
 )
-from dutiful.service.pauses import declared_end, pause_end, paused_with_note, with_pause
+from dutiful.service.pauses import declared_end, pause_end, paused_with_note, resumption_note, with_pause
 from dutiful.service.types import (
     Backfilled,
     Damaged,
@@ -156,8 +156,9 @@ class SchedulerRegistrar:
         known = None if given.schedule_id is None else await self._store.get(schedule_id)
         if known is not None and not may_edit(owner_of(known.schedule)):
             raise UnknownScheduleError(schedule_id)
+        note = None if known is None else (await self._store.notes([schedule_id])).get(schedule_id)
         now = self._now()
-        return preview(known, with_pause(schedule, given, known, now), given.schedule_id, now)
+        return preview(known, note, with_pause(schedule, given, known, now), given.schedule_id, now)
 
     def _declared(self, index: int, schedule_id: str, given: ScheduleInput, twice: bool) -> Schedule:
         try:
@@ -207,10 +208,8 @@ class SchedulerRegistrar:
         if pause_note is None:
             found = [due.schedule async for due in self._all("", facets, None if paused else True)]
             ids = [each.id for each in found if (each.paused, each.pause_until) != (paused, end)]
-        elif paused:
-            raise InvalidArgumentError("pause_note", pause_note, "only a resumption is limited by a note")
         else:
-            ids = await paused_with_note(self._store, facets, pause_note)
+            ids = await paused_with_note(self._store, facets, resumption_note(pause_note, paused))
 
         def edit(_: str, known: Snapshot | None) -> Schedule | None:
             return None if known is None else known.schedule._replace(paused=paused, pause_until=end)

@@ -152,6 +152,13 @@ class MovedTime(NamedTuple):
     after: datetime
 
 
+class Counts(NamedTuple):
+    """How many fire times there are before and after an upsert."""
+
+    before: int
+    after: int
+
+
 class Preview(NamedTuple):
     """The schedule after an upsert, and how its fire times until `compared_until` would differ."""
 
@@ -162,18 +169,24 @@ class Preview(NamedTuple):
     findings: Sequence[Finding]
     preview: Sequence[datetime]
     compared_until: datetime | None
+    counts: Counts
+    # When the stored schedule was changed last, None for a new one.
+    updated_at: datetime | None
     added: Sequence[datetime]
     removed: Sequence[datetime]
     moved: Sequence[MovedTime]
 
 
-def preview(known: Snapshot | None, schedule: Schedule, schedule_id: str | None, now: Instant) -> Preview:
+def preview(
+    known: Snapshot | None, note: Note | None, schedule: Schedule, schedule_id: str | None, now: Instant
+) -> Preview:
     """Return the effect of storing `schedule` in place of `known`, from `now` on."""
     wanted = Snapshot(schedule, State(cursor=now))
     after = fire_times(wanted, now, COMPARED)
     before = [] if known is None else fire_times(known, now, COMPARED)
     until = min((times[-1] for times in (before, after) if len(times) == COMPARED), default=None)
-    added, removed, moved = _differences(_up_to(before, until), _up_to(after, until))
+    old, new = _up_to(before, until), _up_to(after, until)
+    added, removed, moved = _differences(old, new)
     cron = cron_of(wanted)
     return Preview(
         schedule_id,
@@ -183,6 +196,8 @@ def preview(known: Snapshot | None, schedule: Schedule, schedule_id: str | None,
         lint(cron, after[0]) if after else [],
         after[:5],
         until,
+        Counts(len(old), len(new)),
+        None if note is None else moment(note.updated_at),
         added,
         removed,
         moved,

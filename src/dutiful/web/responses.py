@@ -57,10 +57,18 @@ class MovedAnswer(Answer):
     after: Instant
 
 
+class CountsAnswer(Answer):
+    """How many fire times there are before and after an upsert, up to `compared_until`."""
+
+    before: int
+    after: int
+
+
 class UpsertPreviewAnswer(Answer):
     """The changes that an upsert would make.
 
-    Fire times are in the schedule's zone, and compared up to `compared_until`.
+    Fire times are in the schedule's zone, and compared up to `compared_until`. `updated_at` is that of the
+    stored schedule, null for a new one.
     """
 
     schedule_id: str | None
@@ -70,6 +78,8 @@ class UpsertPreviewAnswer(Answer):
     findings: list[FindingAnswer]
     preview: list[Instant]
     compared_until: Instant | None
+    counts: CountsAnswer
+    updated_at: Instant | None
     added: list[Instant]
     removed: list[Instant]
     moved: list[MovedAnswer]
@@ -162,14 +172,29 @@ class RunsAnswer(Answer):
     next_cursor: str | None
 
 
+class StepAnswer(Answer):
+    """One check of a tick, whether it was passed, and why; `passed` is null while that is open."""
+
+    name: str
+    passed: bool | None
+    fact: str
+
+
 class ExplanationAnswer(Answer):
-    """Why the tick at that instant ran, did not run, or will run."""
+    """Why the tick at that instant ran, did not run, or will run.
+
+    `code` is a status, a reason, or a code that only a verdict has. `setting` decided, as name=value. `steps`
+    are the checks in their order, up to the one that decided.
+    """
 
     schedule_id: str
     at: Instant
     due: bool
     run: RunAnswer | None
     text: str
+    code: str
+    setting: str | None
+    steps: list[StepAnswer]
 
 
 class TriggeredAnswer(Answer):
