@@ -51,6 +51,14 @@ def test_one_that_is_asked_for_is_told_with_what_is_wrong(damaged):
     )
 
 
+def test_the_summary_counts_what_the_overview_counts(damaged):
+    damaged.put("/workflows/broken/1", {"fail": "no such table"})
+    damaged.upsert(schedule_id="fails", workflow_id="broken", cron_expr="* * * * *")
+    damaged.advance(61)
+    assert "Two things need you." in page(damaged).text
+    assert damaged.get("/summary")["needs"] == 2
+
+
 def test_the_overview_shows_them(damaged):
     [entry] = re.findall(r'<li data-key="nightly [a-z ]+">.*?</li>', damaged.client.get("/").text, re.DOTALL)
     words = unescape(" ".join(re.sub(r"<[^>]+>", " ", entry).split()))

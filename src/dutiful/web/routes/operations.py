@@ -17,6 +17,7 @@ from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader, Writer
 from dutiful.web.drawing.density import Bucket
 from dutiful.web.pages.ledger_entries import beads
+from dutiful.web.pages.needs import find_needs
 from dutiful.web.pages.overview import buckets_of
 from dutiful.web.pages.schedules import Filter
 
@@ -71,13 +72,14 @@ async def summary(authorized: Reader, dutiful_revision: Annotated[str | None, He
     day = await board.day(owner)
     nodes = (await authorized.service.cluster()).nodes
     leaders = [node.name for node in nodes if node.shards]
+    needs = await find_needs(authorized)
     shown = {
         "revision": revision,
         "health": health,
         "leaders": leaders,
         "standby": len(nodes) - len(leaders),
-        "needs": len(await board.troubled(owner)),
-        "running": len(await board.in_flight(owner)),
+        "needs": needs.number,
+        "running": len(needs.runs),
         "account": _account(day),
         "day": [_bucket(bucket) for bucket in buckets_of(day, found.now)],
     }
