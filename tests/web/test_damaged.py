@@ -59,6 +59,12 @@ def test_the_summary_counts_what_the_overview_counts(damaged):
     assert damaged.get("/summary")["needs"] == 2
 
 
+def test_a_list_of_nothing_but_damage_does_not_say_that_nothing_matches(damaged):
+    listed = page(damaged, "/ui/schedules?state=trouble").text
+    assert "No schedule that can be read is in trouble." in listed
+    assert "Nothing matches" not in listed
+
+
 def test_the_overview_shows_them(damaged):
     [entry] = re.findall(r'<li data-key="nightly [a-z ]+">.*?</li>', damaged.client.get("/").text, re.DOTALL)
     words = unescape(" ".join(re.sub(r"<[^>]+>", " ", entry).split()))

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.web.browser.pages import SETTLEMENT
 from tests.web.pages.test_login import environ, token
 from tests.web.running import running
 from tests.web.test_fleet_page import FILE, serving
 
 
-def faults(inspection, pages):
-    """Return what is wrong with each of these pages: its name, the words it must show, how it is opened."""
+def faults(inspection, pages, plain=None):
+    """Return what is wrong with each of these pages: its name, the words it must show, how it is opened.
+
+    In `plain`, a page of a browser without script, each must say the same.
+    """
     wrong = {}
     for name, words, show in pages:
         found, text = inspection.faults(show)
         if words not in text:
             found.append(f"does not say {words!r}: {text[:200]}")
+        if plain is not None:
+            show(plain)
+            if text.removesuffix("Live").strip() != plain.locator("main").inner_text().strip():
+                found.append("says something else without script")
         wrong |= {name: found} if found else {}
     return wrong
 
@@ -51,7 +59,17 @@ class Unreachable:
         raise AssertionError
 
 
-def test_a_login_an_empty_a_failing_a_forbidden_and_a_lost_service_are_accessible(inspection, tmp_path):
+@pytest.fixture
+def plain(browser):
+    """A page of a browser that runs no script."""
+    context = browser.new_context(java_script_enabled=False, color_scheme="light")
+    yield context.new_page()
+    context.close()
+
+
+def test_a_login_an_empty_a_failing_a_forbidden_and_a_lost_service_are_accessible(
+    inspection, plain, tmp_path
+):
     with running(tmp_path, executor=Unreachable, **environ(tmp_path)) as service:
 
         def sign_in(page, given):
@@ -59,6 +77,18 @@ def test_a_login_an_empty_a_failing_a_forbidden_and_a_lost_service_are_accessibl
             service.advance(60)
             page.goto(f"{service.url}/ui/login")
             page.get_by_label("Token").fill(given)
+            with page.expect_navigation():
+                page.get_by_role("button", name="Sign in").click()
+
+        def send_after_the_end(page):
+            """Send a form after the session has ended, and sign in again."""
+            sign_in(page, token(lives=900))
+            page.goto(f"{service.url}/ui/schedules/import")
+            page.get_by_role("textbox", name="Schedules").fill("[]")
+            page.context.clear_cookies(name="dutiful-session")
+            with page.expect_navigation():
+                page.get_by_role("button", name="Show what would change").click()
+            page.get_by_label("Token").fill(token(lives=900))
             with page.expect_navigation():
                 page.get_by_role("button", name="Sign in").click()
 
@@ -73,8 +103,10 @@ def test_a_login_an_empty_a_failing_a_forbidden_and_a_lost_service_are_accessibl
                 ("wrong token", "(token_malformed)", lambda page: sign_in(page, "x")),
                 ("empty and down", "Store the first schedule", lambda page: sign_in(page, token())),
                 ("for admins", "You may not do this", lambda page: page.goto(f"{service.url}/ui/audit")),
+                ("after the end", "nothing was changed yet", send_after_the_end),
                 ("store lost", "The store cannot be used", lose_the_store),
             ],
+            plain,
         )
     assert wrong == {}
 

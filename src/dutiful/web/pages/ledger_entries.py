@@ -305,7 +305,7 @@ def _why(run: RunView, cron: Cron) -> str:
         return words.first_line(run.detail, _DETAIL_SHOWN)
     late = late_by(run)
     if late is not None and late > LATE_S:
-        return "launched late, within the grace"
+        return "launched late"
     before = run.run_at - timedelta(hours=1)
     # If the hour before has the same wall time, the clock went back and this is the second of the two.
     zone = cron.zone.tzinfo
