@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 from zoneinfo import ZoneInfo
@@ -197,6 +198,23 @@ def test_labels_leave_out_a_time_that_the_clock_skips():
         "05:00",
         "06:00",
     ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(-180, 180), st.integers(5, 480))
+def test_labels_in_a_fold_name_both_of_its_hours_and_stay_evenly_apart(minutes, length):
+    # The clocks of New York go back at 06:00 UTC.
+    begin = datetime(2026, 11, 1, 6, tzinfo=UTC) + timedelta(minutes=minutes)
+    zone = ZoneInfo("America/New_York")
+    span = Span(begin, begin + timedelta(minutes=length), zone, 1180)
+    found = span.round_instants()
+    assert found
+    assert [words.split()[0] for _, words in found] == [
+        f"{at.astimezone(zone):%H:%M:%S}".removesuffix(":00" if words.count(":") == 1 else "")
+        for at, words in found
+    ]
+    assert len({after - before for (before, _), (after, _) in pairwise(found)}) <= 1
+    assert {begin <= at < begin + timedelta(minutes=length) for at, _ in found} == {True}
 
 
 CHANGES = [

@@ -74,6 +74,9 @@ def test_a_month_of_minutes_stays_small():
     drawn = picture(of(busy, end=NOON + timedelta(days=30)))
     assert len(drawn) <= 60 * 1024
     assert "43,200 ran" in drawn
+    thinned = "bars are thinned out where there are too many to tell apart; the counts include all"
+    assert thinned in drawn
+    assert thinned not in picture(of([lane("few", ("ran",) * 40)]))
 
 
 def test_hostile_names_stay_texts():

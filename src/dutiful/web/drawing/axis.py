@@ -83,15 +83,23 @@ class Span(NamedTuple):
     def _clocks(self, step: timedelta) -> Iterator[tuple[datetime, str]]:
         day = self.start.astimezone(self.zone).date()
         while _midnight(day, self.zone) < self.end:
-            for count in range(_DAY // step):
-                wall = datetime.combine(day, time()) + count * step
-                at = wall.replace(tzinfo=self.zone)
-                if at.astimezone(UTC).astimezone(self.zone).replace(tzinfo=None) != wall:
-                    continue  # the clock skips this wall time
+            for at in self._round_times(day, step):
+                wall = at.astimezone(self.zone)
                 if self.start <= at < self.end:
                     seconds = f"{wall:%H:%M:%S}" if step < timedelta(minutes=1) else f"{wall:%H:%M}"
                     yield at, f"{seconds} {wall:%a}" if wall.time() == time() else seconds
             day += _DAY
+
+    def _round_times(self, day: date, step: timedelta) -> list[datetime]:
+        """Return the instants of a day at round wall times: both of one that comes twice, none of a gap."""
+        found = set[datetime]()
+        for count in range(_DAY // step):
+            wall = datetime.combine(day, time()) + count * step
+            for fold in (0, 1):
+                at = wall.replace(tzinfo=self.zone, fold=fold).astimezone(UTC)
+                if at.astimezone(self.zone).replace(tzinfo=None) == wall:
+                    found.add(at)
+        return sorted(found)
 
 
 def _midnight(day: date, zone: tzinfo) -> datetime:

@@ -98,8 +98,11 @@ def picture(it: Picture, theme: Theme = "auto") -> str:
         *(_names(lane, _TOP + row * _LANE + 40) for row, lane in enumerate(shown)),
         text(20, bottom + 22, "UTC"),
     ]
-    if left_out:
-        body.append(text(20, height - 6, f"and {left_out} more schedules, with less to tell"))
+    told = [f"and {left_out} more schedules, with less to tell"] if left_out else []
+    if any(_drawn_of(lane) > 1 for lane in shown):
+        told.append("bars are thinned out where there are too many to tell apart; the counts include all")
+    if told:
+        body.append(text(20, height - 6, "; ".join(told)))
     described = "; ".join(f"{lane.name}: {lane.account}" for lane in shown)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {number(height)}" role="img">'
     said = f"<title>{escape(it.title)}</title><desc>{escape(described)}</desc>"
@@ -150,9 +153,14 @@ def _names(lane: Lane, base: float) -> str:
     return text(20, base + 4, name, "strong") + text(_WIDTH - 20, base + 4, lane.account, anchor="end")
 
 
+def _drawn_of(lane: Lane) -> int:
+    """Return of how many successful ticks of a lane one is drawn."""
+    return max(1, len(lane.ticks) * LANES_MAX // MARKS_MAX // 4)
+
+
 def _lane(span: Span, lane: Lane, base: float) -> str:
     drawn, bars, taken = [line(0, base, span.width, base, "axis")], "", -1.0
-    every = max(1, len(lane.ticks) * LANES_MAX // MARKS_MAX // 4)
+    every = _drawn_of(lane)
     for place, (tick, launched) in enumerate(lane.ticks):
         if tick.state == "skipped":
             mark, taken = _skipped(span, tick, base, taken)

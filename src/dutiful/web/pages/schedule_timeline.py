@@ -84,9 +84,8 @@ def pauses_of(view: ScheduleView, runs: Sequence[RunView], end: datetime) -> lis
     return present + past
 
 
-def _dense(it: Timeline, ticks: list[Tick], span: Span, css: str) -> str:
-    """Return a density drawing, whose future ticks are counted and not listed."""
-    buckets = 120 if css == "wide" else 60
+def counts_of(ticks: list[Tick], span: Span, buckets: int) -> list[dict[str, Any]]:
+    """Return how many of the ticks of a span ran, failed or were skipped in each of so many equal parts."""
     width = (span.end - span.start) / buckets
     found: list[dict[str, Any]] = [
         {"ran": 0, "failed": 0, "skipped": Counter(), "to_come": 0} for _ in range(buckets)
@@ -95,6 +94,13 @@ def _dense(it: Timeline, ticks: list[Tick], span: Span, css: str) -> str:
         place = int((max(tick.at, span.start) - span.start) / width)
         if tick.state != "to_come" and 0 <= place < buckets:
             _count(found[place], tick)
+    return found
+
+
+def _dense(it: Timeline, ticks: list[Tick], span: Span, css: str) -> str:
+    """Return a density drawing, whose future ticks are counted and not listed."""
+    buckets = 120 if css == "wide" else 60
+    width, found = (span.end - span.start) / buckets, counts_of(ticks, span, buckets)
     begins = it.resumes_at
     for place in range(buckets):
         begin = span.start + place * width
