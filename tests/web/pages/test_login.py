@@ -230,6 +230,25 @@ def test_at_the_public_address_cookies_belong_to_that_host_and_to_https(public):
     assert {"Secure", "HttpOnly", "SameSite=lax", "Path=/"} <= {part.strip() for part in cookie.split(";")}
 
 
+@pytest.mark.parametrize(
+    ("path", "choice"),
+    [("/ui/theme", {"theme": "dark"}), ("/ui/zone", {"zone": "UTC"}), ("/ui/keys", {"keys": "off"})],
+)
+def test_at_the_public_address_every_other_cookie_is_of_https_too(public, path, choice):
+    log_in(public, token(), origin="https://cron.example.com")
+    # By hand: the client would not send a cookie of https over http.
+    cookies = "; ".join(f"{name}={value}" for name, value in public.client.cookies.items())
+    shown = public.client.get("/ui/me", headers={"Cookie": cookies})
+    field = re.search(r'name="csrf" value="([0-9a-f]+)"', shown.text)[1]
+    headers = {"Cookie": cookies, "Origin": "https://cron.example.com"}
+    kept = public.client.post(path, data={"csrf": field, **choice}, headers=headers)
+    fresh = public.client.get("/ui/login")
+    for answer, name in ((kept, f"dutiful-{path[4:]}"), (fresh, "__Host-dutiful-csrf")):
+        [cookie] = [each for each in answer.headers.get_list("set-cookie") if each.startswith(f"{name}=")]
+        parts = {part.strip() for part in cookie.split(";")}
+        assert {"Secure", "HttpOnly", "SameSite=lax", "Path=/"} <= parts
+
+
 @pytest.mark.parametrize("origin", ["http://cron.example.com", "https://evil.example", "null"])
 def test_a_form_from_elsewhere_is_refused_at_the_public_address(public, origin):
     assert log_in(public, token(), origin=origin).status_code == 403

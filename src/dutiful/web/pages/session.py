@@ -179,7 +179,7 @@ async def keep_zone(request: Request, authorized: Reader) -> Response:
         zone(name)
     except InvalidArgumentError as error:
         return _me(request, authorized, name, str(error))
-    answer.set_cookie(ZONE_COOKIE, name, max_age=_YEAR_S, httponly=True, samesite="lax")
+    _keep(request, answer, ZONE_COOKIE, name)
     return answer
 
 
@@ -190,7 +190,7 @@ async def theme(request: Request, authorized: Reader) -> RedirectResponse:
     form = await read_form(request)
     answer = RedirectResponse("/ui/me", 303)
     if form.get("theme") in THEMES:
-        answer.set_cookie(THEME_COOKIE, form["theme"], max_age=_YEAR_S, httponly=True, samesite="lax")
+        _keep(request, answer, THEME_COOKIE, form["theme"])
     else:
         answer.delete_cookie(THEME_COOKIE)
     return answer
@@ -203,10 +203,16 @@ async def keys(request: Request, authorized: Reader) -> RedirectResponse:
     form = await read_form(request)
     answer = RedirectResponse("/ui/me#keys", 303)
     if form.get("keys") == "off":
-        answer.set_cookie(KEYS_COOKIE, "off", max_age=_YEAR_S, httponly=True, samesite="lax")
+        _keep(request, answer, KEYS_COOKIE, "off")
     else:
         answer.delete_cookie(KEYS_COOKIE)
     return answer
+
+
+def _keep(request: Request, answer: Response, cookie: str, value: str) -> None:
+    """Store a choice in a cookie of this browser for a year."""
+    secure = request.url.scheme == "https"
+    answer.set_cookie(cookie, value, max_age=_YEAR_S, httponly=True, secure=secure, samesite="lax")
 
 
 def _is_private(request: Request) -> bool:
