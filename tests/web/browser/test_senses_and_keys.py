@@ -118,6 +118,45 @@ OBSCURED = """() => {
 }"""
 
 
+# Returns the controls that are lower than a finger needs, and the texts that are smaller than 11 pixels.
+TOO_SMALL = """() => {
+  const controls = "button, .button, summary, select, input:not([type=radio], [type=hidden]), textarea,"
+    + " .choice label, :is(.seg, .chips, .tabs, .foot, .presets, .menu, .crumbs) a[href]";
+  const seen = [...document.querySelectorAll("body *")].filter(
+    each => each.checkVisibility({visibilityProperty: true}) && !each.closest(".sr"));
+  const low = seen.filter(each => each.matches(controls) && each.getBoundingClientRect().height < 43.9);
+  const isText = child => child.nodeType === 3 && child.data.trim();
+  const fine = seen.filter(each => [...each.childNodes].some(isText)
+    && parseFloat(getComputedStyle(each).fontSize) < 11);
+  return [low, fine].map(found => found.map(each => each.outerHTML.slice(0, 90)));
+}"""
+
+
+def test_targets_are_44_pixels_high_and_texts_11_on_a_phone(service, page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    small = {}
+    for path in [*KEY_PAGES, "/ui/schedules", "/ui/runs", "/ui/calendar", "/ui/me", f"{SETTLEMENT}/pause"]:
+        page.goto(service.url + path)
+        low, fine = page.evaluate(TOO_SMALL)
+        small |= {path: (low, fine)} if low or fine else {}
+    assert small == {}
+    page.goto(f"{service.url}/ui/schedules")
+    assert not page.get_by_role("link", name="JSON").is_visible()
+
+
+def test_nothing_moves_for_those_who_want_no_motion(service, page):
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(service.url)
+    moving = page.evaluate(
+        """[...document.querySelectorAll("*")].filter(each => {
+          const {transitionDuration, animationName, scrollBehavior} = getComputedStyle(each);
+          return transitionDuration !== "0s" || animationName !== "none" || scrollBehavior === "smooth";
+        }).map(each => each.outerHTML.slice(0, 80))"""
+    )
+    page.emulate_media(reduced_motion="no-preference")
+    assert moving == []
+
+
 def test_the_counts_of_the_calendar_are_shown_on_the_narrowest_screen(service, page):
     page.set_viewport_size({"width": 320, "height": 800})
     page.goto(f"{service.url}/ui/calendar")
