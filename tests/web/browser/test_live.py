@@ -96,7 +96,9 @@ def test_the_focus_stays_where_it_is_when_rows_change(service, page):
 @pytest.mark.parametrize("width", [1280, 390, 320])
 def test_nothing_moves_across_three_refreshes(service, page, width):
     page.set_viewport_size({"width": width, "height": 900})
-    for path, every in {"/": 5, "/ui/schedules/a.first": 5, "/ui/schedules": 15, "/ui/runs": 15}.items():
+    run = service.get("/schedules/a.first/runs")["runs"][0]["idempotency_key"]
+    lists = {"/ui/schedules": 15, "/ui/runs": 15, "/ui/system": 15, f"/ui/runs/{run}": 15}
+    for path, every in {"/": 5, "/ui/schedules/a.first": 5, **lists}.items():
         opened(page, service, path)
         for _ in range(3):
             service.advance(300)

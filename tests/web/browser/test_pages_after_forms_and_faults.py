@@ -104,7 +104,7 @@ def test_a_login_an_empty_a_failing_a_forbidden_and_a_lost_service_are_accessibl
                 ("empty and down", "Store the first schedule", lambda page: sign_in(page, token())),
                 ("for admins", "You may not do this", lambda page: page.goto(f"{service.url}/ui/audit")),
                 ("after the end", "nothing was changed yet", send_after_the_end),
-                ("store lost", "The store cannot be used", lose_the_store),
+                ("store lost", "at the moment; nothing was changed. Try again.", lose_the_store),
             ],
             plain,
         )

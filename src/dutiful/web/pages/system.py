@@ -16,7 +16,7 @@ from dutiful.service.settings import in_force
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.strip import histogram
 from dutiful.web.pages import words
-from dutiful.web.pages.rendering import page
+from dutiful.web.pages.rendering import LIVE, page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ class Node(NamedTuple):
     since: datetime
 
 
-@router.get("/ui/system")
+@router.get("/ui/system", dependencies=[LIVE])
 async def system(request: Request, authorized: Reader) -> HTMLResponse:
     """Show the leader, whether it is on time, and the settings in force."""
     authorized.caller.require("admin")
@@ -60,6 +60,7 @@ async def system(request: Request, authorized: Reader) -> HTMLResponse:
     return page(
         "system.html",
         request,
+        every=15,
         health=health,
         leaders=leaders_of(cluster, await service.leader(), now, health.leading),
         nodes=nodes_of(cluster),
