@@ -14,7 +14,7 @@ from tests.stores.contract_pauses import UNTIL, pause
 from tests.stores.notation import MINUTE, T0, declare, ending, make_moves, put, schedule
 
 from dutiful.core.cadence import Once
-from dutiful.core.changes import Changes
+from dutiful.core.changes import Changes, Note
 from dutiful.core.plan.outcome import Unreached
 from dutiful.core.policy import Retry
 from dutiful.runtime.clock import boottime
