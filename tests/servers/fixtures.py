@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import uuid
@@ -14,8 +15,12 @@ from tests.servers.shared import shared_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-__all__ = ["nats_url", "newest_postgres", "own_name", "postgres_port", "postgres_url", "valkey_url"]
+__all__ = [
+    "durable_url", "nats_url", "newest_postgres", "newest_postgres_url", "own_name", "postgres_port",
+    "postgres_url", "valkey_url",
+]  # fmt: skip
 
 _numbers = itertools.count(1)
 
@@ -60,10 +65,31 @@ def newest_postgres() -> Iterator[int]:
 @pytest.fixture
 def postgres_url(postgres_port: int, own_name: str) -> Iterator[str]:
     """The URL of the shared PostgreSQL server with an empty schema of the test's own as search path."""
-    address = f"postgresql://postgres@127.0.0.1:{postgres_port}/postgres"
-    asyncio.run(_execute(address, f'CREATE SCHEMA "{own_name}"'))
-    yield f"{address}?options=-c%20search_path%3D{own_name}"
-    asyncio.run(_execute(address, f'DROP SCHEMA "{own_name}" CASCADE'))
+    with _own_schema(postgres_port, own_name) as url:
+        yield url
+
+
+@pytest.fixture
+def newest_postgres_url(newest_postgres: int, own_name: str) -> Iterator[str]:
+    """The same on the newest version only, for tests that need no other."""
+    with _own_schema(newest_postgres, own_name) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def durable_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty store that outlives its process, once of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:{tmp_path / 'state.db'}"
+    return str(request.getfixturevalue("newest_postgres_url"))
+
+
+@contextlib.contextmanager
+def _own_schema(port: int, name: str) -> Iterator[str]:
+    address = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    asyncio.run(_execute(address, f'CREATE SCHEMA "{name}"'))
+    yield f"{address}?options=-c%20search_path%3D{name}"
+    asyncio.run(_execute(address, f'DROP SCHEMA "{name}" CASCADE'))
 
 
 async def _execute(address: str, statement: str) -> None:

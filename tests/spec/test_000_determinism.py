@@ -39,9 +39,9 @@ def test_determinism_same_inputs_same_decisions(seed):
     assert first.names() == second.names()
 
 
-def test_determinism_the_store_does_not_change_the_decisions(tmp_path):
+def test_determinism_the_store_does_not_change_the_decisions(durable_url):
     in_memory = play(troubled(99))
-    on_disk = play(troubled(99), store=f"sqlite:{tmp_path / 'state.db'}")
+    on_disk = play(troubled(99), store=durable_url)
     assert in_memory.names() == on_disk.names()
 
 
@@ -58,7 +58,7 @@ def test_determinism_the_order_of_registrations_does_not_change_the_selection(se
     )
 
 
-def test_idempotency_of_initialize_with_identical_registrations(tmp_path):
+def test_idempotency_of_initialize_with_identical_registrations(durable_url):
     async def story(world):
         scheduler, task = world.scheduler(), world.task(cron="0 * * * *")
         await scheduler.initialize([task])
@@ -72,7 +72,7 @@ def test_idempotency_of_initialize_with_identical_registrations(tmp_path):
             assert (again.schedule, again.state, tuple(again.runs)) == (known.schedule, known.state, ())
         await world.clock.advance(3600)
 
-    world = play(story, store=f"sqlite:{tmp_path / 'state.db'}")
+    world = play(story, store=durable_url)
     assert world.ran == ["10:00 job", "11:00 job"]
     assert world.names(prefix="TaskDifference") == ["TaskDifference job"]
 

@@ -7,8 +7,8 @@ from tests.spec.world import play
 
 
 @pytest.fixture
-def url(tmp_path):
-    return f"sqlite:{tmp_path / 'state.db'}"
+def url(durable_url):
+    return durable_url
 
 
 def test_standby_waits_writes_nothing_and_returns(url):

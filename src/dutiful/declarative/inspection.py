@@ -14,7 +14,8 @@ from dutiful.core.cron.zone import EPOCH
 from dutiful.core.errors import InvalidArgumentError, NamespaceOwnedError
 from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.run import CANCEL_ASKED, IN_FLIGHT, Phase
-from dutiful.runtime.clock import SystemClock
+from dutiful.runtime.cluster_clock import clock_of, sampled_look
+from dutiful.runtime.ports import Sharded
 from dutiful.runtime.registrar import Registrar
 from dutiful.stores.url import sqlite_path, store_for
 
@@ -33,9 +34,14 @@ class Tasks:
     """The tasks of one store and namespace."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._clock = store, SystemClock()
+        self._store, self._clock = store, clock_of(store)
         # The process that runs the tasks looks into the store about once a second, so no wake is needed.
         self._registrar = Registrar(store, self._clock, lambda: None)
+
+    async def read_clock(self) -> None:
+        """Set the clock by that of the database; requests to run are written with its time."""
+        if isinstance(self._store, Sharded):
+            await sampled_look(self._store, self._clock)
 
     async def all(self) -> list[dict[str, Any]]:
         """Return every task, ordered by name; a damaged task has its problem under `damage`."""
@@ -96,7 +102,9 @@ async def open_tasks(url: str, namespace: str) -> AsyncIterator[Tasks]:
         if await store.every():
             # Claim only a namespace with tasks: reading one that does not exist must not create it.
             await store.claim("library")
-        yield Tasks(store)
+        tasks = Tasks(store)
+        await tasks.read_clock()
+        yield tasks
     except NamespaceOwnedError as error:
         error.add_note(_ADVICE.get(error.details["door"], ""))
         raise

@@ -31,7 +31,7 @@ logger.addHandler(logging.NullHandler())
 
 _WARNINGS = {
     *("TaskRunFailed", "TaskRunOverran", "TaskStartLate", "SchedulerInitializationFailed", "ClockStepped"),
-    *("ScheduleQuarantined", "PassFailed", "LoopBlocked", "SchedulerStandby"),
+    *("ClockOff", "ScheduleQuarantined", "PassFailed", "LoopBlocked", "SchedulerStandby"),
 }
 _ERRORS = {"EngineStopped": logging.ERROR, "ScheduleDamaged": logging.ERROR}
 
@@ -110,8 +110,8 @@ def translate(event: Event) -> SchedulerEvent | None:
         case happened.RunOutlasted(run=run):
             ran = event.at - (run.started_at or event.at)
             return _of("TaskRunOverran", event.at, run.schedule_id, runningMs=ran)
-        case happened.ClockStepped():
-            return _of("ClockStepped", event.at, byMs=event.by)
+        case happened.ClockStepped() | happened.ClockOff():
+            return _of(type(event).__name__, event.at, byMs=event.by)
         case happened.ScheduleQuarantined():
             return _of("ScheduleQuarantined", event.at, event.schedule_id, error=event.error)
         case happened.ScheduleDamaged():

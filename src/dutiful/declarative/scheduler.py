@@ -34,6 +34,7 @@ from dutiful.declarative.registration import Registered, check
 from dutiful.declarative.stored_task import check_stored, unreadable
 from dutiful.launchers.callback import CallbackLauncher
 from dutiful.runtime.clock import SystemClock
+from dutiful.runtime.cluster_clock import clock_of
 from dutiful.runtime.engine import Settings
 from dutiful.runtime.gc_pause import Collector
 from dutiful.runtime.host import Host
@@ -76,7 +77,7 @@ class Scheduler:
         dialect: str = "posix",
     ) -> None:
         self._store = store_for(store, namespace)
-        self._clock = clock or SystemClock()
+        self._clock = clock or clock_of(self._store)
         self._zone = zone(timezone or self._clock.timezone)
         self._observer, self._broken = checked_observer(observer), set[str]()
         self._dialect, self._ledger = _dialect(dialect), bool(ledger)

@@ -8,13 +8,16 @@ from threading import Lock
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dutiful.runtime.clock import STEP_MIN, SystemClock
-from dutiful.runtime.ports import Clock
+from dutiful.runtime.ports import Clock, Sharded
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
+    from dutiful.runtime.ports import Store, View
 
 # Samples older than this (s) are dropped: the two clocks may drift apart.
 _KEPT_S = 60.0
+# A process without other questions to the database asks for its clock after so many seconds.
+SAMPLE_EVERY_S = 5.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -128,3 +131,20 @@ class ClusterClock(SystemClock):
     def epoch_ms(self) -> Instant:
         """Return the database's clock in milliseconds since 1970, never ahead of it."""
         return self._database.read(self.monotonic()) if self._database.is_set else super().epoch_ms()
+
+
+def clock_of(store: Store) -> Clock:
+    """Return the clock for everything that is written into a store: the database's where many hosts share it.
+
+    The clocks of two hosts may differ, and both write cursors and fire times into one database.
+    """
+    return ClusterClock() if isinstance(store, Sharded) else SystemClock()
+
+
+async def sampled_look(store: Sharded, clock: Clock) -> View:
+    """Look at the cluster, and give a clock that follows the database's clock the sample in the answer."""
+    sent = clock.monotonic()
+    view = await store.look()
+    if isinstance(clock, SamplingClock):
+        clock.sample(sent, clock.monotonic(), view.now_ms)
+    return view

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from dutiful.core import event as happened
 from dutiful.core.errors import DutifulError
 from dutiful.runtime.clock import SystemClock
+from dutiful.runtime.cluster_clock import SAMPLE_EVERY_S, OffsetWatch, SamplingClock, sampled_look
 from dutiful.runtime.engine import DEFAULTS, Engine, carried_run, nothing_to_do
+from dutiful.runtime.ports import Sharded
 from dutiful.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ class Host:
         self._engine: Engine | None = None
         self._watchdog: Watchdog | None = None
         self._pruning: asyncio.Task[None] | None = None
+        self._sampling: asyncio.Task[None] | None = None
+        self._offsets = OffsetWatch()
         self._loop_end: AsyncGenerator[None] | None = None
         self._stopping = False
         self.epoch: int | None = None
@@ -68,9 +72,12 @@ class Host:
             with self._clock.hold():
                 await self._store.open()
                 await self._store.claim(self._door)
+                await self._read_clock()
         except BaseException:
             await self._close_store()
             raise
+        if isinstance(self._clock, SamplingClock) and isinstance(self._store, Sharded):
+            self._sampling = asyncio.create_task(self._read_clock_now_and_then(), name="dutiful-clock")
         self._loop_end = self._until_loop_ends()
         await anext(self._loop_end)
 
@@ -166,6 +173,22 @@ class Host:
                 with contextlib.suppress(DutifulError), self._clock.hold():
                     await self._store.prune(self._clock.epoch_ms(), self._retention())
 
+    async def _read_clock(self) -> None:
+        """Sample the database's clock, and report a clock of this host that differs too much from it."""
+        if not (isinstance(self._clock, SamplingClock) and isinstance(self._store, Sharded)):
+            return
+        view = await sampled_look(self._store, self._clock)
+        offset = self._clock.offset_ms()
+        if offset is not None and self._offsets.rises(offset):
+            self._observer(happened.ClockOff(view.now_ms, offset))
+
+    async def _read_clock_now_and_then(self) -> None:
+        while True:
+            await self._clock.sleep(SAMPLE_EVERY_S)
+            # Without a sample the clock goes on by the monotonic clock of the host.
+            with contextlib.suppress(DutifulError):
+                await self._read_clock()
+
     # End
 
     async def drain(self, within: float | None = None) -> Drained:
@@ -191,13 +214,14 @@ class Host:
     def abandon(self) -> None:
         """Drop everything but the store, as a crash would: no run is launched or recorded any more."""
         self._stopping = True
-        if self._pruning is not None:
-            self._pruning.cancel()
+        for task in (self._pruning, self._sampling):
+            if task is not None:
+                task.cancel()
         if self._engine is not None:
             self._engine.abandon()
         if self._watchdog is not None:
             self._watchdog.stop()
-        self._engine = self._watchdog = self._pruning = self.epoch = None
+        self._engine = self._watchdog = self._pruning = self._sampling = self.epoch = None
 
     async def _close_store(self) -> None:
         with self._clock.hold():

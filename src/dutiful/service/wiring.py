@@ -16,7 +16,7 @@ from dutiful.launchers.executor import ExecutorSettings, Probing
 from dutiful.launchers.url import Executors, executor_for
 from dutiful.process.output_log import OutputFolder
 from dutiful.runtime.clock import SystemClock
-from dutiful.runtime.cluster_clock import ClusterClock, OffsetWatch
+from dutiful.runtime.cluster_clock import SAMPLE_EVERY_S, ClusterClock, OffsetWatch, clock_of, sampled_look
 from dutiful.runtime.loop_thread import LoopThread
 from dutiful.runtime.ports import Sharded, Sized
 from dutiful.service import event_log
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logger = logging.getLogger("dutiful.service")
 _PROBE_EVERY_S = 5.0
-_SAMPLE_EVERY_S = 5.0
 
 
 class Service:
@@ -78,7 +77,7 @@ class Service:
         self._watches = watches
         self.settings, self._store = settings, _store(settings)
         # All nodes of a cluster use the database's clock, also nodes without a worker: edits write cursors.
-        self.clock = clock or (ClusterClock() if isinstance(self._store, Sharded) else SystemClock())
+        self.clock = clock or clock_of(self._store)
         self._offsets = OffsetWatch()
         self._sampling: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -252,12 +251,10 @@ class Service:
         """Return the nodes and shards of the cluster; a store for one machine has none."""
         if not isinstance(self._store, Sharded):
             return ClusterView(self.clock.now())
-        sent = self.clock.monotonic()
         with self.clock.hold():
-            view = await self._store.look()
+            view = await sampled_look(self._store, self.clock)
         offset = None
         if isinstance(self.clock, ClusterClock):
-            self.clock.sample(sent, self.clock.monotonic(), view.now_ms)
             offset = self.clock.offset_ms()
             if offset is not None and self._offsets.rises(offset):
                 event_log.write(ClockOff(view.now_ms, offset))
@@ -266,7 +263,7 @@ class Service:
     async def _read_clock(self) -> None:
         """Sample the database's clock at intervals, whether or not this process has a worker."""
         while True:
-            await self.clock.sleep(_SAMPLE_EVERY_S)
+            await self.clock.sleep(SAMPLE_EVERY_S)
             with suppress(StoreError):
                 await self.cluster()
 
