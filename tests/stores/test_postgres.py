@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.stores.contract import StoreContract
+from tests.stores.contract_damage import DamageContract
 from tests.stores.contract_pair import PairContract
-from tests.stores.postgres_rig import depose
+from tests.stores.postgres_rig import depose, execute
 
 from dutiful.stores.postgres import PostgresStore
 
@@ -29,3 +32,15 @@ class TestTwoOpeningsOfPostgres(PairContract):
 
     async def depose(self, store):
         await depose(store)
+
+
+class TestDamagedRowsOfPostgres(DamageContract):
+    @pytest.fixture(autouse=True)
+    def _database(self, newest_postgres_url):
+        self.url = newest_postgres_url
+
+    def new_store(self, _directory):
+        return PostgresStore(self.url)
+
+    def edit(self, _directory, statement):
+        asyncio.run(execute(self.url, statement))

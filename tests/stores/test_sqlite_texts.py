@@ -11,7 +11,7 @@ from tests.stores.notation import MINUTE, T0, declare, due_at, put, schedule
 from tests.stores.sqlite_rig import edit, found_damaged, own_text, populate, with_store
 
 from dutiful.core.cadence import Every, Once
-from dutiful.core.changes import Changes, Survey
+from dutiful.core.changes import Changes
 from dutiful.core.errors import OvertakenError
 from dutiful.runtime.ports import Retention
 from dutiful.stores.codec import encode_cadence, encode_policy, text_number
@@ -61,47 +61,6 @@ def test_the_number_of_a_text_is_for_ever():
 # Damage
 
 
-def test_a_changed_text_stops_all_that_refer_to_it_and_no_others(path):
-    with_store(path, lambda store: declare(store, A, B, C))
-    edit(path, f"UPDATE texts SET text = replace(text, '* *', '1 *') {OF_A}")
-
-    async def look(store):
-        assert await due_at(store, T0) == ["c"]
-        return await store.damaged()
-
-    assert with_store(path, look) == [("a", CHECKSUM), ("b", CHECKSUM)]
-
-
-@pytest.mark.parametrize(
-    "damage", [f"UPDATE texts SET text = replace(text, '* *', '1 *') {OF_A}", f"DELETE FROM texts {OF_A}"]
-)
-def test_what_refers_to_a_text_that_is_not_as_it_was_differs_from_any_declaration(path, damage):
-    with_store(path, lambda store: declare(store, A, B, C))
-    edit(path, damage)
-
-    async def look(store):
-        survey = await store.survey([A, B, C])
-        return survey, [id_ for id_, _ in await store.damaged()]
-
-    assert with_store(path, look) == (Survey([(A, None), (B, None)], []), ["a", "b"])
-
-
-@pytest.mark.parametrize("changed", ["'soon'", "replace(text, ':', ': ')"], ids=["no-text", "same-meaning"])
-def test_who_declares_a_changed_text_anew_puts_it_right_for_all(path, changed):
-    with_store(path, lambda store: declare(store, A, B))
-    edit(path, f"UPDATE texts SET text = {changed} {OF_A}")
-
-    async def heal(store):
-        assert [id_ for id_, _ in await found_damaged(store)] == ["a", "b"]
-        await declare(store, A)
-        assert [id_ for id_, _ in await store.damaged()] == ["b"]
-        assert (await store.get("a")).schedule == A
-        await store.lead("me")
-        return await due_at(store, T0), await store.damaged()
-
-    assert with_store(path, heal) == (["b", "a"], [])
-
-
 READS = {
     "get": lambda store: store.get("a"),
     "every": lambda store: store.every(),
@@ -125,18 +84,6 @@ def test_a_schedule_without_its_text_is_told_by_whoever_reads_it(path, read, col
     assert with_store(path, look) == [("a", problem)]
 
 
-def test_texts_that_were_deleted_come_back_with_a_declaration(path):
-    with_store(path, lambda store: declare(store, A, B))
-    edit(path, "DELETE FROM texts")
-
-    async def heal(store):
-        assert [id_ for id_, _ in await found_damaged(store)] == ["a", "b"]
-        await declare(store, A, B)
-        return await found_damaged(store), await due_at(store, T0)
-
-    assert with_store(path, heal) == ([], ["a", "b"])
-
-
 def test_a_person_is_shown_a_schedule_without_its_text(path):
     workflow = A._replace(task=A.task._replace(name="workflow", payload="{}"))
     with_store(path, lambda store: declare(store, workflow))
@@ -158,20 +105,6 @@ def test_what_was_read_is_kept_until_the_file_is_opened_again(path):
         return await due_at(store, T0)
 
     assert with_store(path, look) == []
-
-
-def test_a_text_that_was_changed_is_not_kept(path):
-    with_store(path, lambda store: declare(store, A))
-    longer = encode_cadence(A.cadence).replace(":", ": ")
-    edit(path, f"UPDATE texts SET text = '{longer}' {OF_A}")
-
-    async def repair(store):
-        assert await found_damaged(store) == [("a", CHECKSUM)]
-        edit(path, f"UPDATE texts SET text = '{encode_cadence(A.cadence)}' {OF_A}")
-        await store.lead("me")
-        return await found_damaged(store)
-
-    assert with_store(path, repair) == []
 
 
 # Several at once
