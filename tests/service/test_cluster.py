@@ -6,6 +6,7 @@ import asyncio
 import time
 
 import pytest
+from tests.servers.proxy import proxy_to
 
 from dutiful.runtime.ports import Member, View
 from dutiful.service.cluster import cluster_view, member_named
@@ -50,7 +51,15 @@ def test_workers_share_the_shards_of_one_database_and_take_over_from_each_other(
             await first.rebalance()
             await until(first, {"first": 2, "second": 2})
             await first.count_damaged()
-            assert "\ndutiful_cluster_nodes 2.0\n" in first.metrics()
+            metrics = first.metrics()
+            assert "\ndutiful_cluster_nodes 2.0\n" in metrics
+            for shard in view.shards:
+                assert (
+                    metrics.count(f'dutiful_shard_leader{{node="first",shard="{shard.shard}"}} 1.0')
+                    + (metrics.count(f'dutiful_shard_leader{{node="second",shard="{shard.shard}"}} 1.0'))
+                    == 1
+                )
+                assert f'\ndutiful_shard_overdue_seconds{{shard="{shard.shard}"}} ' in metrics
             # An engine reports in its next pass that it leads, after the lock is seen.
             while "\ndutiful_shards_led 2.0\n" not in first.metrics():
                 await first.count_damaged()
@@ -78,6 +87,37 @@ def test_an_api_node_answers_for_a_cluster_that_it_does_not_belong_to(postgres_u
             await api.stop()
 
     asyncio.run(story())
+
+
+async def turned(service, ok):
+    """Return the readiness of a service once it is so."""
+    async with asyncio.timeout(30):
+        while (found := await service.readiness()).ok is not ok:  # noqa: ASYNC110 - a server is waited for
+            await asyncio.sleep(0.05)
+    return found
+
+
+def test_an_api_node_is_ready_while_it_reaches_the_database(newest_postgres, newest_postgres_url):
+    async def story(proxy):
+        url = newest_postgres_url.replace(f":{newest_postgres}/", f":{proxy.port}/")
+        api = await Service(service_of(url, "api").settings, worker=False).start()
+        try:
+            ready = await api.readiness()
+            proxy.refuse = True
+            proxy.cut()
+            unready = await turned(api, False)
+            proxy.refuse = False
+            again = await turned(api, True)
+        finally:
+            await api.stop()
+        return ready, unready, again
+
+    with proxy_to(newest_postgres) as proxy:
+        ready, unready, again = asyncio.run(asyncio.wait_for(story(proxy), 60))
+    assert ready[:6] == again[:6] == (True, False, None, None, 4, 0.0)
+    assert abs(ready.clock_offset_ms) < 1000
+    reason = "the store cannot be reached; the log says why"
+    assert unready == (False, False, None, reason, None, None, None)
 
 
 def test_a_store_of_one_machine_has_no_nodes_and_no_shards():

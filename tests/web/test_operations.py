@@ -19,7 +19,9 @@ def test_it_is_alive(service):
 def test_it_is_ready_while_its_passes_are_recent(service):
     service.advance(1)
     health = service.get("/readyz")
-    assert {*health} == {"ok", "leading", "last_pass_at", "reason"}
+    cluster = dict.fromkeys(("shards_free", "lag_s", "clock_offset_ms"))
+    assert {*health} == {"ok", "leading", "last_pass_at", "reason", *cluster}
+    assert {name: health[name] for name in cluster} == cluster
     assert (health["ok"], health["leading"], health["reason"]) == (True, True, None)
     assert health["last_pass_at"].startswith("2026-03-02T09:00:")
 
@@ -34,7 +36,13 @@ def test_it_is_not_ready_without_its_worker(tmp_path):
     answer = asyncio.run(ask())
     assert (answer.status_code, answer.json()) == (
         503,
-        {"ok": False, "leading": False, "last_pass_at": None, "reason": "the worker is not running"},
+        {
+            "ok": False,
+            "leading": False,
+            "last_pass_at": None,
+            "reason": "the worker is not running",
+            **dict.fromkeys(("shards_free", "lag_s", "clock_offset_ms")),
+        },
     )
 
 

@@ -250,13 +250,29 @@ class _ClusterGauges:
         self._gauge("dutiful_shards_free", "Shards that no worker leads").set(free)
         lag = max(shard.lag_s for shard in view.shards)
         self._gauge("dutiful_shard_lag_seconds", "How long the most overdue schedule has waited").set(lag)
-        epochs = self._gauge("dutiful_shard_epoch", "How often each shard has changed hands", ["shard"])
-        for shard in view.shards:
-            epochs.labels(str(shard.shard)).set(shard.epoch)
+        self._set_shards(view)
         offset = self._gauge(
             "dutiful_clock_offset_seconds", "By how much the host's clock is ahead of the database's"
         )
         offset.set((view.clock_offset_ms or 0) / 1000)
+
+    def _set_shards(self, view: ClusterView) -> None:
+        epochs = self._gauge("dutiful_shard_epoch", "How often each shard has changed hands", ["shard"])
+        overdue = self._gauge(
+            "dutiful_shard_overdue_seconds",
+            "How long the most overdue schedule of a shard has waited",
+            ["shard"],
+        )
+        leaders = self._gauge(
+            "dutiful_shard_leader", "1 for the worker that leads a shard", ["shard", "node"]
+        )
+        # Forget the last leaders: a shard that changed hands would be shown with two.
+        leaders.clear()
+        for shard in view.shards:
+            epochs.labels(str(shard.shard)).set(shard.epoch)
+            overdue.labels(str(shard.shard)).set(shard.lag_s)
+            if shard.node is not None:
+                leaders.labels(str(shard.shard), shard.node).set(1)
 
     def _gauge(self, name: str, meaning: str, labels: Sequence[str] = ()) -> Gauge:
         if name not in self._gauges:

@@ -137,3 +137,15 @@ class Health(NamedTuple):
     reason: str | None
     # The error of the store or the engine; for operators, not for probes.
     error: str | None = None
+
+
+class Readiness(NamedTuple):
+    """The health of this process, and the state of the cluster as it sees it; None on one machine."""
+
+    ok: bool
+    leading: bool
+    last_pass_at: datetime | None
+    reason: str | None
+    shards_free: int | None = None
+    lag_s: float | None = None
+    clock_offset_ms: int | None = None

@@ -33,7 +33,7 @@ from dutiful.service.launcher import NoExecutor, RunLauncher, named_executors
 from dutiful.service.metrics import Expiring, Metrics, expiring, watch_certificates
 from dutiful.service.pauses import Pauses
 from dutiful.service.registrar import SchedulerRegistrar
-from dutiful.service.types import Health
+from dutiful.service.types import Health, Readiness
 from dutiful.service.worker import Worker, patience_ms
 from dutiful.service.workflows import WorkflowStore
 from dutiful.stores.memory import MemoryStore
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logger = logging.getLogger("dutiful.service")
 _PROBE_EVERY_S = 5.0
+_SEEN_FOR_S = 1.0
 
 
 class Service:
@@ -84,6 +85,7 @@ class Service:
         self._thread: LoopThread | None = None
         self._problem: str | None = None
         self._probe_at = -math.inf
+        self._seen: tuple[float, ClusterView] | None = None
         self._metrics = Metrics(self._due_so_far, self._in_flight, self._pass_s)
         self.workflows = WorkflowStore(self._store, self.clock)
         self._given = executor
@@ -174,6 +176,31 @@ class Service:
             reason = "the executor cannot be reached; the log and `dutiful doctor` say why"
             return health._replace(ok=False, reason=reason)
         return health
+
+    async def readiness(self) -> Readiness:
+        """Return the health, and the state of the cluster; a process without a worker needs the store."""
+        health = await self.health()
+        try:
+            view = await self._seen_lately()
+        except StoreError as error:
+            logger.warning("not ready: %s", error)
+            if health.ok:
+                health = health._replace(ok=False, reason="the store cannot be reached; the log says why")
+            return Readiness(*health[:4])
+        if not view.shards:
+            return Readiness(*health[:4])
+        free = sum(shard.node is None for shard in view.shards)
+        return Readiness(*health[:4], free, max(shard.lag_s for shard in view.shards), view.clock_offset_ms)
+
+    async def _seen_lately(self) -> ClusterView:
+        """Return the cluster as of the last second: anybody may ask for the readiness, and often."""
+        now = self.clock.monotonic()
+        if self._seen is None or now - self._seen[0] >= _SEEN_FOR_S:
+            if not isinstance(self._store, Sharded):
+                with self.clock.hold():
+                    await self._store.revision()
+            self._seen = now, await self.cluster()
+        return self._seen[1]
 
     async def executor_problem(self) -> str | None:
         """Return why this process cannot hand runs over, None if it can; probes at most every few seconds."""

@@ -258,6 +258,14 @@ class HealthAnswer(Answer):
     reason: str | None
 
 
+class ReadyAnswer(HealthAnswer):
+    """Whether this process does its work, and the state of the cluster; null on one machine."""
+
+    shards_free: int | None
+    lag_s: float | None
+    clock_offset_ms: int | None
+
+
 class NodeAnswer(Answer):
     """A worker of the cluster, and the shards that it leads."""
 

@@ -32,7 +32,10 @@ _SHOWN_NEXT = 3
 _STATES = {"FAILED": "failed", "SKIPPED": "skipped", "SUCCESS": "ran"}
 
 _UNREADY: dict[int | str, dict[str, Any]] = {
-    503: {"model": responses.HealthAnswer, "description": "The worker does not do its work"}
+    503: {
+        "model": responses.ReadyAnswer,
+        "description": "The worker does not do its work, or the store is away",
+    }
 }
 
 _UNCHANGED: dict[int | str, dict[str, Any]] = {
@@ -47,11 +50,16 @@ async def healthz() -> responses.AliveAnswer:
 
 
 @router.get("/readyz", responses=_UNREADY)
-async def readyz(request: Request, response: Response) -> responses.HealthAnswer:
-    """Say whether the worker does its work: 503 if its last full pass is too long ago."""
-    health = responses.HealthAnswer.model_validate(await request.app.state.service.health())
-    response.status_code = 200 if health.ok else 503
-    return health
+async def readyz(request: Request, response: Response) -> responses.ReadyAnswer:
+    """Say whether this process does its work: 503 if the last full pass of its worker is too long ago.
+
+    A process without a worker answers 503 while it cannot reach the store. On PostgreSQL the answer also has
+    the number of shards that no worker leads, how long the most overdue schedule has waited, and by how much
+    the clock of this host is ahead of the database's.
+    """
+    readiness = responses.ReadyAnswer.model_validate(await request.app.state.service.readiness())
+    response.status_code = 200 if readiness.ok else 503
+    return readiness
 
 
 @router.get("/summary", response_model=responses.SummaryAnswer, responses=_UNCHANGED)
