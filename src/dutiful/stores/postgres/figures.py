@@ -50,8 +50,7 @@ _OPEN_RUNS = (
 )
 _OPEN_COUNTS = f"SELECT phase, count(*){_OPEN} AND namespace = $1 GROUP BY phase"
 _TROUBLED = (
-    "(quarantine IS NOT NULL OR failed_at > coalesce(succeeded_at, 0)"
-    " OR (skipped_ticks >= 3 AND skipped_reason <> 'paused'))"
+    "troubled AND shard IN (SELECT shard FROM shards WHERE shards.namespace = $1)"
     " AND ($2::text IS NULL OR owner = $2) ORDER BY id LIMIT $3"
 )
 _CADENCES = (
@@ -128,7 +127,7 @@ SCAN_MAX = 5000
 # `created_at`.
 _SCANNED = (
     "FROM runs JOIN declarations ON number = schedule WHERE namespace = $1 AND created_at IS NOT NULL"
-    " AND (run_at, schedule, kind) {after} ($2, $3, $4) AND run_at {within} $5 AND {of_schedule}"
+    " AND (run_at, schedule, kind) {after} ($2, $3, $4) AND run_at {within} $5 AND {of_schedule}{failed}"
     " ORDER BY run_at {order}, schedule {order}, kind {order}"
 )
 _RUN = listed(f"runs.{column}" for column in RUN_ALL)
@@ -158,6 +157,8 @@ async def matching(
     place, bound = scan_range(wanted, after, oldest_first)
     words = {
         **(_OLDEST_FIRST if oldest_first else _NEWEST_FIRST),
+        # The index of failed runs finds those of a long ledger; no other status has one.
+        "failed": " AND failed" if wanted.status == "FAILED" else "",
         "of_schedule": "$6::text IS NULL" if wanted.schedule_id is None else _OF_ONE,
     }
     scanned = (namespace, *place, bound, wanted.schedule_id, SCAN_MAX)

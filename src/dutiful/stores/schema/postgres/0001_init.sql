@@ -98,10 +98,17 @@ CREATE TABLE states (
   blocked        boolean NOT NULL DEFAULT false,  -- a tick waits for a run in flight, or for its capacity group
   skipped_reason text,
   quarantine     text,
-  capacity_group text    COLLATE "C"
+  capacity_group text    COLLATE "C",
+  -- Whether a person should look at the schedule. A column of its own, because an index over the columns that it is
+  -- made from would be written whenever a run ends; this value rarely changes.
+  troubled       boolean GENERATED ALWAYS AS (
+    quarantine IS NOT NULL OR coalesce(failed_at > coalesce(succeeded_at, 0), false)
+    OR coalesce(skipped_ticks >= 3 AND skipped_reason <> 'paused', false)
+  ) STORED
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX states_due ON states (shard, wake_at, number);
+CREATE INDEX states_troubled ON states (shard) WHERE troubled;
 CREATE INDEX states_group ON states (shard, capacity_group) WHERE capacity_group IS NOT NULL;
 
 -- The ledger, in the order of time. No index names a column that changes when a run ends, so that its row is
@@ -128,11 +135,14 @@ CREATE TABLE runs (
   backfill       text,                 -- the overlap policy of a past tick that a user asked for
   key            bytea,                -- the sha256 under which executors report
   input          text,                 -- what this run alone is given, as JSON
+  -- A column of its own, so that the end of a run that did not fail touches no index.
+  failed         boolean GENERATED ALWAYS AS (status = 'FAILED') STORED,
   PRIMARY KEY (run_at, schedule, kind)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX runs_schedule ON runs (schedule, run_at);
 CREATE INDEX runs_key ON runs (key) WHERE key IS NOT NULL;
+CREATE INDEX runs_failed ON runs (run_at, schedule, kind) WHERE failed;
 -- Stretches of skipped ticks, which may have begun long before the time that is asked about.
 CREATE INDEX runs_stretches ON runs (run_until) WHERE run_until IS NOT NULL;
 
