@@ -60,7 +60,9 @@ MAY_IMPORT = {
 }
 STANDARD_LIBRARY_ONLY = {"core", "errors", "runtime"}
 # What the members of a ring may share; beyond these they are strangers to each other.
-SHARED = {f"dutiful.stores.{name}" for name in ("codec", "rows", "schema", "task_record", "transfer")}
+SHARED = {
+    f"dutiful.stores.{name}" for name in ("codec", "integrity", "rows", "schema", "task_record", "transfer")
+}
 SHARED |= {"dutiful.launchers.broker", "dutiful.launchers.executor"}
 # The tables of URLs know every member of their ring.
 URL_TABLES = {"dutiful.stores.url", "dutiful.launchers.url"}

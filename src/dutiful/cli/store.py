@@ -11,12 +11,18 @@ import click
 from dutiful.cli.output import Group, print_json, print_table, progress_bar
 from dutiful.cli.reading import Form, reading, show
 from dutiful.core.errors import InvalidArgumentError
+from dutiful.runtime.ports import Sharded
+from dutiful.stores.integrity import inconsistencies
 from dutiful.stores.transfer import TABLES, copy
 from dutiful.stores.url import sqlite_path, store_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from dutiful.runtime.ports import View
+
+# The default of DUTIFUL_SHARDS; a test compares the two.
+_SHARDS_OF_A_SERVICE = 16
 _url = click.argument("url", metavar="URL")
 _namespace = click.option("--namespace", default="default", show_default=True)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -55,7 +61,10 @@ async def _migrate(url: str) -> None:
 @_namespace
 @reading
 def check(url: str, namespace: str, form: Form) -> None:
-    """Look a store over: its rows, its leader, and schedules that cannot be read; exit 1 if there are any.
+    """Look a store over: rows, leaders, and what cannot be read or does not fit; exit 1 if there is any.
+
+    Reads every row. Finds schedules and runs that cannot be read, states and declarations without each other
+    and, in PostgreSQL, wrong counts of open runs and schedules in a wrong shard.
 
     Example: dutiful store check sqlite:state.db
     """
@@ -64,15 +73,21 @@ def check(url: str, namespace: str, form: Form) -> None:
         found = asyncio.run(_check(url, namespace))
     counts = [{"table": table, "rows": count} for table, count in found["rows"].items()]
     show(form, found, lambda: _print_check(found), lines=counts)
-    if found["damaged"]:
+    if found["damaged"] or found["inconsistent"]:
         raise click.exceptions.Exit(1)
 
 
 def _print_check(found: dict[str, Any]) -> None:
     print_table(["table", "rows"], [[table, f"{count:,}"] for table, count in found["rows"].items()])
-    click.echo(f"leader: {found['leader'] or 'none'}")
-    for damaged in found["damaged"]:
-        click.echo(f"{damaged['id']}: {damaged['problem']}")
+    if len(found["shards"]) > 1:
+        print_table(
+            ["shard", "leader", "epoch"],
+            [[str(each["shard"]), each["leader"] or "none", str(each["epoch"])] for each in found["shards"]],
+        )
+    else:
+        click.echo(f"leader: {found['leader'] or 'none'}")
+    for wrong in found["damaged"] + found["inconsistent"]:
+        click.echo(f"{wrong['id']}: {wrong['problem']}")
 
 
 async def _check(url: str, namespace: str) -> dict[str, Any]:
@@ -83,8 +98,18 @@ async def _check(url: str, namespace: str) -> dict[str, Any]:
         return {
             "rows": {table: await opened.count_rows(table) for table in TABLES if table != "texts"},
             "leader": None if leader is None else f"process {leader.pid}",
+            "shards": _leaders(await opened.look()) if isinstance(opened, Sharded) else [],
             "damaged": [{"id": id_, "problem": problem} for id_, problem in await opened.damaged()],
+            "inconsistent": [wrong._asdict() for wrong in await inconsistencies(opened)],
         }
+
+
+def _leaders(view: View) -> list[dict[str, Any]]:
+    names = {member.owner: member.name for member in view.members}
+    return [
+        {"shard": shard, "leader": None if owner is None else names.get(owner, owner), "epoch": epoch}
+        for shard, (owner, epoch) in enumerate(zip(view.owners, view.epochs, strict=True))
+    ]
 
 
 @store.command("copy")
@@ -93,18 +118,19 @@ async def _check(url: str, namespace: str) -> dict[str, Any]:
 @_namespace
 @click.option("--to-namespace", help="The namespace to write [default: the same one].")
 @click.option(
-    "--shards", type=click.IntRange(1, 256), default=1, show_default=True,
-    help="Shards of a new PostgreSQL namespace.",
+    "--shards", type=click.IntRange(1, 256), default=None,
+    help="Shards of a new PostgreSQL namespace [default: 16 for a service, otherwise 1].",
 )  # fmt: skip
 @_json
 def copy_(
-    source: str, target: str, namespace: str, to_namespace: str | None, shards: int, as_json: bool
+    source: str, target: str, namespace: str, to_namespace: str | None, shards: int | None, as_json: bool
 ) -> None:
     """Copy a namespace to another store, with its whole ledger, and compare the numbers of rows.
 
-    No process may lead either store meanwhile. Runs that were in flight are adopted by the next leader of the
-    copy, and ticks that are owed stay owed. The source is left as it is: start nothing on it afterwards, or
-    its ticks run twice. For a service write --shards 16, or what DUTIFUL_SHARDS says.
+    No process may lead either store meanwhile. PostgreSQL refuses edits and reports of other processes while
+    it is read from, and a copy during which anything was written fails. Runs that were in flight are adopted
+    by the next leader of the copy, and ticks that are owed stay owed. The source is left as it is: start
+    nothing on it afterwards, or its ticks run twice.
 
     Example: dutiful store copy sqlite:state.db postgresql://postgres@localhost/jobs
     """
@@ -123,11 +149,14 @@ async def _copy(
     target: str,
     namespace: str,
     to_namespace: str,
-    shards: int,
+    shards: int | None,
     progress: Callable[[float], None] | None,
 ) -> dict[str, int]:
     async with AsyncExitStack() as both:
         read = await both.enter_async_context(_opened(source, namespace))
+        if shards is None:
+            facts = await read.begin_transfer()
+            shards = _SHARDS_OF_A_SERVICE if facts is not None and facts.door == "service" else 1
         written = await both.enter_async_context(_opened(target, to_namespace, shards))
         return await copy(read, written, progress)
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 CHUNK = 2000
+COPIER = "transfer"
+"""The owner of the shards of a namespace that is being copied."""
 COPYING = "copy"
 """The door that owns a namespace which is being written to: every other door is refused until it is whole."""
 
@@ -47,6 +49,8 @@ class Facts(NamedTuple):
     door: str | None
     epoch: int
     version_floor: int
+    # A text that is another one after any process has written to the namespace.
+    written: str = ""
 
 
 class Transferable(Protocol):
@@ -81,8 +85,9 @@ async def copy(
 
     `progress` is told the fraction of the rows that are written, from 0 to 1.
 
-    Raises StoreError where a process leads either of them, where the target holds something, or where the
-    counts differ afterwards. A target that was left half written is begun anew.
+    Raises StoreError where a process leads either of them, where the target holds something, where the
+    source was written to meanwhile, or where the counts differ afterwards. A target that was left half
+    written is begun anew.
     """
     facts = _led(await source.begin_transfer(), "is read from")
     there = _led(await target.begin_transfer(), "is written to")
@@ -99,6 +104,9 @@ async def copy(
         raise StoreError(
             problem, "copy again while nothing else writes; the target cannot be used until then"
         )
+    if await source.begin_transfer() != facts:
+        problem = "The store that is read from was written to during the copy, or is led by another process"
+        raise StoreError(problem, "stop every process on it, API nodes too, and copy again")
     await target.finish(facts._replace(epoch=max(facts.epoch, there.epoch)))
     return {table: pair[0] for table, pair in counts.items()}
 
@@ -117,14 +125,15 @@ async def _copy_rows(
     whole = 0 if progress is None else sum([await source.count_rows(table) for table in TABLES])
     done = 0
     for table in TABLES:
-        async for rows in _chunks(source, table):
+        async for rows in chunks(source, table):
             await target.write_rows(table, rows, offset)
             done += len(rows)
             if progress is not None:
                 progress(done / whole)
 
 
-async def _chunks(source: Transferable, table: str) -> AsyncIterator[list[Row]]:
+async def chunks(source: Transferable, table: str) -> AsyncIterator[list[Row]]:
+    """Yield the rows of a table of the namespace, some at a time."""
     after: Row | None = None
     while rows := await source.read_rows(table, after, CHUNK):
         yield rows

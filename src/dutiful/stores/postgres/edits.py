@@ -23,6 +23,7 @@ from dutiful.stores.codec import (
 from dutiful.stores.postgres import interned_texts, workflows
 from dutiful.stores.postgres.commit import INSERT_RUN, insert_rest
 from dutiful.stores.postgres.connections import storable
+from dutiful.stores.postgres.copied import refuse_copied
 from dutiful.stores.postgres.reads import find_run
 from dutiful.stores.postgres.statements import (
     RUN_CHANGING,
@@ -160,6 +161,7 @@ class _Known(NamedTuple):
 
 async def apply(session: Session, namespace: str, places: Places, changes: Changes) -> None:
     """Write and delete schedules, and the ledger rows of the edits; call it inside a transaction."""
+    await refuse_copied(session, namespace)
     removed = await _remove(session, namespace, changes.removes)
     # The last put of an id counts, as if the puts were applied one after the other.
     puts = {put.schedule.id: put for put in changes.puts}
@@ -234,6 +236,7 @@ async def request(session: Session, namespace: str, run: Run) -> tuple[Run | Non
 
     Also returns the shard that must look at the schedule.
     """
+    await refuse_copied(session, namespace)
     # The lock makes two requests with the same key wait for each other.
     found = await session.row(_LOCK, namespace, run.schedule_id)
     known = await find_run(session, namespace, bytes.fromhex(run.key))

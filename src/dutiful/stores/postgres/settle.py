@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.run import IN_FLIGHT, OPEN, Phase, Status
 from dutiful.stores.postgres import statements
+from dutiful.stores.postgres.copied import IS_COPIED, copied
 from dutiful.stores.postgres.statements import (
     LEAD,
     RUN_CHANGING,
@@ -17,6 +18,7 @@ from dutiful.stores.postgres.statements import (
     with_queries,
 )
 from dutiful.stores.rows import RUN, run_columns
+from dutiful.stores.transfer import COPIER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,6 +98,7 @@ _WOKEN = (
 
 
 _ITS_SHARD = "SELECT shard FROM states WHERE number = $1"
+_REPORTED = f"SELECT number, {IS_COPIED} FROM declarations WHERE namespace = $1 AND id = $3"
 
 
 async def settle(session: Session, fence: Fence, settlements: Sequence[Settlement]) -> list[bool]:
@@ -191,11 +194,12 @@ async def report(session: Session, namespace: str, found: Run, became: Settlemen
 
     Also returns the shard in which a schedule was blocked on the run.
     """
-    number = await session.value(
-        "SELECT number FROM declarations WHERE namespace = $1 AND id = $2", namespace, found.schedule_id
-    )
-    if number is None or found.phase is _ENDED:
+    known = await session.row(_REPORTED, namespace, COPIER, found.schedule_id)
+    if known is None or found.phase is _ENDED:
         return False, None
+    number, is_copied = known
+    if is_copied:
+        raise copied(namespace)
     if became.keep:
         # A run that stays in a ledger has a row.
         return await _report(session, number, found, became)

@@ -8,12 +8,13 @@ import os
 from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import StoreError
-from dutiful.stores.postgres import migration, transfer
+from dutiful.stores.postgres import integrity, migration, transfer
 from dutiful.stores.postgres.connections import EDITS, Connections, parse_address
 from dutiful.stores.postgres.database import OpenDatabase
 from dutiful.stores.postgres.membership import Membership
 from dutiful.stores.postgres.namespace_store import NamespaceStore
 from dutiful.stores.postgres.shard_store import Shard
+from dutiful.stores.transfer import COPIER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dutiful.core.plan.outcome import Settlement
     from dutiful.core.snapshot import Move
     from dutiful.runtime.ports import Committed, Leader, Loaded, Member, Retention, View
+    from dutiful.stores.integrity import Inconsistency
     from dutiful.stores.postgres.connections import Session
     from dutiful.stores.rows import Row
     from dutiful.stores.transfer import Facts
@@ -140,12 +142,19 @@ class PostgresStore(NamespaceStore):
         """Return how many bytes the tables of all namespaces and their indexes take on disk."""
         return int(await self._read(lambda session: session.value(_SIZE)))
 
+    async def inconsistencies(self) -> list[Inconsistency]:
+        """Return the schedules whose derived columns are not what they should be."""
+        places = await self._database.find_places()
+        if places is None:
+            return []
+        return await self._read(lambda session: integrity.inconsistencies(session, self._namespace, places))
+
     # Copies
 
     async def begin_transfer(self) -> Facts | None:
         """Lead all shards and return the facts of the namespace; None while another process leads one."""
         places = await self._database.places()
-        led = [await self.shard(place).lead("transfer") for place in range(len(places.shards))]
+        led = [await self.shard(place).lead(COPIER) for place in range(len(places.shards))]
         return (
             None
             if None in led

@@ -51,7 +51,17 @@ async def facts(session: Session, namespace: str) -> Facts:
         "SELECT door, version_floor FROM namespaces WHERE namespace = $1", namespace
     )
     epoch = await session.value("SELECT max(epoch) FROM shards WHERE namespace = $1", namespace)
-    return Facts(door, epoch, floor)
+    return Facts(door, epoch, floor, await _written(session, namespace))
+
+
+async def _written(session: Session, namespace: str) -> str:
+    """Return a text that is another one after a write: the transactions that wrote the rows, added up."""
+    sums = [
+        await session.value(f"SELECT sum({table}.xmin::text::bigint)::text FROM {_where(table)}", namespace)
+        for table in TABLES
+        if table != "texts"
+    ]
+    return " ".join(str(each) for each in sums)
 
 
 async def read_rows(session: Session, namespace: str, table: str, after: Row | None, limit: int) -> list[Row]:

@@ -25,6 +25,7 @@ from dutiful.stores.sqlite.lock import LeaderLock
 from dutiful.stores.sqlite.settle import report, settle
 from dutiful.stores.sqlite.survey import survey
 from dutiful.stores.sqlite.writer import Writer
+from dutiful.stores.transfer import COPIER
 
 if TYPE_CHECKING:
     import sqlite3
@@ -445,7 +446,7 @@ class SqliteStore:
 
     async def begin_transfer(self) -> Facts | None:
         """Lead the namespace and return its facts; None while another process leads."""
-        if await self.lead("transfer") is None:
+        if await self.lead(COPIER) is None:
             return None
         return await self._read(lambda connection: transfer.facts(connection, self._namespace))
 

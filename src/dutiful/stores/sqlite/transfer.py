@@ -37,7 +37,10 @@ def _where(table: str) -> str:
 def facts(connection: sqlite3.Connection, namespace: str) -> Facts:
     """Return the facts of a namespace that are not rows of its tables."""
     floor = stored_number(connection, namespace, "version floor", 0)
-    return Facts(owning_door(connection, namespace), stored_number(connection, namespace, "epoch", 0), floor)
+    # Changes with every write of another connection.
+    (version,) = connection.execute("PRAGMA data_version").fetchone()
+    epoch = stored_number(connection, namespace, "epoch", 0)
+    return Facts(owning_door(connection, namespace), epoch, floor, str(version))
 
 
 def read_rows(
