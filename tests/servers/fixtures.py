@@ -65,14 +65,14 @@ def newest_postgres() -> Iterator[int]:
 @pytest.fixture
 def postgres_url(postgres_port: int, own_name: str) -> Iterator[str]:
     """The URL of the shared PostgreSQL server with an empty schema of the test's own as search path."""
-    with _own_schema(postgres_port, own_name) as url:
+    with own_schema(postgres_port, own_name) as url:
         yield url
 
 
 @pytest.fixture
 def newest_postgres_url(newest_postgres: int, own_name: str) -> Iterator[str]:
     """The same on the newest version only, for tests that need no other."""
-    with _own_schema(newest_postgres, own_name) as url:
+    with own_schema(newest_postgres, own_name) as url:
         yield url
 
 
@@ -85,7 +85,8 @@ def durable_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @contextlib.contextmanager
-def _own_schema(port: int, name: str) -> Iterator[str]:
+def own_schema(port: int, name: str) -> Iterator[str]:
+    """Yield the URL of a server with an empty schema as search path, which is dropped afterwards."""
     address = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     asyncio.run(_execute(address, f'CREATE SCHEMA "{name}"'))
     yield f"{address}?options=-c%20search_path%3D{name}"

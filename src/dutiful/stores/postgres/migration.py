@@ -65,7 +65,11 @@ async def _migrate(session: Session, address: Address, known: tuple[Migration, .
 
 
 async def _count_applied(session: Session, address: Address, known: tuple[Migration, ...]) -> int:
-    """Return how many migrations the schema has; raise StoreError where one is unknown or differs."""
+    """Return how many of the known migrations the schema has; raise StoreError where one differs.
+
+    One migration more than this release knows is accepted: a migration only adds what the release before it
+    can leave alone, so that the nodes of a cluster are upgraded one after the other.
+    """
     ours, used = await session.row(_TABLES)
     if not ours:
         if used:
@@ -75,13 +79,13 @@ async def _count_applied(session: Session, address: Address, known: tuple[Migrat
             )
         return 0
     seen = [row[0] for row in await session.rows(_APPLIED)]
-    if len(seen) > len(known):
+    if len(seen) > len(known) + 1:
         problem = f"The database {address.shown} has schema {len(seen)}, and this release knows {len(known)}"
         raise StoreError(problem, _UPGRADE, store=address.shown)
-    if seen != [migration.checksum for migration in known[: len(seen)]]:
+    if seen[: len(known)] != [migration.checksum for migration in known[: len(seen)]]:
         problem = f"The database {address.shown} has a schema that this release does not know"
         raise StoreError(problem, _UPGRADE, store=address.shown)
-    return len(seen)
+    return min(len(seen), len(known))
 
 
 async def find_shards(session: Session, namespace: str) -> list[int]:
