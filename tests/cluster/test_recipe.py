@@ -10,9 +10,11 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -20,6 +22,7 @@ from tests.cluster.judge import OPEN, ticks_of
 from tests.cluster.nemesis import until
 from tests.ports import port_without_listener
 from tests.shell import Shell
+from tests.web.running import running
 
 from dutiful.cli.main import cli
 from dutiful.service.environment import VARIABLES
@@ -142,7 +145,9 @@ def check_ledger(terminals, first):
 
 
 COMPOSE = yaml.safe_load((ROOT / "examples/cluster/compose.yaml").read_text(encoding="utf-8"))
-OURS = {name: each for name, each in COMPOSE["services"].items() if name != "database"}
+OTHERS = {"database", "executor", "keys"}
+OURS = {name: each for name, each in COMPOSE["services"].items() if name not in OTHERS}
+DOCKERFILE = (ROOT / "examples/cluster/Dockerfile").read_text(encoding="utf-8")
 
 
 def test_the_compose_file_has_two_workers_and_two_api_nodes():
@@ -165,3 +170,55 @@ def test_the_commands_and_settings_of_the_compose_file_exist(name):
         cli.get_command(group, command).make_context(command, options, parent=group)
     assert {*OURS[name]["environment"]} <= {variable.name for variable in VARIABLES}
     assert int(OURS[name]["stop_grace_period"].removesuffix("s")) > 30, "the default of DUTIFUL_DRAIN_S"
+
+
+def test_every_host_that_the_compose_file_names_is_one_of_its_services():
+    hosts = set()
+    for each in OURS.values():
+        settings = each["environment"]
+        # The password stands for a variable, so the address is no URL yet.
+        hosts |= {*re.findall(r"@(\w+)/", settings["DUTIFUL_STORE"]), *each["depends_on"]}
+        hosts |= {urlsplit(settings["DUTIFUL_EXECUTOR"]).hostname, settings["DUTIFUL_EXECUTOR_ALLOW"]}
+    assert hosts == OTHERS
+
+
+def test_the_keys_of_the_compose_file_are_made_once_and_give_a_token_at_each_start(tmp_path):
+    program, option, line = COMPOSE["services"]["keys"]["command"]
+    line = line.replace("$$", "$").replace("/auth/", f"{tmp_path}/")
+    environ = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def token():
+        done = subprocess.run(
+            [program, option, line], env=environ, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip().count(".")
+
+    first, keys = token(), (tmp_path / "keys.json").read_text()
+    assert (first, token(), (tmp_path / "keys.json").read_text()) == (2, 2, keys)
+
+
+def test_the_demo_executor_takes_a_run_and_ends_it(tmp_path):
+    script = [sys.executable, str(ROOT / "examples/cluster/executor.py"), "0"]
+    with subprocess.Popen(script, stdout=subprocess.PIPE, text=True) as executor:
+        try:
+            port = executor.stdout.readline().split()[-1]
+            target = f"http://127.0.0.1:{port}/runs"
+            settings = {"DUTIFUL_EXECUTOR": target, "DUTIFUL_EXECUTOR_MODE": "webhook"}
+            with running(tmp_path, executor=None, **settings) as service:
+                service.put("/workflows/report/1", {"nodes": []})
+                service.upsert(cron_expr="* * * * *")
+                service.advance(61)
+                key = json.loads(executor.stdout.readline())["meta"]["idempotency_key"]
+                until(lambda: service.get(f"/runs/{key}")["status"] == "SUCCESS", "the answer ended the run")
+        finally:
+            executor.kill()
+
+
+def test_the_dockerfile_of_the_page_is_the_one_of_the_compose_file():
+    page = (ROOT / "docs/guides/deployment.md").read_text(encoding="utf-8")
+    assert f"```text\n{DOCKERFILE}```" in page
+    [extras] = re.findall(r"\.whl\)\[(.*?)\]", DOCKERFILE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {"service", "postgres"} == {*extras.split(",")} <= {*project["optional-dependencies"]}
+    build = COMPOSE["services"]["api-1"]["build"]
+    assert (ROOT / "examples/cluster" / build["context"] / build["dockerfile"]).resolve().is_file()
