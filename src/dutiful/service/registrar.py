@@ -21,7 +21,6 @@ from dutiful.service.declaration import (
     choose,
     declared,
     facets_of,
-    identify,
     instant,
     json_value,
     owner_of,
@@ -125,7 +124,7 @@ class SchedulerRegistrar:
         wanted: dict[str, tuple[Schedule, ScheduleInput]] = {}
         replaced: dict[str, Schedule] = {}
         for index, each in enumerate(given):
-            schedule_id = _new_id() if each.schedule_id is None else each.schedule_id
+            schedule_id = f"sch_{secrets.token_hex(12)}" if each.schedule_id is None else each.schedule_id
             schedule = self._declared(index, schedule_id, each, twice=schedule_id in wanted)
             wanted[schedule_id] = schedule, each
             await _let_others_in(index)
@@ -473,10 +472,6 @@ async def _let_others_in(index: int) -> None:
     """Yield to the event loop every thousand items, so that a large request does not delay the worker."""
     if index % _AT_A_TIME == _AT_A_TIME - 1:
         await asyncio.sleep(0)
-
-
-def _new_id() -> str:
-    return identify("schedule_id", f"sch_{secrets.token_hex(12)}")
 
 
 def _facets(

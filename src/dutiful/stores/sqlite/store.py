@@ -10,16 +10,8 @@ import secrets
 from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, StoreError
-from dutiful.stores.sqlite import edits, figures, reads, transfer, upkeep
+from dutiful.stores.sqlite import edits, figures, file, reads, transfer, upkeep
 from dutiful.stores.sqlite.commit import commit
-from dutiful.stores.sqlite.file import (
-    DatabaseFile,
-    begin_leadership,
-    claim_namespace,
-    owning_door,
-    store_number,
-    stored_number,
-)
 from dutiful.stores.sqlite.interned_texts import Texts
 from dutiful.stores.sqlite.lock import LeaderLock
 from dutiful.stores.sqlite.settle import report, settle
@@ -71,7 +63,7 @@ class SqliteStore:
     ) -> None:
         self._path, self._namespace = os.path.realpath(path), namespace
         lock_path = f"{self._path}.{namespace}.lock"
-        self._file = DatabaseFile(self._path, lock_path, busy_timeout)
+        self._file = file.DatabaseFile(self._path, lock_path, busy_timeout)
         self._lock = LeaderLock(lock_path)
         self._writer: Writer | None = None
         self._process = os.getpid()
@@ -109,7 +101,7 @@ class SqliteStore:
         if not self._lock.acquire():
             return
         try:
-            clean = stored_number(connection, self._namespace, "clean", 1) != 0
+            clean = file.stored_number(connection, self._namespace, "clean", 1) != 0
             self._file.verify(connection, clean=clean)
         finally:
             self._lock.release()
@@ -124,7 +116,7 @@ class SqliteStore:
                 # Without the "clean" mark the next start only verifies the file once more.
                 with contextlib.suppress(StoreError):
                     await writer.write(
-                        lambda connection: store_number(connection, self._namespace, "clean", 1)
+                        lambda connection: file.store_number(connection, self._namespace, "clean", 1)
                     )
         finally:
             self._writer = None
@@ -155,9 +147,11 @@ class SqliteStore:
 
     async def claim(self, door: str) -> None:
         """Record the door that owns the namespace."""
-        owner = await self._read(lambda connection: owning_door(connection, self._namespace))
+        owner = await self._read(lambda connection: file.owning_door(connection, self._namespace))
         if owner is None:
-            owner = await self._write(lambda connection: claim_namespace(connection, self._namespace, door))
+            owner = await self._write(
+                lambda connection: file.claim_namespace(connection, self._namespace, door)
+            )
         if owner != door:
             raise NamespaceOwnedError(self._path, self._namespace, owner)
 
@@ -185,7 +179,7 @@ class SqliteStore:
 
     def _begin_leadership(self, connection: sqlite3.Connection) -> int:
         edits.unmark(connection, reads.repaired(connection, self._texts, self._namespace))
-        return begin_leadership(connection, self._namespace)
+        return file.begin_leadership(connection, self._namespace)
 
     def holds(self, epoch: int) -> bool:
         """Return whether this opening leads under the epoch."""
@@ -195,7 +189,7 @@ class SqliteStore:
         leading = self._leading
 
         def checked(connection: sqlite3.Connection) -> T:
-            current = stored_number(connection, self._namespace, "epoch", 0)
+            current = file.stored_number(connection, self._namespace, "epoch", 0)
             if leading is None or epoch != current:
                 raise LostLeadershipError(epoch, current)
             return work(connection)
