@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from tests.cluster.judge import OPEN, ticks_of
-from tests.cluster.nemesis import until
+from tests.cluster.nodes import until
 from tests.ports import port_without_listener
 from tests.shell import Shell
 from tests.web.running import running

@@ -23,6 +23,8 @@ class Proxy:
         self.hold_requests = False
         """Whether what clients say from now on is kept until `deliver`, even if they are gone by then."""
         self._delivered = asyncio.Event()
+        self.delay_s = 0.0
+        """How long each piece of data is kept, in both directions, as on a slow link."""
         self.refuse = False
         """Whether new connections are closed at once."""
         self.connections = 0
@@ -93,6 +95,8 @@ class Proxy:
                         await asyncio.wait_for(self._delivered.wait(), 60)
                 elif self.drop_answers:
                     continue
+                if self.delay_s:
+                    await asyncio.sleep(self.delay_s)
                 target.write(data)
                 await target.drain()
         target.close()
