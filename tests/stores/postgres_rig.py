@@ -11,6 +11,7 @@ import asyncpg
 from dutiful.core.errors import StoreError
 from dutiful.runtime.ports import Member
 from dutiful.stores.postgres import PostgresStore
+from dutiful.stores.postgres.edits import Places
 
 
 def over(url, scenario, count=2, **settings):
@@ -28,6 +29,34 @@ def over(url, scenario, count=2, **settings):
                     await store.close()
 
     return asyncio.run(run())
+
+
+class OneOfFour(PostgresStore):
+    """A namespace of four shards, one of which has all schedules and is led: a shard is a whole store."""
+
+    def __init__(self, url):
+        super().__init__(url, shards=4)
+
+    async def open(self):
+        await super().open()
+        self._database._places = _AllInOne((await self._database.places()).shards)
+
+    async def _only(self):
+        return self.shard(_THE_ONE)
+
+    async def leader(self):
+        return await self.shard(_THE_ONE).leader()
+
+    def holds(self, epoch):
+        return _THE_ONE in self._shards and self._shards[_THE_ONE].holds(epoch)
+
+
+class _AllInOne(Places):
+    def place(self, _schedule_id, _group):
+        return _THE_ONE
+
+
+_THE_ONE = 2
 
 
 async def until(condition):

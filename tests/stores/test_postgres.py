@@ -8,7 +8,7 @@ import pytest
 from tests.stores.contract import StoreContract
 from tests.stores.contract_damage import DamageContract
 from tests.stores.contract_pair import PairContract
-from tests.stores.postgres_rig import depose, execute
+from tests.stores.postgres_rig import OneOfFour, depose, execute
 
 from dutiful.stores.postgres import PostgresStore
 
@@ -20,6 +20,16 @@ class TestPostgres(StoreContract):
 
     def new_store(self, _directory):
         return PostgresStore(self.url)
+
+
+@pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
+class TestAShardOfFour(StoreContract):
+    @pytest.fixture(autouse=True)
+    def _database(self, postgres_url):
+        self.url = postgres_url
+
+    def new_store(self, _directory):
+        return OneOfFour(self.url)
 
 
 class TestTwoOpeningsOfPostgres(PairContract):
