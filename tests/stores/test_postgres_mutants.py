@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
+from datetime import UTC, datetime
 
 import pytest
-from tests.stores.notation import T0, declare, ending, make_moves, pass_at, put, schedule
+from tests.stores.notation import MINUTE, T0, declare, ending, make_moves, pass_at, put, schedule
 from tests.stores.postgres_rig import BACKENDS, execute, over, until
 
 from dutiful.core.changes import Changes
 from dutiful.core.errors import LostLeadershipError
+from dutiful.core.plan.outcome import Succeeded
 from dutiful.core.policy import Capacity
-from dutiful.stores.postgres import commit, edits, settle, shard_store, statements
+from dutiful.runtime.clock import boottime
+from dutiful.runtime.engine import Engine
+from dutiful.runtime.ports import Retention
+from dutiful.stores.postgres import commit, edits, lock_session, settle, shard_store, statements, upkeep
+from dutiful.testing import VirtualClock
 
 pytestmark = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 
@@ -20,12 +27,12 @@ pytestmark = pytest.mark.parametrize("postgres_port", ["newest"], indirect=True)
 # Stories, each with its right end
 
 
-async def a_pause_overtakes_a_commit(_url, store):
+async def a_pause_overtakes_a_commit(_url, store, times=1):
     """Schedules are paused just before the write of a commit; return how many runs are launched."""
     await store.lead("me")
     names = [f"s{n}" for n in range(3)]
     await declare(store, *map(schedule, names))
-    moves, fence = await make_moves(store, T0), store.shard(0)._leading.fence
+    moves, fence = times * await make_moves(store, T0), store.shard(0)._leading.fence
 
     async def pause():
         await store.apply(Changes([put(schedule(name, paused=True), wake_at=None) for name in names]))
@@ -34,6 +41,11 @@ async def a_pause_overtakes_a_commit(_url, store):
         return await commit.commit(Overtaken(session, pause), fence, moves)
 
     return len((await store._database.passes.work(work)).launches)
+
+
+async def a_pause_overtakes_a_slow_commit(url, store):
+    """The same with moves that are written one by one, because each comes twice."""
+    return await a_pause_overtakes_a_commit(url, store, times=2)
 
 
 class Overtaken:
@@ -54,18 +66,102 @@ class Overtaken:
         return method if name == "transaction" else run
 
 
-async def a_deposed_leader_settles(_url, first, second):
-    """A leader that does not know of its successor records an outcome; return whether it is refused."""
-    await first.lead("me")
-    await declare(first, schedule())
-    [launch] = await pass_at(first, T0)
+async def deposed(first, second, write):
+    """Let a leader write that does not know of its successor; return whether it is refused."""
     await first._database.lock.unlock(first._database.shard_class, first.shard(0)._leading.fence.shard)
     await second.lead("you")
     try:
-        await first.settle([ending(launch, T0)], 1)
+        await write()
     except LostLeadershipError:
         return "refused"
     return "recorded"
+
+
+async def a_deposed_leader_settles(_url, first, second):
+    await first.lead("me")
+    await declare(first, schedule())
+    [launch] = await pass_at(first, T0)
+    return await deposed(first, second, lambda: first.settle([ending(launch, T0)], 1))
+
+
+async def a_deposed_leader_settles_one_by_one(_url, first, second):
+    """Two outcomes of one schedule are not written together."""
+    await first.lead("me")
+    await declare(first, schedule())
+    [launch] = await pass_at(first, T0)
+    return await deposed(first, second, lambda: first.settle(2 * [ending(launch, T0)], 1))
+
+
+async def a_deposed_leader_commits(_url, first, second, times=1):
+    await first.lead("me")
+    await declare(first, schedule())
+    moves = times * await make_moves(first, T0)
+    return await deposed(first, second, lambda: first.commit(moves, 1))
+
+
+async def a_deposed_leader_commits_one_by_one(url, first, second):
+    return await a_deposed_leader_commits(url, first, second, times=2)
+
+
+async def a_deposed_leader_rearms(_url, first, second):
+    await first.lead("me")
+    await declare(first, schedule())
+    return await deposed(first, second, lambda: first.rearm(T0 - 60 * MINUTE, MINUTE))
+
+
+async def a_deposed_leader_prunes(_url, first, second):
+    await first.lead("me")
+    await declare(first, schedule())
+    [launch] = await pass_at(first, T0)
+    await first.settle([ending(launch, T0)], 1)
+    return await deposed(first, second, lambda: first.prune(T0 + MINUTE, Retention(0, 0)))
+
+
+async def a_deposed_leader_declares(_url, first, second):
+    await first.lead("me")
+    changes = Changes([put(schedule())], under=1)
+    return await deposed(first, second, lambda: first.apply(changes))
+
+
+async def a_lease_ends_after_a_commit(_url, store):
+    """A process is frozen between a commit and the launch; return how many runs its engine launches then."""
+    await declare(store, schedule())
+    clock, launched = VirtualClock(datetime.fromtimestamp(T0 / 1000, UTC).isoformat()), Launched()
+    engine = Engine(Overslept(store), launched, clock, lambda _event: None, "me")
+    await engine.pass_once()
+    # Let the tasks of the launches begin.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    engine.abandon()
+    return len(launched.runs)
+
+
+class Overslept:
+    """A store whose lock session is silent for a lease before a commit is answered."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    async def commit(self, moves, epoch):
+        answer = await self._store.commit(moves, epoch)
+        self._store._database.lock._believe(boottime() - self._store._lease)
+        return answer
+
+
+class Launched:
+    """A launcher that only remembers its runs."""
+
+    in_process = True
+
+    def __init__(self):
+        self.runs = []
+
+    async def launch(self, launch):
+        self.runs.append(launch.run)
+        return Succeeded()
 
 
 async def a_commit_arrives_late(_url, store):
@@ -104,9 +200,20 @@ async def a_group_is_declared(_url, store):
     return sum(bool(each.batch.due) for each in loaded)
 
 
+DEPOSED = (
+    a_deposed_leader_settles,
+    a_deposed_leader_settles_one_by_one,
+    a_deposed_leader_commits,
+    a_deposed_leader_commits_one_by_one,
+    a_deposed_leader_rearms,
+    a_deposed_leader_prunes,
+    a_deposed_leader_declares,
+)
 RIGHT = {
     a_pause_overtakes_a_commit: 0,
-    a_deposed_leader_settles: "refused",
+    a_pause_overtakes_a_slow_commit: 0,
+    a_lease_ends_after_a_commit: 0,
+    **dict.fromkeys(DEPOSED, "refused"),
     a_commit_arrives_late: "refused",
     another_leads_in_between: 3,
     a_group_is_declared: 1,
@@ -114,7 +221,8 @@ RIGHT = {
 
 
 def end_of(story, url):
-    openings = len(inspect.signature(story).parameters) - 1
+    given = inspect.signature(story).parameters.values()
+    openings = sum(each.default is each.empty for each in given) - 1
     shards = 4 if story is a_group_is_declared else 1
     return over(url, lambda *stores: story(url, *stores), openings, shards=shards)
 
@@ -145,10 +253,61 @@ def guard_outside_the_statement(patch):
     patch(commit, "commit", compares_first)
 
 
+def no_version_check_one_by_one(patch):
+    guard = "version = $2"
+    assert guard in commit._MOVE_ONE
+    patch(commit, "_MOVE_ONE", commit._MOVE_ONE.replace(guard, "$2::bigint IS NOT NULL"))
+
+
+OPENED = "SELECT shard FROM shards WHERE shard = $1 AND $2::bigint > 0 AND $3::bigint >= 0"
+
+
 def no_fence(patch):
-    opened = "SELECT shard FROM shards WHERE shard = $1 AND $2::bigint > 0 AND $3::bigint >= 0"
     for module in (statements, commit, settle):
-        patch(module, "LEAD", opened)
+        patch(module, "LEAD", OPENED)
+
+
+def no_fence_in_commits(patch):
+    patch(commit, "LEAD", OPENED)
+
+
+def no_fence_in_settlements(patch):
+    patch(settle, "LEAD", OPENED)
+
+
+def no_fence_in_transactions(patch):
+    """Open the fence of what is written one by one, and only that."""
+    patch(statements, "check", does_not_check)
+    # A settlement has the fence in its own statement, too.
+    patch(settle, "LEAD", OPENED)
+
+
+def no_fence_in_upkeep(patch):
+    patch(upkeep, "check", does_not_check)
+
+
+def no_fence_in_edits(patch):
+    patch(shard_store, "check", does_not_check)
+
+
+async def does_not_check(_session, _fence):
+    pass
+
+
+def launch_without_trust(patch):
+    """Believe in the lead for as long as the session was not replaced, however long it was silent."""
+    patch(lock_session.LockSession, "is_trusted", True)
+
+
+def launch_by_epoch_alone(patch):
+    patch(shard_store.Shard, "holds", lambda shard, epoch: shard._leading.fence.epoch == epoch)
+
+
+def launch_without_holds(patch):
+    async def is_certain(_engine, _run):
+        return True
+
+    patch(Engine, "_is_certain", is_certain)
 
 
 def no_turn_bump(patch):
@@ -180,7 +339,18 @@ def test_each_story_ends_as_it_should(story, postgres_url):
     [
         (no_version_check, a_pause_overtakes_a_commit, 3),
         (guard_outside_the_statement, a_pause_overtakes_a_commit, 3),
-        (no_fence, a_deposed_leader_settles, "recorded"),
+        (no_version_check_one_by_one, a_pause_overtakes_a_slow_commit, 3),
+        *((no_fence, story, "recorded") for story in DEPOSED[:4]),
+        (no_fence_in_settlements, a_deposed_leader_settles, "recorded"),
+        (no_fence_in_transactions, a_deposed_leader_settles_one_by_one, "recorded"),
+        (no_fence_in_commits, a_deposed_leader_commits, "recorded"),
+        (no_fence_in_transactions, a_deposed_leader_commits_one_by_one, "recorded"),
+        (no_fence_in_upkeep, a_deposed_leader_rearms, "recorded"),
+        (no_fence_in_upkeep, a_deposed_leader_prunes, "recorded"),
+        (no_fence_in_edits, a_deposed_leader_declares, "recorded"),
+        (launch_without_trust, a_lease_ends_after_a_commit, 1),
+        (launch_by_epoch_alone, a_lease_ends_after_a_commit, 1),
+        (launch_without_holds, a_lease_ends_after_a_commit, 1),
         (no_turn_bump, a_commit_arrives_late, "recorded"),
         (epoch_kept_after_another_led, another_leads_in_between, 1),
         (group_not_in_one_shard, a_group_is_declared, 4),
