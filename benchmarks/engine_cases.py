@@ -14,6 +14,7 @@ import sqlite3
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from statistics import quantiles
 
 from dutiful.core.cadence import Once
@@ -45,6 +46,15 @@ def puts(n: int, texts: list[str] = TEXTS) -> list[Put]:
     state = State(cursor=(NOON - 3600) * 1000)
     schedules = (Schedule(f"task-{i}", Task("count"), crons[i % len(crons)], DECLARED) for i in range(n))
     return [Put(schedule, state, first_wake(schedule, state)) for schedule in schedules]
+
+
+def with_ledger(n: int) -> list[Put]:
+    """Return the same schedules, whose runs stay in the ledger."""
+    made = puts(n)
+    policies = {id(put.schedule.policy): replace(put.schedule.policy, ledger=True) for put in made}
+    return [
+        put._replace(schedule=put.schedule._replace(policy=policies[id(put.schedule.policy)])) for put in made
+    ]
 
 
 def resident() -> int:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 from tests.servers import program
 
-from benchmarks.engine_cases import NOON, Counter, puts
+from benchmarks.engine_cases import NOON, Counter, puts, with_ledger
 from benchmarks.postgres_worker import SHARDS
 from benchmarks.report import Goal, Row, Section, at_most, times_better
 from dutiful.core.cadence import Once
@@ -123,12 +122,12 @@ async def _median_ms(job: Callable[[], Awaitable[object]]) -> float:
 
 async def _bursts(url: str) -> list[Row]:
     floor = {"least SQL": await _least_sql(url, BURST)}
-    with_ledger = await _burst(f"{url}?schema=kept", _with_ledger(BURST))
+    kept = await _burst(f"{url}?schema=kept", with_ledger(BURST))
     inline = await _burst(f"{url}?schema=inline", puts(BURST))
     [[indexed]] = await _ask(url, _HOT, "kept")
     million = await _burst(f"{url}?schema=million", puts(1_000_000)) if LARGE else None
     return [
-        Row("100k due, ledger kept", with_ledger, "s", floor, _goals(with_ledger, 10, floor)),
+        Row("100k due, ledger kept", kept, "s", floor, _goals(kept, 10, floor)),
         Row("100k due, no ledger", inline, "s", floor, _goals(inline, 6.5, floor)),
         *(
             ()
@@ -141,14 +140,6 @@ async def _bursts(url: str) -> list[Row]:
 
 def _goals(seconds: float, limit: float, peers: dict[str, float]) -> tuple[Goal, ...]:
     return at_most(seconds, limit, "s"), *times_better(seconds, peers, {"least SQL": 0.4})
-
-
-def _with_ledger(n: int) -> list[Put]:
-    made = puts(n)
-    policies = {id(put.schedule.policy): replace(put.schedule.policy, ledger=True) for put in made}
-    return [
-        put._replace(schedule=put.schedule._replace(policy=policies[id(put.schedule.policy)])) for put in made
-    ]
 
 
 async def _burst(url: str, declared: list[Put]) -> float:
@@ -226,7 +217,7 @@ async def _shared_burst(url: str, workers: int) -> float:
         await store.claim("bench")
         await store.apply(Changes([
             put._replace(schedule=put.schedule._replace(cadence=past), wake_at=None)
-            for put in _with_ledger(SHARED_BURST)
+            for put in with_ledger(SHARED_BURST)
         ]))  # fmt: skip
         await _ask(url, "VACUUM ANALYZE")
         with _workers(url, workers):
@@ -356,7 +347,7 @@ async def _edit_seen(url: str) -> Row:
 async def _beside_peers(url: str) -> list[Row]:
     if not PEERS.exists():
         return []
-    ours = await _burst(f"{url}?schema=peers", _with_ledger(PEER_BURST))
+    ours = await _burst(f"{url}?schema=peers", with_ledger(PEER_BURST))
     took = {name: await _peer(url, name) for name in ("pgqueuer", "procrastinate", "apscheduler")}
     peers = {name: seconds for name, seconds in took.items() if seconds is not None}
     return [
