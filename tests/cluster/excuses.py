@@ -27,6 +27,8 @@ BOUNDS = {
 }
 # A stopped worker finishes its runs, so its stop is no reason to launch any of them again.
 _ORDERLY = {"roll", "roll_long", "skew"}
+# A node that goes on after a deed may still finish the call that it was in; this many seconds later at most.
+_ARRIVES = 1.0
 # Leaders are known as of some moments; a deed touches who led so many seconds before it.
 _SAMPLED = 1.0
 # No deed and its bound last longer, in seconds.
@@ -78,7 +80,7 @@ class Excuses:
         """Return whether a deed may be the reason for a second call, after a first one."""
         return any(
             deed.at <= second
-            and deed.until + BOUNDS[deed.kind] + SLACK >= first
+            and deed.until + _ARRIVES >= first
             and deed.kind not in _ORDERLY
             and self._touches(deed, schedule)
             for deed in self._deeds[bisect_left(self._begins, first - _LONGEST) :]

@@ -326,7 +326,7 @@ def seconds_without_leader(site: Site, victim: Node, how: int) -> float:
 
     def is_quiet() -> bool:
         # A stop waits for the long runs, which begin every ten seconds.
-        return LONG_S + 0.5 < time.time() % 10 < 8
+        return LONG_S + 0.5 < time.time() % 10 < 9
 
     until(is_quiet, "no long run is in flight")
     began = time.monotonic()

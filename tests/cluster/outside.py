@@ -18,7 +18,7 @@ from tests.cluster.judge import Call
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LONG_S = 5
+LONG_S = 7
 """How long a run of a schedule `long-…` takes: longer than two leases."""
 
 _REPORTERS = 8

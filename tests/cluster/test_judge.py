@@ -104,6 +104,13 @@ def test_a_stop_of_its_worker_is_no_reason_to_call_a_run_again():
     assert kinds(log, "all-0", GOOD, deeds=rolled, led=LED) == {"repeated"}
 
 
+def test_a_deed_that_was_over_before_the_first_call_is_no_reason_for_a_second_one():
+    log = [*CALLS, call("all-0", 101, 2)]
+    for until, told in ((100.2, set()), (99.9, {"repeated"})):
+        killed = [Deed(99.0, "kill", "worker-1", until)]
+        assert kinds(log, "all-0", GOOD, deeds=killed, led=LED) == told
+
+
 @pytest.mark.parametrize(
     ("schedule", "status", "reason", "told"),
     [
