@@ -12,7 +12,7 @@ from benchmarks import postgres_growth as growth
 from tests.stores.notation import ending, pass_at, put, schedule
 
 from dutiful.core.cadence import Every
-from dutiful.core.plan.reconcile import Changes
+from dutiful.core.changes import Changes
 from dutiful.runtime.ports import Retention
 from dutiful.stores.postgres import PostgresStore
 from dutiful.stores.postgres.edits import Places

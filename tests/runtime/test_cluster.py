@@ -10,8 +10,8 @@ from tests.sim.nodes import NodeClock
 from tests.sim.sharded import LEASE, Database, NodeStore
 
 from dutiful.core.cadence import Once
+from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.reconcile import Changes, Put
 from dutiful.core.schedule import Schedule, State, Task
 from dutiful.launchers.callback import CallbackLauncher
 from dutiful.runtime.cluster import Cluster

@@ -289,6 +289,9 @@ class Face:
         return self._node.database.shards[self._place]
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        if not hasattr(MemoryStore, name):
+            # A shard is no `Sharded` store, and must not look like one.
+            raise AttributeError(name)
         return partial(self._write if name in FENCED else self._read, name)
 
     async def open(self) -> None:

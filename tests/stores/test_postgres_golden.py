@@ -11,8 +11,8 @@ from tests.golden.make_postgres import FILE, golden
 from tests.stores.notation import MINUTE, T0, declare, due_at, pass_at, rows, schedule
 from tests.stores.postgres_rig import execute, over
 
+from dutiful.core.changes import Note
 from dutiful.core.errors import StoreError
-from dutiful.core.plan.reconcile import Note
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import State, tick_key
 from dutiful.core.workflow import Workflow

@@ -8,7 +8,7 @@ import json
 import asyncpg
 from tests.stores.notation import MINUTE, T0, ending, make_moves, put, schedule
 
-from dutiful.core.plan.reconcile import Changes
+from dutiful.core.changes import Changes
 from dutiful.core.policy import Capacity
 from dutiful.runtime.ports import Launch
 from dutiful.stores.postgres import PostgresStore, commit, membership, reads, settle, upkeep
@@ -27,6 +27,7 @@ _OTHERS = {
 }  # fmt: skip
 _COLUMNS = (
     "SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped"
+    " AND attgenerated = ''"
 )
 _TABLES = ("states", "runs", "declarations")
 

@@ -9,7 +9,6 @@ import json
 
 import asyncpg
 import pytest
-from dutiful.runtime.ended_pauses import end_pauses
 from tests.stores.contract_pauses import UNTIL, pause
 from tests.stores.notation import MINUTE, T0, declare, ending, make_moves, put, schedule
 
@@ -19,6 +18,7 @@ from dutiful.core.plan.outcome import Unreached
 from dutiful.core.policy import Retry
 from dutiful.runtime.clock import boottime
 from dutiful.runtime.ports import Retention
+from dutiful.runtime.registrar import end_pauses
 from dutiful.stores.postgres import PostgresStore, commit, reads, settle
 from dutiful.stores.postgres.connections import Session
 from dutiful.stores.postgres.due_index import BEGINNING, DueFrom

@@ -11,7 +11,7 @@ import pytest
 from tests.web.pages.html import Page, page
 from tests.web.pages.test_forms import post
 
-from dutiful.core.plan.reconcile import Changes, Put
+from dutiful.core.changes import Changes, Put
 from dutiful.web.pages import run_again, runs_csv
 from dutiful.web.pages.runs_csv import cell
 
