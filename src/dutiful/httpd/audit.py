@@ -13,9 +13,9 @@ from datetime import UTC
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from dutiful.core.cron.zone import rfc_3339
 from dutiful.core.errors import DutifulError, InvalidArgumentError, quoted
 from dutiful.httpd.errors import AuditUnavailableError
-from dutiful.httpd.instants import rfc_3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

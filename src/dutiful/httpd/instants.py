@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
+from dutiful.core.cron.zone import rfc_3339
+
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 # In a query string an unescaped + is decoded as a space.
 _LOST_PLUS = re.compile(r" (?=\d\d:\d\d\Z)", re.ASCII)
@@ -37,11 +39,6 @@ def in_utc(instant: datetime) -> datetime:
     if not _FIRST <= utc <= _LAST:
         raise ValueError("is too near an end of the calendar")
     return utc
-
-
-def rfc_3339(instant: datetime) -> str:
-    """Return the instant as RFC 3339: in UTC with Z, else with its offset."""
-    return instant.isoformat().replace("+00:00", "Z")
 
 
 Instant = Annotated[

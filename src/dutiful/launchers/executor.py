@@ -7,6 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from dutiful.core.cron.zone import rfc_3339
 from dutiful.outbound import Allowed
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ class Meta(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as JSON, the instant as RFC 3339 in UTC; without `task_failures`."""
-        told = {**self._asdict(), "scheduled_for": _rfc3339(self.scheduled_for), "labels": {**self.labels}}
+        told = {
+            **self._asdict(),
+            "scheduled_for": rfc_3339(self.scheduled_for.astimezone(UTC)),
+            "labels": {**self.labels},
+        }
         del told["task_failures"]
         return told
 
@@ -115,7 +120,3 @@ def launches_that_fit(executor: object, descriptors: int) -> int:
     """
     each = max(1, getattr(executor, "descriptors", 1))
     return max(1, min(LAUNCHES_MAX, descriptors // 2 // each))
-
-
-def _rfc3339(instant: datetime) -> str:
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
+from dutiful.core.cron.zone import rfc_3339
 from dutiful.core.errors import DutifulError, UnknownScheduleError
 from dutiful.httpd.errors import RequestRefusedError
-from dutiful.httpd.instants import rfc_3339
 from dutiful.service.errors import DamagedScheduleError, OtherUserError
 
 if TYPE_CHECKING:

@@ -54,6 +54,11 @@ def from_epoch_ms(instant: int) -> datetime:
     return EPOCH + timedelta(milliseconds=instant)
 
 
+def rfc_3339(instant: datetime) -> str:
+    """Return an instant as RFC 3339: in UTC with Z, else with its offset."""
+    return instant.isoformat().replace("+00:00", "Z")
+
+
 class Stretch(NamedTuple):
     """Instants in [start, end) share `offset`. A tick belongs to it iff low <= wall < high."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.core.cadence import Every, count_ticks, last_tick, next_tick
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.dialect import DIALECTS
-from dutiful.core.cron.zone import epoch_ms
+from dutiful.core.cron.zone import epoch_ms, from_epoch_ms, rfc_3339
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.draft import Draft
 from dutiful.core.plan.jitter import fire_time, opening_cursor
@@ -266,4 +266,4 @@ def _sentence(schedule: Schedule, instant: Instant, text: str, setting: str | No
 
 
 def _iso(instant: Instant) -> str:
-    return datetime.fromtimestamp(instant / 1000, UTC).isoformat().replace("+00:00", "Z")
+    return rfc_3339(from_epoch_ms(instant))

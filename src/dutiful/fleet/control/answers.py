@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from dutiful.core.cron.zone import from_epoch_ms
+from dutiful.core.cron.zone import from_epoch_ms, rfc_3339
 from dutiful.core.errors import InvalidArgumentError, SchedulerError
 from dutiful.core.policy import Reason
 from dutiful.core.run import Status
@@ -126,7 +126,7 @@ def _instant(text: str) -> datetime:
 
 def iso(at: datetime | None) -> str | None:
     """Return an instant as RFC 3339 in UTC."""
-    return None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return None if at is None else rfc_3339(at.astimezone(UTC))
 
 
 def _iso_ms(at: Instant | None) -> str | None:

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
+from dutiful.core.cron.zone import rfc_3339
 from dutiful.core.errors import InvalidArgumentError, quoted
 from dutiful.fleet.errors import StateFileError
 from dutiful.fleet.types import Problem, ScheduleState, ScheduleStatus
@@ -323,7 +324,7 @@ def _iso(key: str, value: object) -> str:
         instant = _instant(key, value.isoformat() if isinstance(value, datetime) else value)
     except ValueError as error:
         raise InvalidArgumentError(key, value, "must be a time with its zone") from error
-    return instant.isoformat().replace("+00:00", "Z")
+    return rfc_3339(instant)
 
 
 def _instant(key: str, value: object) -> datetime:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from dutiful.core.cron.zone import rfc_3339
 from dutiful.core.errors import DutifulError, InvalidArgumentError, InvalidCronExpressionError
-from dutiful.httpd.instants import rfc_3339
 from dutiful.service.declaration import ScheduleInput
 from dutiful.web import requests
 from dutiful.web.authorized_service import Reader

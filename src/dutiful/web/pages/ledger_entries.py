@@ -8,7 +8,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from dutiful.httpd.instants import rfc_3339
+from dutiful.core.cron.zone import rfc_3339
 from dutiful.web.drawing.axis import ClockChange
 from dutiful.web.drawing.marks import Bead, Mini, State, Tick
 from dutiful.web.pages import words

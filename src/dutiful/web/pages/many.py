@@ -12,10 +12,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from dutiful.core.cron.zone import epoch_ms
+from dutiful.core.cron.zone import epoch_ms, rfc_3339
 from dutiful.core.errors import DutifulError
 from dutiful.httpd.fields import ID_PATTERN
-from dutiful.httpd.instants import rfc_3339
 from dutiful.runtime.ports import PausedUntil
 from dutiful.service.board import Matching
 from dutiful.service.catalog import State

@@ -12,9 +12,9 @@ from fastapi import Request
 from markupsafe import Markup
 
 from dutiful.core.cron.cron import Cron
+from dutiful.core.cron.zone import rfc_3339
 from dutiful.core.errors import StoreError
 from dutiful.core.run import Status
-from dutiful.httpd.instants import rfc_3339
 from dutiful.service.views import view_run
 from dutiful.web.authorized_service import AuthorizedService
 from dutiful.web.drawing.marks import mini

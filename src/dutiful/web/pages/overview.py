@@ -14,8 +14,7 @@ from fastapi.responses import HTMLResponse
 from starlette.background import BackgroundTask
 
 from dutiful.core.cron.cron import Cron
-from dutiful.core.cron.zone import epoch_ms
-from dutiful.httpd.instants import rfc_3339
+from dutiful.core.cron.zone import epoch_ms, rfc_3339
 from dutiful.service.board import MINUTE_COUNTED, TEN_MINUTES
 from dutiful.service.views import moment
 from dutiful.web.authorized_service import Reader

@@ -19,10 +19,9 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-from dutiful.core.cron.zone import zone
+from dutiful.core.cron.zone import rfc_3339, zone
 from dutiful.core.errors import DutifulError, InvalidArgumentError
 from dutiful.httpd.auth import NOBODY, is_page
-from dutiful.httpd.instants import rfc_3339
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing import marks
 from dutiful.web.pages import words
@@ -171,7 +170,7 @@ _PAGES.globals.update(
     countdown=_countdown,
     distance=words.distance,
     roughly=words.roughly,
-    soonly=words.soonly,
+    near_clock=words.near_clock,
     counted=words.counted,
     moment=words.moment,
     near=words.near,

@@ -13,9 +13,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from dutiful.core.cron.zone import rfc_3339
 from dutiful.core.policy import Reason
 from dutiful.httpd.fields import ID_PATTERN
-from dutiful.httpd.instants import rfc_3339
 from dutiful.service.types import RunView
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi.responses import Response
 
-from dutiful.httpd.instants import rfc_3339
+from dutiful.core.cron.zone import rfc_3339
 from dutiful.web.csv_cell import csv_cell
 from dutiful.web.pages import words
 from dutiful.web.pages.find_runs import reached

@@ -12,8 +12,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from dutiful.core.cron.zone import epoch_ms
-from dutiful.httpd.instants import Instant, rfc_3339
+from dutiful.core.cron.zone import epoch_ms, rfc_3339
+from dutiful.httpd.instants import Instant
 from dutiful.runtime.ports import PART_OF_ID
 from dutiful.service.catalog import READ_MAX, Listed, Order, State, Wanted
 from dutiful.service.declaration import ScheduleView

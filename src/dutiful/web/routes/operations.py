@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
-from dutiful.core.cron.zone import epoch_ms
+from dutiful.core.cron.zone import epoch_ms, rfc_3339
 from dutiful.core.run import Status
-from dutiful.httpd.instants import rfc_3339
 from dutiful.httpd.strict_route import StrictRoute
 from dutiful.service.board import Day, Line, Wanted
 from dutiful.service.views import cron_of, decode_cursor, encode_cursor, moment, next_run_at
