@@ -45,6 +45,6 @@ def mistaken(target: Any, name: str, value: Any) -> Iterator[None]:
     in_a_step = target in (planner, draft, clock_rollback, Draft)
     with (
         patched(target, name, value),
-        patched(planner, "usual_move", (lambda *_: None) if in_a_step else planner.usual_move),
+        patched(planner, "single_tick_move", (lambda *_: None) if in_a_step else planner.single_tick_move),
     ):
         yield

@@ -20,7 +20,7 @@ from dutiful.core.snapshot import Limits, Snapshot
 from dutiful.fleet.errors import AgentNotFoundError, ScheduleNotFoundError
 from dutiful.fleet.file.agents import problems_of_schedule
 from dutiful.fleet.next_trigger import parse_cron_expression, parse_interval, when_it_runs
-from dutiful.fleet.state.cache import StateBook
+from dutiful.fleet.state.cache import StateCache
 from dutiful.fleet.state.file import checked_state, write_states
 from dutiful.fleet.types import AgentScheduleInfo, Problem, ScheduleState
 from dutiful.fleet.view import Entry, View, shown
@@ -202,7 +202,7 @@ def _without_missed(due: Snapshot, now: Instant) -> tuple[Snapshot, list[Run]]:
     return due._replace(state=move.state), [*move.inserts, *move.changes]
 
 
-class Roster:
+class AgentSchedules:
     """The agents of a running fleet, synchronized with the state file, the store and the view."""
 
     def __init__(
@@ -220,7 +220,7 @@ class Roster:
     def reset(self) -> None:
         """Start with an empty view and state cache."""
         self.view = View(self._clock.timezone)
-        self.book = StateBook(self._state_dir, self._clock, self._logger, self._rebuilt)
+        self.cache = StateCache(self._state_dir, self._clock, self._logger, self._rebuilt)
         self._turn = asyncio.Lock()
 
     def set_agents(self, agents: Sequence[Agent]) -> None:
@@ -229,27 +229,27 @@ class Roster:
 
     async def open(self) -> None:
         """Take over the state file and the store; jobs of an earlier process count as interrupted."""
-        await self.book.read()
-        for (agent, schedule), state in self.book.states.records.items():
+        await self.cache.read()
+        for (agent, schedule), state in self.cache.states.records.items():
             if state.status == "running":
-                self.book.note(agent, schedule, {"status": "idle", "last_error": INTERRUPTED})
-        await self.book.flush()
+                self.cache.note(agent, schedule, {"status": "idle", "last_error": INTERRUPTED})
+        await self.cache.flush()
         await self._refresh({})
 
     async def refresh(self) -> None:
         """Take over changed agents and a changed state file. Raises StateFileError."""
         async with self._turn:
-            await self.book.flush()
-            if self._agents_changed or self.book.has_changed():
+            await self.cache.flush()
+            if self._agents_changed or self.cache.has_changed():
                 entries = self.view.entries
                 before = {id_: entry._replace(state=self.record(entry)) for id_, entry in entries.items()}
-                await self.book.read()
+                await self.cache.read()
                 await self._refresh(before)
 
     async def _refresh(self, before: Mapping[str, Entry]) -> None:
         self._agents_changed = False
         now = self._now()
-        entries = list(entries_of(self.agents, self.book.states, self._clock.timezone, self._pace))
+        entries = list(entries_of(self.agents, self.cache.states, self._clock.timezone, self._pace))
         known = [await recalled(self._store, due, now) for due in await self._store.every()]
         stored = {due.schedule.id: due for due in known}
         changes = changes_to(stored, entries, before, now, self._retention.age)
@@ -282,7 +282,7 @@ class Roster:
         if schedule not in own.schedules:
             raise ScheduleNotFoundError(agent, schedule, own.schedules)
         declared = AgentScheduleInfo(own, schedule, own.schedules[schedule])
-        return entry_of(declared, self.book.states, self._clock.timezone, self._pace)
+        return entry_of(declared, self.cache.states, self._clock.timezone, self._pace)
 
     def agent(self, name: str) -> Agent:
         """Return one agent. Raises AgentNotFoundError."""
@@ -294,11 +294,11 @@ class Roster:
     @property
     def revision(self) -> tuple[int, int]:
         """Return a value that is different after every change of a schedule, its runs or its record."""
-        return self.view.changes, self.book.changes
+        return self.view.changes, self.cache.changes
 
     def record(self, entry: Entry) -> ScheduleState:
         """Return the latest record of a schedule in the state file."""
-        found = self.book.states.of(entry.agent.name, entry.name)
+        found = self.cache.states.of(entry.agent.name, entry.name)
         return entry.state if isinstance(found, Problem) else found
 
     def switch(self, agent: str, schedules: Iterable[str], *, enabled: bool) -> list[Entry]:

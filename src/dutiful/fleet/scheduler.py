@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dutiful.core import event as happened
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import InvalidArgumentError, UnknownScheduleError
-from dutiful.fleet.agent_schedules import Roster
+from dutiful.fleet.agent_schedules import AgentSchedules
 from dutiful.fleet.errors import (
     ConcurrencyLimitError,
     SchedulerError,
@@ -91,7 +91,9 @@ class FleetScheduler:
         self._launcher: JobLauncher | None = None
         self._store = SqliteStore(str(self._state_dir / HISTORY_FILE), namespace="fleet")
         pace = round(self._interval * 1000)
-        self._roster = Roster(self._state_dir, self._store, self._clock, self._logger, pace, retention)
+        self._declared = AgentSchedules(
+            self._state_dir, self._store, self._clock, self._logger, pace, retention
+        )
         self._loop: asyncio.Task[None] | None = None
         self._afterwards: asyncio.Task[None] | None = None
 
@@ -121,10 +123,10 @@ class FleetScheduler:
 
     async def _open(self) -> None:
         self._state_dir.mkdir(parents=True, exist_ok=True)
-        self._roster.reset()
-        view, book = self._roster.view, self._roster.book
+        self._declared.reset()
+        view, cache = self._declared.view, self._declared.cache
         self._launcher = JobLauncher(
-            view, book, self._on_trigger, self._on_failure, self._clock, self._logger
+            view, cache, self._on_trigger, self._on_failure, self._clock, self._logger
         )
         self._host = Host(
             "fleet", self._store, self._launcher, self._clock, self._hear, retention=lambda: self._retention
@@ -133,7 +135,7 @@ class FleetScheduler:
         if await self._host.lead() is None:
             raise SchedulerError(f"Another process already runs the fleet in {self._state_dir}")
         self._engine = self._host.make_engine()
-        await self._roster.open()
+        await self._declared.open()
 
     async def stop(self, wait_for_jobs: bool = True, timeout: float | timedelta = 30.0) -> None:  # noqa: ASYNC109
         """Trigger no more jobs, and return when the running jobs have ended.
@@ -165,7 +167,7 @@ class FleetScheduler:
         self._afterwards = None
 
     def _hear(self, event: Event) -> None:
-        self._roster.view.hear(event)
+        self._declared.view.hear(event)
         match event:
             case happened.LoopBlocked():
                 self._logger.warning("the event loop is blocked by %s, for %s s", event.task, event.seconds)
@@ -187,18 +189,18 @@ class FleetScheduler:
     def get_state(self) -> SchedulerState:
         """Return the state of the scheduler, with its counts since the start."""
         triggers = 0 if self._launcher is None else self._launcher.triggered
-        stall = self._roster.view.stall
+        stall = self._declared.view.stall
         trouble = (None, None) if stall is None else (stall.problem, stall.since)
         times = self._started_at, self._checks, triggers, self._last_check_at
         return SchedulerState(self._status, *times, *trouble)
 
     def get_revision(self) -> str:
         """Return a text that changes with every fact about schedules and jobs, but not with each pass."""
-        return f"{self._started_at}, {self._roster.revision}"
+        return f"{self._started_at}, {self._declared.revision}"
 
     def set_agents(self, agents: Sequence[Agent | Mapping[str, Any]]) -> None:
         """Replace the agents; the next pass uses them. Raises FleetConfigError."""
-        self._roster.set_agents(agents_from(agents))
+        self._declared.set_agents(agents_from(agents))
 
     # Passes
 
@@ -223,10 +225,10 @@ class FleetScheduler:
             with self._clock.hold():
                 await self._look_at_files()
                 await self._decide()
-                await self._roster.merge_empty_polls()
+                await self._declared.merge_empty_polls()
         except Exception as error:  # noqa: BLE001 - a failure ends one pass only
             problem = f"{type(error).__name__}: {error}"
-        said = self._roster.view.note_pass(self._last_check_at, problem)
+        said = self._declared.view.note_pass(self._last_check_at, problem)
         if said is not None:
             self._logger.log(logging.INFO if problem is None else logging.ERROR, said)
 
@@ -234,7 +236,7 @@ class FleetScheduler:
         changed = self._reload() if self._reload is not None else None
         if changed is not None:
             self.set_agents(changed)
-        await self._roster.refresh()
+        await self._declared.refresh()
 
     async def _decide(self) -> None:
         assert self._engine is not None
@@ -247,44 +249,44 @@ class FleetScheduler:
 
     def get_running_job_count(self, agent: str) -> int:
         """Return how many jobs of an agent are running."""
-        return self._roster.view.running(agent)
+        return self._declared.view.running(agent)
 
     def get_total_running_job_count(self) -> int:
         """Return how many jobs are running."""
-        return len(self._roster.view.jobs)
+        return len(self._declared.view.jobs)
 
     def get_running_jobs(self) -> list[Job]:
         """Return the running jobs, oldest first."""
-        return sorted(self._roster.view.jobs.values(), key=lambda job: job.started_at)
+        return sorted(self._declared.view.jobs.values(), key=lambda job: job.started_at)
 
     def get_counts(self, agent: str) -> dict[str, int]:
         """Return how many runs of an agent ended since the start: `done`, `failed` and `no_work`."""
-        counts = self._roster.view.counts
+        counts = self._declared.view.counts
         return {ending: counts[agent, ending] for ending in ("done", "failed", "no_work")}
 
     def check_schedule(self, agent: str, schedule: str) -> ScheduleCheckResult:
         """Return whether a pass would trigger a schedule now, or why not; changes nothing."""
-        return self._roster.view.check(self._roster.entry(agent, schedule), self._now())
+        return self._declared.view.check(self._declared.entry(agent, schedule), self._now())
 
     def get_schedules(self, agent: str | None = None) -> list[ScheduleInfo]:
         """Return every schedule, or those of one agent, ordered by agent and name."""
-        now, entries = self._now(), [*self._roster.view.entries.values()]
+        now, entries = self._now(), [*self._declared.view.entries.values()]
         if agent is not None:
-            entries = [self._roster.entry(agent, name) for name in self._roster.agent(agent).schedules]
+            entries = [self._declared.entry(agent, name) for name in self._declared.agent(agent).schedules]
         ordered = sorted(entries, key=lambda entry: (entry.agent.name, entry.name))
         return [self._info(entry, now) for entry in ordered]
 
     def get_schedule(self, agent: str, schedule: str) -> ScheduleInfo:
         """Return one schedule. Raises AgentNotFoundError, ScheduleNotFoundError."""
-        return self._info(self._roster.entry(agent, schedule), self._now())
+        return self._info(self._declared.entry(agent, schedule), self._now())
 
     def _info(self, entry: Entry, now: Instant) -> ScheduleInfo:
-        return self._roster.view.info(entry, self._roster.record(entry), now)
+        return self._declared.view.info(entry, self._declared.record(entry), now)
 
     async def get_history(self, agent: str, schedule: str, limit: int = 20) -> list[Run]:
         """Return the last entries of the history of a schedule, newest first."""
         with self._clock.hold():
-            return await self._store.ledger(self._roster.entry(agent, schedule).id, None, limit)
+            return await self._store.ledger(self._declared.entry(agent, schedule).id, None, limit)
 
     async def get_recent(self, limit: int = 20) -> list[Run]:
         """Return the last entries of the history of all schedules, newest first."""
@@ -299,7 +301,7 @@ class FleetScheduler:
     async def explain(self, agent: str, schedule: str, at: datetime) -> Verdict:
         """Return why a schedule ran at an instant, did not run, or will run."""
         with self._clock.hold():
-            return await self._roster.registrar.explain(self._roster.entry(agent, schedule).id, at)
+            return await self._declared.registrar.explain(self._declared.entry(agent, schedule).id, at)
 
     # By hand
 
@@ -313,20 +315,20 @@ class FleetScheduler:
 
     def enable_agent(self, agent: str) -> list[ScheduleInfo]:
         """Enable all schedules of an agent."""
-        return self._switch(agent, self._roster.agent(agent).schedules, enabled=True)
+        return self._switch(agent, self._declared.agent(agent).schedules, enabled=True)
 
     def disable_agent(self, agent: str) -> list[ScheduleInfo]:
         """Disable all schedules of an agent; running jobs go on to their end."""
-        return self._switch(agent, self._roster.agent(agent).schedules, enabled=False)
+        return self._switch(agent, self._declared.agent(agent).schedules, enabled=False)
 
     def _switch(self, agent: str, schedules: Iterable[str], *, enabled: bool) -> list[ScheduleInfo]:
-        view, now = self._roster.view, self._now()
-        switched = self._roster.switch(agent, schedules, enabled=enabled)
+        view, now = self._declared.view, self._now()
+        switched = self._declared.switch(agent, schedules, enabled=enabled)
         return [view.info(entry, entry.state, now) for entry in switched]
 
     def cancel(self, agent: str, schedule: str) -> int:
         """Cancel the running jobs of a schedule and return how many; each ends as failed, without a retry."""
-        entry = self._roster.entry(agent, schedule)
+        entry = self._declared.entry(agent, schedule)
         return 0 if self._launcher is None else self._launcher.cancel(entry.id)
 
     async def trigger(self, agent: str, schedule: str, prompt: str | None = None) -> Run:
@@ -337,8 +339,8 @@ class FleetScheduler:
         """
         async with self._triggering:
             with self._clock.hold():
-                await self._roster.refresh()
-            entry, view = self._roster.entry(agent, schedule), self._roster.view
+                await self._declared.refresh()
+            entry, view = self._declared.entry(agent, schedule), self._declared.view
             name, most = entry.agent.name, entry.agent.max_concurrent
             if view.taken(name) >= most:
                 raise ConcurrencyLimitError(name, view.taken(name), most)
@@ -351,7 +353,7 @@ class FleetScheduler:
     async def _record_manual_run(self, entry: Entry, prompt: str | None) -> Run:
         given = None if prompt is None else json.dumps(prompt)
         try:
-            return await self._roster.registrar.trigger(entry.id, uuid.uuid4().hex, given)
+            return await self._declared.registrar.trigger(entry.id, uuid.uuid4().hex, given)
         except UnknownScheduleError:
             cause = SchedulerError("the store does not have it yet; try again after the next pass")
             raise ScheduleTriggerError(entry.agent.name, entry.name, cause) from None

@@ -78,13 +78,13 @@ def compose(text: str, values_max: int) -> Composed:
         composer.read(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
         composer.refuse(*_refusal(error, text))
-    except _Hopeless:
+    except _CannotReadOn:
         pass
     flaws = tuple(composer.flaws)
     return Composed(None if flaws else composer.root, flaws)
 
 
-class _Hopeless(Exception):  # noqa: N818
+class _CannotReadOn(Exception):  # noqa: N818
     """Reading on would only cost time."""
 
 
@@ -118,7 +118,7 @@ class _Composer:
         """Record a flaw at the current path, on a line counted from 0."""
         self.flaws.append(Flaw(line + 1, (*self._path(), *path), message))
         if len(self.flaws) >= _FLAWS_MAX:
-            raise _Hopeless
+            raise _CannotReadOn
 
     def _path(self) -> Path:
         return tuple(key for c in self._open if (key := c.place()) is not None)
@@ -127,7 +127,7 @@ class _Composer:
         self._documents += 1
         if self._documents > 1:
             self.refuse(event.start_mark.line, "a second document begins; write one document in a file")
-            raise _Hopeless
+            raise _CannotReadOn
 
     def _scalar(self, event: Any) -> None:
         if event.anchor is not None or event.tag is not None:
@@ -157,7 +157,7 @@ class _Composer:
         self._left -= 1
         if self._left < 0:
             self.refuse(node.line - 1, "has too many values; split the file")
-            raise _Hopeless
+            raise _CannotReadOn
         if self._open:
             self._open[-1].add(node)
         elif node.value is not None:
@@ -171,10 +171,10 @@ class _Composer:
             self.refuse(
                 line, "a key is a list or a mapping; write a text, in quotes if it begins with [ or {"
             )
-            raise _Hopeless
+            raise _CannotReadOn
         if len(self._open) >= DEPTH_MAX:
             self.refuse(line, f"is nested more than {DEPTH_MAX} deep; flatten it")
-            raise _Hopeless
+            raise _CannotReadOn
         self._open.append(_Collection(type(event) is events.MappingStartEvent, line + 1))
 
     def _end(self, _event: Any) -> None:
@@ -186,7 +186,7 @@ class _Composer:
         message = f"*{quoted(event.anchor)} refers to an anchor; write the value out, or {_QUOTE_STAR}"
         if self._open and self._open[-1].awaits_key:
             self.refuse(line, message)
-            raise _Hopeless
+            raise _CannotReadOn
         self.refuse(line, message)
         self._put(Node(None, line + 1))
 

@@ -35,7 +35,7 @@ def main(lifeline: int, parent: int, command: list[str]) -> int:
     # Move the lifeline to a low number: `select` cannot take numbers beyond 1023, which PARENT may use.
     passed, lifeline = lifeline, os.dup(lifeline)
     os.close(passed)
-    bell = ring_on_signals()
+    wakeup_read = wake_on_signals()
     prctl(_SET_CHILD_SUBREAPER, 1)
     # A second way to notice the parent's death: a forked copy of the parent may hold the socket open.
     prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
@@ -50,17 +50,17 @@ def main(lifeline: int, parent: int, command: list[str]) -> int:
     with contextlib.suppress(OSError):
         os.write(lifeline, str(child).encode())
     if os.getppid() == parent:
-        watch(lifeline, bell, child)
+        watch(lifeline, wakeup_read, child)
     return sweep(child)
 
 
-def watch(lifeline: int, bell: int, child: int) -> None:
+def watch(lifeline: int, wakeup_read: int, child: int) -> None:
     """Return when the command has ended, or must end."""
     while not has_ended(child):
-        ready, _, _ = select.select([lifeline, bell], [], [])
+        ready, _, _ = select.select([lifeline, wakeup_read], [], [])
         if lifeline in ready and not heed(lifeline, child):
             return
-        if bell in ready and signal.SIGTERM in os.read(bell, 64):
+        if wakeup_read in ready and signal.SIGTERM in os.read(wakeup_read, 64):
             return
         for orphan in set(orphans()) - {child}:
             os.waitpid(orphan, os.WNOHANG)
@@ -71,16 +71,16 @@ def has_ended(child: int) -> bool:
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def ring_on_signals() -> int:
+def wake_on_signals() -> int:
     """Return a descriptor that becomes readable when a child has ended or the warden is to end."""
-    bell, hammer = os.pipe()
-    os.set_blocking(hammer, False)
-    signal.set_wakeup_fd(hammer, warn_on_full_buffer=False)
+    wakeup_read, wakeup_write = os.pipe()
+    os.set_blocking(wakeup_write, False)
+    signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    return bell
+    return wakeup_read
 
 
 def become(command: list[str], warden: int) -> None:

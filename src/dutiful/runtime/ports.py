@@ -313,7 +313,7 @@ class Store(Workflows, Figures, Protocol):
         """Return one schedule with its state and open runs."""
 
     async def some(self, ids: Iterable[str]) -> list[Snapshot]:
-        """Return those of these schedules that are stored, ordered by id."""
+        """Return the schedules among these that are stored, ordered by id."""
 
     async def page(
         self, after: str, limit: int, facets: Facets = (), paused: bool | None = None

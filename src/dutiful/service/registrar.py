@@ -281,7 +281,7 @@ class SchedulerRegistrar:
         return [view_schedule(due, notes.get(due.schedule.id), now) for due in found]
 
     async def some_schedules(self, ids: Sequence[str]) -> list[ScheduleView]:
-        """Return those of these schedules that are stored, ordered by id."""
+        """Return the schedules among these that are stored, ordered by id."""
         return await self.views(await self._store.some(ids))
 
     async def damaged(self) -> list[Damaged]:

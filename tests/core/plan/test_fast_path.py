@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dutiful.core.cadence import Every, Once
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.fast_path import HARMLESS, usual_move
+from dutiful.core.plan.fast_path import HARMLESS, single_tick_move
 from dutiful.core.plan.planner import decide_in_steps
 from dutiful.core.policy import Capacity, CatchUp, Overlap, Policy, Reason, Retry
 from dutiful.core.run import Phase, Run, Status
@@ -93,7 +93,7 @@ def test_every_policy_that_may_decide_is_tried():
 @given(situations())
 def test_the_usual_move_is_what_the_steps_come_to(situation):
     due, now, limits = situation
-    move = usual_move(due, now, limits)
+    move = single_tick_move(due, now, limits)
     if move is not None:
         assert move._replace(changes=[], cancels=[]) == decide_in_steps(due, now, limits, {})
 
@@ -104,12 +104,12 @@ def test_it_is_made_for_every_single_tick_that_is_on_time(cron, policy, late):
     plain = Policy(policy.overlap, policy.catch_up, grace=late, run_timeout=policy.run_timeout)
     due = Snapshot(Schedule("s", Task("t"), cron, plain), State(tick - 1))
     only = cron.next_epoch(tick // 1000) * 1000 > tick + late
-    assert (usual_move(due, tick + late, LIMITS) is not None) == only
+    assert (single_tick_move(due, tick + late, LIMITS) is not None) == only
 
 
 def test_a_late_tick_is_left_to_the_catch_up_policy():
     made = {
-        policy: usual_move(
+        policy: single_tick_move(
             Snapshot(Schedule("s", Task("t"), HOURLY, Policy(catch_up=policy)), State(NOON - 1)),
             NOON + 2 * MINUTE,
             LIMITS,

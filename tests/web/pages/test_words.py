@@ -54,7 +54,7 @@ def test_a_zone_is_called_as_people_call_it(zone, place, offset):
 
 
 @pytest.mark.parametrize(
-    ("hours", "near", "soonly"),
+    ("hours", "near", "near_clock"),
     [
         (1, "today 15:05:12", "15:05:12"),
         (-14, "today 00:05:12", None),
@@ -64,11 +64,11 @@ def test_a_zone_is_called_as_people_call_it(zone, place, offset):
         (24 * 59, "31 Dec 14:05:12", "31 Dec"),
     ],
 )
-def test_an_instant_is_named_by_its_nearness(hours, near, soonly):
+def test_an_instant_is_named_by_its_nearness(hours, near, near_clock):
     at = NOW + timedelta(hours=hours)
     assert words.near(at, NOW) == near
-    if soonly:
-        assert words.soonly(at, NOW) == soonly
+    if near_clock:
+        assert words.near_clock(at, NOW) == near_clock
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _new = tuple.__new__
 # Under these policies a single due tick runs, however late it is.
 _RUNS_LATE = frozenset({CatchUp.LATEST, CatchUp.FIRE_IMMEDIATELY})
-# Fields of a policy that cannot hold back a single tick of an idle schedule, or that `usual_move` reads. With
+# Fields of a policy that cannot hold back a single tick of an idle schedule, or that this file reads. With
 # another value in any other field, also in one that is added later, the planner's steps decide.
 HARMLESS = (
     *("overlap", "catch_up", "grace", "catch_up_cap", "jitter_early", "retry", "launch_retry", "on_orphan"),
@@ -35,7 +35,7 @@ _deciding = attrgetter(*(each.name for each in fields(Policy) if each.name not i
 _UNDECIDED = _deciding(Policy())
 
 
-def usual_move(due: Snapshot, now: Instant, limits: Limits) -> Move | None:
+def single_tick_move(due: Snapshot, now: Instant, limits: Limits) -> Move | None:
     """Return the move that launches the only due tick; None where the planner's steps are needed."""
     schedule, state, runs, *_ = due
     cadence, policy, window = schedule.cadence, schedule.policy, schedule.window

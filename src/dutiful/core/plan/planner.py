@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from dutiful.core.errors import DutifulError
 from dutiful.core.plan.draft import Draft, gives_way
-from dutiful.core.plan.fast_path import usual_move
+from dutiful.core.plan.fast_path import single_tick_move
 from dutiful.core.plan.jitter import fire_time, first_wake
 from dutiful.core.plan.outcome import timed_out
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Reason
@@ -78,7 +78,7 @@ def _decide_or_quarantine(due: Snapshot, now: Instant, limits: Limits, used: dic
 
 def decide(due: Snapshot, now: Instant, limits: Limits, used: dict[str, int]) -> Move:
     """Return the move of one schedule, and update `used` for the next one."""
-    return usual_move(due, now, limits) or decide_in_steps(due, now, limits, used)
+    return single_tick_move(due, now, limits) or decide_in_steps(due, now, limits, used)
 
 
 def decide_in_steps(due: Snapshot, now: Instant, limits: Limits, used: dict[str, int]) -> Move:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.plan.outcome import Outcome
     from dutiful.core.run import Run
-    from dutiful.fleet.state.cache import StateBook
+    from dutiful.fleet.state.cache import StateCache
     from dutiful.fleet.types import WorkItem
     from dutiful.fleet.view import View
     from dutiful.runtime.ports import Clock, Launch
@@ -39,13 +39,13 @@ class JobLauncher:
     def __init__(
         self,
         view: View,
-        book: StateBook,
+        cache: StateCache,
         on_trigger: Callable[[TriggerInfo], Any] | None,
         on_failure: Callable[[TriggerInfo, str], Any] | None,
         clock: Clock,
         logger: Logger,
     ) -> None:
-        self._view, self._book, self._clock, self._logger = view, book, clock, logger
+        self._view, self._cache, self._clock, self._logger = view, cache, clock, logger
         self._on_trigger, self._on_failure = on_trigger, on_failure
         # The tasks of the running jobs, and the keys of the jobs that a user has cancelled.
         self._tasks: dict[tuple[str, int, str], asyncio.Task[Any]] = {}
@@ -109,7 +109,7 @@ class JobLauncher:
 
     async def _carry(self, job: Job, info: TriggerInfo) -> ScheduleRunResult:
         entry = job.entry
-        self._book.note(entry.agent.name, entry.name, begun(self._view.told(job.started_at)))
+        self._cache.note(entry.agent.name, entry.name, begun(self._view.told(job.started_at)))
         problem = await self._flush(entry.id)
         if problem is not None:
             # Without a record the schedule would be due again at once, and no view would show the job.
@@ -148,12 +148,12 @@ class JobLauncher:
         else:
             error = INTERRUPTED if result is None else result.error
             change = ended(now, next_run_at, error, still_running=self._view.is_running(entry.id))
-        self._book.note(entry.agent.name, entry.name, change)
+        self._cache.note(entry.agent.name, entry.name, change)
 
     async def _flush(self, schedule_id: str) -> str | None:
         """Write the noted changes; return the problem if that fails. The next pass retries."""
         try:
-            await self._book.flush()
+            await self._cache.flush()
         except (OSError, DutifulError) as error:
             self._logger.warning("%s: the state cannot be written: %s", schedule_id, error)
             return str(error)

@@ -24,7 +24,7 @@ async def _nothing_known() -> dict[tuple[str, str], dict[str, object]]:
     return {}
 
 
-class StateBook:
+class StateCache:
     """Reads the file when it has changed, and writes the noted changes; `states` is its last content.
 
     A file with damaged content is moved aside under a dated name, and replaced by the records that `rebuild`

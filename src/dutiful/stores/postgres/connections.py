@@ -277,7 +277,7 @@ def is_undone(error: BaseException) -> bool:
 
 
 def storable(texts: Iterable[str]) -> list[str]:
-    """Return those of these texts that PostgreSQL can store; no row can hold the others."""
+    """Return the texts among these that PostgreSQL can store; no row can hold the others."""
     return [text for text in texts if ("\0" not in text and text.isprintable()) or _is_storable(text)]
 
 

@@ -73,7 +73,7 @@ def _there(subject: str, number: int, text: str | None) -> str:
 
 
 async def stored(session: Session, texts: Iterable[str]) -> set[str]:
-    """Return those of these texts that are stored unchanged."""
+    """Return the texts among these that are stored unchanged."""
     numbers = {text_number(text): text for text in texts}
     rows = await session.rows(_TEXTS, [*numbers])
     return {text for number, text in rows if numbers[number] == text}

@@ -113,7 +113,7 @@ class NamespaceStore:
         return next(iter(await self.some([schedule_id])), None)
 
     async def some(self, ids: Iterable[str]) -> list[Snapshot]:
-        """Return those of these schedules that are stored and not damaged."""
+        """Return the schedules among these that are stored and not damaged."""
         wanted, database = [*ids], self._database
         return await self._marking(
             lambda session: reads.with_ids(session, database.texts, database.namespace, wanted)

@@ -168,7 +168,7 @@ async def some(session: Session, texts: Texts, namespace: str, condition: str, *
 
 
 async def with_ids(session: Session, texts: Texts, namespace: str, ids: Iterable[str]) -> Read:
-    """Return those of these schedules that are stored, ordered by id."""
+    """Return the schedules among these that are stored, ordered by id."""
     return await some(session, texts, namespace, "id = ANY($2::text[]) ORDER BY id", storable(ids))
 
 

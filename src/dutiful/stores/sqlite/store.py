@@ -224,7 +224,7 @@ class SqliteStore:
         return next(iter(await self._some("id = ?", schedule_id)), None)
 
     async def some(self, ids: Iterable[str]) -> list[Snapshot]:
-        """Return those of these schedules that are stored and not damaged."""
+        """Return the schedules among these that are stored and not damaged."""
         return await self._marking(
             lambda connection: reads.with_ids(connection, self._texts, self._namespace, ids)
         )

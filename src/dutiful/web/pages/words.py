@@ -142,7 +142,7 @@ def near(at: datetime, now: datetime) -> str:
     return f"{named} {clock(at)}"
 
 
-def soonly(at: datetime, now: datetime) -> str:
+def near_clock(at: datetime, now: datetime) -> str:
     """Return an instant to come, short: 14:30, 01:00 Tue, 31 Dec."""
     apart = (at.date() - now.date()).days
     if apart == 0:
