@@ -18,7 +18,7 @@ def test_a_triggered_schedule_that_is_removed_before_the_pass_gives_its_place_ba
             await rig.fleet.trigger("a", "x")
             rig.fleet.set_agents([agent("a", 1, y=HOOK)])
             await rig.clock.advance(10)
-            return rig.fleet._schedules_of_agents.view.taken("a")
+            return rig.fleet._declared.view.taken("a")
 
     assert asyncio.run(story()) == 0
 
@@ -73,6 +73,6 @@ def test_triggers_one_after_the_other_within_one_millisecond_are_that_many_runs(
             for _ in range(3):
                 await rig.fleet.trigger("a", "x")
             await rig.clock.advance(3)
-            return len(rig.triggered), rig.fleet._schedules_of_agents.view.taken("a")
+            return len(rig.triggered), rig.fleet._declared.view.taken("a")
 
     assert asyncio.run(story()) == (3, 0)

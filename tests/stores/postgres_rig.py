@@ -31,6 +31,16 @@ def over(url, scenario, count=2, **settings):
     return asyncio.run(run())
 
 
+def over_leader(url, scenario):
+    """Run a scenario over one opening of a database, which leads."""
+
+    async def lead_and_run(store):
+        await store.lead("me")
+        return await scenario(store)
+
+    return over(url, lead_and_run, count=1)
+
+
 class OneOfFour(PostgresStore):
     """A namespace of four shards, one of which has all schedules and is led: a shard is a whole store."""
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import asyncpg
 from tests.stores.notation import MINUTE, T0, ending, make_moves, put, schedule
+from tests.stores.postgres_rig import over_leader
 
 from dutiful.core.changes import Changes
 from dutiful.core.policy import Capacity
 from dutiful.runtime.ports import Launch
-from dutiful.stores.postgres import PostgresStore, commit, membership, reads, settle, upkeep
+from dutiful.stores.postgres import commit, membership, reads, settle, upkeep
 from dutiful.stores.postgres.due_index import BEGINNING
 from dutiful.stores.postgres.statements import LEAD, Values
 
@@ -30,19 +30,6 @@ _COLUMNS = (
     " AND attgenerated = ''"
 )
 _TABLES = ("states", "runs", "declarations")
-
-
-def over(url, scenario):
-    async def run():
-        store = PostgresStore(url)
-        await store.open()
-        try:
-            await store.lead("me")
-            return await scenario(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(run())
 
 
 async def execute(url, *statements):
@@ -148,7 +135,7 @@ def test_statements_use_their_indexes_and_read_few_pages(postgres_url):
         await execute(postgres_url, *(f"ANALYZE {table}" for table in _TABLES))
         return stale, {name: await tried(store, *each) for name, each in (await statements(store)).items()}
 
-    stale, analysed = over(postgres_url, story)
+    stale, analysed = over_leader(postgres_url, story)
     # With the statistics of an empty table the server sorts all schedules to find the next slice of a prune.
     del stale["prune, next"]
     for found in (stale, analysed):

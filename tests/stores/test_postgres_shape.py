@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 from tests.stores.contract_pauses import UNTIL, pause
 from tests.stores.notation import MINUTE, T0, declare, ending, make_moves, put, schedule
+from tests.stores.postgres_rig import over_leader
 
 from dutiful.core.cadence import Once
 from dutiful.core.changes import Changes, Note
@@ -19,25 +20,12 @@ from dutiful.core.policy import Retry
 from dutiful.runtime.clock import boottime
 from dutiful.runtime.ports import Retention
 from dutiful.runtime.registrar import end_pauses
-from dutiful.stores.postgres import PostgresStore, commit, reads, settle
+from dutiful.stores.postgres import commit, reads, settle
 from dutiful.stores.postgres.connections import Session
 from dutiful.stores.postgres.due_index import BEGINNING, DueFrom
 from dutiful.stores.postgres.statements import LEAD, Values
 
 SOME = 3000
-
-
-def over(url, scenario):
-    async def run():
-        store = PostgresStore(url)
-        await store.open()
-        try:
-            await store.lead("me")
-            return await scenario(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(run())
 
 
 async def fill(store, count=SOME, first=0):
@@ -111,7 +99,7 @@ def test_no_statement_of_a_pass_reads_a_whole_table_also_when_it_was_last_analys
                 } & LARGE_TABLES
         return found
 
-    assert over(postgres_url, story) == {
+    assert over_leader(postgres_url, story) == {
         (name, analysed, limit): set()
         for analysed in (False, True)
         for limit in LIMITS
@@ -164,7 +152,7 @@ def test_under_a_held_snapshot_a_bound_spares_the_due_query_the_moves_since(post
                 for since in (BEGINNING, T0 + 2 * MINUTE + 1)
             ]
 
-    every_move, bounded = over(postgres_url, story)
+    every_move, bounded = over_leader(postgres_url, story)
     assert every_move > 1000
     assert bounded < 100
 
@@ -200,7 +188,7 @@ def test_the_retry_of_a_run_is_found_at_once_also_while_queries_are_bounded(post
         await store.settle([ending(launch, T0 + 5, Unreached("no route"))], 1)
         return [due.schedule.id for due in (await store.load(T0 + 60 * MINUTE, 9)).batch.due]
 
-    assert over(postgres_url, story) == ["a"]
+    assert over_leader(postgres_url, story) == ["a"]
 
 
 def test_a_wake_long_past_is_found_at_once_after_an_edit_also_while_queries_are_bounded(postgres_url):
@@ -212,7 +200,7 @@ def test_a_wake_long_past_is_found_at_once_after_an_edit_also_while_queries_are_
         await declare(store, schedule("owed"))
         return [due.schedule.id for due in (await store.load(T0 + 8 * MINUTE, 9)).batch.due]
 
-    assert over(postgres_url, story) == ["owed"]
+    assert over_leader(postgres_url, story) == ["owed"]
 
 
 # Updates of rows
@@ -224,7 +212,7 @@ def test_the_end_of_a_run_rewrites_its_row_on_its_page_and_touches_no_index(post
         for minute in range(2):
             assert len(await burst(store, T0 + minute * MINUTE)) == 1000
 
-    over(postgres_url, story)
+    over_leader(postgres_url, story)
     # The sessions tell their counts when they end.
     counts = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = 'runs'::regclass"
     [[(updates, heap_only)]] = asyncio.run(execute(postgres_url, counts))
@@ -245,7 +233,7 @@ def test_every_statement_of_a_pass_has_a_deadline_and_a_plan_of_its_own(postgres
 
         return await store._database.passes.work(ask)
 
-    assert over(postgres_url, story) == ["force_custom_plan", "4s", "2s", "2s"]
+    assert over_leader(postgres_url, story) == ["force_custom_plan", "4s", "2s", "2s"]
 
 
 @pytest.fixture
@@ -273,7 +261,7 @@ def test_a_thousand_runs_are_one_statement_for_their_launch_and_one_for_their_en
         await store.settle([ending(launch, T0 + MINUTE) for launch in launches], 1)
         return len(launches)
 
-    assert over(postgres_url, story) == 1000
+    assert over_leader(postgres_url, story) == 1000
     written = [statement for statement in asked if "INSERT" in statement or "kept" in statement]
     assert len(written) == 2
 
@@ -291,7 +279,7 @@ def test_the_ends_of_many_pauses_take_no_more_statements_than_that_of_one(postgr
             assert (entries, {*(await store.notes(names)).values()}) == (1, {Note(UNTIL)})
         return counts
 
-    one, many = over(postgres_url, story)
+    one, many = over_leader(postgres_url, story)
     # The first one also looked for the texts of the schedule.
     assert many <= one
 
@@ -313,7 +301,7 @@ def test_a_prune_looks_only_into_ledgers_that_have_grown_or_grown_old(postgres_u
 
     # Into all, in two statements; into none; into one, which then has a second run and a range of missed
     # ticks; a day after the first into all again; at last all have expired.
-    assert over(postgres_url, story) == [(2, 0), (0, 0), (1, 0), (2, 0), (2, 302)]
+    assert over_leader(postgres_url, story) == [(2, 0), (0, 0), (1, 0), (2, 0), (2, 302)]
 
 
 def test_the_size_of_the_store_is_that_of_its_tables_and_indexes(postgres_url):
@@ -322,5 +310,5 @@ def test_the_size_of_the_store_is_that_of_its_tables_and_indexes(postgres_url):
         await fill(store, 1000)
         return before, await store.size()
 
-    before, after = over(postgres_url, story)
+    before, after = over_leader(postgres_url, story)
     assert 0 < before < after
