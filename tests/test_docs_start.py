@@ -24,7 +24,9 @@ SAVED = re.compile(r"Save (?:this|it).*? as `([\w.-]+)`", re.DOTALL)
 RUNNING = {
     "make run": "Ctrl-C stops it.",
     "python library.py": "sending the report",
-    "fleet start": "done after",
+    "fleet start --file hello.yaml": "greeter/often: done after",
+    # The page runs this schedule by hand next, which its agent refuses while the job runs.
+    "fleet start": "watcher/disk: done after",
     "dutiful serve": "dutiful answers at ",
 }
 

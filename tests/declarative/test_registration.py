@@ -155,7 +155,10 @@ MINUTELY = "* * * * *"
 @pytest.mark.parametrize(
     ("registration", "told"),
     [
-        (("job", MINUTELY, nothing), "a registration must have 4 parts, not 3"),
+        (
+            ("job", MINUTELY, nothing),
+            "a registration must have 4 parts (name, cron, callback, retry delay), not 3",
+        ),
         ("four", "a registration must be a tuple, not str"),
         ((5, MINUTELY, nothing, 60), "the name must be a str, not int"),
         (("job", None, nothing, 60), "the cron text must be a str, not NoneType"),

@@ -136,14 +136,14 @@ def runs(schedule_id: str, limit: int, cursor: str | None, form: Form) -> None:
 
 @schedules.command()
 @_id
-@click.argument("at", metavar="ISO")
+@click.argument("at", metavar="TIME")
 @reading
 def explain(schedule_id: str, at: str, form: Form) -> None:
     """Say why a tick ran, did not run, or will run, and which checks it passed. Without offset it is UTC.
 
     Example: dutiful schedules explain nightly 2026-03-08T07:30
     """
-    answer = ask_about("GET", schedule_id, "explain", query={"at": iso("ISO", at)})
+    answer = ask_about("GET", schedule_id, "explain", query={"at": iso("TIME", at)})
     show(form, answer, lambda: print_explanation(answer))
 
 

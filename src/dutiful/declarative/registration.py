@@ -130,7 +130,9 @@ def _misshapen(registration: Any) -> str:
     if not isinstance(registration, (list, tuple)):
         return f"a registration must be a tuple, not {type(registration).__name__}"
     if len(registration) != 4:
-        return f"a registration must have 4 parts, not {len(registration)}"
+        return (
+            f"a registration must have 4 parts (name, cron, callback, retry delay), not {len(registration)}"
+        )
     name, text, callback, delay = registration
     fits = (isinstance(name, str), isinstance(text, str), callable(callback), _is_duration(delay))
     place = fits.index(False)

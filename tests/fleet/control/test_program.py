@@ -262,7 +262,7 @@ def test_two_processes_do_not_run_one_fleet(held):
         # Nor does one fleet hear what was meant for another that was given its directory.
         put_fleet(folder, HELD, "other.yaml")
         code, output = command(folder, "disable", "a/one", file="other.yaml")
-        assert (code, "set another `state_dir`" in output) == (1, True)
+        assert (code, "add --file" in output and "set another `state_dir`" in output) == (1, True)
         assert status_of(folder, "a/one").status == "running"
         assert fleet.ask("status")["status"] == "running"
 

@@ -151,7 +151,8 @@ class Daemon:
         """Raise FleetControlError for a request about another file that has the same state directory."""
         own = self.watched.path
         if isinstance(file, str) and os.path.realpath(file) != os.path.realpath(own):
-            advice = f"set another `state_dir` in {quoted(file, _PATH_LIMIT)}"
+            ask = f"to ask that one, add --file {own}"
+            advice = f"{ask}; to run both, set another `state_dir` in {quoted(file, _PATH_LIMIT)}"
             raise FleetControlError(f"{self.state_dir} is in use by the fleet of {own}; {advice}")
 
     async def status(self) -> Document:
