@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,6 +11,7 @@ from click.testing import CliRunner
 from tests.stores.contract_requests import wanted
 from tests.stores.notation import T0, declare, end, open_run, pass_at, report, schedule
 from tests.stores.postgres_rig import execute, over
+from tests.stores.sqlite_rig import edit
 
 from dutiful.cli import store as store_commands
 from dutiful.cli.main import cli
@@ -100,8 +100,7 @@ def test_a_check_finds_unreadable_runs_of_a_file(tmp_path):
     asyncio.run(fill_file(tmp_path / "a.db"))
     url = f"sqlite:{tmp_path / 'a.db'}"
     assert check(url) == (0, [])
-    with sqlite3.connect(tmp_path / "a.db") as connection:
-        connection.execute("UPDATE runs SET reason = 'bored' WHERE schedule = 1")
+    edit(tmp_path / "a.db", "UPDATE runs SET reason = 'bored' WHERE schedule = 1")
     assert check(url) == (1, [("a", f"run at {T0}: the word 'bored' is unknown")])
 
 
@@ -143,7 +142,7 @@ def test_a_copy_during_which_something_was_written_fails(newest_postgres_url, tm
     async def story():
         await fill_file(tmp_path / "a.db")
         pairs.append((SqliteStore(tmp_path / "a.db"), PostgresStore(url)))
-        await tried(*pairs[-1], lambda _: write_file(tmp_path / "a.db"))
+        await tried(*pairs[-1], lambda _: edit(tmp_path / "a.db", "UPDATE runs SET detail = 'late'"))
         pairs.append((SqliteStore(tmp_path / "a.db"), PostgresStore(url)))
         await tried(*pairs[-1], None)
         pairs.append((PostgresStore(url), SqliteStore(tmp_path / "b.db")))
@@ -162,10 +161,6 @@ def test_a_copy_during_which_something_was_written_fails(newest_postgres_url, tm
         finally:
             await source.close()
             await target.close()
-
-    def write_file(path):
-        with sqlite3.connect(path) as connection:
-            connection.execute("UPDATE runs SET detail = 'late'")
 
     asyncio.run(story())
 
