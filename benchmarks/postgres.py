@@ -356,7 +356,7 @@ async def _beside_peers(url: str) -> list[Row]:
 
 
 async def _peer(url: str, name: str) -> float | None:
-    """Return the seconds of a peer on a database of its own; None if it takes more than two minutes."""
+    """Return the seconds of a peer on a database of its own; None if it fails or takes over two minutes."""
     await _ask(url, f'CREATE DATABASE "{name}"')
     command = [str(PEERS), "postgres_peers.py", name, f"{url.rpartition('/')[0]}/{name}", str(PEER_BURST)]
     try:
@@ -365,5 +365,8 @@ async def _peer(url: str, name: str) -> float | None:
             check=True,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
+        return None
+    except subprocess.CalledProcessError as error:
+        print(f"{name} failed: {error.stderr.strip().splitlines()[-1]}", file=sys.stderr)
         return None
     return float(done.stdout)
