@@ -90,6 +90,7 @@ def differences(zone, change):
             answers = [
                 ("forwards", walk_forwards(cron, start, end), due),
                 ("backwards", walk_backwards(cron, start, end), due),
+                ("between", cron.between_epoch(start - 1, end - 1), due),
                 ("count", cron.count_epoch(start - 1, end - 1), len(due)),
                 *jumps(cron, due, start, end, at, abs(after - before)),
                 *(leaps(cron, due, start, end) if is_yearly(text) else ()),

@@ -12,6 +12,7 @@ from tests.oracles import epoch
 from dutiful import Cron
 from dutiful.core.cron.dialect import DIALECTS
 from dutiful.core.cron.lint import Finding, lint
+from dutiful.core.errors import CronCalculationError
 
 always = settings(derandomize=True, deadline=None, database=None)
 ODD_ZONES = (
@@ -136,12 +137,27 @@ def test_between_is_next_repeated(cron, at, count):
 
 @settings(always, max_examples=400)
 @given(CRONS, SECONDS, st.integers(0, 60))
-def test_a_count_is_the_length_of_the_walk(cron, since, count):
-    last = since
+def test_a_count_and_a_list_agree_with_the_walk(cron, since, count):
+    walk = [since]
     for _ in range(count):
-        last = cron.next_epoch(last)
-    assert cron.count_epoch(since, last) == count
-    assert cron.count_epoch(since, cron.next_epoch(last) - 1) == count
+        walk.append(cron.next_epoch(walk[-1]))
+    for last in (walk[-1], cron.next_epoch(walk[-1]) - 1):
+        assert cron.count_epoch(since, last) == count
+        assert cron.between_epoch(since, last) == walk[1:]
+
+
+@settings(always, max_examples=200)
+@given(CRONS, st.integers(1, 3 * 86_400))
+def test_a_count_and_a_list_end_with_the_years_that_a_datetime_holds(cron, before):
+    since = epoch(9999, 12, 31) + 86_400 - before
+    walk = [since]
+    while len(walk) <= 60:
+        try:
+            walk.append(cron.next_epoch(walk[-1]))
+        except CronCalculationError:
+            assert cron.between_epoch(since, since + 9 * 86_400) == walk[1:]
+            assert cron.count_epoch(since, since + 9 * 86_400) == len(walk) - 1
+            break
 
 
 @settings(always, max_examples=600)

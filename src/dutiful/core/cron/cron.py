@@ -144,6 +144,10 @@ class Cron:
         except OutOfYearsError as error:
             raise CronCalculationError(self.text, _iso(since), error) from error
 
+    def between_epoch(self, since: int, until: int) -> list[int]:
+        """Return the occurrences in (since, until] in order, all in whole epoch seconds."""
+        return self._occurrences.between(since, until)
+
     def describe(self) -> str:
         """Return the schedule in English, such as "At 02:30, Monday to Friday"."""
         if not self.calendar:

@@ -20,7 +20,7 @@ from dutiful.core.cron.dialect import values
 from dutiful.core.cron.zone import DAY_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from dutiful.core.cron.dialect import Fields
     from dutiful.core.cron.exclusions import Exclusions
@@ -81,17 +81,32 @@ class Occurrences:
 
     def count(self, since: int, until: int) -> int:
         """Return how many occurrences lie in (since, until], counting by years instead of by occurrences."""
-        total, begin = 0, since + 1
+        return sum(
+            (moved is not None) + self._calendar.count(low, high)
+            for moved, low, high, _ in self._parts(since, until)
+        )
+
+    def between(self, since: int, until: int) -> list[int]:
+        """Return the occurrences in (since, until]; faster than asking for one after the other."""
+        found = list[int]()
+        for moved, low, high, offset in self._parts(since, until):
+            if moved is not None:
+                found.append(moved)
+            found += [wall - offset for wall in self._calendar.walls(low, high)]
+        return found
+
+    def _parts(self, since: int, until: int) -> Iterator[tuple[int | None, int, int, int]]:
+        """Yield the stretches of (since, until]: a tick moved to its start or None, low, high and offset."""
+        begin, until = max(since + 1, _INSTANT_MIN), min(until, _INSTANT_MAX)
         while begin <= until:
             start, end, offset, low, high = self._timeline.at(begin)
-            if begin == start and low < start + offset:
+            moved = None
+            if begin == start and low < start + offset and self._calendar.count(low, start + offset):
                 # All occurrences inside a gap become one tick at `start`, unless `start` matches by itself.
-                moved = self._calendar.count(low, start + offset) > 0
-                total += moved and self._find(start + offset, False) != start + offset
+                moved = None if self._find(start + offset, False) == start + offset else start
             low, high = max(low, begin + offset), min(high, until + 1 + offset)
-            total += self._calendar.count(low, high) if low < high else 0
+            yield moved, low, max(low, high), offset
             begin = end
-        return total
 
     def _search(self, instant: int, forward: bool) -> int:
         if self._fixed_offset is not None:
@@ -141,6 +156,19 @@ class Calendar:
         """Return how many walls in [low, high) match."""
         days = self._days.count(low // DAY_SECONDS, high // DAY_SECONDS)
         return days * len(self._times) * len(self._seconds) + self._rank(high) - self._rank(low)
+
+    def walls(self, low: int, high: int) -> list[int]:
+        """Return the walls in [low, high) that match."""
+        found = list[int]()
+        try:
+            minute = self._find_minute(low - low % 60 - 1, True)
+            while minute < high:
+                found += [minute + second for second in self._seconds]
+                minute = self._find_minute(minute, True)
+        except OutOfYearsError:
+            # The years end before `high`.
+            pass
+        return found[bisect_left(found, low) : bisect_left(found, high)]
 
     def _rank(self, wall: int) -> int:
         """Return how many walls of its day before `wall` match."""

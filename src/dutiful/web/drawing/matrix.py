@@ -24,6 +24,8 @@ DAY_SHADES = (1, 500, 1_600, 4_700, 11_600)
 """The same for ticks per day."""
 
 _CSS = {"none": "d0", "same": "d1", "moved": "moved", "removed": "d0", "added": "d0"}
+# Days that carry a sign of their own.
+_SIGNED = ("removed", "added")
 _DAY_WIDTH, _DAY_HEIGHT = 48.0 + 60 * 16.0, 18.0 + 24 * 12.0 + 4
 _LOAD_RULES = (
     ".ground{{fill:{ground}}}text{{font:500 12px ui-sans-serif,system-ui,sans-serif;fill:{muted}}}"
@@ -73,20 +75,22 @@ def year(it: Year, css: str = "wide") -> str:
     monday = it.first - timedelta(days=it.first.weekday())
     drawn = [text(0, 18 + row * pitch + cell - 1, name) for row, name in _WEEKDAYS.items()]
     drawn += _months(monday, it.weeks, left, pitch)
-    squares: dict[str, str] = {}
+    squares: dict[str, list[str]] = {}
     extra, square = list[str](), _square(cell)
     half = f"h{number(cell)}v{number(cell)}z"
-    for place in range(it.weeks * 7):
+    # Written once for each row and column: a number for each of the 371 days took half of the time.
+    columns = [number(left + week * pitch) for week in range(it.weeks)]
+    rows = [number(18 + row * pitch) for row in range(7)]
+    for place in range(it.first.weekday(), it.weeks * 7):
         day = monday + timedelta(days=place)
-        x, y = left + place // 7 * pitch, 18 + place % 7 * pitch
-        if day < it.first:
-            continue
+        week, row = divmod(place, 7)
         kind = it.days.get(day, "none")
         # Half a square is another shape than a whole one, for readers who see no colours.
         shape = half if kind == "moved" else square
-        squares[_CSS[kind]] = f"{squares.get(_CSS[kind], '')}M{number(x)} {number(y)}{shape}"
-        extra += _extras(it, day, kind, (x, y, cell))
-    drawn += [path(squares[css_], css_) for css_ in sorted(squares)] + extra
+        squares.setdefault(_CSS[kind], []).append(f"M{columns[week]} {rows[row]}{shape}")
+        if kind in _SIGNED or day == it.first or day in it.clock_changes:
+            extra += _extras(it, day, kind, (left + week * pitch, 18 + row * pitch, cell))
+    drawn += [path("".join(squares[css_]), css_) for css_ in sorted(squares)] + extra
     return drawing(left + it.weeks * pitch, 18 + 7 * pitch + 2, css, *drawn)
 
 

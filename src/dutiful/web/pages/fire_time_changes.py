@@ -7,7 +7,6 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cron.zone import DAY_SECONDS
-from dutiful.core.errors import CronCalculationError
 from dutiful.web.drawing.matrix import Became, Year, year_pair
 from dutiful.web.pages import words
 from dutiful.web.pages.ledger_entries import clock_changes
@@ -91,8 +90,8 @@ def compare(old: Cron, new: Cron, now: datetime) -> Changes:
     if new == old and within != _YEAR:
         count = old.count_epoch(begin, end)
         return Changes(within, count, count, 0, 0, 0, [], "", "")
-    before = _ticks(old, begin, end)
-    after = before if new == old else _ticks(new, begin, end)
+    before = old.between_epoch(begin, end - 1)
+    after = before if new == old else new.between_epoch(begin, end - 1)
     kept = {*before} & {*after}
     gone = _by_day([at for at in before if at not in kept], old.zone)
     come = _by_day([at for at in after if at not in kept], new.zone)
@@ -117,17 +116,6 @@ def _comparable(old: Cron, new: Cron, now: datetime) -> timedelta:
     return _HORIZONS[-1]
 
 
-def _ticks(cron: Cron, begin: int, end: int) -> list[int]:
-    """Return the ticks after `begin` and before `end` in epoch seconds; datetimes took thrice as long."""
-    found, at = list[int](), begin
-    try:
-        while (at := cron.next_epoch(at)) < end:
-            found.append(at)
-    except CronCalculationError:
-        pass
-    return found
-
-
 def _by_day(instants: Sequence[int], zone: Zone) -> dict[date, list[int]]:
     """Return ordered instants by their date in a zone."""
     days: dict[date, list[int]] = {}
@@ -136,11 +124,13 @@ def _by_day(instants: Sequence[int], zone: Zone) -> dict[date, list[int]]:
     starts = [(at, after) for at, _, after in zone.changes(instants[0] + 1, instants[-1] + 1)]
     offset, first = zone.offset(instants[0]), 0
     for start, after in [*starts, (instants[-1] + 1, 0)]:
-        last = bisect_left(instants, start)
-        for at in instants[first:last]:
-            day = date.fromordinal((at + offset) // DAY_SECONDS + _ORDINAL_OF_EPOCH)
-            days.setdefault(day, []).append(at)
-        offset, first = after, last
+        while first < len(instants) and instants[first] < start:
+            day = (instants[first] + offset) // DAY_SECONDS
+            # The instants are in order, so those of one day are found by its end, not one by one.
+            last = bisect_left(instants, min(start, (day + 1) * DAY_SECONDS - offset), first)
+            days.setdefault(date.fromordinal(day + _ORDINAL_OF_EPOCH), []).extend(instants[first:last])
+            first = last
+        offset = after
     return days
 
 
