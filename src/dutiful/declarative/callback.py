@@ -28,9 +28,9 @@ def callback_flaw(callback: object) -> str | None:
 
     A lambda, an object with `__call__` and a function with `__wrapped__` may return an awaitable.
     """
-    code = getattr(callback, "__code__", None)
-    # Decide the common case by one flag: a list may have a million callbacks.
-    if code is not None and code.co_flags & inspect.CO_COROUTINE:
+    # Decide the common cases by one flag: a list may have a million callbacks.
+    called = callback if hasattr(callback, "__code__") else type(callback).__call__
+    if getattr(getattr(called, "__code__", None), "co_flags", 0) & inspect.CO_COROUTINE:
         return None
     function = _innermost(callback)
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
