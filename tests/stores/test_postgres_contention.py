@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import asyncpg
 import pytest
-from tests.stores.notation import T0, declare, make_moves, pass_at, schedule
+from tests.stores.notation import T0, declare, make_moves, pass_at, report, schedule
 from tests.stores.postgres_rig import execute, ignore, me, over, until
 
 from dutiful.core.errors import StoreError
@@ -62,11 +63,7 @@ def test_a_commit_locks_its_schedules_in_the_order_of_their_numbers(postgres_url
             async with other.transaction():
                 await other.execute("SELECT 1 FROM states WHERE number = 2 FOR UPDATE")
                 commit = asyncio.create_task(store.commit(moves[::-1], 1))
-
-                async def waits():
-                    return await execute(postgres_url, "SELECT 1 FROM pg_locks WHERE NOT granted")
-
-                await until(waits)
+                await until(partial(is_waiting, postgres_url))
                 free = "SELECT number FROM states FOR UPDATE SKIP LOCKED"
                 assert [row[0] for row in await execute(postgres_url, free)] == [3]
             made, launches = await commit
@@ -76,6 +73,32 @@ def test_a_commit_locks_its_schedules_in_the_order_of_their_numbers(postgres_url
         assert [launch.number for launch in launches] == [3, 2, 1]
 
     over(postgres_url, story, 1)
+
+
+def test_a_report_locks_the_schedule_before_its_run_as_a_commit_does(postgres_url):
+    """The other order would end in a deadlock with a commit that changes the same run."""
+
+    async def story(store):
+        await store.lead("me")
+        await declare(store, schedule("a"))
+        [launch] = await pass_at(store, T0)
+        other = await asyncpg.connect(postgres_url)
+        try:
+            async with other.transaction():
+                await other.execute("SELECT 1 FROM states FOR UPDATE")
+                reported = asyncio.create_task(report(store, launch.run, T0 + 5))
+                await until(partial(is_waiting, postgres_url))
+                await other.execute("SELECT 1 FROM runs FOR UPDATE NOWAIT")
+            assert await reported
+        finally:
+            await other.close()
+
+    over(postgres_url, story, 1)
+
+
+async def is_waiting(url):
+    """Return whether a session of the database waits for a lock."""
+    return await execute(url, "SELECT 1 FROM pg_locks WHERE NOT granted")
 
 
 def test_a_session_is_kept_alive_also_after_an_error_that_nobody_expected(postgres_url, caplog):

@@ -97,7 +97,8 @@ _WOKEN = (
 )
 
 
-_ITS_SHARD = "SELECT shard FROM states WHERE number = $1"
+# Locks the schedule before its run, as a commit does: the other order may end in a deadlock of the two.
+_ITS_SHARD = "SELECT shard FROM states WHERE number = $1 FOR NO KEY UPDATE"
 _REPORTED = f"SELECT number, {IS_COPIED} FROM declarations WHERE namespace = $1 AND id = $3"
 
 
