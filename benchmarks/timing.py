@@ -19,15 +19,18 @@ REFERENCE_MS = 18
 _drop_all = deque[object](maxlen=0).extend
 
 
-def calibrate() -> float:
-    """Return the CPU milliseconds of a fixed loop, to compare runs on different machines."""
-    return statistics.median(cpu_us(_fixed_loop, 1) for _ in range(5)) / 1000
-
-
 @cache
+def calibration_ms() -> float:
+    """Return the CPU milliseconds of a fixed loop, to compare runs on different machines.
+
+    It is measured once for each section, because cores of a shared machine are not always as fast.
+    """
+    return statistics.median(cpu_us(_fixed_loop, 1) for _ in range(15)) / 1000
+
+
 def slowness() -> float:
     """Return how many times longer than on the reference machine the fixed loop takes here."""
-    return calibrate() / REFERENCE_MS
+    return calibration_ms() / REFERENCE_MS
 
 
 def cpu_us(work: Callable[[], object], calls: int) -> float:

@@ -80,7 +80,12 @@ let wholeAt = 0;
 let lost = "";
 
 const isLive = () => body.dataset.live && localStorage.getItem("dutiful-live") !== "off";
-const wait = () => Math.min(SLOWEST, Number(body.dataset.live || SLOWEST) * 2 ** failures);
+// Ticks are due on whole seconds. A page that is asked for half a second later does not compete with the starts
+// of many runs, and shows all of them.
+const wait = () => {
+  const at = Date.now() + Math.min(SLOWEST, Number(body.dataset.live || SLOWEST) * 2 ** failures) * SECOND;
+  return at - (at % SECOND) + SECOND / 2 - Date.now();
+};
 
 // Run work that asks the service, and mark the page as busy meanwhile.
 async function busily(work, ...given) {
@@ -121,7 +126,7 @@ async function tick() {
       tell(`Not reached since ${lost}.`);
     }
   }
-  setTimeout(tick, wait() * SECOND);
+  setTimeout(tick, wait());
 }
 
 function tell(text, href = "") {
@@ -338,4 +343,4 @@ document.addEventListener("click", (event) => {
 
 showSwitch();
 setInterval(countDown, SECOND);
-setTimeout(tick, wait() * SECOND);
+setTimeout(tick, wait());
