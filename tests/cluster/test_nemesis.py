@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -26,12 +27,14 @@ BUSY = 2.0
 
 def account(evidence, found):
     """Return what was done and seen, in one line; draw the picture."""
+    counted = Counter(problem.partition(":")[0] for problem in found)
     PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(timeline(evidence, evidence.deeds), encoding="utf-8")
+    kinds = ", ".join(f"{count} {kind}" for kind, count in counted.items())
     again = sum(seen.attempt > 1 for seen in evidence.log)
     return (
         f"{len(evidence.deeds)} deeds, {len(evidence.log)} calls, {again} of them repeats,"
-        f" {strict_share(evidence):.0%} of the ticks without an excuse, {len(found)} problems; {PICTURE}"
+        f" {strict_share(evidence):.0%} of ticks without an excuse, problems: {kinds or 'none'}; {PICTURE}"
     )
 
 
