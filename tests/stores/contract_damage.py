@@ -12,13 +12,14 @@ from tests.stores.notation import MINUTE, T0, declare, due_at, ending, pass_at, 
 
 from dutiful.core.cadence import Every
 from dutiful.core.changes import Changes, Survey
-from dutiful.core.errors import StoreError
+from dutiful.core.errors import ImpossibleKey, MissingKey, StoreError
 from dutiful.core.policy import Capacity
 from dutiful.runtime.ports import RunFilter
 from dutiful.stores.codec import encode_cadence
 
 CHECKSUM = "declaration: the row was changed outside dutiful: its checksum does not match"
 A, B, C = schedule("a"), schedule("b"), schedule("c", Every(5000))
+PERIODLESS = '{"v":1,"kind":"every","anchor":"start"}'
 OF_A = "WHERE number = (SELECT cadence_number FROM declarations WHERE id = 'a')"
 LATER = T0 + 10**9
 
@@ -164,6 +165,17 @@ class DamageContract:
 
         assert self.live(go_on) == (["b"], ["b"], [])
 
+    def test_a_damaged_schedule_is_read_again_for_the_key_that_is_to_blame(self):
+        async def look(store):
+            return [await store.faulty_key(id_) for id_ in ("a", "b", "nobody's")]
+
+        self.live(run_two)
+        assert self.live(look) == [None, None, None]
+        self.spoil()
+        assert self.live(look) == [None, None, None]
+        self.alter(f"UPDATE texts SET text = '{PERIODLESS}' {OF_A}")
+        assert self.live(look) == [MissingKey("cadence.period"), MissingKey("cadence.period"), None]
+
     # States and runs
 
     def test_a_state_that_cannot_be_read_stops_its_schedule_alone(self):
@@ -174,9 +186,11 @@ class DamageContract:
         )
 
         async def look(store):
-            return await found_damaged(store), [due.schedule.id for due in await store.every()]
+            others = [due.schedule.id for due in await store.every()]
+            return others, await store.damaged(), await store.faulty_key("a")
 
-        assert self.live(look) == ([("a", "state: the reason 'bored' is unknown")], ["b"])
+        unknown = ImpossibleKey("state.reason", "bored", "is unknown")
+        assert self.live(look) == (["b"], [("a", "state: the reason 'bored' is unknown")], unknown)
 
     def test_a_run_that_cannot_be_read_stops_its_schedule_alone(self):
         async def launch(store):

@@ -34,7 +34,7 @@ DutifulError
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 # Messages quote at most this many characters of a text from outside; `details` keeps the whole text.
 _QUOTE_LIMIT = 80
@@ -143,12 +143,40 @@ class OversizedBackfillError(DutifulError):
         super().__init__(message, ticks=ticks, limit=limit)
 
 
-class CodecError(DutifulError, ValueError):
-    """A stored text cannot be read back, or a value has no form in which it could be stored."""
+class MissingKey(NamedTuple):
+    """A stored value lacks a key; paths are such as "policy.retry.delay"."""
 
-    def __init__(self, subject: str, reason: str) -> None:
+    path: str
+
+
+class MistypedKey(NamedTuple):
+    """A key of a stored value holds a value of another type than `expected`."""
+
+    path: str
+    value: object
+    expected: type
+
+
+class ImpossibleKey(NamedTuple):
+    """A key of a stored value holds a value of the right type that means nothing."""
+
+    path: str
+    value: object
+    reason: str
+
+
+FaultyKey: TypeAlias = MissingKey | MistypedKey | ImpossibleKey
+
+
+class CodecError(DutifulError, ValueError):
+    """A stored text cannot be read back, or a value has no form in which it could be stored.
+
+    `key` is the key that is to blame; None where the whole text is, or another column.
+    """
+
+    def __init__(self, subject: str, reason: str, key: FaultyKey | None = None) -> None:
         super().__init__(f"{subject}: {reason}", subject=subject, reason=reason)
-        self.subject, self.reason = subject, reason
+        self.subject, self.reason, self.key = subject, reason, key
 
 
 class StoreError(DutifulError):

@@ -236,7 +236,7 @@ class Scheduler:
     async def _refuse_damage(self, survey: Survey) -> None:
         for name, problem in await self._store.damaged():
             if name in self._registered.callbacks:
-                raise unreadable(name, problem)
+                raise unreadable(name, problem, await self._store.faulty_key(name))
         for _, known in survey.differing:
             if known is not None:
                 check_stored(known)

@@ -1,18 +1,19 @@
 """Task… errors for stored tasks that cannot be read, or that have impossible times.
 
-A store describes a damaged row in the words of the codec. A row that can be read may still hold times that no
-history can have, because a person edited it.
+A store says why a row cannot be read, and which key of it is to blame. A row that can be read may still hold
+times that no history can have, because a person edited it.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from dutiful.core.cron.zone import EPOCH, epoch_ms
 from dutiful.core.errors import (
+    ImpossibleKey,
+    MissingKey,
+    MistypedKey,
     TaskInvalidStructureError,
     TaskInvalidTypeError,
     TaskInvalidValueError,
@@ -21,9 +22,10 @@ from dutiful.core.errors import (
     quoted,
 )
 from dutiful.core.run import Phase
-from dutiful.stores.task_record import TIMES, check_order, kind_of
+from dutiful.stores.task_record import TIMES, check_order, json_type
 
 if TYPE_CHECKING:
+    from dutiful.core.errors import FaultyKey
     from dutiful.core.snapshot import Snapshot
 
 # Path in the store -> name of the field in a task record.
@@ -32,18 +34,14 @@ _FIELDS = {
     "policy.retry": "retryDelayMs",
     "policy.retry.delay": "retryDelayMs",
 }
-_KINDS = {"str": "string", "int": "number", "bool": "boolean", "dict": "object"}
-_MISSING = re.compile(r"(.+): the key '(\w+)' is missing")
-_MISTYPED = re.compile(r"(.+): '(\w+)' must be (\w+), not \w+: (.+)")
-_REFUSED = re.compile(r"cadence: Invalid cron expression \"(.*)\": (.+)")
-_UNKNOWN = re.compile(r"(.+): the (\w+) '(.+?)' (?:of '(\w+)' )?is unknown")
 # The range of a datetime, in epoch milliseconds.
 _EARLIEST, _LATEST = epoch_ms(datetime.min.replace(tzinfo=UTC)), epoch_ms(datetime.max.replace(tzinfo=UTC))
 
 
-def unreadable(name: str, problem: str) -> TaskTryDeserializeError:
-    """Return the Task… error for a store's description of a damaged row."""
-    return _noted(name, _error(name, problem))
+def unreadable(name: str, problem: str, key: FaultyKey | None) -> TaskTryDeserializeError:
+    """Return the Task… error for a damaged row; without a key to blame it repeats the store's `problem`."""
+    error = TaskInvalidStructureError(name, f"{name}: {problem}") if key is None else _error(key)
+    return _noted(name, error)
 
 
 def check_stored(due: Snapshot) -> None:
@@ -87,27 +85,14 @@ def _noted(name: str, error: TaskTryDeserializeError) -> TaskTryDeserializeError
     return error
 
 
-def _error(name: str, problem: str) -> TaskTryDeserializeError:
-    if found := _MISSING.fullmatch(problem):
-        return TaskMissingFieldError(_field(found[1], found[2]))
-    if found := _MISTYPED.fullmatch(problem):
-        value, expected = _value(found[4]), _KINDS.get(found[3], found[3])
-        return TaskInvalidTypeError(_field(found[1], found[2]), value, expected, kind_of(value))
-    if found := _REFUSED.fullmatch(problem):
-        return TaskInvalidValueError("cronExpression", found[1], found[2])
-    if found := _UNKNOWN.fullmatch(problem):
-        return TaskInvalidValueError(_field(found[1], found[4] or found[2]), found[3], "is unknown")
-    return TaskInvalidStructureError(name, f"{name}: {problem}")
-
-
-def _field(where: str, key: str) -> str:
-    path = f"{where}.{key}".replace(" key '", ".").replace("'", "")
-    return _FIELDS.get(path, path)
-
-
-def _value(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        # The text was cut because it was too long.
-        return text
+def _error(key: FaultyKey) -> TaskTryDeserializeError:
+    field = _FIELDS.get(key.path, key.path)
+    match key:
+        case MissingKey():
+            return TaskMissingFieldError(field)
+        case MistypedKey(_, value, expected):
+            return TaskInvalidTypeError(field, value, json_type(expected), json_type(type(value)))
+        case ImpossibleKey(_, value, reason):
+            return TaskInvalidValueError(field, value, reason)
+        case _:
+            assert_never(key)

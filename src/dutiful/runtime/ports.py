@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.changes import Changes, Note, Survey
+    from dutiful.core.errors import FaultyKey
     from dutiful.core.event import Event
     from dutiful.core.plan.outcome import Outcome, Settlement
     from dutiful.core.plan.planner import Batch
@@ -354,6 +355,12 @@ class Store(Workflows, Figures, Protocol):
         """Return (id, problem) of the schedules that some earlier read found damaged.
 
         They stay stored, and the engine does not run them.
+        """
+
+    async def faulty_key(self, schedule_id: str) -> FaultyKey | None:
+        """Read a damaged schedule again, and return the key of its stored texts that is to blame.
+
+        None where no key is: the schedule can be read after all, or has another damage.
         """
 
     async def ledger(

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, assert_ne
 
 from dutiful.core.cadence import Cadence, Every, Once, OnDemand
 from dutiful.core.cron.cron import Cron
-from dutiful.core.errors import CodecError, DutifulError, quoted
+from dutiful.core.errors import (
+    CodecError,
+    DutifulError,
+    ImpossibleKey,
+    InvalidCronExpressionError,
+    MissingKey,
+    MistypedKey,
+    quoted,
+)
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import ALWAYS, Schedule, Task, Window
 from dutiful.stores.task_record import task_from_record as task_from_record  # noqa: PLC0414 - its public name
@@ -26,6 +34,8 @@ from dutiful.stores.task_record import task_from_record as task_from_record  # n
 if TYPE_CHECKING:
     from collections.abc import Callable
     from enum import StrEnum
+
+    from dutiful.core.errors import FaultyKey
 
     E = TypeVar("E", bound=StrEnum)
 
@@ -177,7 +187,7 @@ def _cadence(read: _Reader) -> Cadence:
         case "on_demand":
             return OnDemand()
         case kind:
-            raise read.refuse(f"the kind {quoted(kind)!r} is unknown")
+            raise read.unknown("kind", kind)
 
 
 def _cron(read: _Reader) -> Cron:
@@ -185,6 +195,9 @@ def _cron(read: _Reader) -> Cron:
     gap, fold = read.text("gap"), read.text("fold")
     try:
         return Cron.parse(text, dialect, zone, gap, fold, calendar=read.texts("calendar"))  # type: ignore[arg-type]
+    except InvalidCronExpressionError as error:
+        key = ImpossibleKey(f"{read.path}.text", text, f"{error.field} field {error.reason}")
+        raise read.refuse(str(error), key) from error
     except DutifulError as error:
         raise read.refuse(str(error)) from error
 
@@ -192,7 +205,7 @@ def _cron(read: _Reader) -> Cron:
 def _anchored_at_start(read: _Reader) -> bool:
     anchor = read.text("anchor")
     if anchor not in ("completion", "start"):
-        raise read.refuse(f"the anchor {quoted(anchor)!r} is unknown")
+        raise read.unknown("anchor", anchor)
     return anchor == "start"
 
 
@@ -265,22 +278,26 @@ def _capacity(read: _Reader, key: str) -> Capacity | None:
 
 
 class _Reader:
-    """Reads typed values from one JSON object."""
+    """Reads typed values from the JSON object at a path, such as "policy.retry"."""
 
-    def __init__(self, subject: str, value: Value) -> None:
-        self.subject, self._value = subject, value
+    def __init__(self, path: str, value: Value) -> None:
+        self.path, self._value = path, value
 
-    def refuse(self, reason: str) -> CodecError:
-        return CodecError(self.subject, reason)
+    def refuse(self, reason: str, key: FaultyKey | None = None) -> CodecError:
+        return CodecError(_subject(self.path), reason, key)
+
+    def unknown(self, key: str, value: str) -> CodecError:
+        reason = f"the value {quoted(value)!r} of {key!r} is unknown"
+        return self.refuse(reason, ImpossibleKey(f"{self.path}.{key}", value, "is unknown"))
 
     def text(self, key: str) -> str:
-        return _text(self._get(key, str), f"{self.subject} key {key!r}")
+        return _text(self._get(key, str), _subject(f"{self.path}.{key}"))
 
     def texts(self, key: str) -> list[str]:
         """Return a list of texts; where the key is absent, an empty one."""
         if key not in self._value:
             return []
-        return [_text(each, f"{self.subject} key {key!r}") for each in self._get(key, list)]
+        return [_text(each, _subject(f"{self.path}.{key}")) for each in self._get(key, list)]
 
     def boolean(self, key: str) -> bool:
         return bool(self._get(key, bool))
@@ -299,21 +316,22 @@ class _Reader:
         try:
             return choices(value)
         except ValueError as error:
-            raise self.refuse(f"the value {quoted(value)!r} of {key!r} is unknown") from error
+            raise self.unknown(key, value) from error
 
     def inner(self, key: str) -> _Reader | None:
         if self._value.get(key, ...) is None:
             return None
-        return _Reader(f"{self.subject} key {key!r}", self._get(key, dict))
+        return _Reader(f"{self.path}.{key}", self._get(key, dict))
 
     def _get(self, key: str, kind: type) -> Any:
         if key not in self._value:
-            raise self.refuse(f"the key {key!r} is missing")
+            raise self.refuse(f"the key {key!r} is missing", MissingKey(f"{self.path}.{key}"))
         value = self._value[key]
         # Compare types exactly: `isinstance(True, int)` is true, and 1.0 equals 1.
         if type(value) is not kind and not (kind is str and isinstance(value, str)):
             shown = quoted(json.dumps(value, default=repr))
-            raise self.refuse(f"{key!r} must be {kind.__name__}, not {type(value).__name__}: {shown}")
+            reason = f"{key!r} must be {kind.__name__}, not {type(value).__name__}: {shown}"
+            raise self.refuse(reason, MistypedKey(f"{self.path}.{key}", value, kind))
         return value
 
 
@@ -332,6 +350,12 @@ _POLICY_READERS: dict[str, Callable[[_Reader, str], Any]] = {
 }
 
 
+def _subject(path: str) -> str:
+    """Return a path for a message: policy.retry is "policy key 'retry'"."""
+    first, *keys = path.split(".")
+    return " key ".join([first, *map(repr, keys)])
+
+
 def _object(subject: str, text: str) -> Value:
     try:
         value = json.loads(text)
@@ -346,9 +370,9 @@ def _object(subject: str, text: str) -> Value:
     return value
 
 
-def _checked(subject: str, value: Value, decode: Callable[[_Reader], object]) -> str:
+def _checked(path: str, value: Value, decode: Callable[[_Reader], object]) -> str:
     """Return the text of a value, after checking that it can be read back."""
-    decode(_Reader(subject, value))
+    decode(_Reader(path, value))
     return json.dumps({"v": VERSION, **value}, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.changes import Note
-from dutiful.core.errors import CodecError, StoreError, quoted
+from dutiful.core.errors import CodecError, ImpossibleKey, StoreError, quoted
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Kind, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.errors import FaultyKey
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Move
     from dutiful.runtime.ports import Facets, RunFilter
@@ -138,6 +139,15 @@ def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Snapshot:
     return tuple.__new__(Snapshot, (schedule, state, runs, version, blocked == 1, pruned, (), number))
 
 
+def faulty_key(row: Row, texts: Mapping[tuple[int, int], Shared]) -> FaultyKey | None:
+    """Return the key for which the columns READ cannot be read; None where no key is to blame."""
+    try:
+        read_due(row, texts)
+    except CodecError as error:
+        return error.key
+    return None
+
+
 def read_schedule(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Schedule:
     """Return the schedule in the columns SCHEDULE, or raise CodecError."""
     _, schedule_id, checksum, task, payload, cadence, policy, start, end, paused, until = row
@@ -166,7 +176,8 @@ def launches_inline(move: Move) -> bool:
 def _skipped(run_at: int, reason: str, ticks: int) -> SkippedRange:
     known = _REASONS.get(reason)
     if known is None:
-        raise CodecError("state", f"the reason {quoted(reason)!r} is unknown")
+        key = ImpossibleKey("state.reason", reason, "is unknown")
+        raise CodecError("state", f"the reason {quoted(reason)!r} is unknown", key)
     return SkippedRange(run_at, known, ticks)
 
 

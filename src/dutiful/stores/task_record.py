@@ -22,7 +22,15 @@ TaskState: TypeAlias = Literal["AwaitingRun", "Running", "AwaitingRetry"]
 # In the order of the fields of `State`.
 TIMES = ("lastAttemptAt", "lastSuccessAt", "lastFailureAt", "pendingRetryUntil")
 # Python type -> name of the JSON type.
-_KINDS = {str: "string", int: "number", float: "number", bool: "boolean", dict: "object", list: "array"}
+_JSON_TYPES: dict[type, str] = {
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    dict: "object",
+    list: "array",
+    type(None): "null",
+}
 
 
 class TaskRecord(NamedTuple):
@@ -52,7 +60,7 @@ def task_from_record(record: Any, registrations: Iterable[Any]) -> TaskRecord:
     Its name must be among the registrations, tuples that begin with the name or a mapping by name.
     """
     if not isinstance(record, dict):
-        raise TaskInvalidStructureError(record, f"expected object, got {kind_of(record)}")
+        raise TaskInvalidStructureError(record, f"expected object, got {json_type(type(record))}")
     name, cron, delay = _name(record, registrations), _cron(record), _delay(record)
     attempt, success, failure, retry = (_time(record, field) for field in TIMES)
     task = TaskRecord(name, cron, delay, attempt, success, failure, retry, _identifier(record))
@@ -138,9 +146,9 @@ def _get(record: Mapping[str, Any], field: str) -> Any:
 
 
 def _mistyped(field: str, value: object, expected: str) -> TaskInvalidTypeError:
-    return TaskInvalidTypeError(field, value, expected, kind_of(value))
+    return TaskInvalidTypeError(field, value, expected, json_type(type(value)))
 
 
-def kind_of(value: object) -> str:
-    """Return the name of the JSON type of a value."""
-    return "null" if value is None else _KINDS.get(type(value), type(value).__name__)
+def json_type(kind: type) -> str:
+    """Return the JSON name of a Python type."""
+    return _JSON_TYPES.get(kind, kind.__name__)

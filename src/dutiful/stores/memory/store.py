@@ -387,6 +387,9 @@ class MemoryStore(MemoryFigures):
         """Return nothing: objects in memory cannot be damaged."""
         return []
 
+    async def faulty_key(self, schedule_id: str) -> None:
+        """Return None: objects in memory cannot be damaged."""
+
     async def ledger(
         self, schedule_id: str, until: Instant | None, limit: int, kind: Kind | None = None
     ) -> list[Run]:

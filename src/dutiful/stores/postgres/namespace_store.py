@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.changes import Changes, Note, Survey
+    from dutiful.core.errors import FaultyKey
     from dutiful.core.plan.outcome import Settlement
     from dutiful.core.policy import Policy
     from dutiful.core.run import Kind, Run
@@ -172,6 +173,13 @@ class NamespaceStore:
     async def damaged(self) -> list[tuple[str, str]]:
         """Return (id, problem) of the schedules that were found damaged."""
         return await self._read(lambda session: reads.marked(session, self._database.namespace))
+
+    async def faulty_key(self, schedule_id: str) -> FaultyKey | None:
+        """Return the key for which a schedule cannot be read; None where no key is to blame."""
+        database = self._database
+        return await self._read(
+            lambda session: reads.faulty(session, database.texts, database.namespace, schedule_id)
+        )
 
     # The ledger
 

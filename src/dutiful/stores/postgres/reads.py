@@ -23,6 +23,7 @@ from dutiful.stores.rows import (
     READ,
     RUN_ALL,
     SCHEDULE,
+    faulty_key,
     listed,
     pause_condition,
     read_due,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.errors import FaultyKey
     from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule
     from dutiful.runtime.ports import Facets, PausedUntil
@@ -238,6 +240,15 @@ async def marked(session: Session, namespace: str) -> list[tuple[str, str]]:
     """Return (id, problem) of the schedules that are known to be damaged, ordered by id."""
     query = "SELECT id, damage FROM declarations WHERE namespace = $1 AND damage IS NOT NULL ORDER BY id"
     return [(schedule_id, problem) for schedule_id, problem in await session.rows(query, namespace)]
+
+
+async def faulty(session: Session, texts: Texts, namespace: str, schedule_id: str) -> FaultyKey | None:
+    """Return the key for which a schedule cannot be read; None where no key is to blame."""
+    row = await session.row(f"{_STORED} AND id = $2", namespace, schedule_id)
+    if row is None:
+        return None
+    await texts.learn(session, [(row["cadence_number"], row["policy_number"])])
+    return faulty_key(tuple(row)[:-1], texts)
 
 
 async def repaired(session: Session, texts: Texts, namespace: str) -> list[int]:

@@ -18,6 +18,7 @@ from dutiful.stores.rows import (
     READ,
     RUN_ALL,
     SCHEDULE,
+    faulty_key,
     listed,
     pause_condition,
     read_due,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.errors import FaultyKey
     from dutiful.core.run import Kind, Run
     from dutiful.runtime.ports import Facets, PausedUntil
     from dutiful.stores.rows import Row
@@ -146,8 +148,9 @@ def load(
         ids = {*also}.difference(each.schedule.id for each in due)
         beside, damaged = with_ids(connection, texts, namespace, ids)
         due, damage = due + beside, damage + damaged
-    known = tuple((found.id, found.problem) for found in marked(connection, namespace))
-    return Loaded(Batch(due, _used(connection, namespace, due)), next_wake, known), damage
+    return Loaded(
+        Batch(due, _used(connection, namespace, due)), next_wake, marked(connection, namespace)
+    ), damage
 
 
 def _undeclared(connection: sqlite3.Connection, namespace: str, now: Instant) -> list[Damage]:
@@ -298,13 +301,21 @@ def numbered(
     return _with_open_runs(connection, stored, damage), damage
 
 
-def marked(connection: sqlite3.Connection, namespace: str) -> list[Damage]:
-    """Return the schedules that are known to be damaged, ordered by id."""
+def marked(connection: sqlite3.Connection, namespace: str) -> list[tuple[str, str]]:
+    """Return (id, problem) of the schedules that are known to be damaged, ordered by id."""
     query = (
-        "SELECT number, id, damage FROM declarations INDEXED BY declarations_damaged"
+        "SELECT id, damage FROM declarations INDEXED BY declarations_damaged"
         " WHERE namespace = ? AND damage IS NOT NULL ORDER BY id"
     )
-    return [Damage._make(row) for row in connection.execute(query, (namespace,))]
+    return connection.execute(query, (namespace,)).fetchall()
+
+
+def faulty(
+    connection: sqlite3.Connection, texts: Texts, namespace: str, schedule_id: str
+) -> FaultyKey | None:
+    """Return the key for which a schedule cannot be read; None where no key is to blame."""
+    row = connection.execute(f"{_STORED} AND id = ?", (namespace, schedule_id)).fetchone()
+    return None if row is None else faulty_key(row, texts)
 
 
 def repaired(connection: sqlite3.Connection, texts: Texts, namespace: str) -> list[int]:

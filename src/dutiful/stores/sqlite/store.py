@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.changes import Changes, Note, Survey
+    from dutiful.core.errors import FaultyKey
     from dutiful.core.plan.outcome import Settlement
     from dutiful.core.policy import Policy
     from dutiful.core.run import Kind, Run
@@ -292,8 +293,13 @@ class SqliteStore:
 
     async def damaged(self) -> list[tuple[str, str]]:
         """Return (id, problem) of the schedules that were found damaged."""
-        marked = await self._read(lambda connection: reads.marked(connection, self._namespace))
-        return [(damage.id, damage.problem) for damage in marked]
+        return await self._read(lambda connection: reads.marked(connection, self._namespace))
+
+    async def faulty_key(self, schedule_id: str) -> FaultyKey | None:
+        """Return the key for which a schedule cannot be read; None where no key is to blame."""
+        return await self._read(
+            lambda connection: reads.faulty(connection, self._texts, self._namespace, schedule_id)
+        )
 
     async def _mark(self, found: Sequence[Damage]) -> None:
         await self._write(lambda connection: edits.mark(connection, found))
@@ -322,7 +328,6 @@ class SqliteStore:
 
     async def report(self, found: Run, became: Settlement) -> bool:
         """Record an executor's report on a run."""
-
         return await self._write(lambda connection: report(connection, self._namespace, found, became))
 
     # The ledger
