@@ -43,6 +43,7 @@ def test_a_bad_text_is_refused_with_a_hint_at_the_dialect_that_reads_it(command,
     assert refusal(command, text) == f'Error: Invalid cron expression "{text}": {reason}'
 
 
+EXAMPLES = "2026-03-08, 2026-03-08T01:30 or 2026-03-08T06:30Z"
 NOT_IN_DATABASE = "is not in the time zone database; did you mean 'Europe/Berlin'?"
 
 
@@ -53,7 +54,7 @@ NOT_IN_DATABASE = "is not in the time zone database; did you mean 'Europe/Berlin
         (["-z", "Europe/Berln"], f"Invalid timezone 'Europe/Berln': {NOT_IN_DATABASE}"),
         (
             ["--from", "yesterday"],
-            "Invalid --from 'yesterday': write ISO 8601, such as 2026-03-08T01:30 or …T06:30Z",
+            f"Invalid --from 'yesterday': write ISO 8601, such as {EXAMPLES}",
         ),
         (
             ["--dst", "vixie", "--gap", "skip"],

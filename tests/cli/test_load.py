@@ -84,7 +84,8 @@ def test_a_day_without_ticks_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--from", "sunday"], "write a day, such as 2026-03-08"),
+        (["--from", "sunday"], "Invalid --from 'sunday': write ISO 8601, such as 2026-03-08, "),
+        (["--from", "9999-12-31T23:00-05:00"], "lies outside the years 1 to 9999 in UTC"),
         (["--from", "2026-03-08", "--spread", "2h"], "write 1m to 59m"),
         (["--from", "2026-03-08", "--spread", "soon"], "Invalid --spread"),
         (["--from", "2026-03-08", "--picture", "/nowhere/x.svg"], "Invalid --picture"),

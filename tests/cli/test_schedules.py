@@ -212,7 +212,7 @@ def test_a_pause_may_have_an_end(service):
 
 def test_a_time_that_is_none_is_refused_before_anything_is_asked(service):
     code, _, error = asking(service)("explain", "nightly", "yesterday")
-    assert (code, error.startswith("Error: Invalid TIME 'yesterday': is no ISO 8601 time")) == (2, True)
+    assert (code, error.startswith("Error: Invalid TIME 'yesterday': write ISO 8601, ")) == (2, True)
 
 
 def test_no_service_at_the_address_is_told_with_the_way_out():

@@ -190,10 +190,8 @@ def test_a_schedule_that_never_computes_is_shown_and_is_something_wrong(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["--from", "soon"],
-            "Invalid --from 'soon': write ISO 8601, such as 2026-03-01 or 2026-03-01T06:00Z",
-        ),
+        (["--from", "soon"], "Invalid --from 'soon': write ISO 8601, such as 2026-03-08, "),
+        (["--from", "0001-01-01T00:00+05:00"], "+05:00': lies outside the years 1 to 9999 in UTC"),
         (["--from", "2026-03-01", "--for", "5"], "Invalid --for '5': Missing time unit."),
         (["--from", "2026-03-01", "--for", "0d"], "Invalid --for '0d': Zero interval is not allowed"),
         (

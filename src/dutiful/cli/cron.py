@@ -14,10 +14,9 @@ from dutiful.cli.reading import Form, reading, show
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.dialect import DIALECTS, legal_dialect
 from dutiful.core.cron.lint import DstEffect, Finding, dst_effects, lint
-from dutiful.core.cron.zone import DAY_SECONDS
+from dutiful.core.cron.zone import DAY_SECONDS, read_instant
 from dutiful.core.errors import (
     CronCalculationError,
-    InvalidArgumentError,
     InvalidCronExpressionError,
 )
 from dutiful.runtime.clock import SystemClock
@@ -150,20 +149,8 @@ def _parse(expression: str, settings: dict[str, Any]) -> Cron:
 
 
 def _instant(since: str | None, parsed: Cron) -> int:
-    if since is None:
-        return int(SystemClock().now().timestamp())
-    try:
-        at = datetime.fromisoformat(since)
-    except ValueError:
-        raise InvalidArgumentError(
-            "--from", since, "write ISO 8601, such as 2026-03-08T01:30 or …T06:30Z"
-        ) from None
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=parsed.zone.tzinfo)
-    try:
-        return int(at.astimezone(UTC).timestamp() // 1)
-    except OverflowError:
-        raise InvalidArgumentError("--from", since, "lies outside the years 1 to 9999 in UTC") from None
+    at = SystemClock().now() if since is None else read_instant("--from", since, parsed.zone.tzinfo)
+    return int(at.timestamp() // 1)
 
 
 def _walk(ask: Callable[[int], int], start: int, count: int, step: int) -> list[int]:

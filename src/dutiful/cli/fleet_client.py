@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import click
 
 from dutiful.cli.output import counted
 from dutiful.cli.signals import end_at_once, hear_signals
+from dutiful.core.cron.zone import read_instant
 from dutiful.core.errors import DutifulError, InvalidArgumentError
 from dutiful.fleet.control.answers import answer
 from dutiful.fleet.control.daemon import Daemon
@@ -29,6 +29,7 @@ from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from dutiful.fleet.control.http import Listener
     from dutiful.httpd.server import HttpServer
@@ -94,14 +95,7 @@ def agent_or_named(name: str | None) -> dict[str, str | None]:
 def instant(text: str | None) -> datetime:
     """Return the instant in a text, by default the present one."""
     clock = SystemClock()
-    if text is None:
-        return clock.now()
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        advice = "write ISO 8601, such as 2026-03-08T01:30 or …T06:30Z"
-        raise InvalidArgumentError("--at", text, advice) from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=clock.timezone)
+    return clock.now() if text is None else read_instant("--at", text, clock.timezone)
 
 
 _LOOK_AGAIN_S = 0.25

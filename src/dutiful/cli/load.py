@@ -11,6 +11,7 @@ import click
 from dutiful.cli.output import counted, is_utf, print_table
 from dutiful.cli.reading import Form, reading, show
 from dutiful.core.cron.duration import parse_duration
+from dutiful.core.cron.zone import read_instant
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
 from dutiful.simulate.load import Stagger, counts_of, stagger
 from dutiful.simulate.schedule_file import read_schedule_file
@@ -39,7 +40,7 @@ def load(file: Path, since: str, spread: str | None, svg: Path | None, theme: Th
 
     Example: dutiful load schedules.toml --from 2026-03-08 --spread 30m --picture load.svg
     """
-    day = _day(since)
+    day = read_instant("--from", since).astimezone(UTC)
     schedules = read_schedule_file(file).schedules
     counts = counts_of(schedules, day)
     moved = None if spread is None else stagger(schedules, day, _minutes(spread))
@@ -48,14 +49,6 @@ def load(file: Path, since: str, spread: str | None, svg: Path | None, theme: Th
     drawn = moved.counts if moved else counts
     minutes = [{"at": _clock(minute), "ticks": ticks} for minute, ticks in enumerate(drawn)]
     show(form, _document(counts, moved), lambda: _print(counts, moved), lines=minutes)
-
-
-def _day(since: str) -> datetime:
-    try:
-        at = datetime.fromisoformat(since)
-    except ValueError:
-        raise InvalidArgumentError("--from", since, "write a day, such as 2026-03-08") from None
-    return at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def _minutes(spread: str) -> int:

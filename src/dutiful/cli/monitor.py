@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import click
 
 from dutiful.cli.output import print_table
 from dutiful.cli.reading import Form, reading, show
+from dutiful.core.cron.zone import read_instant
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.monitor import Violation, check, from_events
 
@@ -34,7 +34,7 @@ def monitor(trace: Path, lag: float, end: str | None, form: Form) -> None:
     Example: dutiful monitor trace.jsonl --lag 5
     """
     header, events = _split(_read(trace))
-    until = None if end is None else _instant("--end", end)
+    until = None if end is None else read_instant("--end", end, None)
     steps = _steps(header["registrations"], events)
     violations = check(
         steps,
@@ -148,14 +148,6 @@ def _event(number: int, event: dict[str, Any]) -> dict[str, Any]:
     at = event.get("at")
     if isinstance(at, bool) or not isinstance(at, int | float | str):
         raise InvalidArgumentError(f"line {number}", event, "has no time under 'at'")
-    return event | {"line": number, "at": _instant(f"line {number}", at) if isinstance(at, str) else at}
-
-
-def _instant(where: str, text: str) -> datetime:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidArgumentError(where, text, "write ISO 8601, such as 2026-03-01T06:00Z") from None
-    if at.tzinfo is None:
-        raise InvalidArgumentError(where, text, "has no UTC offset; add Z or +00:00")
-    return at
+    if isinstance(at, str):
+        at = read_instant(f"line {number}", at, None)
+    return event | {"line": number, "at": at}

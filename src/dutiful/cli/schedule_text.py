@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dutiful.cli.output import duration, print_table, state_cell
-from dutiful.core.errors import InvalidArgumentError, quoted
+from dutiful.core.cron.zone import read_instant
+from dutiful.core.errors import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,13 +41,7 @@ _GROUPS = {
 
 def iso(argument: str, text: str) -> str:
     """Return an ISO 8601 text as RFC 3339; without offset it is UTC. Raises InvalidArgumentError."""
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError as error:
-        advice = "write it as 2026-03-08T07:30 or 2026-03-08T02:30-05:00"
-        raise InvalidArgumentError(argument, text, f"is no ISO 8601 time; {advice}") from error
-    aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
-    return aware.isoformat()
+    return read_instant(argument, text).isoformat()
 
 
 def print_lines(lines: Sequence[dict[str, Any]], now: str, empty: str) -> None:

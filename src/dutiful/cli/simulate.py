@@ -16,6 +16,7 @@ from dutiful.cli.output import duration, print_table, progress_bar, state_cell
 from dutiful.cli.reading import Form, reading, show
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.duration import parse_duration
+from dutiful.core.cron.zone import read_instant
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
 from dutiful.core.event import ClockStepped, LeadershipChanged, ScheduleQuarantined
 from dutiful.core.run import Run, Status
@@ -95,7 +96,7 @@ def simulate(
 
     Example: dutiful simulate schedules.toml --from 2026-03-01 --for 30d --ledger ledger.jsonl
     """
-    start = _start(since)
+    start = read_instant("--from", since)
     content = read_schedule_file(file)
     with progress_bar("simulating") as progress:
         simulation = run_simulation(content, start, _end(start, lasts), progress)
@@ -120,16 +121,6 @@ def _print(simulation: Simulation, summary: dict[str, Any], lines: int) -> None:
         _print_timeline(simulation, lines)
         click.echo()
     _print_summary(summary)
-
-
-def _start(since: str) -> datetime:
-    try:
-        at = datetime.fromisoformat(since)
-    except ValueError:
-        raise InvalidArgumentError(
-            "--from", since, "write ISO 8601, such as 2026-03-01 or 2026-03-01T06:00Z"
-        ) from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def _end(start: datetime, lasts: str) -> datetime:

@@ -31,6 +31,7 @@ Fold = Literal["both", "first", "last"]
 DAY_SECONDS = 86_400
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
+_ISO_ADVICE = "write ISO 8601, such as 2026-03-08, 2026-03-08T01:30 or 2026-03-08T06:30Z"
 # Every offset is below 24 h, so within these bounds a conversion cannot leave datetime's years.
 _PROBE_MIN = (datetime(1, 1, 2, tzinfo=UTC) - EPOCH) // _SECOND
 _PROBE_MAX = (datetime(9999, 12, 31, tzinfo=UTC) - EPOCH) // _SECOND
@@ -57,6 +58,25 @@ def from_epoch_ms(instant: int) -> datetime:
 def rfc_3339(instant: datetime) -> str:
     """Return an instant as RFC 3339: in UTC with Z, else with its offset."""
     return instant.isoformat().replace("+00:00", "Z")
+
+
+def read_instant(argument: str, text: str, local: tzinfo | None = UTC) -> datetime:
+    """Return the instant that a person wrote; without an offset it is a wall time of the zone `local`.
+
+    Raises InvalidArgumentError for any other text, and without `local` for one that has no offset.
+    """
+    try:
+        at = datetime.fromisoformat(text)
+        aware = at if at.tzinfo is not None else at.replace(tzinfo=local)
+        # Later calculations are in UTC.
+        aware.astimezone(UTC)
+    except ValueError:
+        raise InvalidArgumentError(argument, text, _ISO_ADVICE) from None
+    except OverflowError:
+        raise InvalidArgumentError(argument, text, "lies outside the years 1 to 9999 in UTC") from None
+    if aware.tzinfo is None:
+        raise InvalidArgumentError(argument, text, "has no UTC offset; add Z or +00:00")
+    return aware
 
 
 class Stretch(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from dutiful.core.cron.zone import from_epoch_ms, rfc_3339
-from dutiful.core.errors import InvalidArgumentError, SchedulerError
+from dutiful.core.cron.zone import from_epoch_ms, read_instant, rfc_3339
+from dutiful.core.errors import SchedulerError
 from dutiful.core.policy import Reason
 from dutiful.core.run import Status
 
@@ -110,18 +110,8 @@ async def _answer_on_schedule(
         case "cancel", _:
             return await fleet.cancel(agent, schedule)
         case "explain", {"at": str(at)}:
-            return await fleet.explain(agent, schedule, _instant(at))
+            return await fleet.explain(agent, schedule, read_instant("at", at, None))
     raise SchedulerError("The request is not one that the fleet knows")
-
-
-def _instant(text: str) -> datetime:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise InvalidArgumentError("at", text, "write ISO 8601 with an offset, such as 2026-03-08T06:30:00Z")
-    return at
 
 
 def iso(at: datetime | None) -> str | None:
