@@ -26,7 +26,7 @@ from dutiful.fleet.control.answers import (
 )
 from dutiful.fleet.control.socket import ControlSocket, FleetLock
 from dutiful.fleet.errors import FleetControlError, SchedulerShutdownError, StateFileError
-from dutiful.fleet.file.config import WatchedFleet
+from dutiful.fleet.file.watched_fleet import WatchedFleet
 from dutiful.fleet.run.output_log import OutputLogs, logs_of, output_of
 from dutiful.fleet.run.run_schedule import JobRunner, build_schedule_prompt
 from dutiful.fleet.scheduler import FleetScheduler

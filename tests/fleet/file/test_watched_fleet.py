@@ -9,7 +9,7 @@ from tests.fleet.control.program import put_fleet
 from tests.fleet.rig import Said
 
 from dutiful.fleet.errors import FleetConfigError
-from dutiful.fleet.file.config import WatchedFleet
+from dutiful.fleet.file.watched_fleet import WatchedFleet
 
 FLEET = "version: 1\nagents:\n  - path: a.yaml\n  - {name: b}\n"
 SCHEDULES = "\nschedules: {%s: {type: interval, interval: 5m}}\n"
