@@ -17,7 +17,7 @@ from dutiful.core.schedule import is_troubled
 from dutiful.runtime.ports import RunFilter
 from dutiful.service import load
 from dutiful.service.cache import TimedCache
-from dutiful.service.declaration import has_facets
+from dutiful.service.payload import has_facets
 from dutiful.service.views import moment, view_run
 
 if TYPE_CHECKING:

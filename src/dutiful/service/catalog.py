@@ -9,7 +9,7 @@ from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.run import IN_FLIGHT
 from dutiful.runtime.ports import PART_OF_ID
 from dutiful.service.board import kind_of, worst_first
-from dutiful.service.declaration import has_facets
+from dutiful.service.payload import has_facets
 from dutiful.service.views import decode_cursor, encode_cursor
 
 if TYPE_CHECKING:

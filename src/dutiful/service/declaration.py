@@ -1,8 +1,4 @@
-"""Reads a deploy's declaration strictly into a schedule of the core, and reads the declaration back.
-
-The workflow, its version, its user and the labels are stored as JSON in the payload of the task: no decision
-needs them, and people can read them in the database.
-"""
+"""A schedule as a deploy declares it and as it is shown; a declaration is read strictly into a `Schedule`."""
 
 from __future__ import annotations
 
@@ -18,13 +14,12 @@ from zoneinfo import available_timezones
 
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.zone import epoch_ms, zone
-from dutiful.core.errors import CodecError, InvalidArgumentError
+from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.name import exact, subject_flaw
-from dutiful.core.plan.expectations import expects
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task, Window
 from dutiful.launchers.url import scheme_of
-from dutiful.runtime.ports import PART_OF_ID
+from dutiful.service.payload import TASK, Payload, encode
 
 if TYPE_CHECKING:
     # Only the web evaluates the annotations of ScheduleInput and ScheduleView: a worker needs no pydantic.
@@ -32,13 +27,9 @@ if TYPE_CHECKING:
 
     from dutiful.httpd.fields import Days, Id, Labels, Seconds, SomeSeconds, User, Version, one_of
     from dutiful.httpd.instants import Instant
-    from dutiful.runtime.ports import Facets
 
 E = TypeVar("E", bound=StrEnum)
 
-TASK = "workflow"
-# The facet by which schedules with expectations are found.
-EXPECTS = ("expects", "yes")
 INPUT_MAX = 16_384
 _URL_MAX = 4096
 _RETRIES_MAX, _BACKOFF_MAX = 1000, 100
@@ -53,7 +44,6 @@ _LABELS_MAX, _LABEL_LENGTH_MAX = 64, 1000
 # A launch that cannot be made is tried again after 1, 2, 4 seconds and so on.
 _LAUNCH_DELAY_MS, _LAUNCH_BACKOFF = 1000, 2
 _USUAL, _NO_RETRY = Policy(), Retry(delay=0, limit=0)
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class Delivery(StrEnum):
@@ -179,55 +169,16 @@ class ScheduleView:
         return Cron.parse(self.cron_expr, *settings, calendar=self.calendar)  # type: ignore[arg-type]
 
 
-class Workflow(NamedTuple):
-    """The workflow that a schedule starts, its user, its labels and its input."""
-
-    workflow_id: str
-    version: int
-    user_id: str
-    labels: Mapping[str, str]
-    # Any JSON value, handed to the executor.
-    input: Any = None
-    # The URL of an executor in place of the service's own.
-    executor: str | None = None
-
-
 def declared(given: ScheduleInput, schedule_id: str, paused: bool, defaults: Defaults) -> Schedule:
     """Return the schedule, or raise InvalidArgumentError or InvalidCronExpressionError."""
     return Schedule(
         identify("schedule_id", schedule_id),
-        Task(TASK, _payload(given)),
+        Task(TASK, encode(_payload(given))),
         _cron(given),
         _policy(given, defaults),
         _window(given),
         paused,
     )
-
-
-def workflow_of(schedule: Schedule) -> Workflow:
-    """Return the declared workflow of a schedule."""
-    return _workflow(schedule.task.payload)
-
-
-# The facet of schedules that name an executor of their own. Its value is not the URL, which may hold a
-# password.
-NAMES_EXECUTOR = ("executor", "named")
-
-
-def facets_of(schedule: Schedule) -> list[tuple[str, str]]:
-    """Return the names and values by which a schedule is found in lists; a label also by its name alone."""
-    workflow = workflow_of(schedule)
-    labels = [value for name, text in workflow.labels.items() for value in (name, f"{name}={text}")]
-    owned = [("user", workflow.user_id), ("workflow", workflow.workflow_id)]
-    named = [] if workflow.executor is None else [NAMES_EXECUTOR]
-    expecting = [EXPECTS] if expects(schedule.policy) else []
-    return [*owned, *named, *expecting, *(("label", value) for value in labels)]
-
-
-def has_facets(schedule: Schedule, facets: Facets) -> bool:
-    """Return whether a schedule has all of these facets."""
-    own = {*facets_of(schedule)} if facets else set()
-    return all(facet[1] in schedule.id if facet[0] == PART_OF_ID else facet in own for facet in facets)
 
 
 def identify(field: str, value: object) -> str:
@@ -259,21 +210,8 @@ def choose(field: str, value: object, choices: type[E]) -> E:
         raise InvalidArgumentError(field, value, f"choose from {', '.join(choices)}") from None
 
 
-def owner_of(schedule: Schedule) -> str:
-    """Return the user of a schedule."""
-    return _workflow(schedule.task.payload).user_id
-
-
-@lru_cache(maxsize=16_384)
-def _workflow(payload: str) -> Workflow:
-    try:
-        return Workflow(**json.loads(payload))
-    except (ValueError, TypeError) as error:
-        raise CodecError("payload", f"is not one of the service: {error}") from error
-
-
-def _payload(given: ScheduleInput) -> str:
-    workflow = Workflow(
+def _payload(given: ScheduleInput) -> Payload:
+    return Payload(
         identify("workflow_id", given.workflow_id),
         whole_number("version", given.version),
         user("user_id", given.user_id),
@@ -281,9 +219,6 @@ def _payload(given: ScheduleInput) -> str:
         json_value("input", given.input),
         _executor(given.executor),
     )
-    # Leave out the optional values that are not set: a store may hold a million payloads.
-    kept = {name: value for name, value in workflow._asdict().items() if value is not None}
-    return _ENCODER.encode(kept)
 
 
 def json_value(field: str, value: Any) -> Any:

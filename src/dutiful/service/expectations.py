@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dutiful.core.errors import DutifulError
 from dutiful.core.event import ExpectationMissed
 from dutiful.core.plan.expectations import missed_expectations
-from dutiful.service.declaration import EXPECTS
+from dutiful.service.payload import EXPECTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

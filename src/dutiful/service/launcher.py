@@ -12,7 +12,7 @@ from dutiful.core.errors import CodecError, InvalidArgumentError, StoreError, qu
 from dutiful.core.plan.outcome import Accepted, Failed, Outcome, Refused, Succeeded, Unreached, raised
 from dutiful.core.policy import Reason
 from dutiful.launchers.executor import Cancelling, Meta
-from dutiful.service.declaration import NAMES_EXECUTOR, workflow_of
+from dutiful.service.payload import NAMES_EXECUTOR, payload_of
 from dutiful.service.views import moment
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ async def named_executors(store: Store) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for due in await store.page("", _LOOKED_AT, (NAMES_EXECUTOR,), paused=False):
-        url = workflow_of(due.schedule).executor
+        url = payload_of(due.schedule).executor
         if url is not None:
             found.setdefault(url, due.schedule.id)
     return found
@@ -122,26 +122,26 @@ class RunLauncher:
 
 
 def _meta(launch: Launch) -> Meta:
-    run, workflow = launch.run, workflow_of(launch.schedule)
+    run, payload = launch.run, payload_of(launch.schedule)
     return Meta(
         source=_SOURCES[run.trigger],
         schedule_id=run.schedule_id,
-        workflow_id=workflow.workflow_id,
-        version=workflow.version,
-        user_id=workflow.user_id,
+        workflow_id=payload.workflow_id,
+        version=payload.version,
+        user_id=payload.user_id,
         scheduled_for=moment(run.run_at),
         idempotency_key=run.key,
         attempt=run.attempt,
         epoch=run.epoch,
-        labels=workflow.labels,
-        input=workflow.input if run.input is None else json.loads(run.input),
+        labels=payload.labels,
+        input=payload.input if run.input is None else json.loads(run.input),
         task_failures=run.task_failures,
     )
 
 
 def _executor_of(launch: Launch) -> str | None:
     """Return the URL of the executor that the schedule names; None for the executor of the service."""
-    return workflow_of(launch.schedule).executor
+    return payload_of(launch.schedule).executor
 
 
 def span_of(meta: Meta) -> AbstractContextManager[object]:

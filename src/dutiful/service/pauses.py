@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.pause import pause_has_ended, paused_until, resumed
 from dutiful.service.cache import TimedCache
-from dutiful.service.declaration import has_facets, instant
+from dutiful.service.declaration import instant
+from dutiful.service.payload import has_facets
 from dutiful.service.views import LIMIT_MAX
 
 if TYPE_CHECKING:

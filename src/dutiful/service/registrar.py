@@ -16,17 +16,9 @@ from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Status
 from dutiful.runtime.ports import PART_OF_ID, RunFilter, RunPlace
 from dutiful.runtime.registrar import Registrar, no_workflows
-from dutiful.service.declaration import (
-    Defaults,
-    choose,
-    declared,
-    facets_of,
-    instant,
-    json_value,
-    owner_of,
-    workflow_of,
-)
+from dutiful.service.declaration import Defaults, choose, declared, instant, json_value
 from dutiful.service.pauses import declared_end, pause_end, paused_with_note, resumption_note, with_pause
+from dutiful.service.payload import facets_of, owner_of, payload_of
 from dutiful.service.types import (
     Backfilled,
     Damaged,
@@ -255,9 +247,7 @@ class SchedulerRegistrar:
     async def schedules_of(self, workflow_id: str, version: int | None = None) -> list[str]:
         """Return the ids of the schedules that start a workflow, or this version of it."""
         found = self._all("", _facets(workflow_id, None, None))
-        return [
-            due.schedule.id async for due in found if version in (None, workflow_of(due.schedule).version)
-        ]
+        return [due.schedule.id async for due in found if version in (None, payload_of(due.schedule).version)]
 
     async def summary(self, user_id: str | None = None) -> Summary:
         """Return the overview of all schedules, or of one user's: counts, next ticks and recent runs."""
@@ -353,7 +343,7 @@ class SchedulerRegistrar:
         runs = await self._store.recent(page_size(limit))
         if user_id is not None:
             found = await self._store.some({run.schedule_id for run in runs})
-            own = {due.schedule.id for due in found if workflow_of(due.schedule).user_id == user_id}
+            own = {due.schedule.id for due in found if payload_of(due.schedule).user_id == user_id}
             runs = [run for run in runs if run.schedule_id in own]
         return [view_run(run) for run in runs]
 

@@ -15,7 +15,8 @@ from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.schedule import State
 from dutiful.core.snapshot import Snapshot
-from dutiful.service.declaration import ScheduleView, policy_facts, workflow_of
+from dutiful.service.declaration import ScheduleView, policy_facts
+from dutiful.service.payload import payload_of
 from dutiful.service.settings import without_secrets
 from dutiful.service.types import RunView
 
@@ -55,23 +56,23 @@ def fire_times(due: Snapshot, now: Instant, count: int) -> list[datetime]:
 
 def facts_of(schedule: Schedule) -> dict[str, Any]:
     """Return the declared values of a schedule, under their names in an upsert."""
-    cron, workflow = _cron(schedule), workflow_of(schedule)
+    cron, payload = _cron(schedule), payload_of(schedule)
     return {
-        "workflow_id": workflow.workflow_id,
-        "version": workflow.version,
-        "user_id": workflow.user_id,
+        "workflow_id": payload.workflow_id,
+        "version": payload.version,
+        "user_id": payload.user_id,
         "cron_expr": cron.text,
         "timezone": cron.zone.name,
         "start_at": _moment(schedule.window.start),
         "end_at": _moment(schedule.window.end),
         "paused": schedule.paused,
         "pause_until": _moment(schedule.pause_until),
-        "labels": dict(workflow.labels),
+        "labels": dict(payload.labels),
         "dialect": cron.dialect,
         "gap": cron.gap,
         "fold": cron.fold,
-        "input": workflow.input,
-        "executor": workflow.executor,
+        "input": payload.input,
+        "executor": payload.executor,
         "calendar": list(cron.calendar),
         **policy_facts(schedule.policy),
     }
