@@ -22,8 +22,8 @@ from benchmarks.report import Goal, Row, Section, at_most, times_better
 from dutiful.core.cadence import Once
 from dutiful.core.changes import Changes
 from dutiful.launchers.callback import CallbackLauncher
+from dutiful.runtime.cluster_ports import Member
 from dutiful.runtime.engine import Engine
-from dutiful.runtime.ports import Member
 from dutiful.stores.postgres import PostgresStore
 from dutiful.testing import VirtualClock
 

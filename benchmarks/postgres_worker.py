@@ -10,7 +10,7 @@ import uuid
 from dutiful.launchers.callback import CallbackLauncher
 from dutiful.runtime.cluster import Cluster
 from dutiful.runtime.cluster_clock import ClusterClock
-from dutiful.runtime.ports import Member
+from dutiful.runtime.cluster_ports import Member
 from dutiful.stores.postgres import PostgresStore
 
 SHARDS = 16

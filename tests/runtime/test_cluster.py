@@ -15,7 +15,7 @@ from dutiful.core.cron.cron import Cron
 from dutiful.core.schedule import Schedule, State, Task
 from dutiful.launchers.callback import CallbackLauncher
 from dutiful.runtime.cluster import Cluster
-from dutiful.runtime.ports import Member
+from dutiful.runtime.cluster_ports import Member
 from dutiful.testing import VirtualClock
 
 START = "2030-01-01T00:00:00"

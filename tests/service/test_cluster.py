@@ -8,7 +8,7 @@ import time
 import pytest
 from tests.servers.proxy import proxy_to
 
-from dutiful.runtime.ports import Member, View
+from dutiful.runtime.cluster_ports import Member, View
 from dutiful.service.cluster import cluster_view, member_named
 from dutiful.service.errors import UnknownNodeError
 from dutiful.service.settings import settings_from

@@ -14,8 +14,8 @@ from tests.sim.sharded import LEASE, NodeStore
 from dutiful.core.run import IN_FLIGHT, Phase
 from dutiful.runtime.cluster import Cluster
 from dutiful.runtime.cluster_clock import SampledClock
+from dutiful.runtime.cluster_ports import Member
 from dutiful.runtime.engine import Settings
-from dutiful.runtime.ports import Member
 
 if TYPE_CHECKING:
     import asyncio

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tests.sim.recorder import Record, Recorder
 
 from dutiful.core.errors import LostLeadershipError, StoreError
-from dutiful.runtime.ports import Member, View
+from dutiful.runtime.cluster_ports import Member, View
 from dutiful.stores.memory import MemoryStore
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import os
 import asyncpg
 
 from dutiful.core.errors import StoreError
-from dutiful.runtime.ports import Member
+from dutiful.runtime.cluster_ports import Member
 from dutiful.stores.postgres import PostgresStore
 from dutiful.stores.postgres.edits import Places
 

@@ -19,7 +19,7 @@ from tests.stores.postgres_rig import BACKENDS, execute, ignore, me, over, until
 from dutiful.core.changes import Changes
 from dutiful.core.errors import StoreError
 from dutiful.core.policy import Capacity
-from dutiful.runtime.ports import Sharded
+from dutiful.runtime.cluster_ports import Sharded
 from dutiful.stores.postgres import PostgresStore
 from dutiful.stores.postgres.lock_session import LockSession
 

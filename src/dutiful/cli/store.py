@@ -11,7 +11,7 @@ import click
 from dutiful.cli.output import Group, print_json, print_table, progress_bar
 from dutiful.cli.reading import Form, reading, show
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.runtime.ports import Sharded
+from dutiful.runtime.cluster_ports import Sharded
 from dutiful.stores.integrity import inconsistencies
 from dutiful.stores.transfer import TABLES, copy
 from dutiful.stores.url import sqlite_path, store_for
@@ -19,7 +19,7 @@ from dutiful.stores.url import sqlite_path, store_for
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from dutiful.runtime.ports import View
+    from dutiful.runtime.cluster_ports import View
 
 # The default of DUTIFUL_SHARDS; a test compares the two.
 _SHARDS_OF_A_SERVICE = 16

@@ -15,7 +15,7 @@ from dutiful.core.errors import InvalidArgumentError, NamespaceOwnedError
 from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.run import CANCEL_ASKED, IN_FLIGHT, Phase
 from dutiful.runtime.cluster_clock import clock_of, sampled_look
-from dutiful.runtime.ports import Sharded
+from dutiful.runtime.cluster_ports import Sharded
 from dutiful.runtime.registrar import Registrar
 from dutiful.stores.url import sqlite_path, store_for
 

@@ -18,10 +18,11 @@ from dutiful.core.errors import DutifulError
 from dutiful.core.placement import Scene, Seen, place
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.cluster_clock import SamplingClock
+from dutiful.runtime.cluster_ports import Sharded
 from dutiful.runtime.engine import DEFAULTS
 from dutiful.runtime.host import Host
 from dutiful.runtime.in_flight import Drained
-from dutiful.runtime.ports import Sharded, Store
+from dutiful.runtime.ports import Store
 from dutiful.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
+    from dutiful.runtime.cluster_ports import Member, View
     from dutiful.runtime.engine import Settings
-    from dutiful.runtime.ports import Clock, Launcher, Member, Observer, Retention, View
+    from dutiful.runtime.ports import Clock, Launcher, Observer, Retention
 
 _LOOK_S = 0.5
 # While a shard is free, look this often (s) instead: two processes that looked at different moments may each

@@ -8,11 +8,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dutiful.runtime.clock import STEP_MIN, SystemClock
-from dutiful.runtime.ports import Clock, Sharded
+from dutiful.runtime.cluster_ports import Sharded
+from dutiful.runtime.ports import Clock
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
-    from dutiful.runtime.ports import Store, View
+    from dutiful.runtime.cluster_ports import View
+    from dutiful.runtime.ports import Store
 
 # Samples older than this (s) are dropped: the two clocks may drift apart.
 _KEPT_S = 60.0

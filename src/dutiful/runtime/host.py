@@ -11,8 +11,8 @@ from dutiful.core import event as happened
 from dutiful.core.errors import DutifulError
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.cluster_clock import SAMPLE_EVERY_S, OffsetWatch, SamplingClock, sampled_look
+from dutiful.runtime.cluster_ports import Sharded
 from dutiful.runtime.engine import DEFAULTS, Engine, carried_run, nothing_to_do
-from dutiful.runtime.ports import Sharded
 from dutiful.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import uuid
 from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
 
-from dutiful.runtime.ports import Member
+from dutiful.runtime.cluster_ports import Member
 from dutiful.service.errors import UnknownNodeError
 from dutiful.service.views import moment
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from dutiful.runtime.ports import View
+    from dutiful.runtime.cluster_ports import View
 
 
 class NodeView(NamedTuple):

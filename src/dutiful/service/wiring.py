@@ -17,8 +17,9 @@ from dutiful.launchers.url import Executors, executor_for
 from dutiful.process.output_log import OutputFolder
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.cluster_clock import SAMPLE_EVERY_S, ClusterClock, OffsetWatch, clock_of, sampled_look
+from dutiful.runtime.cluster_ports import Sharded
 from dutiful.runtime.loop_thread import LoopThread
-from dutiful.runtime.ports import Sharded, Sized
+from dutiful.runtime.ports import Sized
 from dutiful.service import event_log
 from dutiful.service.backfill_progress import Backfills
 from dutiful.service.board import Board

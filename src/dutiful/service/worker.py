@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from dutiful.core import event as happened
 from dutiful.launchers.executor import launches_that_fit
 from dutiful.runtime.cluster import Cluster
+from dutiful.runtime.cluster_ports import Sharded
 from dutiful.runtime.engine import Settings as Pace
 from dutiful.runtime.host import Host
-from dutiful.runtime.ports import Retention, Sharded
+from dutiful.runtime.ports import Retention
 from dutiful.service import event_log
 from dutiful.service.cluster import this_node
 from dutiful.service.launcher import RunLauncher

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.errors import StoreError
 from dutiful.runtime.clock import boottime
-from dutiful.runtime.ports import Member, View
+from dutiful.runtime.cluster_ports import Member, View
 from dutiful.stores.postgres.database import places_of
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from dutiful.core.changes import Changes
     from dutiful.core.plan.outcome import Settlement
     from dutiful.core.snapshot import Move
-    from dutiful.runtime.ports import Committed, Leader, Loaded, Member, Retention, View
+    from dutiful.runtime.cluster_ports import Member, View
+    from dutiful.runtime.ports import Committed, Leader, Loaded, Retention
     from dutiful.stores.integrity import Inconsistency
     from dutiful.stores.postgres.connections import Session
     from dutiful.stores.rows import Row
