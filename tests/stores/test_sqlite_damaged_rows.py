@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.stores.notation import MINUTE, T0, due_at
+from tests.stores.notation import MINUTE, T0, declare, due_at, schedule
 from tests.stores.sqlite_rig import edit, found_damaged, populate, with_store
 
 from dutiful.core.errors import StoreError
 from dutiful.runtime.ports import RunFilter
+from dutiful.stores.sqlite import reads
 
 
 @pytest.fixture
@@ -38,6 +39,21 @@ def test_a_flipped_bit_in_a_declaration_stops_that_schedule_alone(path):
 
     with_store(path, go_on)
     with_store(path, go_on)
+
+
+def test_a_mark_that_comes_after_the_repair_of_its_schedule_changes_nothing(path):
+    with_store(path, lambda store: declare(store, schedule("a")))
+    edit(path, "UPDATE declarations SET payload = 'spoiled'")
+
+    async def repair(store):
+        _, found = await store._read(lambda connection: reads.every(connection, store._texts, "default"))
+        assert [damage.id for damage in found] == ["a"]
+        # Another process repairs the schedule before the one that found it damaged says so.
+        await declare(store, schedule("a"))
+        await store._mark(found)
+        return [due.schedule.id for due in await store.every()], await store.damaged()
+
+    assert with_store(path, repair) == (["a"], [])
 
 
 @pytest.mark.parametrize(("owner", "found"), [(None, 3), ("ada", 0)])

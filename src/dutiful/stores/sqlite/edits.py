@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from dutiful.core.errors import CodecError, OvertakenError
 from dutiful.core.run import Phase, Status
@@ -291,13 +291,20 @@ def _write_run(connection: sqlite3.Connection, number: int, run: Run, put: Put) 
 
 
 def mark(connection: sqlite3.Connection, damage: Sequence[Damage]) -> None:
-    """Record why these schedules cannot be read, and never wake them until they are repaired."""
-    marks: list[tuple[Any, ...]] = [(each.problem, each.number) for each in damage]
-    connection.executemany("UPDATE declarations SET damage = ? WHERE number = ? AND damage IS NULL", marks)
-    numbers = [(each.number,) for each in damage]
-    connection.executemany(
-        "UPDATE states SET wake_at = NULL, version = version + 1 WHERE number = ?", numbers
-    )
+    """Record why these schedules cannot be read, and never wake them until they are repaired.
+
+    A schedule that was written since it was read is left alone: the write may have repaired it.
+    """
+    for each in damage:
+        stopped = connection.execute(
+            "UPDATE states SET wake_at = NULL, version = version + 1 WHERE number = ? AND version IS ?",
+            (each.number, each.version),
+        )
+        if stopped.rowcount:
+            connection.execute(
+                "UPDATE declarations SET damage = ? WHERE number = ? AND damage IS NULL",
+                (each.problem, each.number),
+            )
 
 
 def unmark(connection: sqlite3.Connection, repaired: Sequence[int]) -> None:

@@ -50,7 +50,7 @@ _NEXT_WAKE = (
     " ORDER BY wake_at, number LIMIT 1 OFFSET ?"
 )
 _UNDECLARED = (
-    "SELECT number FROM states INDEXED BY states_due WHERE namespace = ? AND wake_at <= ?"
+    "SELECT number, version FROM states INDEXED BY states_due WHERE namespace = ? AND wake_at <= ?"
     " AND NOT EXISTS (SELECT 1 FROM declarations WHERE declarations.number = states.number)"
 )
 _STORED = (
@@ -121,11 +121,12 @@ _END_OF_TIME = 2**63 - 1
 
 
 class Damage(NamedTuple):
-    """A schedule whose rows cannot be read, and why."""
+    """A schedule whose rows cannot be read, why, and the version in which it was read."""
 
     number: int
     id: str
     problem: str
+    version: int
 
 
 def load(
@@ -156,7 +157,7 @@ def load(
 def _undeclared(connection: sqlite3.Connection, namespace: str, now: Instant) -> list[Damage]:
     """Return the due states without a declaration: no commit would ever change their wake."""
     rows = connection.execute(_UNDECLARED, (namespace, now))
-    return [Damage(number, "", "has no declaration") for (number,) in rows]
+    return [Damage(number, "", "has no declaration", version) for number, version in rows]
 
 
 def _used(connection: sqlite3.Connection, namespace: str, due: Iterable[Snapshot]) -> Mapping[str, int]:
@@ -387,7 +388,7 @@ def _read(texts: Texts, rows: Iterable[Row]) -> tuple[dict[int, Snapshot], list[
         try:
             stored[row[0]] = read_due(row, texts)
         except CodecError as error:
-            damage.append(Damage(row[0], row[1], str(error)))
+            damage.append(Damage(row[0], row[1], str(error), row[READ.index("version")]))
     return stored, damage
 
 
@@ -413,5 +414,5 @@ def _with_runs(stored: Mapping[int, Snapshot], rows: Iterable[Row], damage: list
             complete[number] = due._replace(runs=[*due.runs, *known])
         except CodecError as error:
             del complete[number]
-            damage.append(Damage(number, due.schedule.id, str(error)))
+            damage.append(Damage(number, due.schedule.id, str(error), due.version))
     return list(complete.values())
