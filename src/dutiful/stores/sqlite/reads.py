@@ -149,9 +149,8 @@ def load(
         ids = {*also}.difference(each.schedule.id for each in due)
         beside, damaged = with_ids(connection, texts, namespace, ids)
         due, damage = due + beside, damage + damaged
-    return Loaded(
-        Batch(due, _used(connection, namespace, due)), next_wake, marked(connection, namespace)
-    ), damage
+    known = tuple(marked(connection, namespace))
+    return Loaded(Batch(due, _used(connection, namespace, due)), next_wake, known), damage
 
 
 def _undeclared(connection: sqlite3.Connection, namespace: str, now: Instant) -> list[Damage]:
