@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from dutiful.cli.output import duration, fitted, table_lines
+from dutiful.cli.output import SHAPES, duration, fitted, table_lines
 
 HEAD = ["tick (UTC)", "status", "detail"]
 ROWS = [
@@ -54,6 +54,11 @@ def test_colour_repeats_the_word_and_leaves_the_columns_where_they_are():
     plain, coloured = ([*table_lines(HEAD, ROWS, 80, colour=colour)] for colour in (False, True))
     assert coloured[1] == plain[1].replace("FAILED ", "\x1b[31mFAILED \x1b[0m")
     assert coloured[-1] == "2026-03-02 08:00:00  \x1b[32mSUCCESS\x1b[0m"
+
+
+def test_each_state_has_a_character_of_its_own_in_unicode_and_in_ascii():
+    for column in (0, 1):
+        assert len({shapes[column] for shapes in SHAPES.values()}) == len(SHAPES)
 
 
 def test_columns_are_made_to_fit():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,9 +12,6 @@ from dutiful.cli.api import DEFAULT_URL, ask, ask_about, ask_if_changed, path_of
 from dutiful.cli.output import counted
 from dutiful.cli.top_frame import VIEWS, Row, Shown
 from dutiful.runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from dutiful.runtime.ports import Clock
 
 
 class ServiceSource:
@@ -24,8 +21,8 @@ class ServiceSource:
     views = VIEWS
     takes_note = True
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
+    def __init__(self) -> None:
+        self._clock = SystemClock()
         # The last summary, when it was read, and the lines that were asked for with it.
         self._found: dict[str, Any] = {}
         self._read_at = 0.0

@@ -82,7 +82,7 @@ class FleetScheduler:
         self._status: SchedulerStatus = "stopped"
         self._started_at: datetime | None = None
         self._last_check_at: datetime | None = None
-        self._checks = self._triggers_before = 0
+        self._checks = 0
         # Serialize triggers: the free slot that a trigger has seen must still be free when its run is
         # recorded.
         self._triggering = asyncio.Lock()

@@ -340,27 +340,6 @@ class Board:
         """Return ids that contain a text and come after another id."""
         return await self._store.find_ids(part, after, limit, owner)
 
-    async def entries(
-        self,
-        limit: int,
-        *,
-        status: str | None = None,
-        reason: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        owner: str | None = None,
-    ) -> list[RunView]:
-        """Return the ledger rows of all schedules that match, newest first."""
-        wanted = RunFilter(
-            status,
-            reason,
-            None,
-            None if since is None else epoch_ms(since),
-            None if until is None else epoch_ms(until),
-            owner,
-        )
-        return [view_run(run) for run in (await self._store.runs(wanted, None, limit)).runs]
-
     async def outage(self, start: Instant, length: int, owner: str | None = None) -> Outage:
         """Return the effect of an outage in [start, start + length] on the ticks of that period.
 

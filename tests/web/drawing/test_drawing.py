@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dutiful.web.drawing.axis import ClockChange, Span
 from dutiful.web.drawing.density import Bucket, Density, density
-from dutiful.web.drawing.marks import STATES, TERMINAL, Mini, Tick, mini, places, shape
+from dutiful.web.drawing.marks import STATES, Mini, Tick, mini, places, shape
 from dutiful.web.drawing.matrix import SHADES, LoadPicture, Year, load_matrix, load_picture, shade, year
 from dutiful.web.drawing.strip import Strip, drift, histogram, meter, strip
 
@@ -147,8 +147,6 @@ def test_bars_stay_inside_their_box_whatever_the_numbers(buckets, css):
 
 def test_each_state_has_a_shape_of_its_own():
     assert len({shape(state) for state in (*STATES, "paused", "aside", "clock")}) == len(STATES) + 3
-    for column in (0, 1):
-        assert len({shapes[column] for shapes in TERMINAL.values()}) == len(TERMINAL)
 
 
 def test_a_place_that_is_taken_is_solid_and_one_that_is_free_is_hollow():

@@ -83,21 +83,6 @@ def hatching(left: float, right: float, top: float, height: float) -> str:
 State: TypeAlias = Literal["ran", "failed", "skipped", "running", "to_come", "hand", "backfilled"]
 STATES: tuple[State, ...] = ("ran", "failed", "skipped", "running", "to_come", "hand", "backfilled")
 
-TERMINAL: dict[str, tuple[str, str]] = {
-    "ran": ("▮", "|"),
-    "failed": ("✕", "x"),
-    "skipped": ("◇", "-"),
-    "to_come": ("○", "o"),
-    "running": ("▶", ">"),
-    "hand": ("▲", "^"),
-    "backfilled": ("▯", ":"),
-    "paused": ("‖", "="),
-    "aside": ("!", "!"),
-    "late": ("→", "+"),
-    "clock": ("⚑", "~"),
-}
-"""The character of each state in a terminal: in Unicode, and for encodings that have only ASCII."""
-
 _SHAPES = {
     "ran": '<rect x="5.5" y="2.5" width="5" height="11" rx="1" class="ran"/>',
     "failed": '<path d="M4 4l8 8M12 4l-8 8" class="cross"/>',

@@ -142,9 +142,9 @@ def shade(count: int, lows: Sequence[int] = SHADES) -> int:
     return bisect_right(lows, count)
 
 
-def load_matrix(counts: Sequence[int], css: str = "wide", links: Links = MappingProxyType({})) -> str:
+def load_matrix(counts: Sequence[int], links: Links = MappingProxyType({})) -> str:
     """Return a day of 1,440 minutes as 24 rows of 60, one path for each shade, the fullest minute ringed."""
-    return drawing(_DAY_WIDTH, _DAY_HEIGHT, css, *_day_of_minutes(counts), *_linked(_DAY_GRID, links))
+    return drawing(_DAY_WIDTH, _DAY_HEIGHT, "wide", *_day_of_minutes(counts), *_linked(_DAY_GRID, links))
 
 
 class LoadPicture(NamedTuple):

@@ -163,32 +163,27 @@ def _brackets(span: Span, ticks: list[Tick], pitch: float) -> list[str]:
     return drawn
 
 
-class Drift(NamedTuple):
-    """The measures of the drawing of drift."""
-
-    width: float = 250
-    plot: float = 224
-    top: float = 6
-    bottom: float = 48
+# The measures of the drawing of drift.
+_DRIFT_WIDTH, _DRIFT_PLOT, _DRIFT_TOP, _DRIFT_BOTTOM = 250, 224, 6, 48
 
 
-def drift(late: list[float | None], box: Drift = Drift()) -> str:  # noqa: B008 - a value, never changed
+def drift(late: list[float | None]) -> str:
     """Return a dot for the delay of each launch, in seconds, on a scale from 1 ms to 1 min."""
 
     def y(seconds: float) -> float:
         share = (math.log10(min(max(seconds, 0.001), 60)) + 3) / (math.log10(60) + 3)
-        return box.bottom - share * (box.bottom - box.top)
+        return _DRIFT_BOTTOM - share * (_DRIFT_BOTTOM - _DRIFT_TOP)
 
-    step = (box.plot - 8) / max(1, len(late) - 1)
+    step = (_DRIFT_PLOT - 8) / max(1, len(late) - 1)
     dots = [
         circle(4 + place * step, y(seconds), 2.6 if seconds <= 1 else 3.4, "drift" + " late" * (seconds > 1))
         for place, seconds in enumerate(late)
         if seconds is not None
     ]
     scale = [("1 ms", 0.001), ("1 s", 1), ("1 min", 60)]
-    words = [text(box.width, y(seconds) + 4, label, anchor="end") for label, seconds in scale]
-    size = f'viewBox="0 0 {number(box.width)} 52" width="{number(box.width)}" height="52"'
-    band = rect(0, y(1), box.plot, box.bottom - y(1) + 2, "band", 3)
+    words = [text(_DRIFT_WIDTH, y(seconds) + 4, label, anchor="end") for label, seconds in scale]
+    size = f'viewBox="0 0 {number(_DRIFT_WIDTH)} 52" width="{number(_DRIFT_WIDTH)}" height="52"'
+    band = rect(0, y(1), _DRIFT_PLOT, _DRIFT_BOTTOM - y(1) + 2, "band", 3)
     drawn = "".join([band, *words, *dots])
     return f'<svg class="plot" {size} aria-hidden="true" focusable="false">{drawn}</svg>'
 

@@ -19,7 +19,7 @@ from dutiful.web.pages import words
 from dutiful.web.pages.forms import NOTE_MAX, read_form
 from dutiful.web.pages.pause_end import asked_end, presets
 from dutiful.web.pages.rendering import page
-from dutiful.web.pages.why import parse_asked
+from dutiful.web.pages.why import parse_time
 
 if TYPE_CHECKING:
     from dutiful.service.declaration import ScheduleView
@@ -147,9 +147,9 @@ async def backfill(request: Request, authorized: Starter, schedule_id: requests.
 def _range(
     form: dict[str, str], view: ScheduleView, now: datetime
 ) -> tuple[datetime | None, datetime | None, str]:
-    cron = view.cron
-    start, wrong_start = parse_asked(form.get("start", ""), cron, now)
-    end, wrong_end = parse_asked(form.get("end", ""), cron, now)
+    zone = view.cron.zone.tzinfo
+    start, wrong_start = parse_time(form.get("start", ""), zone, now)
+    end, wrong_end = parse_time(form.get("end", ""), zone, now)
     if start is None or end is None:
         return None, None, wrong_start or wrong_end
     if end.astimezone(UTC) <= start.astimezone(UTC):

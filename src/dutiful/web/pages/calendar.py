@@ -226,7 +226,7 @@ def _drawn(asked: Asked, counts: list[int], week: list[int], fullest: list[int])
     if asked.view == "year":
         return year_matrix(asked.day, counts, "wide", links), year_matrix(asked.day, counts)
     if asked.view == "day":
-        return load_matrix(counts, links=links), week_matrix(week, names)
+        return load_matrix(counts, links), week_matrix(week, names)
     return week_matrix(week, names, "wide", links), week_matrix(week, names)
 
 

@@ -70,11 +70,6 @@ class BulkQuery(BaseModel):
             state=state if state in STATES else "all",
         )
 
-    @property
-    def back(self) -> str:
-        """Return the address of the list that has these schedules."""
-        return self.list_with()
-
     def list_with(self, **said: str) -> str:
         """Return the address of the list from which the question was asked, with something to say there."""
         kept = {"q": self.q, "state": "" if self.state == "all" else self.state, **said}

@@ -125,9 +125,8 @@ def _ends_soon(ends_at: datetime | None, now: datetime) -> datetime | None:
     return ends_at if ends_at is not None and ends_at - now <= _LAST_MINUTES else None
 
 
-def _time(at: datetime, shown: str | None = None, now: datetime | None = None) -> Markup:
+def _time(at: datetime, said: str) -> Markup:
     """Return an instant as a time element, whose title has the whole instant."""
-    said = shown if shown is not None else words.moment(at, now or at)
     iso = rfc_3339(at)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, iso, said)
 

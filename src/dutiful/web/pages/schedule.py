@@ -32,7 +32,7 @@ from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.schedule_timeline import Timeline, draw
 from dutiful.web.pages.system import latest_changes
 from dutiful.web.pages.tick_account import account_of
-from dutiful.web.pages.why import Why, parse_asked, why
+from dutiful.web.pages.why import Why, parse_time, why
 from dutiful.web.pages.words import settings_said
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ async def _asked(
     """Return the verdict on the tick that was asked about, else on the newest one, else on the next."""
     now = authorized.service.clock.now().astimezone(UTC)
     if at is not None:
-        instant, problem = parse_asked(at, cron, now)
+        instant, problem = parse_time(at, cron.zone.tzinfo, now)
         if instant is None:
             return Why.refused(at, problem)
         return await why(authorized, view, cron, instant, at)

@@ -66,16 +66,11 @@ class Why(NamedTuple):
         return Why(asked, problem=problem)
 
 
-def parse_asked(text: str, cron: Cron, now: datetime) -> tuple[datetime | None, str]:
-    """Return the instant that a text names, in the zone of the schedule, or the problem with the text.
-
-    A wall time that the clock skips on that day is kept, so that the verdict can say so.
-    """
-    return parse_time(text, cron.zone.tzinfo, now)
-
-
 def parse_time(text: str, zone: tzinfo, now: datetime) -> tuple[datetime | None, str]:
-    """Return the instant that a text names in a zone, or the problem with the text."""
+    """Return the instant that a text names in a zone, or the problem with the text.
+
+    A wall time that the clock skips on that day is kept, so that a verdict can say so.
+    """
     given = text.strip()
     if match := _WALL.fullmatch(given):
         date, word, clock = match.groups()
@@ -220,7 +215,7 @@ async def explain(request: Request, authorized: Reader, query: Annotated[WhyQuer
             near = await authorized.near_ids(query.schedule)
             return page("why.html", request, 404, **{**facts, "problem": str(error), "near_ids": near})
         cron = view.cron
-        instant, problem = parse_asked(query.at or "today 00:00", cron, now)
+        instant, problem = parse_time(query.at or "today 00:00", cron.zone.tzinfo, now)
         told = (
             Why.refused(query.at, problem)
             if instant is None
@@ -234,6 +229,7 @@ async def explain(request: Request, authorized: Reader, query: Annotated[WhyQuer
 async def _examples(authorized: AuthorizedService) -> list[tuple[RunView, str]]:
     """Return up to three ticks that a reader may wonder about: failures first, then skipped ticks."""
     found: list[RunView] = []
+    ask = authorized.service.registrar.list_runs
     for status in ("FAILED", "SKIPPED"):
-        found += await authorized.service.board.entries(_EXAMPLES, status=status, owner=authorized.tenant)
+        found += (await ask(status=status, user_id=authorized.tenant, limit=_EXAMPLES)).items
     return [(run, became(run)) for run in found[:_EXAMPLES]]
