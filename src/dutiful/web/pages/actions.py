@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -22,7 +22,8 @@ from dutiful.web.pages.rendering import page
 from dutiful.web.pages.why import parse_time
 
 if TYPE_CHECKING:
-    from dutiful.service.declaration import ScheduleView
+    from datetime import datetime, tzinfo
+
     from dutiful.service.types import Backfilled
     from dutiful.web.authorized_service import AuthorizedService
 
@@ -63,9 +64,12 @@ async def _question(
 
 
 @router.get("/ui/schedules/{schedule_id}/run")
-async def ask_run(request: Request, authorized: Reader, schedule_id: requests.ScheduleId) -> HTMLResponse:
-    """Ask whether to run a schedule now."""
-    return await _question(request, authorized, schedule_id, "run")
+@router.get("/ui/schedules/{schedule_id}/pause")
+@router.get("/ui/schedules/{schedule_id}/backfill")
+@router.get("/ui/schedules/{schedule_id}/delete")
+async def ask(request: Request, authorized: Reader, schedule_id: requests.ScheduleId) -> HTMLResponse:
+    """Ask whether to run a schedule now, to pause or resume it, to run past ticks, or to delete it."""
+    return await _question(request, authorized, schedule_id, request.url.path.rpartition("/")[2])
 
 
 @router.post("/ui/schedules/{schedule_id}/run")
@@ -77,12 +81,6 @@ async def run(request: Request, authorized: Starter, schedule_id: requests.Sched
     triggered = await authorized.service.registrar.trigger(schedule_id)
     authorized.record("trigger", schedule_id=schedule_id, idempotency_key=triggered.idempotency_key)
     return back(schedule_id, "A run by hand was asked for; it starts beside the ticks of the schedule.")
-
-
-@router.get("/ui/schedules/{schedule_id}/pause")
-async def ask_pause(request: Request, authorized: Reader, schedule_id: requests.ScheduleId) -> HTMLResponse:
-    """Ask for the note of a pause, or whether to resume."""
-    return await _question(request, authorized, schedule_id, "pause")
 
 
 @router.post("/ui/schedules/{schedule_id}/pause")
@@ -105,26 +103,16 @@ async def pause(request: Request, authorized: Writer, schedule_id: requests.Sche
     return back(schedule_id, "The schedule is paused." if paused else "The schedule runs again.")
 
 
-@router.get("/ui/schedules/{schedule_id}/backfill")
-async def ask_backfill(
-    request: Request, authorized: Reader, schedule_id: requests.ScheduleId
-) -> HTMLResponse:
-    """Ask which past ticks to run."""
-    return await _question(request, authorized, schedule_id, "backfill")
-
-
 @router.post("/ui/schedules/{schedule_id}/backfill")
 async def backfill(request: Request, authorized: Starter, schedule_id: requests.ScheduleId) -> Response:
     """Forecast a backfill, or run it."""
     form = await read_form(request)
     view = await authorized.schedule(schedule_id)
     now = authorized.service.clock.now().astimezone(UTC)
-    start, end, problem = _range(form, view, now)
-    if start is None or end is None:
-        return await _question(request, authorized, schedule_id, "backfill", 422, problem=problem, given=form)
     policy = form.get("overlap_policy") or None
     registrar = authorized.service.registrar
     try:
+        start, end = period_of(form, view.cron.zone.tzinfo, now)
         if form.get("do") != "run":
             found = await registrar.foresee_backfill(schedule_id, start, end, policy)
             said = backfill_said(found, f"{found.accepted:,} would run", "would overlap")
@@ -144,17 +132,19 @@ async def backfill(request: Request, authorized: Starter, schedule_id: requests.
     return back(schedule_id, backfill_said(done, runs, "overlap"))
 
 
-def _range(
-    form: dict[str, str], view: ScheduleView, now: datetime
-) -> tuple[datetime | None, datetime | None, str]:
-    zone = view.cron.zone.tzinfo
+class RefusedBackfillError(DutifulError):
+    """Past ticks are asked for in a way that cannot be meant."""
+
+
+def period_of(form: dict[str, str], zone: tzinfo, now: datetime) -> tuple[datetime, datetime]:
+    """Return the start and the end in a form; raises RefusedBackfillError where they are no period."""
     start, wrong_start = parse_time(form.get("start", ""), zone, now)
     end, wrong_end = parse_time(form.get("end", ""), zone, now)
     if start is None or end is None:
-        return None, None, wrong_start or wrong_end
+        raise RefusedBackfillError(wrong_start or wrong_end)
     if end.astimezone(UTC) <= start.astimezone(UTC):
-        return None, None, "The end must be after the start."
-    return start, end, ""
+        raise RefusedBackfillError("The end must be after the start.")
+    return start, end
 
 
 def backfill_said(done: Backfilled, runs: str, overlaps: str) -> str:
@@ -165,12 +155,6 @@ def backfill_said(done: Backfilled, runs: str, overlaps: str) -> str:
     ]
     parts = [runs, f"{done.already_recorded:,} ran already"]
     return ", ".join(parts + [f"{count:,} {verb}" for count, verb in others if count]) + "."
-
-
-@router.get("/ui/schedules/{schedule_id}/delete")
-async def ask_delete(request: Request, authorized: Reader, schedule_id: requests.ScheduleId) -> HTMLResponse:
-    """Ask for the id of the schedule before it is deleted."""
-    return await _question(request, authorized, schedule_id, "delete")
 
 
 @router.post("/ui/schedules/{schedule_id}/delete")

@@ -22,12 +22,11 @@ from dutiful.service.declaration import ScheduleView
 from dutiful.service.types import Backfilled
 from dutiful.web.authorized_service import Reader, Starter, Writer
 from dutiful.web.pages import words
-from dutiful.web.pages.actions import backfill_said
+from dutiful.web.pages.actions import RefusedBackfillError, backfill_said, period_of
 from dutiful.web.pages.forms import NOTE_MAX, read_form
 from dutiful.web.pages.pause_end import asked_end, presets
 from dutiful.web.pages.rendering import page
 from dutiful.web.pages.schedules import SHOWN, STATES, Filter
-from dutiful.web.pages.why import parse_time
 
 if TYPE_CHECKING:
     from dutiful.web.authorized_service import AuthorizedService
@@ -221,10 +220,6 @@ async def _ask_pause(
     )
 
 
-class RefusedBackfillError(DutifulError):
-    """Past ticks of many schedules are asked for in a way that cannot be meant."""
-
-
 class Range(NamedTuple):
     """The past ticks to run: those in [start, end), and what to do where they would overlap."""
 
@@ -264,13 +259,7 @@ async def backfill_many(request: Request, authorized: Starter) -> Response:
 def _period(authorized: AuthorizedService, form: dict[str, str]) -> Range:
     """Return the period of a form, in UTC; raises RefusedBackfillError where it is none."""
     now = authorized.service.clock.now().astimezone(UTC)
-    start, wrong_start = parse_time(form.get("start", ""), UTC, now)
-    end, wrong_end = parse_time(form.get("end", ""), UTC, now)
-    if start is None or end is None:
-        raise RefusedBackfillError(wrong_start or wrong_end)
-    if end <= start:
-        raise RefusedBackfillError("The end must be after the start.")
-    return Range(start, end, form.get("overlap_policy") or None)
+    return Range(*period_of(form, UTC, now), form.get("overlap_policy") or None)
 
 
 async def _backfilled_ids(authorized: AuthorizedService, query: BulkQuery) -> list[str]:
