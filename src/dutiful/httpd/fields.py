@@ -26,6 +26,12 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
+class QueryModel(BaseModel):
+    """A query of a URL without unknown names; its values are texts, and are converted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 def one_of(*choices: str) -> GetPydanticSchema:
     """Return an annotation that accepts only these texts."""
     return _checked_as(Literal[tuple(map(str, choices))])

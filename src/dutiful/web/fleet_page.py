@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi import Path as InPath
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dutiful.core.errors import DutifulError
-from dutiful.httpd.fields import ID_PATTERN
+from dutiful.httpd.fields import ID_PATTERN, QueryModel
 from dutiful.httpd.middleware import MiddlewareSettings, RequestMiddleware
 from dutiful.httpd.problems import install_problems
 from dutiful.web.pages import words
@@ -116,10 +116,8 @@ async def live(request: Request) -> None:
 LIVE = Depends(live)
 
 
-class ListQuery(BaseModel):
+class ListQuery(QueryModel):
     """A part of the names of schedules, and which page of the list to show."""
-
-    model_config = ConfigDict(extra="forbid")
 
     q: Annotated[str, Field(max_length=200)] = ""
     page: Annotated[int, Field(ge=1, le=100_000)] = 1
@@ -282,10 +280,8 @@ def at(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-class OneQuery(BaseModel):
+class OneQuery(QueryModel):
     """The run whose output to show, and a sentence about the action that led here."""
-
-    model_config = ConfigDict(extra="forbid")
 
     run: Annotated[int, Field(ge=1)] | None = None
     done: Annotated[str, Field(max_length=300)] | None = None

@@ -6,13 +6,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import Path
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import BeforeValidator, Field, create_model
 
 from dutiful.core.policy import Overlap
 from dutiful.httpd.fields import (
     ID_PATTERN,
     INTEGER_MAX,
     Id,
+    QueryModel,
     StrictModel,
     Text,
     User,
@@ -116,10 +117,8 @@ class ReportRequest(StrictModel):
     error: Annotated[str, Field(max_length=10_000)] | None = None
 
 
-class ListQuery(BaseModel):
+class ListQuery(QueryModel):
     """Filters and paging of the list of schedules."""
-
-    model_config = ConfigDict(extra="forbid")
 
     workflow_id: Id | None = None
     user_id: User | None = None
@@ -130,19 +129,15 @@ class ListQuery(BaseModel):
     cursor: Annotated[str, Field(max_length=1000)] | None = None
 
 
-class PageQuery(BaseModel):
+class PageQuery(QueryModel):
     """Paging of the runs of one schedule."""
-
-    model_config = ConfigDict(extra="forbid")
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     cursor: Annotated[str, Field(max_length=1000)] | None = None
 
 
-class RunsQuery(BaseModel):
+class RunsQuery(QueryModel):
     """Filters and paging of the runs of all schedules; ticks are in [since, until)."""
-
-    model_config = ConfigDict(extra="forbid")
 
     status: Literal["ENQUEUED", "STARTED", "SUCCESS", "FAILED", "SKIPPED"] | None = None
     reason: Annotated[str, Field(max_length=64)] | None = None
@@ -161,13 +156,11 @@ class TriggerRequest(StrictModel):
     input: Any = None
 
 
-class LinesQuery(BaseModel):
+class LinesQuery(QueryModel):
     """Which schedules an overview lists; `find` is a part of an id, `name=value` or `workflow:NAME`.
 
     Only the view `all` has pages.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     view: Literal["needs", "running", "next", "all"] = "needs"
     find: Annotated[str, Field(max_length=200)] = ""
@@ -179,40 +172,32 @@ class LinesQuery(BaseModel):
     cursor: Annotated[str, Field(max_length=1000)] | None = None
 
 
-class NextQuery(BaseModel):
+class NextQuery(QueryModel):
     """How many fire times to show."""
-
-    model_config = ConfigDict(extra="forbid")
 
     count: Annotated[int, Field(ge=1, le=1000)] = 5
 
 
-class ExplainQuery(BaseModel):
+class ExplainQuery(QueryModel):
     """The instant of the tick to explain."""
-
-    model_config = ConfigDict(extra="forbid")
 
     at: Instant
 
 
-class SaveWorkflowQuery(BaseModel):
+class SaveWorkflowQuery(QueryModel):
     """How a DAG is stored.
 
     `register` also stores the schedules that the DAG declares, `replace` overwrites a stored version, and
     `user_id` is the owner of a new workflow.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     register_: Annotated[bool, Field(alias="register")] = False
     replace: bool = False
     user_id: User | None = None
 
 
-class WorkflowsQuery(BaseModel):
+class WorkflowsQuery(QueryModel):
     """Filter and paging of the list of workflows."""
-
-    model_config = ConfigDict(extra="forbid")
 
     user_id: User | None = None
     limit: Annotated[int, Field(ge=1, le=1000)] = 100

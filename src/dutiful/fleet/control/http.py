@@ -12,13 +12,14 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.fleet.control.answers import HISTORY_MAX
 from dutiful.fleet.errors import ConcurrencyLimitError
 from dutiful.httpd.auth import SCOPES, Auth, Caller
 from dutiful.httpd.errors import RequestRefusedError, UnauthenticatedError
+from dutiful.httpd.fields import StrictModel
 from dutiful.httpd.middleware import MiddlewareSettings, RequestMiddleware
 from dutiful.httpd.problems import InvalidRequestError, install_problems, problem_of
 from dutiful.httpd.server import HttpServer, listen
@@ -146,10 +147,8 @@ class _FleetAuth(Auth):
         return super().caller(scope)
 
 
-class TriggerBody(BaseModel):
+class TriggerBody(StrictModel):
     """The body of a trigger."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     prompt: str | None = Field(None, min_length=1, max_length=_PROMPT_MAX)
 

@@ -12,10 +12,11 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dutiful.core.errors import DutifulError
 from dutiful.httpd.audit_reader import Found, Wanted, line_at, read_back
+from dutiful.httpd.fields import QueryModel
 from dutiful.httpd.instants import in_utc
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
@@ -39,10 +40,8 @@ _QUICK_BYTES = 131_072
 Place: TypeAlias = Annotated[int, Field(ge=0, lt=2**60)]
 
 
-class AuditQuery(BaseModel):
+class AuditQuery(QueryModel):
     """Which changes to show; `before` and `line` are places in the file."""
-
-    model_config = ConfigDict(extra="forbid")
 
     who: Annotated[str, Field(max_length=256)] = ""
     action: Annotated[str, Field(max_length=64)] = ""

@@ -9,9 +9,10 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dutiful.core.cron.zone import epoch_ms
+from dutiful.httpd.fields import QueryModel
 from dutiful.service.filtered_load import READ_MAX, PartLoad, WholeLoad
 from dutiful.service.load import Firing
 from dutiful.web.authorized_service import Reader
@@ -48,10 +49,8 @@ _HOURS_MAX = 168
 _FIRST, _LAST = date(1970, 1, 2), date(9000, 1, 1)
 
 
-class CalendarQuery(BaseModel):
+class CalendarQuery(QueryModel):
     """Which time to show, of which schedules, which part of it to list, and which outage to imagine."""
-
-    model_config = ConfigDict(extra="forbid")
 
     view: View = "day"
     q: Annotated[str, Field(max_length=200)] = ""

@@ -12,12 +12,13 @@ from zoneinfo import available_timezones
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.dialect import legal_dialect
 from dutiful.core.cron.lint import dst_effects, lint
 from dutiful.core.errors import CronCalculationError, DutifulError, InvalidCronExpressionError
+from dutiful.httpd.fields import QueryModel
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.matrix import Became, Year, year_pair
 from dutiful.web.pages import words
@@ -49,10 +50,8 @@ _CONTINENTS = {
 }
 
 
-class CronQuery(BaseModel):
+class CronQuery(QueryModel):
     """The text to look at, its zone and its dialect, and another text to compare it with."""
-
-    model_config = ConfigDict(extra="forbid")
 
     e: Annotated[str, Field(max_length=256)] = "30 2 * * *"
     tz: Annotated[str, Field(max_length=64)] = "UTC"

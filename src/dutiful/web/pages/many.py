@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dutiful.core.cron.zone import epoch_ms, rfc_3339
 from dutiful.core.errors import DutifulError
-from dutiful.httpd.fields import ID_PATTERN
+from dutiful.httpd.fields import ID_PATTERN, QueryModel
 from dutiful.runtime.ports import PausedUntil
 from dutiful.service.board import Matching
 from dutiful.service.catalog import State
@@ -41,14 +41,12 @@ TICKS_MAX = 1000
 """The most past ticks of all of them together."""
 
 
-class BulkQuery(BaseModel):
+class BulkQuery(QueryModel):
     """Which schedules to change: those of a filter, or selected ones by their ids, parted by blanks.
 
     A resumption with a `pause_note` is only of those that are paused with it. `state` is that of the list
     from which the question was asked, and to which it returns.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     q: Annotated[str, Field(max_length=200)] = ""
     ids: Annotated[str, Field(max_length=10_000)] = ""

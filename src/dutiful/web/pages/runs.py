@@ -11,11 +11,11 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dutiful.core.cron.zone import rfc_3339
 from dutiful.core.policy import Reason
-from dutiful.httpd.fields import ID_PATTERN
+from dutiful.httpd.fields import ID_PATTERN, QueryModel
 from dutiful.service.types import RunView
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
@@ -43,10 +43,8 @@ _REASONS = tuple(reason.value for reason in Reason)
 _ORDER = {"FAILED": 0, "SKIPPED": 1, "STARTED": 2, "ENQUEUED": 3, "SUCCESS": 4}
 
 
-class RunsQuery(BaseModel):
+class RunsQuery(QueryModel):
     """Which entries of the ledger to show."""
-
-    model_config = ConfigDict(extra="forbid")
 
     status: Literal["", "SUCCESS", "FAILED", "SKIPPED", "STARTED", "ENQUEUED"] = ""
     reason: Annotated[str, Field(pattern=f"^({'|'.join(_REASONS)})?$")] = ""

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import UnknownScheduleError
+from dutiful.httpd.fields import QueryModel
 from dutiful.service.board import spread
 from dutiful.service.views import encode_cursor
 from dutiful.web import requests
@@ -54,10 +55,8 @@ _TICKS_WANTED = 60
 _ROWS_READ, _ROWS_SHOWN, _FIRES_SHOWN, _DRIFT_SHOWN = 1000, 15, 6, 60
 
 
-class ScheduleQuery(BaseModel):
+class ScheduleQuery(QueryModel):
     """How far back to look, which tick to explain, and whether quiet entries are folded."""
-
-    model_config = ConfigDict(extra="forbid")
 
     range: Annotated[str, Field(pattern=f"^({'|'.join(RANGES)})$")] | None = None
     at: Annotated[str, Field(max_length=64)] | None = None

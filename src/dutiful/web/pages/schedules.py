@@ -10,9 +10,10 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dutiful.core.cron.zone import epoch_ms, rfc_3339
+from dutiful.httpd.fields import QueryModel
 from dutiful.httpd.instants import Instant
 from dutiful.runtime.ports import PART_OF_ID
 from dutiful.service.catalog import READ_MAX, Listed, Order, State, Wanted
@@ -50,10 +51,8 @@ _WITH_DAMAGED = {"all", "trouble", "aside"}
 ORDERS: dict[Order, str] = {"id": "by id", "next": "soonest first", "trouble": "worst first"}
 
 
-class SchedulesQuery(BaseModel):
+class SchedulesQuery(QueryModel):
     """The text to find, the state of the schedules, when they are due, their order, and the page."""
-
-    model_config = ConfigDict(extra="forbid")
 
     q: Annotated[str, Field(max_length=200)] = ""
     state: State = "all"

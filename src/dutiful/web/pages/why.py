@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dutiful.core.errors import CronCalculationError, DutifulError, UnknownScheduleError
+from dutiful.httpd.fields import QueryModel
 from dutiful.httpd.instants import in_utc, parse_instant
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
@@ -185,10 +186,8 @@ def _launched(run: RunView) -> str:
     return f"{who} and it was launched {words.span(max(0.0, late))} after its time{times}."
 
 
-class WhyQuery(BaseModel):
+class WhyQuery(QueryModel):
     """Which schedule, and which time."""
-
-    model_config = ConfigDict(extra="forbid")
 
     schedule: Annotated[str, Field(max_length=128)] = ""
     at: Annotated[str, Field(max_length=64)] = ""
