@@ -41,7 +41,8 @@ def test_forecasts_of_several_periods_are_kept_for_a_minute_side_by_side():
         await rig.registrar.upsert_schedule(given(cron_expr="0 * * * *"))
 
         async def ticks():
-            return [sum((await board.forecast(begin, begin + days * DAY, HOUR)).values()) for days in (1, 7)]
+            load = await board.load()
+            return [sum((await load.forecast(begin, begin + days * DAY, HOUR)).values()) for days in (1, 7)]
 
         before = await ticks()
         await rig.registrar.upsert_schedule(given(cron_expr="0 4 * * *"))

@@ -15,8 +15,8 @@ from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.run import IN_FLIGHT, Run, Status
 from dutiful.core.schedule import is_troubled
 from dutiful.runtime.ports import RunFilter
-from dutiful.service import load
 from dutiful.service.cache import TimedCache
+from dutiful.service.load import READ_MAX, Load, distinct
 from dutiful.service.payload import has_facets
 from dutiful.service.views import moment, view_run
 
@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from dutiful.core.cadence import Cadence, Instant
-    from dutiful.core.policy import Policy
+    from dutiful.core.cadence import Instant
     from dutiful.core.snapshot import Snapshot
     from dutiful.core.tally import Tally
     from dutiful.runtime.ports import Clock, Facets, PausedUntil, Store
-    from dutiful.service.load import Firing, Outage
     from dutiful.service.types import RunView
 
 TEN_MINUTES = 600_000
@@ -158,10 +156,7 @@ class Board:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
         self._settled: TimedCache[list[Tally]] = TimedCache(clock)
-        self._cadences: TimedCache[list[tuple[Cadence, Policy, int, str]]] = TimedCache(clock)
-        self._forecasts: TimedCache[dict[Instant, int]] = TimedCache(clock)
-        self._outages: TimedCache[Outage] = TimedCache(clock)
-        self._firings: TimedCache[list[Firing]] = TimedCache(clock)
+        self._loads: TimedCache[Load] = TimedCache(clock)
         self._delays: TimedCache[list[float]] = TimedCache(clock)
         # The number in the bar of every page: what needs an operator, by kind of caller.
         self.needs: TimedCache[tuple[int]] = TimedCache(clock, 10_000)
@@ -201,7 +196,7 @@ class Board:
         first, tallies, forecast, delays = await asyncio.gather(
             self._store.soonest(_NEXT_READ, _facets(owner)),
             self._tallies(now, until, owner),
-            self.forecast(until - TEN_MINUTES, until + _DAY // 2, TEN_MINUTES, owner),
+            self._forecast(until - TEN_MINUTES, until + _DAY // 2, owner),
             self.delays(owner),
         )
         account = _account(tallies, await self._unaccounted(first, now, owner))
@@ -267,23 +262,21 @@ class Board:
             runs = (await self._store.runs(RunFilter(owner=owner), None, _LATE_READ)).runs
         return sorted(lateness(run) for run in runs if run.started_at is not None and run.kind == "schedule")
 
-    async def forecast(
-        self, since: Instant, until: Instant, width: int, owner: str | None = None
-    ) -> dict[Instant, int]:
-        """Return how many ticks fall in each bucket from `since` on, summed over the distinct cadences.
+    async def _forecast(self, since: Instant, until: Instant, owner: str | None) -> dict[Instant, int]:
+        return await (await self.load(owner)).forecast(since, until, TEN_MINUTES)
 
-        Computed in a thread, and cached for a minute.
+    async def load(self, owner: str | None = None, facets: Facets = ()) -> Load:
+        """Return the load of all schedules, of one user's, or of up to 1,000 that have all of these facets.
+
+        Kept for a minute, or for ten seconds while there are no schedules.
         """
+        return await self._loads.get((owner, *facets), lambda: self._read_load(owner, facets))
 
-        async def compute() -> dict[Instant, int]:
-            cadences = [(cadence, number) for cadence, _, number, _ in await self._cadences_of(owner)]
-            with self._clock.hold():
-                return await asyncio.to_thread(load.forecast, cadences, since, until, width)
-
-        return await self._forecasts.get((since, until, width, owner), compute)
-
-    async def _cadences_of(self, owner: str | None) -> list[tuple[Cadence, Policy, int, str]]:
-        return await self._cadences.get(owner, lambda: self._store.cadences(owner))
+    async def _read_load(self, owner: str | None, facets: Facets) -> Load:
+        if not facets:
+            return Load(self._clock, await self._store.cadences(owner))
+        found = await self._store.page("", READ_MAX + 1, [*_facets(owner), *facets], False)
+        return Load(self._clock, distinct(found[:READ_MAX]), cut=len(found) > READ_MAX)
 
     async def troubled(self, owner: str | None = None) -> list[Snapshot]:
         """Return up to 1,000 schedules that need attention: quarantined, then failed, then skipping ones."""
@@ -339,29 +332,6 @@ class Board:
     async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
         """Return ids that contain a text and come after another id."""
         return await self._store.find_ids(part, after, limit, owner)
-
-    async def outage(self, start: Instant, length: int, owner: str | None = None) -> Outage:
-        """Return the effect of an outage in [start, start + length] on the ticks of that period.
-
-        Kept for a minute, as every count of all cadences.
-        """
-
-        async def compute() -> Outage:
-            cadences = await self._cadences_of(owner)
-            with self._clock.hold():
-                return await asyncio.to_thread(load.outage, cadences, start, start + length)
-
-        return await self._outages.get((start, length, owner), compute)
-
-    async def firing(self, since: Instant, until: Instant, owner: str | None = None) -> list[Firing]:
-        """Return the crons with ticks in [since, until), the one with the most ticks first."""
-
-        async def compute() -> list[Firing]:
-            cadences = await self._cadences_of(owner)
-            with self._clock.hold():
-                return await asyncio.to_thread(load.firing, cadences, since, until)
-
-        return await self._firings.get((since, until, owner), compute)
 
     def _now(self) -> Instant:
         return epoch_ms(self._clock.now())

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, time, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dutiful.core.cadence import count_ticks
 from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import CronCalculationError
 from dutiful.core.policy import CatchUp, Policy
+from dutiful.service.cache import TimedCache
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from dutiful.core.cadence import Instant
+    from dutiful.core.cadence import Cadence, Instant
+    from dutiful.core.snapshot import Snapshot
+    from dutiful.runtime.ports import Clock
 
+READ_MAX = 1000
+"""The most schedules of a filter that are counted."""
 DAY = 86_400_000
 _ONE = timedelta(days=1)
 # What a cron knows of a day in UTC: the offset of its zone, and whether the local days around it have ticks.
@@ -40,6 +46,53 @@ class Firing(NamedTuple):
     first_id: str
     schedules: int
     ticks: int
+
+
+class Load:
+    """The load of schedules, by their distinct cadences; `cut` if more of them match than were read.
+
+    Counts are made in a thread, and kept for a minute.
+    """
+
+    def __init__(
+        self, clock: Clock, cadences: Sequence[tuple[Cadence, Policy, int, str]], *, cut: bool = False
+    ) -> None:
+        self._clock, self._cadences, self.cut = clock, cadences, cut
+        self._counts: TimedCache[Any] = TimedCache(clock)
+
+    def __len__(self) -> int:
+        return len(self._cadences)
+
+    async def forecast(self, since: Instant, until: Instant, width: int) -> dict[Instant, int]:
+        """Return how many ticks fall in each bucket from `since` on."""
+        cadences = [(cadence, number) for cadence, _, number, _ in self._cadences]
+        found: dict[Instant, int] = await self._counted(forecast, cadences, since, until, width)
+        return found
+
+    async def outage(self, start: Instant, length: int) -> Outage:
+        """Return the effect of an outage in [start, start + length] on the ticks of that period."""
+        found: Outage = await self._counted(outage, self._cadences, start, start + length)
+        return found
+
+    async def firing(self, since: Instant, until: Instant) -> list[Firing]:
+        """Return the crons with ticks in [since, until), the one with the most ticks first."""
+        found: list[Firing] = await self._counted(firing, self._cadences, since, until)
+        return found
+
+    async def _counted(self, count: Callable[..., Any], cadences: Sequence[Any], *period: int) -> Any:
+        async def compute() -> Any:
+            with self._clock.hold():
+                return await asyncio.to_thread(count, cadences, *period)
+
+        return await self._counts.get((count, *period), compute)
+
+
+def distinct(schedules: Sequence[Snapshot]) -> list[tuple[Cadence, Policy, int, str]]:
+    """Return each cadence and policy, the number of schedules that have both, and the first id of these."""
+    ids: dict[tuple[Cadence, Policy], list[str]] = {}
+    for due in schedules:
+        ids.setdefault((due.schedule.cadence, due.schedule.policy), []).append(due.schedule.id)
+    return [(cadence, policy, len(names), min(names)) for (cadence, policy), names in ids.items()]
 
 
 def forecast(

@@ -28,7 +28,6 @@ from dutiful.service.cluster import ClusterView, cluster_view, member_named
 from dutiful.service.declaration import Defaults
 from dutiful.service.errors import UnknownNodeError
 from dutiful.service.expectations import Expectations
-from dutiful.service.filtered_load import FilteredLoad
 from dutiful.service.http_settings import tls_files
 from dutiful.service.launcher import NoExecutor, RunLauncher, named_executors
 from dutiful.service.metrics import Expiring, Metrics, expiring, watch_certificates
@@ -96,7 +95,6 @@ class Service:
         self._worker = self._make_worker() if worker is True else None
         self.board = Board(self._store, self.clock)
         self.catalog = Catalog(self._store, self.clock)
-        self.filtered_load = FilteredLoad(self._store, self.clock)
         self.pauses, self.backfills = Pauses(self._store, self.clock), Backfills(self._store, self.clock)
         self.expectations = Expectations(self._store, self.clock, event_log.write)
         # The worker passes every tick by itself, so edits due later than its patience need not wake it.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
@@ -13,8 +13,7 @@ from pydantic import Field
 
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.httpd.fields import QueryModel
-from dutiful.service.filtered_load import READ_MAX, PartLoad, WholeLoad
-from dutiful.service.load import Firing
+from dutiful.service.load import READ_MAX, Firing, Load
 from dutiful.web.authorized_service import Reader
 from dutiful.web.drawing.matrix import (
     DAY_SHADES,
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 T = TypeVar("T")
-Load: TypeAlias = WholeLoad | PartLoad
 View = Literal["day", "week", "year"]
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 # The time of one cell of each drawing, and of the whole drawing.
@@ -196,14 +194,14 @@ async def calendar(
 
 async def load_of(authorized: AuthorizedService, text: str) -> Load:
     """Return the load of the schedules that a filter matches, and that the caller may see."""
-    wanted = Filter.read(text)
+    wanted, board = Filter.read(text), authorized.service.board
     if wanted == Filter():
-        return WholeLoad(authorized.service.board, authorized.tenant)
+        return await board.load(authorized.tenant)
     if not wanted.may_be_seen(authorized):
-        return PartLoad(authorized.service.clock, [], cut=False)
+        return Load(authorized.service.clock, [])
     user = wanted.user_id or authorized.tenant
     facets = [*([] if user is None else [("user", user)]), *wanted.facets]
-    return await authorized.service.filtered_load.of(facets)
+    return await board.load(facets=facets)
 
 
 async def _counts(load: Load, asked: Asked) -> list[int]:

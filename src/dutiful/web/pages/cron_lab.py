@@ -201,7 +201,8 @@ async def load_near(authorized: AuthorizedService, fires: list[datetime]) -> Loa
     if not fires:
         return None
     at = int(fires[0].timestamp()) // 60 * 60_000
-    near = await authorized.service.board.forecast(at - _NEAR, at + _NEAR, _MINUTE, authorized.tenant)
+    stored = await authorized.service.board.load(authorized.tenant)
+    near = await stored.forecast(at - _NEAR, at + _NEAR, _MINUTE)
     fullest = max(near, key=lambda begin: near[begin], default=at)
     zone = fires[0].tzinfo
     return Load(fires[0], near.get(at, 0), datetime.fromtimestamp(fullest / 1000, zone), near.get(fullest, 0))
