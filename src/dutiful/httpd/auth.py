@@ -16,10 +16,10 @@ from hashlib import sha256
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from dutiful.core.errors import DutifulError, quoted
+from dutiful.core.errors import quoted
 from dutiful.core.name import subject_flaw
-from dutiful.httpd.errors import InvalidJsonError, ScopeMissingError, UnauthenticatedError
-from dutiful.httpd.strict_json import decode
+from dutiful.httpd.errors import ScopeMissingError, UnauthenticatedError
+from dutiful.httpd.strict_json import JsonFileError, decode_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,6 @@ _ACT_AS_MAX = 1000
 # The key in the state of an ASGI scope under which the protocol leaves the names of the client's certificate.
 PEER_NAMES = "peer_names"
 _NAME = re.compile(r"(DNS|URI):[!-~]{1,512}")
-_FILE_MAX = 1_048_576
 
 
 class Caller(NamedTuple):
@@ -147,22 +146,13 @@ def _bearer(scope: Mapping[str, Any]) -> str | None:
     return token.strip(" ")
 
 
-class ClientsFileError(DutifulError):
+class ClientsFileError(JsonFileError):
     """A file of clients cannot be used."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{quoted(path, 4096)} cannot be used: {reason}", path=path, reason=reason)
 
 
 def read_clients(path: str) -> Mapping[str, Caller]:
     """Return the callers by the names of their certificates, or raise ClientsFileError."""
-    try:
-        with open(path, "rb") as file:
-            content = decode(file.read(_FILE_MAX))
-    except OSError as error:
-        raise ClientsFileError(path, str(error.strerror)) from None
-    except InvalidJsonError as error:
-        raise ClientsFileError(path, error.details["reason"]) from None
+    content = decode_file(path, ClientsFileError)
     clients = content.get("clients") if isinstance(content, dict) and len(content) == 1 else None
     if not isinstance(clients, dict) or not clients:
         raise ClientsFileError(path, 'write {"clients": {"DNS:NAME": {"user_id": …, "scope": …}}}')

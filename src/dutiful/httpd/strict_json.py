@@ -7,10 +7,29 @@ import math
 from collections import Counter
 from typing import Any, NoReturn
 
-from dutiful.core.errors import quoted
+from dutiful.core.errors import DutifulError, quoted
 from dutiful.httpd.errors import InvalidJsonError
 
 DEPTH_MAX = 32
+_FILE_MAX = 1_048_576
+
+
+class JsonFileError(DutifulError):
+    """A file cannot be used; its values, which may be secrets, are never part of this error."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{quoted(path, 4096)} cannot be used: {reason}", path=path, reason=reason)
+
+
+def decode_file(path: str, refusal: type[JsonFileError], most: int = _FILE_MAX) -> Any:
+    """Return the value of a file of at most so many bytes, or raise the `refusal`."""
+    try:
+        with open(path, "rb") as file:
+            return decode(file.read(most))
+    except OSError as error:
+        raise refusal(path, str(error.strerror)) from None
+    except InvalidJsonError as error:
+        raise refusal(path, error.details["reason"]) from None
 
 
 def decode(body: bytes) -> Any:

@@ -19,9 +19,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dutiful.core.errors import DutifulError, quoted
-from dutiful.httpd.errors import InvalidJsonError
-from dutiful.httpd.strict_json import decode
+from dutiful.core.errors import quoted
+from dutiful.httpd.strict_json import JsonFileError, decode_file
 from dutiful.outbound.secret import Secret
 
 if TYPE_CHECKING:
@@ -31,14 +30,10 @@ _KID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 ALGORITHMS = ("EdDSA", "ES256", "RS256", "HS256")
 HMAC_BYTES_MIN = 32
 _RSA_BITS_MIN = 2048
-_FILE_MAX = 1_048_576
 
 
-class KeyFileError(DutifulError):
+class KeyFileError(JsonFileError):
     """A key file cannot be used; no key is ever part of this error."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{quoted(path, 4096)} cannot be used: {reason}", path=path, reason=reason)
 
 
 class Key(NamedTuple):
@@ -53,7 +48,7 @@ class Key(NamedTuple):
 
 def read_keys(path: str) -> Mapping[str, Key]:
     """Return the keys of a file by their names, or raise KeyFileError."""
-    content = _content(path)
+    content = decode_file(path, KeyFileError)
     if not isinstance(content, dict) or {*content} != {"keys"} or not isinstance(content["keys"], dict):
         raise KeyFileError(path, 'write {"keys": {"NAME": {"alg": …, "key": …}}}')
     if not content["keys"]:
@@ -74,16 +69,6 @@ def new_key_file(path: str, kid: str) -> None:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _content(path: str) -> Any:
-    try:
-        with open(path, "rb") as file:
-            return decode(file.read(_FILE_MAX))
-    except OSError as error:
-        raise KeyFileError(path, str(error.strerror)) from None
-    except InvalidJsonError as error:
-        raise KeyFileError(path, error.details["reason"]) from None
 
 
 def _key(path: str, kid: str, entry: Any) -> Key:
@@ -142,22 +127,13 @@ _REVOKED_MAX = 16 * 1_048_576
 JTI_MAX = 256
 
 
-class RevokedFileError(DutifulError):
+class RevokedFileError(JsonFileError):
     """A file of revoked tokens cannot be used."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{quoted(path, 4096)} cannot be used: {reason}", path=path, reason=reason)
 
 
 def read_revoked(path: str) -> frozenset[str]:
     """Return the ids of the tokens that are refused, or raise RevokedFileError."""
-    try:
-        with open(path, "rb") as file:
-            content = decode(file.read(_REVOKED_MAX))
-    except OSError as error:
-        raise RevokedFileError(path, str(error.strerror)) from None
-    except InvalidJsonError as error:
-        raise RevokedFileError(path, error.details["reason"]) from None
+    content = decode_file(path, RevokedFileError, _REVOKED_MAX)
     ids = content.get("revoked") if isinstance(content, dict) and len(content) == 1 else None
     if not isinstance(ids, list) or not all(isinstance(id_, str) and 0 < len(id_) <= JTI_MAX for id_ in ids):
         advice = f'write {{"revoked": ["JTI", …]}}, each of 1 to {JTI_MAX} characters'
