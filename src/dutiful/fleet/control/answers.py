@@ -9,14 +9,16 @@ from dutiful.core.cron.zone import from_epoch_ms, read_instant, rfc_3339
 from dutiful.core.errors import SchedulerError
 from dutiful.core.policy import Reason
 from dutiful.core.run import Status
+from dutiful.fleet.run.output_log import logs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
+    from pathlib import Path
 
     from dutiful.core.cadence import Instant
     from dutiful.core.plan.verdict import Verdict
     from dutiful.core.run import Run
-    from dutiful.fleet.run.output_log import Output, RunLog
+    from dutiful.fleet.run.output_log import Output
     from dutiful.fleet.types import ScheduleInfo
     from dutiful.fleet.view import Job
 
@@ -208,9 +210,15 @@ def of_output(agent: str, schedule: str, output: Output | None) -> Document | No
     return {**named, **when, "output": output.text, "truncated": output.truncated}
 
 
-def numbers_of(logs: Iterable[RunLog]) -> dict[tuple[Instant, str], int]:
-    """Return the numbers of stored outputs by the keys of their runs."""
-    return {(log.run_at, log.kind): log.number for log in logs}
+def of_runs(runs: Sequence[Run], state_dir: Path, *, alive: bool = True) -> list[Document]:
+    """Return the documents of runs, with the numbers of the outputs that are stored in `state_dir`."""
+    numbers = {
+        (id_, log.run_at, log.kind): log.number
+        for id_ in {run.schedule_id for run in runs}
+        for log in logs_of(state_dir, *id_.split("/", 1))
+    }
+    keys = ((run.schedule_id, run.run_at, run.kind) for run in runs)
+    return [of_run(run, alive=alive, number=numbers.get(key)) for run, key in zip(runs, keys, strict=True)]
 
 
 def chosen(runs: Iterable[Run], agent: str | None, limit: int, *, failed: bool) -> list[Run]:

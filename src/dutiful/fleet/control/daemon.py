@@ -16,10 +16,9 @@ from dutiful.fleet.control.answers import (
     answer,
     chosen,
     iso,
-    numbers_of,
     of_job,
     of_output,
-    of_run,
+    of_runs,
     of_schedule,
     of_verdict,
     states_of,
@@ -27,7 +26,7 @@ from dutiful.fleet.control.answers import (
 from dutiful.fleet.control.socket import ControlSocket, FleetLock
 from dutiful.fleet.errors import FleetControlError, SchedulerShutdownError, StateFileError
 from dutiful.fleet.file.watched_fleet import WatchedFleet
-from dutiful.fleet.run.output_log import OutputLogs, logs_of, output_of
+from dutiful.fleet.run.output_log import OutputLogs, output_of
 from dutiful.fleet.run.run_schedule import JobRunner, build_schedule_prompt
 from dutiful.fleet.scheduler import FleetScheduler
 from dutiful.fleet.state.file import unless_disabled, update_schedule_state
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from logging import Logger
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.run import Run
     from dutiful.fleet.control.answers import Document
     from dutiful.fleet.types import Agent
     from dutiful.runtime.ports import Clock
@@ -226,7 +224,7 @@ class Daemon:
         """Return the manual run of a schedule that has this key, or None."""
         rows = await self.scheduler.get_history(agent, schedule, SCANNED_MAX)
         found = [row for row in rows if (row.run_at, row.kind) == (run_at, "manual")]
-        return self._documents(found)[0] if found else None
+        return of_runs(found, self.state_dir)[0] if found else None
 
     async def cancel(self, agent: str, schedule: str) -> Document:
         """Cancel the running jobs of a schedule, and return how many."""
@@ -246,20 +244,13 @@ class Daemon:
             rows = await self.scheduler.get_history(agent, schedule, scanned)
         else:
             rows = await self.scheduler.get_recent(scanned)
-        return self._documents(chosen(rows, agent, limit, failed=failed))
+        return of_runs(chosen(rows, agent, limit, failed=failed), self.state_dir)
 
     async def past(self, ids: Collection[str]) -> dict[str, list[str]]:
         """Return the states of the last ticks of these schedules, oldest first, by id."""
         return {
             id_: states_of(rows) for id_, rows in (await self.scheduler.get_latest(ids, PAST_MAX)).items()
         }
-
-    def _documents(self, runs: Sequence[Run]) -> list[Document]:
-        numbers = {
-            id_: numbers_of(logs_of(self.state_dir, *id_.split("/", 1)))
-            for id_ in {run.schedule_id for run in runs}
-        }
-        return [of_run(run, number=numbers[run.schedule_id].get((run.run_at, run.kind))) for run in runs]
 
     async def output(self, agent: str, schedule: str, number: int | None) -> Document | None:
         """Return the stored output of a run, by default of the latest, or None."""

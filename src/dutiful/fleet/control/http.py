@@ -9,7 +9,7 @@ import asyncio
 import hmac
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from pydantic import Field, ValidationError
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from logging import Logger
 
     from dutiful.fleet.control.answers import Document
+    from dutiful.fleet.control.daemon import Daemon
 
 TOKEN_VARIABLE, SECRET_VARIABLE = "DUTIFUL_FLEET_TOKEN", "DUTIFUL_FLEET_WEBHOOK_SECRET"
 _SECRET_MIN = 16
@@ -41,30 +42,6 @@ _SIGNATURE = b"x-hub-signature-256"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5})")
 # The caller of a signed webhook; its signature is checked after the body has been read.
 _WEBHOOK = Caller("webhook", frozenset({"trigger"}), "nobody")
-
-
-class Answers(Protocol):
-    """The methods of the daemon that requests reach."""
-
-    async def status(self) -> Document:
-        """Return the state of the fleet."""
-
-    async def schedules(self, agent: str | None) -> list[Document]:
-        """Return the schedules."""
-
-    async def run(self, agent: str, schedule: str, prompt: str | None) -> Document:
-        """Request a run of a schedule with the next pass."""
-
-    async def history(
-        self, agent: str | None, schedule: str | None, limit: int, *, failed: bool
-    ) -> list[Document]:
-        """Return the last entries of the history, newest first."""
-
-    async def output(self, agent: str, schedule: str, number: int | None) -> Document | None:
-        """Return the stored output of a run, by default of the latest, or None."""
-
-    def type_of(self, agent: str, schedule: str) -> tuple[str, str]:
-        """Return the type and the prompt of a schedule."""
 
 
 class Secrets(NamedTuple):
@@ -99,7 +76,7 @@ def bound(address: str, option: str = "--listen") -> socket.socket:
 class Listener:
     """Serves the HTTP interface of a fleet on a bound socket."""
 
-    def __init__(self, fleet: Answers, listener: socket.socket, secrets: Secrets, logger: Logger) -> None:
+    def __init__(self, fleet: Daemon, listener: socket.socket, secrets: Secrets, logger: Logger) -> None:
         settings = MiddlewareSettings(listener.getsockname()[0], _FleetAuth(_Token(secrets), secrets.webhook))
         app = _app(fleet, secrets)
         app.add_middleware(RequestMiddleware, settings=settings)
@@ -180,7 +157,7 @@ class BadSignatureError(UnauthenticatedError):
         super().__init__("bad_signature", "The signature is not made with the webhook secret of this fleet")
 
 
-def _app(fleet: Answers, secrets: Secrets) -> FastAPI:
+def _app(fleet: Daemon, secrets: Secrets) -> FastAPI:
     app = FastAPI(title="dutiful fleet", docs_url=None, redoc_url=None, openapi_url=None)
     install_problems(app)
     router = APIRouter(route_class=StrictRoute)

@@ -10,16 +10,16 @@ from dutiful.fleet.control.answers import (
     PAST_MAX,
     SCANNED_MAX,
     chosen,
-    numbers_of,
     of_output,
     of_run,
+    of_runs,
     of_schedule,
     of_verdict,
     states_of,
 )
 from dutiful.fleet.errors import AgentNotFoundError, FleetNotRunningError, ScheduleNotFoundError
 from dutiful.fleet.next_trigger import when_it_runs
-from dutiful.fleet.run.output_log import logs_of, output_of
+from dutiful.fleet.run.output_log import output_of
 from dutiful.fleet.scheduler import HISTORY_FILE
 from dutiful.fleet.state.file import read_states, write_states
 from dutiful.fleet.types import Problem, ScheduleInfo, ScheduleSkipReason
@@ -147,14 +147,7 @@ class StoppedFleet:
         """Return the last entries of the history, newest first."""
         scanned = SCANNED_MAX if failed or (agent and not schedule) else limit
         rows = chosen(await self._rows(agent, schedule, scanned), agent, limit, failed=failed)
-        numbers = {
-            id_: numbers_of(logs_of(self._state_dir, *id_.split("/", 1)))
-            for id_ in {row.schedule_id for row in rows}
-        }
-        return [
-            of_run(row, alive=False, number=numbers[row.schedule_id].get((row.run_at, row.kind)))
-            for row in rows
-        ]
+        return of_runs(rows, self._state_dir, alive=False)
 
     async def past(self, ids: Collection[str]) -> dict[str, list[str]]:
         """Return the states of the last ticks of these schedules, oldest first, by id."""
