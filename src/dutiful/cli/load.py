@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import counted, is_utf, print_table
+from dutiful.cli.output import counted, is_utf, print_table, write_file
 from dutiful.cli.reading import Form, reading, show
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.cron.zone import read_instant
@@ -45,9 +45,10 @@ def load(file: Path, since: str, spread: str | None, svg: Path | None, theme: Th
     counts = counts_of(schedules, day)
     moved = None if spread is None else stagger(schedules, day, _minutes(spread))
     if svg is not None:
-        _write(svg, load_picture(_picture(len(schedules), day, counts, moved, spread), theme))
-    drawn = moved.counts if moved else counts
-    minutes = [{"at": _clock(minute), "ticks": ticks} for minute, ticks in enumerate(drawn)]
+        drawn = load_picture(_picture(len(schedules), day, counts, moved, spread), theme)
+        write_file("--picture", svg, [drawn])
+    shown = moved.counts if moved else counts
+    minutes = [{"at": _clock(minute), "ticks": ticks} for minute, ticks in enumerate(shown)]
     show(form, _document(counts, moved), lambda: _print(counts, moved), lines=minutes)
 
 
@@ -124,10 +125,3 @@ def _picture(
     note = f"dutiful load, {day:%a} {day.day} {day:%b %Y}, UTC"
     peaks = [("as they are", max(counts)), (f"with --spread {spread}", max(moved.counts))] if moved else []
     return LoadPicture(title, note, _said(counts, moved), counts, peaks)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InvalidArgumentError("--picture", str(path), error.strerror or str(error)) from None

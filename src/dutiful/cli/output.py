@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dutiful.core.errors import InvalidArgumentError
 from dutiful.web.csv_cell import csv_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime, tzinfo
+    from pathlib import Path
 
 
 _GAP = "  "
@@ -248,6 +250,15 @@ def cut_middle(text: str, width: int, mark: str = "…") -> str:
 def cut_end(text: str, width: int, mark: str = "…") -> str:
     """Return a text that is at most `width` long, without its end if need be."""
     return text if len(text) <= width else text[: width - 1] + mark
+
+
+def write_file(argument: str, path: Path, texts: Iterable[str]) -> None:
+    """Write texts into a file; raises InvalidArgumentError for the argument that names it."""
+    try:
+        with path.open("w", encoding="utf-8") as out:
+            out.writelines(texts)
+    except OSError as error:
+        raise InvalidArgumentError(argument, str(path), error.strerror or str(error)) from None
 
 
 def state_cell(state: str, word: str | None = None) -> str:

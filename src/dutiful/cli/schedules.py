@@ -12,7 +12,7 @@ from urllib.parse import quote
 import click
 
 from dutiful.cli.api import Refused, ask, ask_about, with_near_names
-from dutiful.cli.output import Group, counted, print_json, print_table, progress_bar
+from dutiful.cli.output import Group, counted, print_json, print_table, progress_bar, write_file
 from dutiful.cli.reading import Form, reading, show
 from dutiful.cli.schedule_text import (
     LINE_FIELDS,
@@ -160,15 +160,11 @@ def picture(schedule_id: str, file: Path, days: int, theme: Theme) -> None:
 
     Example: dutiful schedules picture nightly nightly.svg --days 7
     """
-    from dutiful.cli.schedule_picture import schedule_picture
+    from dutiful.cli.pictures import schedule_picture
 
     view, now = ask_about("GET", schedule_id), datetime.fromisoformat(ask("GET", "/summary")["now"])
     runs = ask_about("GET", schedule_id, "runs", query={"limit": 1000})["runs"]
-    drawn = schedule_picture(view, runs, now, timedelta(days=days), theme)
-    try:
-        file.write_text(drawn, encoding="utf-8")
-    except OSError as error:
-        raise InvalidArgumentError("FILE", str(file), error.strerror or str(error)) from None
+    write_file("FILE", file, [schedule_picture(view, runs, now, timedelta(days=days), theme)])
     click.echo(f"Wrote {file}")
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import duration, print_table, progress_bar, state_cell
+from dutiful.cli.output import duration, print_table, progress_bar, state_cell, write_file
+from dutiful.cli.pictures import simulation_picture, state_of
 from dutiful.cli.reading import Form, reading, show
-from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.cron.zone import read_instant
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
@@ -24,15 +24,10 @@ from dutiful.core.schedule import tick_key
 from dutiful.simulate.schedule_file import read_schedule_file
 from dutiful.simulate.simulation import Simulation
 from dutiful.simulate.simulation import simulate as run_simulation
-from dutiful.web.drawing.axis import ClockChange
-from dutiful.web.drawing.marks import State, Tick
-from dutiful.web.drawing.simulation_picture import Lane, Picture, Theme, picture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dutiful.core.event import Event
-    from dutiful.simulate.schedule_file import ScheduleFile
+    from dutiful.web.drawing.simulation_picture import Theme
 
 
 _COLUMNS = {
@@ -44,13 +39,6 @@ _COLUMNS = {
 }
 # Stands for an id where an event is of no schedule; no id may have parentheses.
 _ENGINE = "(engine)"
-_STATES: dict[Status, State] = {
-    Status.SUCCESS: "ran",
-    Status.FAILED: "failed",
-    Status.SKIPPED: "skipped",
-    Status.STARTED: "running",
-    Status.ENQUEUED: "running",
-}
 
 
 @click.command()
@@ -101,9 +89,11 @@ def simulate(
     with progress_bar("simulating") as progress:
         simulation = run_simulation(content, start, _end(start, lasts), progress)
     if ledger is not None:
-        _write(ledger, "--ledger", (json.dumps(_entry(run)) + "\n" for run in simulation.rows))
+        write_file("--ledger", ledger, (json.dumps(_entry(run)) + "\n" for run in simulation.rows))
     if svg is not None:
-        _write(svg, "--picture", [picture_of(content, simulation, start, _end(start, lasts), theme)])
+        write_file(
+            "--picture", svg, [simulation_picture(content, simulation, start, _end(start, lasts), theme)]
+        )
     ids = [schedule.id for schedule in content.schedules]
     click.get_current_context().exit(_tell(ids, simulation, lines, form))
 
@@ -130,14 +120,6 @@ def _end(start: datetime, lasts: str) -> datetime:
         raise InvalidArgumentError("--for", lasts, str(error)) from None
     except OverflowError:
         raise InvalidArgumentError("--for", lasts, "leads beyond the years 1 to 9999") from None
-
-
-def _write(path: Path, option: str, texts: Iterable[str]) -> None:
-    try:
-        with path.open("w", encoding="utf-8") as out:
-            out.writelines(texts)
-    except OSError as error:
-        raise InvalidArgumentError(option, str(path), error.strerror or str(error)) from None
 
 
 def _print_timeline(simulation: Simulation, lines: int) -> None:
@@ -168,7 +150,7 @@ def _line(run: Run) -> list[str]:
         notes.append(f"{duration((run.started_at - run.fire_at) / 1000)} late")
     if run.attempt > 1:
         notes.append(f"attempt {run.attempt}")
-    return [run.schedule_id, state_cell(_STATES[run.status], word), ", ".join(notes)]
+    return [run.schedule_id, state_cell(state_of(run.status), word), ", ".join(notes)]
 
 
 def _event_line(event: Event) -> list[str]:
@@ -245,61 +227,3 @@ def _rfc3339(instant: int | None) -> str | None:
 def _iso(instant: int) -> str:
     at = datetime.fromtimestamp(instant // 1000, UTC).isoformat(" ").removesuffix("+00:00")
     return at + (f".{instant % 1000:03}" if instant % 1000 else "")
-
-
-def picture_of(
-    file: ScheduleFile, simulation: Simulation, start: datetime, end: datetime, theme: Theme = "auto"
-) -> str:
-    """Return the SVG of a simulation; the same simulation gives the same bytes."""
-    begin, stop = start.astimezone(UTC), end.astimezone(UTC)
-    lanes: dict[str, list[tuple[Tick, datetime | None]]] = {schedule.id: [] for schedule in file.schedules}
-    for run in simulation.rows:
-        if run.schedule_id in lanes:
-            lanes[run.schedule_id].append(_tick(run))
-    count, days = len(lanes), (stop - begin).total_seconds() / 86_400
-    scripted = [
-        (each.start.astimezone(UTC), each.start.astimezone(UTC) + each.lasts) for each in file.outages
-    ]
-    outages = [(first, last) for first, last in scripted if first < stop and last > begin]
-    shown = Picture(
-        f"{count} schedule{'s' * (count != 1)}, {days:g} day{'s' * (days != 1)}"
-        + (f", {len(outages)} outage{'s' * (len(outages) != 1)}" if outages else ""),
-        f"dutiful simulate, from {begin:%Y-%m-%d %H:%M} UTC",
-        begin,
-        stop,
-        [Lane(name, ticks) for name, ticks in lanes.items()],
-        outages,
-        _changes(file, begin, stop),
-    )
-    return picture(shown, theme)
-
-
-def _tick(run: Run) -> tuple[Tick, datetime | None]:
-    started, ended = run.started_at, run.ended_at
-    took = (ended - started) / 1000 if started is not None and ended is not None else None
-    tick = Tick(
-        _at(run.run_at),
-        _STATES[run.status],
-        run.reason,
-        took,
-        until=None if run.run_until is None else _at(run.run_until),
-        ticks=run.ticks,
-    )
-    late = started is not None and started - run.run_at >= 60_000
-    return tick, _at(started) if late and started is not None else None
-
-
-def _at(instant: int) -> datetime:
-    return datetime.fromtimestamp(instant / 1000, UTC)
-
-
-def _changes(file: ScheduleFile, begin: datetime, end: datetime) -> list[tuple[ClockChange, str]]:
-    found: dict[datetime, tuple[ClockChange, str]] = {}
-    for schedule in file.schedules:
-        if isinstance(schedule.cadence, Cron):
-            zone = schedule.cadence.zone
-            place = zone.name.rpartition("/")[2].replace("_", " ")
-            for at, before, after in zone.changes(int(begin.timestamp()), int(end.timestamp())):
-                change = ClockChange(datetime.fromtimestamp(at, UTC), after - before)
-                found.setdefault(change.at, (change, f"{place}: {change.words}"))
-    return [found[at] for at in sorted(found)]

@@ -10,6 +10,8 @@ from dutiful.web.drawing.marks import hatching, line, number, path, rect, text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from dutiful.core.cron.zone import Zone
+
 _STEPS = (
     *(timedelta(seconds=n) for n in (1, 5, 15, 30)),
     *(timedelta(minutes=n) for n in (1, 5, 10, 15, 30)),
@@ -25,6 +27,15 @@ class ClockChange(NamedTuple):
 
     at: datetime
     by: int
+
+    @staticmethod
+    def between(zone: Zone, start: datetime, end: datetime) -> list[ClockChange]:
+        """Return the changes of a zone's clock in [start, end)."""
+        found = zone.changes(int(start.timestamp()), int(end.timestamp()))
+        changes = [
+            ClockChange(datetime.fromtimestamp(at, UTC), after - before) for at, before, after in found
+        ]
+        return [change for change in changes if change.by]
 
     @property
     def words(self) -> str:

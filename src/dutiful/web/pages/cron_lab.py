@@ -20,10 +20,10 @@ from dutiful.core.cron.lint import dst_effects, lint
 from dutiful.core.errors import CronCalculationError, DutifulError, InvalidCronExpressionError
 from dutiful.httpd.fields import QueryModel
 from dutiful.web.authorized_service import Reader
+from dutiful.web.drawing.axis import ClockChange
 from dutiful.web.drawing.matrix import Became, Year, year_pair
 from dutiful.web.pages import words
 from dutiful.web.pages.fire_time_changes import compare
-from dutiful.web.pages.ledger_entries import clock_changes
 from dutiful.web.pages.rendering import page
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def with_year(told: Meaning, now: datetime) -> Meaning:
     if told.cron is None:
         return told
     zone = told.cron.zone
-    found = clock_changes(zone, now, now + timedelta(days=366))
+    found = ClockChange.between(zone, now, now + timedelta(days=366))
     changes = frozenset(change.at.astimezone(zone.tzinfo).date() for change in found)
     drawn = Year(now.astimezone(zone.tzinfo).date(), fire_days(told.cron, now), changes)
     wide, narrow = year_pair(drawn)
@@ -146,7 +146,7 @@ def with_year(told: Meaning, now: datetime) -> Meaning:
 
 def next_change(cron: Cron, now: datetime) -> str | None:
     """Return the effect of the next change of the clock on a cron; None if none comes within a year."""
-    changes = clock_changes(cron.zone, now, now + timedelta(days=366))
+    changes = ClockChange.between(cron.zone, now, now + timedelta(days=366))
     if not changes:
         return None
     first, zone = changes[0], cron.zone.tzinfo

@@ -7,9 +7,9 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cron.zone import DAY_SECONDS
+from dutiful.web.drawing.axis import ClockChange
 from dutiful.web.drawing.matrix import Became, Year, year_pair
 from dutiful.web.pages import words
-from dutiful.web.pages.ledger_entries import clock_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -139,7 +139,7 @@ def _clocks(old: Cron, new: Cron, now: datetime, within: timedelta) -> dict[date
     return {
         change.at.astimezone(zone.tzinfo).date(): change.words
         for zone in (old.zone, new.zone)
-        for change in clock_changes(zone, now, now + within)
+        for change in ClockChange.between(zone, now, now + within)
     }
 
 

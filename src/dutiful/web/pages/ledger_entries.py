@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from dutiful.core.cron.zone import rfc_3339
-from dutiful.web.drawing.axis import ClockChange
 from dutiful.web.drawing.marks import Bead, Mini, State, Tick
 from dutiful.web.pages import words
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from dutiful.core.cron.cron import Cron
-    from dutiful.core.cron.zone import Zone
     from dutiful.core.run import Run
     from dutiful.service.types import RunView
 
@@ -139,16 +137,6 @@ def beads(rows: Sequence[Run]) -> list[Bead]:
             seconds = max(0, run.ended_at - run.started_at) / 1000
         found += [Bead(state_of(run), seconds)] * min(run.ticks, Mini.PAST)
     return found[: Mini.PAST][::-1]
-
-
-def clock_changes(zone: Zone, start: datetime, end: datetime) -> list[ClockChange]:
-    """Return the changes of a zone's clock in [start, end)."""
-    seconds = int(start.timestamp()), int(end.timestamp())
-    return [
-        ClockChange(datetime.fromtimestamp(at, UTC), after - before)
-        for at, before, after in zone.changes(*seconds)
-        if after != before
-    ]
 
 
 def tick_href(schedule_id: str, at: datetime) -> str:

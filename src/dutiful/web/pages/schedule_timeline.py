@@ -6,11 +6,11 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dutiful.web.drawing.axis import Span
+from dutiful.web.drawing.axis import ClockChange, Span
 from dutiful.web.drawing.density import Bucket, Density, density
 from dutiful.web.drawing.marks import Tick
 from dutiful.web.drawing.strip import MARKS_MAX, Strip, strip
-from dutiful.web.pages.ledger_entries import clock_changes, said, ticks_of
+from dutiful.web.pages.ledger_entries import said, ticks_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,7 @@ def draw(it: Timeline, back: timedelta, css: str) -> str:
             span,
             ticks,
             it.now,
-            clock_changes(cron.zone, span.start, span.end),
+            ClockChange.between(cron.zone, span.start, span.end),
             lambda tick: it.href(tick.at),
             lambda tick: said(tick, zone, it.now),
             it.chosen,
@@ -109,7 +109,7 @@ def _dense(it: Timeline, ticks: list[Tick], span: Span, css: str) -> str:
             found[place]["to_come"] = it.view.cron.count_epoch(int(low), int(high))
     drawn = [Bucket(span.start + place * width, **found[place]) for place in range(buckets)]
     target = span._replace(width=span.width - _SCALE_ROOM) if css == "wide" else span
-    changes = clock_changes(it.view.cron.zone, span.start, span.end)
+    changes = ClockChange.between(it.view.cron.zone, span.start, span.end)
     return density(
         Density(
             target,

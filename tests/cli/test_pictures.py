@@ -1,4 +1,4 @@
-"""`dutiful schedules picture`: the ledger of one schedule as SVG."""
+"""The pictures of commands: `dutiful schedules picture`, the ledger of one schedule as SVG."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from tests.web.running import running
 
 from dutiful.cli.main import cli
-from dutiful.cli.schedule_picture import schedule_picture
+from dutiful.cli.pictures import schedule_picture
 
 
 def test_the_latest_ticks_of_a_schedule_are_drawn_the_same_each_time(tmp_path, monkeypatch):
