@@ -8,12 +8,11 @@ import click
 
 from dutiful.cli.api import ask
 from dutiful.cli.output import Group, print_json, print_table
-from dutiful.cli.reading import Form, reading, show
+from dutiful.cli.reading import Form, as_json, reading, show
 from dutiful.cli.schedule_text import moment
 
 _ALONE = "The store of this service is for one machine; PostgreSQL is for many."
 _NO_WORKER = "No worker has joined; start one with `dutiful worker`."
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(cls=Group)
@@ -61,7 +60,7 @@ def _print_shards(found: list[dict[str, Any]]) -> None:
 
 @cluster.command()
 @click.argument("node")
-@_as_json
+@as_json
 def drain(node: str, as_json: bool) -> None:
     """Have a worker give its shards away and take no others; NODE is a name or an id of `status`.
 
@@ -73,7 +72,7 @@ def drain(node: str, as_json: bool) -> None:
 
 
 @cluster.command()
-@_as_json
+@as_json
 def rebalance(as_json: bool) -> None:
     """End every drain, so that the shards spread over all workers again.
 

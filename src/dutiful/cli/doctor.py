@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +12,7 @@ import click
 
 from dutiful.cli.output import print_table
 from dutiful.cli.reading import Form, reading, show
-from dutiful.cli.serve import environment
+from dutiful.cli.serve import config_option, environment
 from dutiful.core.errors import DutifulError
 from dutiful.launchers.executor import ExecutorSettings, Probing
 from dutiful.launchers.url import executor_for, scheme_of
@@ -22,6 +22,9 @@ from dutiful.service.settings import SettingsError, effective, settings_from
 from dutiful.stores.url import store_for
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from dutiful.runtime.ports import Store
     from dutiful.service.settings import Settings
 
 
@@ -38,7 +41,7 @@ class Finding(NamedTuple):
 
 
 @click.command()
-@click.option("--config", "config_file", metavar="FILE", help="TOML file of settings; variables override it.")
+@config_option
 @reading
 @click.pass_context
 def doctor(ctx: click.Context, config_file: str | None, form: Form) -> None:
@@ -79,12 +82,8 @@ async def _store(settings: Settings) -> Finding:
         writable = os.access(missing.absolute().parent, os.W_OK)
         detail = f"{missing} is made at the first start" if writable else f"{missing} cannot be made"
         return Finding("store", "ok" if writable else "wrong", detail)
-    store = store_for(settings.store, settings.namespace)
-    await store.open()
-    try:
+    async with _opened(settings) as store:
         damaged = await store.damaged()
-    finally:
-        await store.close()
     if damaged:
         names = ", ".join(schedule_id for schedule_id, _ in damaged[:5])
         return Finding("store", "note", f"{len(damaged)} schedules cannot be read: {names}")
@@ -97,12 +96,8 @@ async def _clock(settings: Settings) -> Finding:
     shown = "no run is recorded after the present time"
     if _missing_file(settings) is not None:
         return Finding("clock", "ok", shown)
-    store = store_for(settings.store, settings.namespace)
-    await store.open()
-    try:
+    async with _opened(settings) as store:
         rows = await store.recent(1)
-    finally:
-        await store.close()
     ahead = max((row.updated_at or row.run_at for row in rows), default=0) - clock.epoch_ms()
     if ahead > _BEHIND_MS:
         detail = f"it is {ahead // 1000} s behind the last recorded run: was it set back?"
@@ -120,12 +115,8 @@ async def _named_executors(settings: Settings) -> list[Finding]:
     """Probe the executors that schedules name, each once."""
     if _missing_file(settings) is not None:
         return []
-    store = store_for(settings.store, settings.namespace)
-    await store.open()
-    try:
+    async with _opened(settings) as store:
         named = await named_executors(store)
-    finally:
-        await store.close()
     return [await _probed(settings, f"executor of {schedule_id}", url) for url, schedule_id in named.items()]
 
 
@@ -144,6 +135,16 @@ async def _probed(settings: Settings, check: str, url: str) -> Finding:
     return Finding(check, "ok" if problem is None else "wrong", detail)
 
 
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[Store]:
+    store = store_for(settings.store, settings.namespace)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
 def _missing_file(settings: Settings) -> Path | None:
     """Return the file of a SQLite store that does not exist yet, or None."""
     scheme, _, path = settings.store.partition(":")
@@ -151,7 +152,7 @@ def _missing_file(settings: Settings) -> Path | None:
 
 
 @click.command()
-@click.option("--config", "config_file", metavar="FILE", help="TOML file of settings; variables override it.")
+@config_option
 @reading
 def config(config_file: str | None, form: Form) -> None:
     """Print the settings of the service; exit 2 if it could not start with them.

@@ -23,7 +23,7 @@ from dutiful.cli.fleet_client import (
 )
 from dutiful.cli.fleet_display import Tables, show_logs, terminal_width, watch_status
 from dutiful.cli.output import Group, counted, is_coloured, print_json
-from dutiful.cli.reading import Form, reading, show
+from dutiful.cli.reading import Form, as_json, reading, show
 from dutiful.fleet.types import ScheduleSkipReason
 from dutiful.runtime.clock import SystemClock
 
@@ -49,7 +49,6 @@ _file = click.option(
 )  # fmt: skip
 _PROBLEM_FIELDS = ("file", "line", "path", "message", "text")
 _AGENT_FIELDS = ("name", "running", "max_concurrent", "schedules", "failing", "done", "failed")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _name = click.argument("name", metavar="AGENT/SCHEDULE")
 _target = click.argument("name", metavar="AGENT[/SCHEDULE]")
 
@@ -221,7 +220,7 @@ def _exit_if_stalled(path: Path) -> None:
 @fleet.command()
 @_target
 @_file
-@_json
+@as_json
 def enable(name: str, path: Path, as_json: bool) -> None:
     """Put a schedule, or all schedules of an agent, back into service.
 
@@ -241,7 +240,7 @@ def enable(name: str, path: Path, as_json: bool) -> None:
 @fleet.command()
 @_target
 @_file
-@_json
+@as_json
 def disable(name: str, path: Path, as_json: bool) -> None:
     """Take a schedule, or all schedules of an agent, out of service.
 
@@ -260,7 +259,7 @@ def _statuses(found: list[dict[str, Any]]) -> str:
 @fleet.command()
 @_name
 @_file
-@_json
+@as_json
 @click.option("--prompt", "-p", help="The prompt of this run, instead of the schedule's own.")
 @click.option("--wait", "-w", is_flag=True, help="Wait for the end of the run, and tell how it went.")
 def run(name: str, path: Path, as_json: bool, prompt: str | None, wait: bool) -> None:
@@ -287,7 +286,7 @@ def _told_end(name: str, run: dict[str, Any]) -> str:
 @fleet.command()
 @_name
 @_file
-@_json
+@as_json
 def cancel(name: str, path: Path, as_json: bool) -> None:
     """Cancel the running job of a schedule; the schedule goes on with its next time.
 

@@ -1,4 +1,4 @@
-"""The options of every command that reads: --json and --csv for programs, --color for people."""
+"""The options for the output of commands: --json and --csv for programs, --color for people."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ color = click.option(
     callback=_set_color,
     help="Colour the output: auto, always or never.",
 )
+
+
+# For a command that changes something: its answer is one document.
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def reading(command: C) -> C:

@@ -13,7 +13,7 @@ import click
 
 from dutiful.cli.api import Refused, ask, ask_about, with_near_names
 from dutiful.cli.output import Group, counted, print_json, print_table, progress_bar, write_file
-from dutiful.cli.reading import Form, reading, show
+from dutiful.cli.reading import Form, as_json, reading, show
 from dutiful.cli.schedule_text import (
     LINE_FIELDS,
     RUN_FIELDS,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _NONE_YET = "There are no schedules yet; `dutiful schedules upsert FILE` adds some."
 # The service answers with at most this many lines at once.
 _LINES_MAX = 200
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 # A backfill that is waited for is looked at this often.
 _LOOK_EVERY_S = 1.0
 _OPEN = {"ENQUEUED", "STARTED"}
@@ -172,7 +171,7 @@ def picture(schedule_id: str, file: Path, days: int, theme: Theme) -> None:
 @_id
 @click.option("--note", help="Why it is paused; shown in lists and on the pages.")
 @click.option("--until", metavar="ISO", help="When it is resumed by itself [default: never].")
-@_as_json
+@as_json
 def pause(schedule_id: str, note: str | None, until: str | None, as_json: bool) -> None:
     """Pause a schedule: its ticks are recorded as skipped until it is resumed.
 
@@ -183,7 +182,7 @@ def pause(schedule_id: str, note: str | None, until: str | None, as_json: bool) 
 
 @schedules.command()
 @_id
-@_as_json
+@as_json
 def resume(schedule_id: str, as_json: bool) -> None:
     """Resume a paused schedule.
 
@@ -218,7 +217,7 @@ def delete(schedule_id: str) -> None:
 @_id
 @click.option("--input", "given", metavar="JSON", help="In place of the schedule's own input.")
 @click.option("--key", metavar="TEXT", help="Run it once, however often it is asked for with this key.")
-@_as_json
+@as_json
 def trigger(schedule_id: str, given: str | None, key: str | None, as_json: bool) -> None:
     """Run a schedule now, in addition to its ticks.
 
@@ -240,7 +239,7 @@ def trigger(schedule_id: str, given: str | None, key: str | None, as_json: bool)
 @click.option(
     "--wait", is_flag=True, help="Wait until the runs have ended, with their progress on a terminal."
 )
-@_as_json
+@as_json
 def backfill(
     schedule_id: str, as_json: bool, start: str, end: str, overlap_policy: str | None, wait: bool
 ) -> None:
@@ -313,7 +312,7 @@ def find_runs(form: Form, since: str | None, until: str | None, **query: Any) ->
 
 @schedules.command()
 @click.argument("key", metavar="KEY")
-@_as_json
+@as_json
 def cancel(key: str, as_json: bool) -> None:
     """Ask for a run to be ended, by its key; a run that has ended stays as it is.
 
@@ -350,7 +349,7 @@ def _print_preview(answer: dict[str, Any]) -> None:
 
 @schedules.command()
 @click.argument("file", type=click.File(encoding="utf-8"))
-@_as_json
+@as_json
 def upsert(file: TextIO, as_json: bool) -> None:
     """Store the schedules of a JSON file (- for standard input): one object, or a list, all or none.
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dutiful.service")
 
-_config = click.option(
+config_option = click.option(
     "--config", "config_file", metavar="FILE", help="TOML file of settings; variables override it."
 )
 _log = click.option(
@@ -36,7 +36,7 @@ _log = click.option(
 
 @click.command()
 @click.option("--no-worker", is_flag=True, help="Answer requests, and leave the firing to `dutiful worker`.")
-@_config
+@config_option
 @_log
 def serve(no_worker: bool, config_file: str | None, log: str) -> None:
     """Run the service, HTTP and a worker in a process of its own, until SIGINT or SIGTERM.
@@ -52,7 +52,7 @@ def serve(no_worker: bool, config_file: str | None, log: str) -> None:
 
 
 @click.command()
-@_config
+@config_option
 @_log
 @click.option("--lifeline", type=int, hidden=True, help="Socket to the `dutiful serve` that started this.")
 def worker(config_file: str | None, log: str, lifeline: int | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dutiful.cli.output import Group, print_json, print_table, progress_bar
-from dutiful.cli.reading import Form, reading, show
+from dutiful.cli.reading import Form, as_json, reading, show
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.runtime.cluster_ports import Sharded
 from dutiful.stores.integrity import inconsistencies
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _SHARDS_OF_A_SERVICE = 16
 _url = click.argument("url", metavar="URL")
 _namespace = click.option("--namespace", default="default", show_default=True)
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(cls=Group)
@@ -121,7 +120,7 @@ def _leaders(view: View) -> list[dict[str, Any]]:
     "--shards", type=click.IntRange(1, 256), default=None,
     help="Shards of a new PostgreSQL namespace [default: 16 for a service, otherwise 1].",
 )  # fmt: skip
-@_json
+@as_json
 def copy_(
     source: str, target: str, namespace: str, to_namespace: str | None, shards: int | None, as_json: bool
 ) -> None:

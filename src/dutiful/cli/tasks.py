@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dutiful.cli.output import Group, duration, print_json, print_table, state_cell, zone_name
-from dutiful.cli.reading import Form, reading, show
+from dutiful.cli.reading import Form, as_json, reading, show
 from dutiful.cli.schedule_text import run_state
 from dutiful.core.errors import quoted
 from dutiful.declarative.inspection import Tasks, open_tasks
@@ -38,9 +38,6 @@ def tasks() -> None:
     """
 
 
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
 def _with_store(command: F) -> F:
     """Add the options that name the store to a command."""
     for option in (
@@ -59,7 +56,7 @@ def list_(store: str, namespace: str, form: Form) -> None:
 
     Example: dutiful tasks list --store sqlite:state.db
     """
-    views, leader = _ask(store, namespace, _listed)
+    views, leader = ask_tasks(store, namespace, listed)
     document = {"tasks": views, "leader": _plain(leader)}
     show(form, document, lambda: _print_tasks(views, leader, namespace), lines=views, fields=_TASK_FIELDS)
 
@@ -79,7 +76,7 @@ def show_(name: str, store: str, namespace: str, form: Form) -> None:
 
     Example: dutiful tasks show report --store sqlite:state.db
     """
-    view = _ask(store, namespace, lambda known: known.one(name))
+    view = ask_tasks(store, namespace, lambda known: known.one(name))
     show(form, view, lambda: _print_task(view))
 
 
@@ -103,7 +100,7 @@ def history(name: str, limit: int, store: str, namespace: str, form: Form) -> No
 
     Example: dutiful tasks history report -n 50 --store sqlite:state.db
     """
-    rows = _ask(store, namespace, lambda known: known.history(name, limit))
+    rows = ask_tasks(store, namespace, lambda known: known.history(name, limit))
     show(form, {"runs": rows}, lambda: _print_history(rows), lines=rows)
 
 
@@ -115,13 +112,13 @@ def _print_history(rows: list[dict[str, Any]]) -> None:
 @tasks.command("run-now")
 @_name
 @_with_store
-@_as_json
+@as_json
 def run_now(name: str, store: str, namespace: str, as_json: bool) -> None:
     """Ask for a run of a task now, whatever its cron text says; it waits for a run in flight to end.
 
     Example: dutiful tasks run-now report --store sqlite:state.db
     """
-    key, leader = _ask(store, namespace, lambda known: _with_leader(known, known.run_now(name)))
+    key, leader = ask_tasks(store, namespace, lambda known: _with_leader(known, known.run_now(name)))
     if as_json:
         print_json({"key": key, "leader": _plain(leader)})
     else:
@@ -131,7 +128,7 @@ def run_now(name: str, store: str, namespace: str, as_json: bool) -> None:
 @tasks.command()
 @_name
 @_with_store
-@_as_json
+@as_json
 def cancel(name: str, store: str, namespace: str, as_json: bool) -> None:
     """Cancel what a task is doing: its run in flight, its waiting retry, and runs that were asked for.
 
@@ -140,7 +137,7 @@ def cancel(name: str, store: str, namespace: str, as_json: bool) -> None:
 
     Example: dutiful tasks cancel report --store sqlite:state.db
     """
-    count, leader = _ask(store, namespace, lambda known: _with_leader(known, known.cancel(name)))
+    count, leader = ask_tasks(store, namespace, lambda known: _with_leader(known, known.cancel(name)))
     if as_json:
         print_json({"cancelled": count, "leader": _plain(leader)})
     elif count:
@@ -150,7 +147,9 @@ def cancel(name: str, store: str, namespace: str, as_json: bool) -> None:
     click.get_current_context().exit(int(not count))
 
 
-def _ask(store: str, namespace: str, question: Callable[[Tasks], Awaitable[T]]) -> T:
+def ask_tasks(store: str, namespace: str, question: Callable[[Tasks], Awaitable[T]]) -> T:
+    """Return the answer of the tasks in a store."""
+
     async def ask() -> T:
         async with open_tasks(store, namespace) as known:
             return await question(known)
@@ -158,7 +157,8 @@ def _ask(store: str, namespace: str, question: Callable[[Tasks], Awaitable[T]]) 
     return asyncio.run(ask())
 
 
-async def _listed(known: Tasks) -> tuple[list[dict[str, Any]], Leader | None]:
+async def listed(known: Tasks) -> tuple[list[dict[str, Any]], Leader | None]:
+    """Return all tasks, and the process that runs them."""
     return await known.all(), await known.leader()
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dutiful.cli.output import counted
+from dutiful.cli.tasks import ask_tasks, listed
 from dutiful.cli.top_frame import VIEWS, Row, Shown
 from dutiful.core.errors import quoted
-from dutiful.declarative.inspection import open_tasks
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from dutiful.declarative.inspection import Tasks
+
+T = TypeVar("T")
 _FLEET_VIEWS = {**VIEWS, "fleet": "fleet"}
 _NO_SCHEDULE = "This is an agent; its schedules are in the other views."
 # The states of each view, for sources that list everything at once.
@@ -67,7 +69,7 @@ class StoreSource:
 
     def look(self, view: str, find: str, limit: int) -> Shown:
         """Return the matching tasks."""
-        views, leader = self._ask(_tasks_and_leader)
+        views, leader = self._ask(listed)
         rows = [_task(task) for task in views]
         health = "no scheduler runs" if leader is None else f"run by process {leader.pid}"
         now = SystemClock().now()
@@ -108,16 +110,8 @@ class StoreSource:
         """Return where a task is edited."""
         return f"{row.id} is declared by its program; edit its registration there"
 
-    def _ask(self, question: Callable[[Any], Any]) -> Any:
-        async def asked() -> Any:
-            async with open_tasks(self._store, self._namespace) as known:
-                return await question(known)
-
-        return asyncio.run(asked())
-
-
-async def _tasks_and_leader(known: Any) -> tuple[list[dict[str, Any]], Any]:
-    return await known.all(), await known.leader()
+    def _ask(self, question: Callable[[Tasks], Awaitable[T]]) -> T:
+        return ask_tasks(self._store, self._namespace, question)
 
 
 def _task(view: dict[str, Any]) -> Row:
