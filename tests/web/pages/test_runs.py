@@ -12,8 +12,8 @@ from tests.web.pages.html import Page, page
 from tests.web.pages.test_forms import post
 
 from dutiful.core.changes import Changes, Put
-from dutiful.web.pages import run_again, runs_csv
-from dutiful.web.pages.runs_csv import cell
+from dutiful.web.pages import find_runs, run_again
+from dutiful.web.pages.find_runs import cell
 
 MINUTELY = "* * * * *"
 
@@ -165,7 +165,7 @@ def test_a_cell_is_never_a_formula(text):
 
 
 def test_a_file_that_would_be_too_long_is_refused_with_the_time_to_choose(service, monkeypatch):
-    monkeypatch.setattr(runs_csv, "MOST", 1000)
+    monkeypatch.setattr(find_runs, "FILE_MAX", 1000)
     for schedule_id in ("a", "b"):
         service.upsert(schedule_id=schedule_id, cron_expr="* * * * * *", dialect="seconds")
     service.advance(501)

@@ -19,10 +19,9 @@ from dutiful.httpd.fields import ID_PATTERN, QueryModel
 from dutiful.service.types import RunView
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
-from dutiful.web.pages.find_runs import Found, find
+from dutiful.web.pages.find_runs import Found, TooManyError, find, runs_csv
 from dutiful.web.pages.ledger_entries import CSS, late_by, state_of, tick_href, took
 from dutiful.web.pages.rendering import LIVE, page
-from dutiful.web.pages.runs_csv import TooManyError, runs_csv
 from dutiful.web.pages.why import parse_time
 
 if TYPE_CHECKING:
