@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 from rich.console import Console
 
 from dutiful.cli.top_frame import Screen, frame
-from dutiful.cli.top_service import ServiceSource
+from dutiful.cli.top_sources import ServiceSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

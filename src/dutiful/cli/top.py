@@ -16,8 +16,7 @@ import click
 
 from dutiful.cli.reading import color
 from dutiful.cli.top_frame import SORTS, Screen, frame, in_order
-from dutiful.cli.top_service import ServiceSource
-from dutiful.cli.top_sources import FleetSource, Source, StoreSource
+from dutiful.cli.top_sources import FleetSource, ServiceSource, Source, StoreSource
 from dutiful.core.errors import DutifulError, quoted
 from dutiful.runtime.clock import SystemClock
 
