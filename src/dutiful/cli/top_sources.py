@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
@@ -34,39 +34,13 @@ _STATES = {
 }
 
 
-class Source(Protocol):
-    """A source to watch. All methods block, and raise ClickException or DutifulError."""
-
-    first_view: str
-    # The names of its views, in their order.
-    views: dict[str, str]
-    # Whether a pause has a note.
-    takes_note: bool
-
-    def look(self, view: str, find: str, limit: int) -> Shown:
-        """Return the present facts, with at most `limit` schedules of a view."""
-
-    def why(self, row: Row) -> str:
-        """Return why the last tick of a schedule ran or did not, or when it runs next."""
-
-    def run_now(self, row: Row) -> str:
-        """Request a run of the schedule now."""
-
-    def pause(self, row: Row, note: str | None = None) -> str:
-        """Pause a schedule, or resume it if it is paused."""
-
-    def open_page(self, row: Row) -> str:
-        """Open the page of a schedule in the browser."""
-
-    def edit(self, row: Row) -> str:
-        """Open the page on which a schedule is edited."""
-
-
 class ServiceSource:
     """A running service. While nothing changes there, a look costs it one small request."""
 
     first_view = "needs"
+    # The names of its views, in their order.
     views = VIEWS
+    # Whether a pause has a note.
     takes_note = True
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -320,6 +294,10 @@ class FleetSource:
         from dutiful.cli.fleet_client import asked
 
         return asked(self._path, {"ask": question, **about})
+
+
+# All methods block, and raise ClickException or DutifulError.
+Source: TypeAlias = ServiceSource | StoreSource | FleetSource
 
 
 def _named(row: Row) -> dict[str, str | None]:
