@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from dutiful.fleet.control.http import Listener
     from dutiful.httpd.server import HttpServer
 
 
@@ -167,19 +166,15 @@ def _logger(*, quiet: bool) -> logging.Logger:
     return logger
 
 
-def _listener(daemon: Daemon, address: str | None, logger: logging.Logger) -> Listener | None:
-    if address is None:
-        return None
-    from dutiful.fleet.control.http import Listener, bound, secrets_from
+def _api_server(daemon: Daemon, address: str, logger: logging.Logger) -> HttpServer:
+    from dutiful.fleet.control.http import bound, secrets_from, server_of
 
     # Bind the address before the fleet can lead, so that a start that cannot listen triggers nothing.
     secrets = secrets_from(os.environ)
-    return Listener(daemon, bound(address), secrets, logger)
+    return server_of(daemon, bound(address), secrets, logger)
 
 
-def _page_server(daemon: Daemon, address: str | None, logger: logging.Logger) -> HttpServer | None:
-    if address is None:
-        return None
+def _page_server(daemon: Daemon, address: str, logger: logging.Logger) -> HttpServer:
     from dutiful.fleet.control.http import bound
     from dutiful.httpd.server import HttpServer
     from dutiful.service.settings import is_loopback
@@ -200,7 +195,8 @@ async def _serve(
     address: str | None,
     page: str | None,
 ) -> None:
-    listener, pages = _listener(daemon, address, logger), _page_server(daemon, page, logger)
+    servers = [] if address is None else [_api_server(daemon, address, logger)]
+    servers += [] if page is None else [_page_server(daemon, page, logger)]
     asked = daemon.asked_to_stop
     with hear_signals(asked, lambda: _last_words(daemon)):
         try:
@@ -211,15 +207,11 @@ async def _serve(
         count = sum(len(agent.schedules) for agent in agents)
         said = counted(len(agents), "agent"), counted(count, "schedule")
         logger.info("started: %s with %s, state in %s", *said, daemon.state_dir)
-        if listener is not None:
-            listener.start()
-        serving = None if pages is None else asyncio.create_task(pages.answer(), name="dutiful-fleet-page")
+        serving = [asyncio.create_task(server.answer(), name="dutiful-fleet-http") for server in servers]
         await asked.wait()
-        if pages is not None and serving is not None:
-            pages.stop()
-            await serving
-        if listener is not None:
-            await listener.stop()
+        for server in servers:
+            server.stop()
+        await asyncio.gather(*serving)
         waited = counted(len(daemon.running()), "job")
         logger.info("stopping: waiting for %s, at most %g s", waited, timeout)
         try:

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from dutiful.errors import InvalidArgumentError
-from dutiful.fleet.control.http import Listener, Secrets, bound, metrics_of, secrets_from
+from dutiful.fleet.control.http import Secrets, bound, metrics_of, secrets_from, server_of
 from dutiful.fleet.errors import ConcurrencyLimitError, ScheduleNotFoundError
 
 TOKEN, SECRET = "t" * 32, "s" * 32
@@ -84,14 +84,15 @@ def story(steps, fleet=None, secrets=Secrets(TOKEN, SECRET)):  # noqa: B008
 
     async def play():
         listening = bound("127.0.0.1:0")
-        listener = Listener(fleet, listening, secrets, logging.getLogger("tests.fleet"))
-        listener.start()
+        server = server_of(fleet, listening, secrets, logging.getLogger("tests.fleet"))
+        serving = asyncio.create_task(server.answer())
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         try:
             async with aiohttp.ClientSession(url) as session:
                 return await steps(Client(session))
         finally:
-            await listener.stop()
+            server.stop()
+            await serving
 
     return asyncio.run(play()), fleet
 

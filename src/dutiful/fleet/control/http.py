@@ -5,7 +5,6 @@ The webhook signature is GitHub's: `X-Hub-Signature-256: sha256=` and the hexade
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import json
 import re
@@ -73,25 +72,12 @@ def bound(address: str, option: str = "--listen") -> socket.socket:
     return listen(match["host"].strip("[]"), int(match["port"]), f"name another address with {option}")
 
 
-class Listener:
-    """Serves the HTTP interface of a fleet on a bound socket."""
-
-    def __init__(self, fleet: Daemon, listener: socket.socket, secrets: Secrets, logger: Logger) -> None:
-        settings = MiddlewareSettings(listener.getsockname()[0], _FleetAuth(_Token(secrets), secrets.webhook))
-        app = _app(fleet, secrets)
-        app.add_middleware(RequestMiddleware, settings=settings)
-        self._server = HttpServer(app, listener, None, lambda url: logger.info("listening at %s", url))
-        self._serving: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Begin to answer requests."""
-        self._serving = asyncio.create_task(self._server.answer(), name="dutiful-fleet-http")
-
-    async def stop(self) -> None:
-        """Take no more requests, and return when those in progress are answered."""
-        self._server.stop()
-        if self._serving is not None:
-            await self._serving
+def server_of(fleet: Daemon, listener: socket.socket, secrets: Secrets, logger: Logger) -> HttpServer:
+    """Return the server of a fleet's HTTP interface on a bound socket."""
+    settings = MiddlewareSettings(listener.getsockname()[0], _FleetAuth(_Token(secrets), secrets.webhook))
+    app = _app(fleet, secrets)
+    app.add_middleware(RequestMiddleware, settings=settings)
+    return HttpServer(app, listener, None, lambda url: logger.info("listening at %s", url))
 
 
 class _Token(NamedTuple):
