@@ -171,48 +171,38 @@ def _me(
 async def keep_zone(request: Request, authorized: Reader) -> Response:
     """Store the zone of the reader in a cookie of this browser; an empty name forgets it."""
     name = (await read_form(request)).get("zone", "").strip()
-    answer = RedirectResponse("/ui/me#zoneh", 303)
-    if not name:
-        answer.delete_cookie(ZONE_COOKIE)
-        return answer
     try:
-        zone(name)
+        if name:
+            zone(name)
     except InvalidArgumentError as error:
         return _me(request, authorized, name, str(error))
-    _keep(request, answer, ZONE_COOKIE, name)
-    return answer
+    return _keep(request, ZONE_COOKIE, name, "/ui/me#zoneh")
 
 
 @router.post("/ui/theme")
 async def theme(request: Request, authorized: Reader) -> RedirectResponse:
     """Store the chosen theme in a cookie of this browser."""
     del authorized
-    form = await read_form(request)
-    answer = RedirectResponse("/ui/me", 303)
-    if form.get("theme") in THEMES:
-        _keep(request, answer, THEME_COOKIE, form["theme"])
-    else:
-        answer.delete_cookie(THEME_COOKIE)
-    return answer
+    chosen = (await read_form(request)).get("theme", "")
+    return _keep(request, THEME_COOKIE, chosen if chosen in THEMES else "", "/ui/me")
 
 
 @router.post("/ui/keys")
 async def keys(request: Request, authorized: Reader) -> RedirectResponse:
     """Switch keyboard shortcuts off or on in this browser: other programs may need the keys."""
     del authorized
-    form = await read_form(request)
-    answer = RedirectResponse("/ui/me#keys", 303)
-    if form.get("keys") == "off":
-        _keep(request, answer, KEYS_COOKIE, "off")
+    chosen = (await read_form(request)).get("keys", "")
+    return _keep(request, KEYS_COOKIE, chosen if chosen == "off" else "", "/ui/me#keys")
+
+
+def _keep(request: Request, cookie: str, value: str, back: str) -> RedirectResponse:
+    """Store a choice in a cookie for a year, or forget it if it is empty, and go back to its page."""
+    answer, secure = RedirectResponse(back, 303), request.url.scheme == "https"
+    if value:
+        answer.set_cookie(cookie, value, max_age=_YEAR_S, httponly=True, secure=secure, samesite="lax")
     else:
-        answer.delete_cookie(KEYS_COOKIE)
+        answer.delete_cookie(cookie)
     return answer
-
-
-def _keep(request: Request, answer: Response, cookie: str, value: str) -> None:
-    """Store a choice in a cookie of this browser for a year."""
-    secure = request.url.scheme == "https"
-    answer.set_cookie(cookie, value, max_age=_YEAR_S, httponly=True, secure=secure, samesite="lax")
 
 
 def _is_private(request: Request) -> bool:
