@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.zone import from_epoch_ms, zone
 from dutiful.web.drawing.axis import ClockChange
-from dutiful.web.drawing.marks import State, Tick
+from dutiful.web.drawing.marks import Tick, drawn_as
 from dutiful.web.drawing.simulation_picture import Lane, Picture, Theme, picture
 
 if TYPE_CHECKING:
@@ -20,14 +20,8 @@ if TYPE_CHECKING:
     from dutiful.simulate.schedule_file import ScheduleFile
     from dutiful.simulate.simulation import Simulation
 
-_STATES: dict[str, State] = {"SUCCESS": "ran", "FAILED": "failed", "SKIPPED": "skipped"}
 # A run that was launched later than this after its tick is drawn with a line from the tick.
 _LATE = timedelta(minutes=1)
-
-
-def state_of(status: str) -> State:
-    """Return the state in which a run with this status is drawn."""
-    return _STATES.get(status, "running")
 
 
 def simulation_picture(
@@ -95,7 +89,7 @@ def _tick(
     at, began, ended, until = times
     assert at is not None
     took = None if began is None or ended is None else (ended - began).total_seconds()
-    tick = Tick(at, state_of(status), reason, took, until=until, ticks=ticks)
+    tick = Tick(at, drawn_as(status), reason, took, until=until, ticks=ticks)
     return tick, began if began is not None and began - at >= _LATE else None
 
 

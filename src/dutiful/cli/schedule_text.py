@@ -10,6 +10,7 @@ import click
 from dutiful.cli.output import duration, print_table, state_cell
 from dutiful.core.cron.zone import read_instant
 from dutiful.core.errors import quoted
+from dutiful.web.drawing.marks import drawn_as
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,6 @@ RUN_FIELDS = (
     "schedule_id", "run_at", "status", "reason", "trigger", "attempt", "ticks", "run_until", "fire_at",
     "started_at", "ended_at", "idempotency_key", "run_id", "detail",
 )  # fmt: skip
-_SHAPES = {"FAILED": "failed", "SKIPPED": "skipped", "SUCCESS": "ran"}
 # The groups of keys that `show` prints; other keys follow in the last group.
 _GROUPS = {
     "what runs": ("schedule_id", "workflow_id", "version", "user_id", "labels", "input", "executor"),
@@ -142,11 +142,7 @@ def tick(run: dict[str, Any]) -> str:
 
 def run_state(run: dict[str, Any]) -> str:
     """Return the status of a run behind the shape that the pages draw for it."""
-    shape = _SHAPES.get(run["status"], "running")
-    by_trigger = {"manual": "hand", "backfill": "backfilled"}
-    if shape == "ran":
-        shape = by_trigger.get(run["trigger"], shape)
-    return state_cell(shape, run["status"])
+    return state_cell(drawn_as(run["status"], run["trigger"]), run["status"])
 
 
 def print_found_runs(runs: Sequence[dict[str, Any]]) -> None:

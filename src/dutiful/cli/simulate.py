@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dutiful.cli.output import duration, print_table, progress_bar, state_cell, write_file
-from dutiful.cli.pictures import simulation_picture, state_of
+from dutiful.cli.pictures import simulation_picture
 from dutiful.cli.reading import Form, reading, show
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.cron.zone import read_instant
@@ -24,6 +24,7 @@ from dutiful.core.schedule import tick_key
 from dutiful.simulate.schedule_file import read_schedule_file
 from dutiful.simulate.simulation import Simulation
 from dutiful.simulate.simulation import simulate as run_simulation
+from dutiful.web.drawing.marks import drawn_as
 
 if TYPE_CHECKING:
     from dutiful.core.event import Event
@@ -150,7 +151,7 @@ def _line(run: Run) -> list[str]:
         notes.append(f"{duration((run.started_at - run.fire_at) / 1000)} late")
     if run.attempt > 1:
         notes.append(f"attempt {run.attempt}")
-    return [run.schedule_id, state_cell(state_of(run.status), word), ", ".join(notes)]
+    return [run.schedule_id, state_cell(drawn_as(run.status), word), ", ".join(notes)]
 
 
 def _event_line(event: Event) -> list[str]:

@@ -83,6 +83,16 @@ def hatching(left: float, right: float, top: float, height: float) -> str:
 State: TypeAlias = Literal["ran", "failed", "skipped", "running", "to_come", "hand", "backfilled"]
 STATES: tuple[State, ...] = ("ran", "failed", "skipped", "running", "to_come", "hand", "backfilled")
 
+_OF_STATUS: dict[str, State] = {"SUCCESS": "ran", "FAILED": "failed", "SKIPPED": "skipped"}
+_BY_TRIGGER: dict[str, State] = {"manual": "hand", "backfill": "backfilled"}
+
+
+def drawn_as(status: str, trigger: str = "schedule") -> State:
+    """Return the state in which a run with this status is drawn, by what asked for it if it succeeded."""
+    state = _OF_STATUS.get(status, "running")
+    return _BY_TRIGGER.get(trigger, state) if state == "ran" else state
+
+
 _SHAPES = {
     "ran": '<rect x="5.5" y="2.5" width="5" height="11" rx="1" class="ran"/>',
     "failed": '<path d="M4 4l8 8M12 4l-8 8" class="cross"/>',

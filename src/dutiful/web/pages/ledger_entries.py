@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from dutiful.core.cron.zone import rfc_3339
-from dutiful.web.drawing.marks import Bead, Mini, State, Tick
+from dutiful.web.drawing.marks import Bead, Mini, State, Tick, drawn_as
 from dutiful.web.pages import words
 
 if TYPE_CHECKING:
@@ -41,14 +41,7 @@ SAID = {
 
 def state_of(run: Run | RunView) -> State:
     """Return the state in which an entry is drawn."""
-    if run.status == "FAILED":
-        return "failed"
-    if run.status == "SKIPPED":
-        return "skipped"
-    if run.status in {"ENQUEUED", "STARTED"}:
-        return "running"
-    by_hand: dict[str, State] = {"manual": "hand", "backfill": "backfilled"}
-    return by_hand.get(run.trigger, "ran")
+    return drawn_as(run.status, run.trigger)
 
 
 def became(run: RunView) -> str:

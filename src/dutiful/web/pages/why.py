@@ -17,7 +17,7 @@ from dutiful.httpd.fields import QueryModel
 from dutiful.httpd.instants import in_utc, parse_instant
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
-from dutiful.web.pages.ledger_entries import became, state_of
+from dutiful.web.pages.ledger_entries import CSS, became, state_of
 from dutiful.web.pages.rendering import page
 
 if TYPE_CHECKING:
@@ -145,8 +145,7 @@ def beside(cron: Cron, instant: datetime, now: datetime) -> list[tuple[str, date
 def _standing(told: Explanation) -> tuple[str, str, str]:
     if told.run is not None:
         state = state_of(told.run)
-        css = {"failed": "fail", "skipped": "skip", "running": "run"}.get(state, "ok")
-        return state, css, told.run.status
+        return state, CSS[state], told.run.status
     if told.code == "undecided":
         return "to_come", "", "TO COME"
     if told.due:

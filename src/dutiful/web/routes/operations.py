@@ -15,6 +15,7 @@ from dutiful.service.views import cron_of, decode_cursor, encode_cursor, moment,
 from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader, Writer
 from dutiful.web.drawing.density import Bucket
+from dutiful.web.drawing.marks import drawn_as
 from dutiful.web.pages.ledger_entries import beads
 from dutiful.web.pages.needs import find_needs
 from dutiful.web.pages.overview import buckets_of
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["operations"], route_class=StrictRoute)
 
 _SHOWN_NEXT = 3
-_STATES = {"FAILED": "failed", "SKIPPED": "skipped", "SUCCESS": "ran"}
 
 _UNREADY: dict[int | str, dict[str, Any]] = {
     503: {
@@ -211,7 +211,7 @@ def _state(line: Line) -> str:
         return "aside"
     if line.due.schedule.paused:
         return "paused"
-    return _STATES.get(line.runs[0].status, "running") if line.runs else "to_come"
+    return drawn_as(line.runs[0].status) if line.runs else "to_come"
 
 
 def _note(line: Line) -> str:
