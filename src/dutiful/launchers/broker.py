@@ -61,6 +61,10 @@ class Broker(NamedTuple):
         secret = self.user if self.password is None else self.password
         return text.replace(secret, "***") if secret else text
 
+    def problem(self, what: str, error: BaseException) -> str:
+        """Return what went wrong, this address, and the error, in one line without credentials."""
+        return f"{what} {self.shown}: {self.without_secrets(error)}"
+
     def tls(self) -> ssl.SSLContext:
         """Return the TLS context of the options `ca`, `cert` and `key`; raises InvalidArgumentError."""
         try:

@@ -79,7 +79,7 @@ class CeleryExecutor:
         try:
             producer = self._producer or self._connect()
         except self._errors as error:
-            return Unreached(self._problem("no connection to", error))
+            return Unreached(self._broker.problem("no connection to", error))
         options = {} if self._queue is None else {"queue": self._queue}
         try:
             self._app.send_task(
@@ -90,7 +90,7 @@ class CeleryExecutor:
             return Refused(Reason.LAUNCH_REFUSED, self._broker.without_secrets(error))
         except self._errors as error:
             self._disconnect()
-            return Unanswered(self._problem("no answer from", error))
+            return Unanswered(self._broker.problem("no answer from", error))
         return Accepted(meta.idempotency_key)
 
     def _connect(self) -> Producer:
@@ -114,13 +114,10 @@ class CeleryExecutor:
             connection.connect()
             connection.default_channel.close()
         except self._errors as error:
-            return self._problem("no connection to", error)
+            return self._broker.problem("no connection to", error)
         finally:
             connection.release()
         return None
-
-    def _problem(self, what: str, error: BaseException) -> str:
-        return f"{what} {self._broker.shown}: {self._broker.without_secrets(error)}"
 
 
 def _app(broker: Broker, timeout: float) -> Celery:

@@ -67,7 +67,7 @@ class NatsExecutor:
         except _UnfitStreamError as error:
             return Refused(Reason.LAUNCH_REFUSED, str(error))
         except (OSError, Error, TimeoutError) as error:
-            return Unreached(self._problem("no connection to", error))
+            return Unreached(self._broker.problem("no connection to", error))
         return await self._publish(connection, message, meta)
 
     async def probe(self) -> str | None:
@@ -78,7 +78,7 @@ class NatsExecutor:
         except _UnfitStreamError as error:
             return str(error)
         except (OSError, Error, TimeoutError) as error:
-            return self._problem("no connection to", error)
+            return self._broker.problem("no connection to", error)
         await connection.close()
         return None
 
@@ -99,11 +99,11 @@ class NatsExecutor:
         except (APIError, NoStreamResponseError, ConnectionClosedError) as error:
             # A new connection looks for the stream again, which may have been deleted.
             await self.close()
-            return Unreached(self._problem("nothing was stored by", error))
+            return Unreached(self._broker.problem("nothing was stored by", error))
         except (OSError, Error, TimeoutError) as error:
             # Without an answer the connection may be dead; the next run makes a new one.
             await self.close()
-            return Unanswered(self._problem("no acknowledgement from", error))
+            return Unanswered(self._broker.problem("no acknowledgement from", error))
         return Accepted(f"{stored.stream}:{stored.seq}")
 
     async def _connected(self) -> _Connection:
@@ -143,9 +143,6 @@ class NatsExecutor:
             duplicate_window=_DUPLICATE_WINDOW_S,
             max_age=_KEPT_S,
         )
-
-    def _problem(self, what: str, error: BaseException) -> str:
-        return f"{what} {self._broker.shown}: {self._broker.without_secrets(error)}"
 
 
 async def connect(

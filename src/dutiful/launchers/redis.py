@@ -51,7 +51,7 @@ class RedisExecutor:
             async with asyncio.timeout(self._timeout):
                 connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
         except (OSError, RedisError, TimeoutError) as error:
-            return Unreached(self._problem("no connection to", error))
+            return Unreached(self._broker.problem("no connection to", error))
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._add(connection, fields)
@@ -59,7 +59,7 @@ class RedisExecutor:
             return self._refused(error)
         except (OSError, RedisError, TimeoutError) as error:
             await connection.disconnect()
-            return Unanswered(self._problem("no answer from", error))
+            return Unanswered(self._broker.problem("no answer from", error))
         except BaseException:
             # A late answer must not be read as the answer to the next command.
             await connection.disconnect(nowait=True)
@@ -77,7 +77,7 @@ class RedisExecutor:
                 await connection.send_command("TYPE", self._stream)
                 kind = await connection.read_response()
         except (OSError, RedisError, TimeoutError) as error:
-            return self._problem("no connection to", error)
+            return self._broker.problem("no connection to", error)
         finally:
             await connection.disconnect()
         if kind in {b"none", b"stream"}:
@@ -99,13 +99,10 @@ class RedisExecutor:
         return Accepted(entry.decode())
 
     def _refused(self, error: ResponseError) -> Outcome:
-        problem = self._problem("an error was answered by", error)
+        problem = self._broker.problem("an error was answered by", error)
         if str(error).startswith("WRONGTYPE") or "wrong kind of value" in str(error):
             return Refused(Reason.LAUNCH_REFUSED, problem)
         return Unreached(problem)
-
-    def _problem(self, what: str, error: BaseException) -> str:
-        return f"{what} {self._broker.shown}: {self._broker.without_secrets(error)}"
 
 
 def _connection(broker: Broker, timeout: float) -> dict[str, Any]:

@@ -101,8 +101,7 @@ class NatsQueue:
         try:
             return await connect(broker, self._tls, _CONNECT_S, "dutiful receiver")
         except self.errors as error:
-            problem = f"no connection to {broker.shown}: {broker.without_secrets(error)}"
-            raise ConnectionError(problem) from None
+            raise ConnectionError(broker.problem("no connection to", error)) from None
 
     def open(self, message: Msg) -> Envelope:
         """Return the content of a message; the message id of a task's retry is KEY:ATTEMPT."""
