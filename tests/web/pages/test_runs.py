@@ -12,7 +12,7 @@ from tests.web.pages.html import Page, page
 from tests.web.pages.test_forms import post
 
 from dutiful.core.changes import Changes, Put
-from dutiful.web.pages import find_runs, run_again
+from dutiful.web.pages import find_runs, runs
 from dutiful.web.pages.find_runs import cell
 
 MINUTELY = "* * * * *"
@@ -213,7 +213,7 @@ def test_one_schedule_that_failed_is_asked_about_on_its_own_page(service):
 
 
 def test_more_schedules_than_are_run_at_once_are_not_run(service, monkeypatch):
-    monkeypatch.setattr(run_again, "MOST", 2)
+    monkeypatch.setattr(runs, "AGAIN_MAX", 2)
     failing(service, "a", "b", "c")
     asked = page(service, "/ui/runs/again?status=FAILED&reason=task_failed&line=RuntimeError:+disk+full")
     assert "3 schedules are too many to run at once; at most 2 do." in asked.text

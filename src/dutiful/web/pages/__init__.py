@@ -10,7 +10,6 @@ from dutiful.web.pages import (
     many,
     overview,
     run,
-    run_again,
     runs,
     schedule,
     schedules,
@@ -22,7 +21,7 @@ from dutiful.web.pages import (
 # The first match wins, so `/ui/schedules/new` and `/ui/schedules/import` are before
 # `/ui/schedules/{schedule_id}`, and `/ui/runs/again` before `/ui/runs/{key}`.
 _PAGES = (
-    overview, schedules, many, imports, editor, actions, schedule, runs, run_again, run, calendar, cron_lab,
+    overview, schedules, many, imports, editor, actions, schedule, runs, run, calendar, cron_lab,
     why, audit, system, session,
 )  # fmt: skip
 PAGE_ROUTERS = tuple(page.router for page in _PAGES)

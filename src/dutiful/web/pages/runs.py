@@ -1,25 +1,32 @@
-"""The ledger of all schedules: filtered, grouped by cause or one by one, page by page."""
+"""The ledger of all schedules: filtered, grouped by cause or one by one, page by page.
+
+The schedules of a group of failures can be run again, once each by hand.
+"""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
 import re
+import secrets
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import Field
 
 from dutiful.core.cron.zone import rfc_3339
+from dutiful.core.errors import InvalidArgumentError, UnknownScheduleError
 from dutiful.core.policy import Reason
 from dutiful.httpd.fields import ID_PATTERN, QueryModel
+from dutiful.service.errors import DamagedScheduleError
 from dutiful.service.types import RunView
-from dutiful.web.authorized_service import Reader
+from dutiful.web.authorized_service import Reader, Starter
 from dutiful.web.pages import words
 from dutiful.web.pages.find_runs import Found, TooManyError, find, runs_csv
+from dutiful.web.pages.forms import read_form
 from dutiful.web.pages.ledger_entries import CSS, late_by, state_of, tick_href, took
 from dutiful.web.pages.rendering import LIVE, page
 from dutiful.web.pages.why import parse_time
@@ -33,6 +40,8 @@ SHOWN = 60
 GROUPS_SHOWN = 40
 # Groups are made of the newest entries that match.
 GROUPED = 1000
+# Most schedules that one request runs again.
+AGAIN_MAX = 100
 STATUSES = ("SUCCESS", "FAILED", "SKIPPED", "STARTED", "ENQUEUED")
 TRIGGERS = {"schedule": "the schedule", "manual": "hand", "backfill": "a backfill"}
 # The widest range that is proposed where the one asked for has no entries.
@@ -272,3 +281,65 @@ def _again(query: RunsQuery, reason: str, line: str, names: list[str]) -> str:
         return f"/ui/schedules/{names[0]}/run"
     asked = link(query, status="FAILED", reason=reason, view="", line=line)
     return asked.replace("/ui/runs?", "/ui/runs/again?", 1)
+
+
+class AgainQuery(RunsQuery):
+    """A group of failures: the filter of its page, and its first line of detail."""
+
+    line: Annotated[str, Field(max_length=300)] = ""
+
+
+@router.get("/ui/runs/again")
+async def ask_again(
+    request: Request, authorized: Reader, query: Annotated[AgainQuery, Query()]
+) -> HTMLResponse:
+    """Show which schedules would run again."""
+    wanted = Filter.read(query, authorized.service.clock.now().astimezone(UTC))
+    found = (
+        [] if wanted.matches_nothing else (await find(authorized, wanted.asked, GROUPED, query.cursor)).runs
+    )
+    names = sorted(
+        {run.schedule_id for run in found if line_of(run) == query.line and run.status == "FAILED"}
+    )
+    stored = await authorized.service.registrar.some_schedules(names[:AGAIN_MAX])
+    views = [view for view in stored if view.quarantine is None]
+    return page(
+        "again.html",
+        request,
+        query=query,
+        ids=[view.schedule_id for view in views],
+        paused=sum(view.paused for view in views),
+        too_many=len(names) if len(names) > AGAIN_MAX else 0,
+        most=AGAIN_MAX,
+        once=secrets.token_hex(16),
+        back=link(RunsQuery(**{name: getattr(query, name) for name in RunsQuery.model_fields})),
+    )
+
+
+@router.post("/ui/runs/again")
+async def again(request: Request, authorized: Starter) -> Response:
+    """Run each schedule of the form once, in addition to its ticks; the same form sent again runs nothing."""
+    form = await read_form(request)
+    once = form.get("once", "")[:64]
+    ids = [each for each in form.get("schedules", "").split() if re.fullmatch(ID_PATTERN, each)]
+    asked = [each for each in dict.fromkeys(ids[:AGAIN_MAX]) if await _run(authorized, each, once)]
+    done = f"{words.counted(len(asked), 'run')} by hand asked for."
+    if gone := len(ids) - len(asked):
+        done += f" {words.counted(gone, 'schedule')} cannot be run."
+    return RedirectResponse(f"/ui/runs?{urlencode({'trigger': 'manual', 'view': 'each', 'done': done})}", 303)
+
+
+async def _run(authorized: AuthorizedService, schedule_id: str, once: str) -> bool:
+    """Run a schedule once for this form.
+
+    Return False for one that was deleted, damaged or set aside meanwhile; the others run all the same.
+    """
+    try:
+        await authorized.demand_schedule(schedule_id)
+        authorized.intend("trigger", schedule_id=schedule_id, via="page")
+        key = f"{once}:{schedule_id}" if once else None
+        triggered = await authorized.service.registrar.trigger(schedule_id, idempotency_key=key)
+    except (UnknownScheduleError, DamagedScheduleError, InvalidArgumentError):
+        return False
+    authorized.record("trigger", schedule_id=schedule_id, idempotency_key=triggered.idempotency_key)
+    return True
