@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import importlib
+import inspect
+import re
+import threading
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from dutiful.core.errors import InvalidArgumentError, quoted
 from dutiful.core.plan.outcome import Failed, Outcome, Succeeded, raised
-from dutiful.process.function import call, find_function, is_place
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dutiful.launchers.executor import ExecutorSettings, Meta
 
 _TIMEOUT = 3600.0
 _DETAIL_MAX = 500
+_DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 
 
 class Function:
@@ -79,3 +86,73 @@ class PythonExecutor:
         if isinstance(outcome, Succeeded) and outcome.detail is not None:
             return outcome._replace(detail=quoted(outcome.detail, _DETAIL_MAX))
         return cast("Outcome", outcome)
+
+
+def is_place(text: str) -> bool:
+    """Return whether this has the form `module:function`."""
+    return re.fullmatch(f"{_DOTTED}:{_DOTTED}", text, re.ASCII) is not None
+
+
+def find_function(setting: str, place: str) -> Callable[..., Any]:
+    """Import and return the function that `place` names; raises InvalidArgumentError for that `setting`."""
+    module, _, path = place.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise InvalidArgumentError(setting, place, str(error)) from error
+    if not callable(found):
+        raise InvalidArgumentError(setting, place, f"is {type(found).__name__}, which cannot be called")
+    return found  # type: ignore[no-any-return]  # only callability can be checked
+
+
+async def call(function: Callable[..., Any], *arguments: object) -> object:
+    """Return the result of a function: coroutines run on this loop, other functions in a thread of their own.
+
+    Exceptions of the function are raised. A cancelled call leaves its thread running, because threads cannot
+    be stopped.
+    """
+    if inspect.iscoroutinefunction(function):
+        return await function(*arguments)
+    answer = await _in_thread(function, arguments)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def _in_thread(function: Callable[..., Any], arguments: tuple[object, ...]) -> object:
+    # Not the loop's pool: it is small, and functions that hang there would block the resolution of host
+    # names. A daemon thread, so that such a function does not keep the process alive either.
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(answer: object, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(answer)
+        else:
+            done.set_exception(error)
+
+    def work() -> None:
+        answer: object = None
+        error: BaseException | None = None
+        try:
+            answer = context.run(function, *arguments)
+        except StopIteration as raised:
+            # A future refuses to hold StopIteration.
+            error = RuntimeError(f"the function raised {raised!r}")
+        except BaseException as raised:  # noqa: BLE001 - the caller gets any exception
+            error = raised
+        _tell(loop, settle, answer, error)
+
+    threading.Thread(target=work, name="dutiful-job", daemon=True).start()
+    return await done
+
+
+def _tell(loop: asyncio.AbstractEventLoop, settle: Callable[..., None], *outcome: object) -> None:
+    try:
+        loop.call_soon_threadsafe(settle, *outcome)
+    except RuntimeError:
+        # The event loop is closed, so no task waits for this call any more.
+        return

@@ -1,4 +1,4 @@
-"""Work in child processes and in threads: commands under a warden, and functions named by a text."""
+"""Work in child processes: commands under a warden, and their output."""
 
 from dutiful.process.command import DESCRIPTORS, GRACE, OUTPUT_LIMIT, Exit, environment_of, run
 

@@ -31,10 +31,9 @@ from dutiful.fleet.key_reader import (
 )
 from dutiful.fleet.types import JobResult, Problem
 from dutiful.launchers.command import Command, NotStartedError
-from dutiful.launchers.python import Function
+from dutiful.launchers.python import Function, find_function, is_place
 from dutiful.outbound import Allowed, ForbiddenTargetError, NoAnswerError, Outbound
 from dutiful.process.command import one_line
-from dutiful.process.function import find_function, is_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

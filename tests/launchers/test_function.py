@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.process.function import call, find_function, is_place
+from dutiful.launchers.python import call, find_function, is_place
 
 
 @pytest.mark.parametrize("text", ["a:b", "a.b.c:D.e", "_x:y1"])
