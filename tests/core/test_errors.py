@@ -30,7 +30,7 @@ def raised(ask, *args, **settings):
 REFUSED_TEXT = raised(Cron.parse, "0 25 * * *")
 EXAMPLES = [
     REFUSED_TEXT,
-    REFUSED_TEXT.__cause__,
+    REFUSED_TEXT.__context__,
     raised(Cron.parse, None),
     raised(Cron.parse, "0 0 * * *", gap="leap"),
     raised(Cron.parse("0 0 * * *").next_epoch, 10**12),
@@ -145,7 +145,7 @@ CONTROL = ["\x1b[31m", "\n", "\r", "\x00", "\x7f", "\u2028", "\u202e", "\ud800"]
 def test_a_message_about_a_text_has_no_control_characters(shape, control):
     error = raised(Cron.parse, shape.format(control))
     assert str(error).isprintable()
-    assert error.__cause__ is None or str(error.__cause__).isprintable()
+    assert error.__context__ is None or str(error.__context__).isprintable()
     assert error.expression == shape.format(control)
 
 

@@ -29,6 +29,10 @@ async def nothing():
     pass
 
 
+def blocks():
+    pass
+
+
 def delay_ms(delay):
     return check([("job", "* * * * *", nothing, delay)], "UTC").schedules[0].policy.retry.delay
 
@@ -180,6 +184,23 @@ def test_a_misshapen_registration_names_the_part_and_its_type_in_a_note(registra
     assert caught.value.__notes__ == [f"registrations[1]: {told}"]
 
 
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        (("job", "0 9 * *", nothing, 60), "in the registration of the task 'job'"),
+        (("job", MINUTELY, blocks, 60), "in the registration of the task 'job'"),
+        (("job", MINUTELY, nothing, -1), "in the registration of the task 'job'"),
+        (("job", MINUTELY, nothing, float("inf")), "in the registration of the task 'job'"),
+        (("j" * 100, MINUTELY, nothing, -1), f"in the registration of the task '{'j' * 79}…'"),
+        (("", MINUTELY, nothing, 60), "in registrations[1]"),
+    ],
+)
+def test_the_refusal_of_a_value_says_in_a_note_which_registration_has_it(bad, told):
+    with pytest.raises(DutifulError) as caught:
+        check([("fine", MINUTELY, nothing, 60), bad], "UTC")
+    assert caught.value.__notes__ == [told]
+
+
 def test_a_task_with_options_is_still_a_tuple_of_four():
     made = task("job", MINUTELY, nothing, 60, timeout=1.5, retry_limit=3, retry_backoff=2)
     assert made == ("job", MINUTELY, nothing, 60)
@@ -217,7 +238,7 @@ def test_the_refusal_of_a_text_names_the_dialect_in_which_it_is_legal():
     for text in ("*/1 * * * *", "@daily", "0 0 9 * * *", "60 * * * *"):
         with pytest.raises(CronExpressionInvalidError) as caught:
             check([("job", text, nothing, 60)], "UTC")
-        hints[text] = str(caught.value).removeprefix(str(caught.value.__cause__))
+        hints[text] = str(caught.value).removeprefix(str(caught.value.__context__))
     assert hints == {
         "*/1 * * * *": ' (legal with dialect="standard")',
         "@daily": ' (legal with dialect="standard")',

@@ -282,11 +282,11 @@ def test_error_model_invalid_cron_expression():
 
 
 def test_error_model_field_parse_error():
-    cause = refusal("0 1,25 * * *").__cause__
-    assert isinstance(cause, FieldParseError)
-    assert isinstance(cause, DutifulError)
-    assert str(cause) == "must be 0-23, not 25"
-    assert cause.details == {"fieldValue": "1,25", "fieldName": "hour"}
+    field = refusal("0 1,25 * * *").__context__
+    assert isinstance(field, FieldParseError)
+    assert isinstance(field, DutifulError)
+    assert str(field) == "must be 0-23, not 25"
+    assert field.details == {"fieldValue": "1,25", "fieldName": "hour"}
 
 
 def test_error_model_cron_calculation_error():

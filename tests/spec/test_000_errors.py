@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from traceback import format_exception
 
 import pytest
 from tests.spec.world import play
@@ -127,11 +128,12 @@ def test_errors_within_one_registration_are_looked_for_from_left_to_right(bad, e
     assert type(caught.value).__name__ == error
 
 
-def test_errors_of_cron_keep_their_cause():
+def test_errors_of_cron_keep_the_refusal_and_show_one_traceback():
     with pytest.raises(errors.CronExpressionInvalidError) as caught:
         Scheduler("memory:").initialize([registration(cron="60 * * * *")])
-    cause = caught.value.__cause__
-    assert (type(cause), cause.details) == (errors.InvalidCronExpressionError, caught.value.details)
+    refusal = caught.value.__context__
+    assert (type(refusal), refusal.details) == (errors.InvalidCronExpressionError, caught.value.details)
+    assert "".join(format_exception(caught.value)).count("Traceback") == 1
 
 
 def test_errors_that_nobody_foresaw_are_wrapped_with_their_context_and_cause():

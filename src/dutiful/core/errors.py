@@ -3,7 +3,7 @@
 DutifulError
 ├── InvalidArgumentError          a setting that is not one of the allowed values (also a ValueError)
 ├── InvalidCronExpressionError    a cron text that is refused, and which field is to blame
-├── FieldParseError               why one field was refused; the cause of the error above
+├── FieldParseError               why one field was refused; the context of the error above
 ├── CronCalculationError          no occurrence within the years a datetime can hold
 ├── ScheduleFileError             a schedule file with everything that is wrong in it
 ├── UnknownScheduleError          there is no schedule with that id (also a LookupError)
@@ -254,7 +254,7 @@ class ScheduleDuplicateTaskError(DutifulError):
 
 
 class CronExpressionInvalidError(DutifulError):
-    """A registration has a cron text that is refused; the cause is the InvalidCronExpressionError.
+    """A registration has a cron text that is refused; the context is the InvalidCronExpressionError.
 
     The message names the `dialect` of the scheduler in which the text would be legal, if there is one.
     """

@@ -10,12 +10,14 @@ from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.dialect import legal_dialect
 from dutiful.core.errors import (
     CronExpressionInvalidError,
+    DutifulError,
     InvalidCronExpressionError,
     InvalidRegistrationError,
     NegativeRetryDelayError,
     RegistrationShapeError,
     RegistrationsNotArrayError,
     ScheduleDuplicateTaskError,
+    quoted,
 )
 from dutiful.core.name import exact, name_flaw
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
@@ -98,13 +100,18 @@ def check(
     for index, registration in enumerate(registrations):
         name, text, callback, delay = _shape(index, registration)
         name, text = exact(name), exact(text)
-        _check_name(name, registered)
-        # Parse each text once: a million tasks have a few hundred distinct texts.
-        cron = crons.get(text) or crons.setdefault(text, _cron(text, dialect, timezone))
-        if (flaw := callback_flaw(callback)) is not None:
-            raise _blaming(name, InvalidRegistrationError("callback", callback, flaw))
-        options = registration.options if isinstance(registration, TaskRegistration) else PLAIN
-        chosen = _policy_for(delay, ledger, options)
+        _check_name(index, name, registered)
+        try:
+            # Parse each text once: a million tasks have a few hundred distinct texts.
+            cron = crons.get(text) or crons.setdefault(text, _cron(text, dialect, timezone))
+            if (flaw := callback_flaw(callback)) is not None:
+                raise InvalidRegistrationError("callback", callback, flaw)
+            options = registration.options if isinstance(registration, TaskRegistration) else PLAIN
+            chosen = _policy_for(delay, ledger, options)
+        except DutifulError as error:
+            # The message texts are fixed, so a note names the task.
+            error.add_note(f"in the registration of the task {quoted(name)!r}")
+            raise
         registered.schedules.append(Schedule(name, Task(name), cron, chosen))
         registered.callbacks[name] = callback
     return registered
@@ -139,14 +146,11 @@ def _misshapen(registration: Any) -> str:
     return f"{(*_PARTS, _DELAY_PART)[place]}, not {type(registration[place]).__name__}"
 
 
-def _blaming(name: str, error: InvalidRegistrationError) -> InvalidRegistrationError:
-    error.add_note(f"in the registration of the task {name!r}")
-    return error
-
-
-def _check_name(name: str, registered: Registered) -> None:
+def _check_name(index: int, name: str, registered: Registered) -> None:
     if (flaw := name_flaw(name)) is not None:
-        raise InvalidRegistrationError("name", name, flaw)
+        error = InvalidRegistrationError("name", name, flaw)
+        error.add_note(f"in registrations[{index}]")
+        raise error
     if name in registered.callbacks:
         raise ScheduleDuplicateTaskError(name)
 
@@ -155,7 +159,7 @@ def _cron(text: str, dialect: str, timezone: str | tzinfo) -> Cron:
     try:
         return Cron.parse(text, dialect, timezone)
     except InvalidCronExpressionError as error:
-        raise CronExpressionInvalidError(error, legal_dialect(text)) from error
+        raise CronExpressionInvalidError(error, legal_dialect(text)) from None
 
 
 def _delay_ms(delay: timedelta | float) -> int:

@@ -26,8 +26,8 @@ def is_read(text, dialect):
     assert refusal.expression == text
     assert str(refusal).isprintable()
     blamed = refusal.field != "expression"
-    assert isinstance(refusal.__cause__, FieldParseError) is blamed
-    assert (refusal.__cause__ is not None) is blamed
+    assert isinstance(refusal.__context__, FieldParseError) is blamed
+    assert (refusal.__context__ is not None) is blamed
     return False
 
 

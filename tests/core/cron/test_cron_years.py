@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from traceback import format_exception
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -63,6 +64,7 @@ def failure(ask, *args):
     error = caught.value
     assert str(error) == "Failed to calculate next occurrence: no occurrence within the years 1 to 9999"
     assert error.__cause__ is error.details["cause"]
+    assert "During handling" not in "".join(format_exception(error))
     return {key: value for key, value in error.details.items() if key != "cause"}
 
 

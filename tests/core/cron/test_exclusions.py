@@ -91,6 +91,8 @@ def test_crons_with_equal_calendars_are_equal_and_survive_pickling():
         (["02-30"], "write a date such as 2026-12-25"),
         (["2026-12-26/2026-12-24"], "the range ends before it begins"),
         ([5], "write a date such as 2026-12-25"),
+        ("2026-12-25", "write a list of days"),
+        (None, "write a list of days"),
         (["2026-12-25\n"], "write a date such as 2026-12-25"),
         (["١٢-٢٥"], "write a date such as 2026-12-25"),
         (["12-25"] * 1 + [f"{year}-01-01" for year in range(1000, 2000)], "write at most 1000"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
+from traceback import format_exception
 
 import pytest
 
@@ -28,13 +29,14 @@ def refusal(text, dialect):
 def check(text, dialect, field, reason):
     error = refusal(text, dialect)
     assert (error.expression, error.field, error.reason) == (text, field, reason)
+    assert (error.__cause__, "\n".join(format_exception(error)).count("Traceback")) == (None, 1)
     if field == "expression":
-        assert error.__cause__ is None
+        assert error.__context__ is None
     else:
-        assert isinstance(error.__cause__, FieldParseError)
-        assert str(error.__cause__) == reason
-        assert error.__cause__.details["fieldName"] == field
-        assert error.__cause__.details["fieldValue"] in text.split(" ")
+        assert isinstance(error.__context__, FieldParseError)
+        assert str(error.__context__) == reason
+        assert error.__context__.details["fieldName"] == field
+        assert error.__context__.details["fieldValue"] in text.split(" ")
 
 
 REFUSED_BY_ALL = [
@@ -134,16 +136,31 @@ def test_the_range_of_weekdays_in_a_refusal_is_the_one_that_the_dialect_takes(di
         ),
         ("*/1 * * * *", "minute", 'has the step "*/1", which POSIX cron lacks; write "*"'),
         ("*/0 * * * *", "minute", 'has the step "*/0", which POSIX cron lacks; list the values instead'),
-        ("1-9/2 * * * *", "minute", 'has the step "1-9/2", which POSIX cron lacks; list the values instead'),
-        ("5/2 * * * *", "minute", 'has the step "5/2", which POSIX cron lacks; list the values instead'),
+        ("x/2 * * * *", "minute", 'has the step "x/2", which POSIX cron lacks; list the values instead'),
+        (
+            "1-9/2 * * * *",
+            "minute",
+            'has the step "1-9/2", which POSIX cron lacks; list the values instead: "1,3,5,7,9"',
+        ),
+        (
+            "7,5/15 * * * *",
+            "minute",
+            'has the step "5/15", which POSIX cron lacks; list the values instead: "5,7,20,35,50"',
+        ),
         ("*,5 * * * *", "minute", '"*" must stand alone in its field; remove the rest of the list'),
         ("5,* * * * *", "minute", '"*" must stand alone in its field; remove the rest of the list'),
         ("* * * jan *", "month", 'has the name "jan", which POSIX cron lacks; use 1'),
         ("* * * * SUN", "weekday", 'has the name "SUN", which POSIX cron lacks; use 0'),
-        ("* * * * mon-fri", "weekday", 'has the name "mon", which POSIX cron lacks; use 1'),
+        ("* * * * mon-fri", "weekday", 'has the name "mon", which POSIX cron lacks; use "1-5"'),
+        ("* * * * 1-FRI", "weekday", 'has the name "FRI", which POSIX cron lacks; use "1-5"'),
+        ("* * * * 0,mon,wed", "weekday", 'has the name "mon", which POSIX cron lacks; use "0,1,3"'),
+        ("* * * jan,foo *", "month", 'has the name "jan", which POSIX cron lacks'),
+        ("* * * * fri-mon", "weekday", 'has the range "fri-mon", which runs backwards; use "5-6,0-1"'),
+        ("* * * nov-feb *", "month", 'has the range "nov-feb", which runs backwards; use "11-12,1-2"'),
         ("* * * * 7", "weekday", "must be 0-6, not 7; use 0 for Sunday"),
         ("* * * * 007", "weekday", "must be 0-6, not 7; use 0 for Sunday"),
-        ("* * * * 1-7", "weekday", "must be 0-6, not 7; use 0 for Sunday"),
+        ("* * * * 1-7", "weekday", 'must be 0-6, not 7; use "0-6"'),
+        ("* * * * 5-7", "weekday", 'must be 0-6, not 7; use "0,5,6"'),
         ("@hourly", "expression", "has the macro '@hourly', which POSIX cron lacks; write '0 * * * *'"),
         ("@Daily", "expression", "has the macro '@Daily', which POSIX cron lacks; write '0 0 * * *'"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -62,23 +63,26 @@ class Cron:
         jobs with a wildcard hour or minute follow real time. There are no ticks on the days of `calendar`,
         in the zone of the cron: `2026-12-25`, `2026-12-24/2027-01-01`, or `12-25` for every year.
         """
-        days = tuple(calendar)
+        days = _days(calendar)
         try:
             return _parse(text, dialect, timezone, gap, fold, dst, days)
         except TypeError:
             # An unhashable argument cannot use the cache; parsing without the cache names that argument.
-            return _parse.__wrapped__(text, dialect, timezone, gap, fold, dst, days)
+            pass
+        return _parse.__wrapped__(text, dialect, timezone, gap, fold, dst, days)
 
     def next(self, after: datetime) -> datetime:
         """Return the first occurrence strictly after `after`, in this cron's zone."""
-        # Inlined to keep up with compiled peers (`make bench`, item 1b). The functions called in the `except`
-        # branch raise the typed errors.
+        # Inlined to keep up with compiled peers (`make bench`, item 1b).
         try:
             since = after - EPOCH
             instant = self._occurrences.next(since.days * DAY_SECONDS + since.seconds)
         except (TypeError, OutOfYearsError):
-            instant = self.next_epoch(_epoch(after))
-        return _fromtimestamp(instant, self.zone.tzinfo)
+            pass
+        else:
+            return _fromtimestamp(instant, self.zone.tzinfo)
+        # Ask again where the typed errors are raised, after the `except`, which would appear in tracebacks.
+        return _fromtimestamp(self.next_epoch(_epoch(after)), self.zone.tzinfo)
 
     def previous(self, at: datetime) -> datetime:
         """Return the last occurrence at or before `at`, in this cron's zone."""
@@ -192,6 +196,13 @@ def _parse(
         days = tuple(sorted({exact(day) for day in calendar}))
         _require_a_day(occurrences, days)
     return Cron(exact(text), exact(dialect), line.zone, gap, fold, days, fields, occurrences)
+
+
+def _days(calendar: Sequence[str]) -> tuple[str, ...]:
+    # A single text is a sequence too, of characters that are no days.
+    if isinstance(calendar, str | bytes) or not isinstance(calendar, Iterable):
+        raise InvalidArgumentError("calendar", calendar, "write a list of days, such as ['2026-12-25']")
+    return tuple(calendar)
 
 
 def _require_a_day(occurrences: Occurrences, days: tuple[str, ...]) -> None:

@@ -186,7 +186,8 @@ def _parse_in(text: str, rule: FieldRule, part: str, dialect: Dialect) -> int:
     try:
         return parse_field(rule, part, dialect)
     except FieldParseError as error:
-        raise InvalidCronExpressionError(text, rule.name, error.reason) from error
+        # The new message has the whole reason, so a traceback shows it alone; `__context__` keeps the other.
+        raise InvalidCronExpressionError(text, rule.name, error.reason) from None
 
 
 def parse_field(rule: FieldRule, part: str, dialect: Dialect) -> int:
@@ -213,7 +214,7 @@ def _parse_item(rule: FieldRule, item: str, part: str, dialect: Dialect) -> int:
         raise FieldParseError(_malformed(rule, item), part, rule.name)
     star, start, end, step = shape.groups()
     if not dialect.extended and (star or step is not None):
-        raise FieldParseError(_not_posix(rule, item, star=star is not None), part, rule.name)
+        raise FieldParseError(_not_posix(rule, item, part, star=star is not None), part, rule.name)
     if star:
         low, high = rule.low, rule.high
     else:
@@ -223,6 +224,8 @@ def _parse_item(rule: FieldRule, item: str, part: str, dialect: Dialect) -> int:
             high = max(low, rule.high)
     if low > high:
         raise FieldParseError(_backwards(rule, item, low, high), part, rule.name)
+    if not dialect.extended and (name := _first_name(start, end)) is not None:
+        raise FieldParseError(_name_not_posix(rule, name, part), part, rule.name)
     bits = span(low, high, _step(rule, step, part))
     return bits if high <= rule.high else (bits | bits >> 7) & rule.every
 
@@ -244,9 +247,10 @@ def _number(rule: FieldRule, token: str, part: str, dialect: Dialect) -> int:
     if token.isdigit() and len(digits) <= 2 and rule.low <= (n := int(digits)) <= high:
         return n
     named = rule.names.get(token.lower())
-    if named is not None and dialect.extended:
+    # Also where names are refused: the refusal says how to write the whole field without them.
+    if named is not None:
         return named
-    raise FieldParseError(_not_a_value(rule, token, named, high), part, rule.name)
+    raise FieldParseError(_not_a_value(rule, token, part, high), part, rule.name)
 
 
 def _refuse_impossible(text: str, day: int, month: int) -> None:
@@ -257,14 +261,13 @@ def _refuse_impossible(text: str, day: int, month: int) -> None:
         raise InvalidCronExpressionError(text, "expression", reason)
 
 
-def _not_a_value(rule: FieldRule, token: str, named: int | None, high: int) -> str:
+def _not_a_value(rule: FieldRule, token: str, part: str, high: int) -> str:
     if token.isdigit():
         if rule is WEEKDAY and token.lstrip("0") == "7":
-            return "must be 0-6, not 7; use 0 for Sunday"
+            instead = None if token == part else _in_posix(rule, part)
+            return f"must be 0-6, not 7; use {'0 for Sunday' if instead is None else _in_quotes(instead)}"
         return f"must be {rule.low}-{high}, not {quoted(token.lstrip('0') or '0')}"
     token = quoted(token)
-    if named is not None:
-        return f'has the name "{token}", which POSIX cron lacks; use {named}'
     if re.fullmatch(r"[0-9]*[LW]|LW", token):
         return f'has the Quartz token "{token}", which this dialect lacks; list the days by number'
     if re.fullmatch(r"0[xXoObB][0-9A-Fa-f]+|[0-9]+[eE][0-9]+", token):
@@ -294,17 +297,45 @@ def _malformed(rule: FieldRule, item: str) -> str:
     return f'has "{shown}", which is neither a number nor a range such as {rule.low}-{rule.high}'
 
 
-def _not_posix(rule: FieldRule, item: str, *, star: bool) -> str:
+def _not_posix(rule: FieldRule, item: str, part: str, *, star: bool) -> str:
     if "/" not in item:
         return '"*" must stand alone in its field; remove the rest of the list'
-    step = item.rpartition("/")[2].lstrip("0")
     reason = f'has the step "{quoted(item)}", which POSIX cron lacks'
-    if star and step == "1":
+    if star and part == item and item.rpartition("/")[2].lstrip("0") == "1":
         return f'{reason}; write "*"'
-    if star and len(step) in (1, 2):
-        listed = ",".join(map(str, range(rule.low, rule.high + 1, int(step))))
-        return f'{reason}; list the values instead: "{listed}"'
-    return f"{reason}; list the values instead"
+    listed = _in_posix(rule, part)
+    return f"{reason}; list the values instead" + ("" if listed is None else f": {_in_quotes(listed)}")
+
+
+def _first_name(start: str | None, end: str | None) -> str | None:
+    return next((token for token in (start, end) if token is not None and not token.isdigit()), None)
+
+
+def _name_not_posix(rule: FieldRule, name: str, part: str) -> str:
+    reason = f'has the name "{name}", which POSIX cron lacks'
+    if name == part:
+        return f"{reason}; use {rule.names[name.lower()]}"
+    listed = _in_posix(rule, part)
+    return reason if listed is None else f"{reason}; use {_in_quotes(listed)}"
+
+
+def _in_posix(rule: FieldRule, part: str) -> str | None:
+    """Return a field of the extended dialects as POSIX spells it; None where it is not legal there either."""
+    try:
+        members = values(parse_field(rule, part, DIALECTS["standard"]))
+    except FieldParseError:
+        return None
+    runs: list[list[int]] = []
+    for n in members:
+        if runs and n == runs[-1][-1] + 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
+
+
+def _in_quotes(text: str) -> str:
+    return f'"{text}"'
 
 
 def _backwards(rule: FieldRule, item: str, low: int, high: int) -> str:

@@ -61,7 +61,7 @@ def _range(text: str, first: str, last: str) -> tuple[int, int]:
     try:
         begin, end = (date.fromisoformat(each).toordinal() - _ORDINAL_OF_EPOCH for each in (first, last))
     except ValueError as error:
-        raise InvalidArgumentError("calendar", text, f"{_ADVICE}: {error}") from error
+        raise InvalidArgumentError("calendar", text, f"{_ADVICE}: {error}") from None
     if end < begin:
         raise InvalidArgumentError("calendar", text, "the range ends before it begins")
     return begin, end

@@ -232,7 +232,8 @@ def timeline(timezone: str | tzinfo, gap: Gap, fold: Fold) -> Timeline:
         return _timeline(timezone, gap, fold)
     except TypeError:
         # A tzinfo that cannot be hashed cannot be shared either.
-        return _timeline.__wrapped__(timezone, gap, fold)
+        pass
+    return _timeline.__wrapped__(timezone, gap, fold)
 
 
 @lru_cache(maxsize=1024)
