@@ -165,3 +165,25 @@ def test_a_program_that_ends_without_stop_waits_for_what_runs_and_ends(tmp_path)
     command = [sys.executable, "-c", textwrap.dedent(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("worked\nSchedulerStopped\n", "", 0)
+
+
+def test_a_ctrl_c_while_it_starts_stops_what_has_begun_and_is_raised():
+    program = """
+        import os, signal, threading
+        import dutiful
+
+        def tell(event):
+            if event.name == "SchedulerInitializationStarted":
+                os.kill(os.getpid(), signal.SIGINT)
+            if event.name == "SchedulerStopped":
+                print(event.name, flush=True)
+
+        try:
+            dutiful.in_background([], "memory:", observer=tell)
+        except KeyboardInterrupt:
+            print("interrupted, threads:", threading.active_count(), flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    told = "SchedulerStopped\ninterrupted, threads: 1\n"
+    assert (done.stdout, done.stderr, done.returncode) == (told, "", 0)

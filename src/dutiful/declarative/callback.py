@@ -21,6 +21,9 @@ T = TypeVar("T")
 
 _WRITE_ASYNC = "must be an async function; write `async def`, or wrap it: dutiful.in_thread(function)"
 _NO_GENERATOR = "must be an async function; this one has a `yield`, so that calling it runs nothing"
+_NO_GENERATOR_IN_THREAD = (
+    "has a `yield`, so that calling it runs nothing; write a function that does the work"
+)
 
 
 def callback_flaw(callback: object) -> str | None:
@@ -33,7 +36,7 @@ def callback_flaw(callback: object) -> str | None:
     if getattr(getattr(called, "__code__", None), "co_flags", 0) & inspect.CO_COROUTINE:
         return None
     function = _innermost(callback)
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+    if _has_yield(function):
         return None if _is_marked_async(function) else _NO_GENERATOR
     is_plain = inspect.isfunction(function) and function.__name__ != "<lambda>"
     is_wrapper = hasattr(function, "__wrapped__") or _is_marked_async(function)
@@ -47,6 +50,10 @@ def _innermost(callback: object) -> Any:
     return callback
 
 
+def _has_yield(function: Any) -> bool:
+    return inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)
+
+
 def _is_marked_async(function: Any) -> bool:
     # `asyncio` honours its own mark beside the one of `inspect`; so does `types.coroutine` by a flag.
     iterable = getattr(getattr(function, "__code__", None), "co_flags", 0) & inspect.CO_ITERABLE_COROUTINE
@@ -57,12 +64,16 @@ def in_thread(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
     """Return an async function that runs a blocking one in a thread of its own and waits for it.
 
     A thread cannot be interrupted: after a timeout or a cancellation the run has ended, but the function
-    itself runs to its end. Raises InvalidArgumentError for a function that is already async.
+    itself runs to its end. Raises InvalidArgumentError for a function that is already async, or that has a
+    `yield`.
     """
     if not callable(function):
         raise InvalidArgumentError("function", function, "must be a function")
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(_innermost(function)):
+    generates = _has_yield(_innermost(function))
+    if inspect.iscoroutinefunction(function) or (generates and _is_marked_async(_innermost(function))):
         raise InvalidArgumentError("function", function, "is async already; register it as it is")
+    if generates:
+        raise InvalidArgumentError("function", function, _NO_GENERATOR_IN_THREAD)
 
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:
         name = getattr(function, "__name__", type(function).__name__)
@@ -89,4 +100,6 @@ def _finish(function: Callable[[], T]) -> T:
     if inspect.iscoroutine(answer):
         answer.close()
         raise TypeError("the function returned a coroutine; register async functions as they are")
+    if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+        raise TypeError("the function returned a generator, so nothing of it was run")
     return answer

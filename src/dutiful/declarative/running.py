@@ -55,11 +55,14 @@ class BackgroundScheduler:
         self._thread = threading.Thread(
             target=self._live, args=(registrations,), name="dutiful-scheduler", daemon=True
         )
-        self._thread.start()
         try:
+            self._thread.start()
             self._begun.result()
         except BaseException:
-            self._thread.join()
+            # Also after a Ctrl-C, which leaves the thread at work: the caller gets no object to stop it by.
+            self._ask_to_stop()
+            if self._thread.is_alive():
+                self._thread.join()
             raise
         atexit.register(self.stop)
 
@@ -76,13 +79,16 @@ class BackgroundScheduler:
         at once, and the stop completes after the task. Raises the errors of `Scheduler.stop`.
         """
         atexit.unregister(self.stop)
-        # A loop that is closed has been stopped by another call meanwhile.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._asked.set)
+        self._ask_to_stop()
         if self._is_called_by_task():
             return
         self._ended.result()
         self._thread.join()
+
+    def _ask_to_stop(self) -> None:
+        # A loop that is closed has been stopped by another call meanwhile, or could not begin.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._asked.set)
 
     def _is_called_by_task(self) -> bool:
         return threading.current_thread() is self._thread or is_run_of(self._scheduler)
