@@ -27,10 +27,16 @@ def test_the_scheduler_is_a_public_name_that_is_loaded_when_it_is_used():
         _ = dutiful.Schedular
 
 
-@pytest.mark.parametrize("settings", [{"timezone": "Mars/Phobos"}, {"timezone": "+5"}])
+@pytest.mark.parametrize("settings", [{"timezone": "Mars/Phobos"}, {"timezone": "+5"}, {"timezone": ""}])
 def test_a_zone_that_does_not_exist_is_refused_when_the_scheduler_is_made(settings):
     with pytest.raises(InvalidArgumentError):
         Scheduler("memory:", **settings)
+
+
+@pytest.mark.parametrize("clock", [VirtualClock, 5, "", "2026-01-01"])
+def test_a_clock_that_is_none_is_refused_when_the_scheduler_is_made(clock):
+    with pytest.raises(InvalidArgumentError, match=r"must be a clock, such as dutiful\.testing"):
+        Scheduler("memory:", clock=clock)
 
 
 def test_a_namespace_that_cannot_name_a_file_is_refused(tmp_path):
@@ -53,8 +59,9 @@ def test_without_an_event_loop_a_valid_list_is_refused_and_can_be_given_again():
     clock = VirtualClock("2026-01-01T10:00:00")
     scheduler = Scheduler("memory:", clock=clock)
     registrations = [("job", "* * * * *", callback, 60)]
-    with pytest.raises(RuntimeError, match="no running event loop"):
+    with pytest.raises(RuntimeError, match=r"no running event loop: .* dutiful\.in_background") as caught:
         scheduler.initialize(registrations)
+    assert caught.value.__suppress_context__
 
     async def story():
         await scheduler.initialize(registrations)

@@ -143,9 +143,10 @@ def test_another_dialect_has_steps_and_seconds(store):
     assert world.ran == ["10:00 job", "10:00:20 job", "10:00:40 job", "10:01 job"]
 
 
-def test_a_dialect_that_does_not_exist_is_refused():
+@pytest.mark.parametrize("dialect", ["quartz", ["posix"], None])
+def test_a_dialect_that_does_not_exist_is_refused(dialect):
     with pytest.raises(InvalidArgumentError, match="choose from 'posix', 'standard', 'seconds'"):
-        dutiful.Scheduler("memory:", dialect="quartz")
+        dutiful.Scheduler("memory:", dialect=dialect)
 
 
 def test_a_run_that_a_person_asks_for_waits_for_the_one_in_flight(store):

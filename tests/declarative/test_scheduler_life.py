@@ -108,6 +108,39 @@ def test_a_scheduler_that_was_never_stopped_leaves_its_file_to_the_next_one(url,
     assert "SchedulerInitializationCompleted" in names
 
 
+@pytest.mark.parametrize("how", ["asyncio.run", "a loop closed at once"])
+@pytest.mark.parametrize("store", ["memory:", "sqlite:"])
+def test_a_scheduler_whose_loop_was_closed_is_stopped_and_may_be_initialized_again(tmp_path, store, how):
+    names, ran = [], []
+
+    async def work():
+        ran.append(1)
+
+    url = store if store == "memory:" else f"sqlite:{tmp_path / 'state.db'}"
+    clock = VirtualClock(START)
+    scheduler = Scheduler(url, clock=clock, observer=lambda event: names.append(event.name))
+
+    async def forgetful():
+        await scheduler.initialize([("job", "* * * * *", work, 60)])
+        await clock.advance(0)
+
+    async def again():
+        await scheduler.stop()
+        await scheduler.initialize([("job", "* * * * *", work, 60)])
+        await clock.advance(60)
+        await scheduler.stop()
+
+    if how == "asyncio.run":
+        asyncio.run(forgetful())
+    else:
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(forgetful())
+        loop.close()
+    asyncio.run(again())
+    assert (ran, names[-1]) == ([1, 1], "SchedulerStopped")
+    assert "SchedulerStandby" not in names
+
+
 def test_no_thread_is_left_behind_by_a_scheduler_that_was_never_stopped(url, tmp_path):
     async def forgetful():
         await Scheduler(url, clock=VirtualClock(START)).initialize([("job", "* * * * *", nothing, 60)])

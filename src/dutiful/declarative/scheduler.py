@@ -6,7 +6,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dutiful.core.cron.dialect import DIALECTS
@@ -45,7 +45,6 @@ from dutiful.stores.url import store_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from datetime import tzinfo
 
     from dutiful.core.changes import Survey
     from dutiful.core.event import Event
@@ -77,8 +76,8 @@ class Scheduler:
         dialect: str = "posix",
     ) -> None:
         self._store = store_for(store, namespace)
-        self._clock = clock or clock_of(self._store)
-        self._zone = zone(timezone or self._clock.timezone)
+        self._clock = clock_of(self._store) if clock is None else _checked_clock(clock)
+        self._zone = zone(self._clock.timezone if timezone is None else timezone)
         self._observer, self._broken = checked_observer(observer), set[str]()
         self._dialect, self._ledger = _dialect(dialect), bool(ledger)
         self._state: Lifecycle = "uninitialized"
@@ -97,13 +96,14 @@ class Scheduler:
 
         Errors in the registrations are raised by the call itself, before anything is written.
         """
+        self._note_closed_loop()
         if self._state not in ("uninitialized", "stopped"):
             raise SchedulerAlreadyActiveError(self._state)
         self._tell("SchedulerInitializationStarted")
         try:
             with Collector():
                 registered = check(registrations, self._zone.tzinfo, self._dialect, self._ledger)
-            loop = asyncio.get_running_loop()
+            loop = _running_loop()
         except Exception:
             self._tell("SchedulerInitializationFailed")
             raise
@@ -121,8 +121,10 @@ class Scheduler:
         its call returns at once, and the stop completes after the task.
 
         Raises StopSchedulerError where ended runs could not be recorded, naming them, and where it is called
-        from another event loop than `initialize`.
+        from another event loop than `initialize`. Where that loop was closed without a stop, nothing runs any
+        more, and the scheduler is stopped.
         """
+        self._note_closed_loop()
         if self._state in ("uninitialized", "stopped"):
             return
         if asyncio.get_running_loop() is not self._loop:
@@ -147,6 +149,12 @@ class Scheduler:
                 self._stopping = asyncio.create_task(self._stop(), name="dutiful-stop")
             assert self._stopping is not None
             await self._until_stopped(self._stopping)
+
+    def _note_closed_loop(self) -> None:
+        """Count a scheduler as stopped whose event loop was closed: its runs have ended as in a crash."""
+        is_active = self._state not in ("uninitialized", "stopped")
+        if is_active and self._loop is not None and self._loop.is_closed():
+            self._state, self._polling = "stopped", False
 
     # Initializing
 
@@ -183,6 +191,11 @@ class Scheduler:
     async def _open(self) -> None:
         # Yield once, so that a stop called right after initialize finds it under way with every store.
         await asyncio.sleep(0)
+        if self._host is not None:
+            # The last event loop was closed without a stop, which may have left the store open.
+            self._host = None
+            with self._clock.hold():
+                await self._store.close()
         launcher = CallbackLauncher(self._registered.callbacks)
         host = Host(
             "library",
@@ -344,8 +357,22 @@ def is_run_of(scheduler: Scheduler) -> bool:
     return host is not None and host.is_carrying_caller()
 
 
-def _dialect(name: str) -> str:
-    if name not in DIALECTS:
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        advice = "await initialize() in an async function, or use dutiful.in_background(registrations)"
+        raise RuntimeError(f"no running event loop: {advice}") from None
+
+
+def _checked_clock(clock: Clock) -> Clock:
+    if not isinstance(getattr(clock, "timezone", None), tzinfo):
+        raise InvalidArgumentError("clock", clock, "must be a clock, such as dutiful.testing.VirtualClock(…)")
+    return clock
+
+
+def _dialect(name: object) -> str:
+    if not isinstance(name, str) or name not in DIALECTS:
         raise InvalidArgumentError("dialect", name, f"choose from {', '.join(map(repr, DIALECTS))}")
     return name
 
