@@ -191,6 +191,22 @@ def test_a_lock_file_of_another_user_is_refused_with_advice(open_directory, tmp_
     assert run_script(SCHEDULING_WITHOUT_RIGHTS, *arguments) == ["scheduled"]
 
 
+def test_a_path_that_leads_nowhere_is_refused_with_the_reason_of_the_system(path, tmp_path):
+    async def nothing(store):
+        pass
+
+    circle = tmp_path / "circle.db"
+    circle.symlink_to(circle)
+    lock = tmp_path / "state.db.default.lock"
+    lock.mkdir()
+    reasons = {circle: f"Too many levels of symbolic links: {circle}", path: f"Is a directory: {lock}"}
+    for database, reason in reasons.items():
+        with pytest.raises(StoreError) as caught:
+            with_store(database, nothing)
+        assert str(caught.value) == f"The database {database} cannot be used: {reason}"
+        assert isinstance(caught.value.__cause__, OSError)
+
+
 def test_a_read_only_directory_is_refused_at_once(open_directory):
     path = open_directory / "state.db"
     open_directory.chmod(0o555)

@@ -283,6 +283,7 @@ def test_a_name_that_is_not_in_the_database_is_refused(given):
         ("Europe/Berln", "did you mean 'Europe/Berlin'?"),
         ("America/NewYork", "did you mean 'America/New_York'?"),
         ("?", "write an IANA name such as 'Europe/Berlin'"),
+        ("localtime", "write an IANA name such as 'Europe/Berlin'"),
     ],
 )
 def test_a_misspelt_name_is_answered_with_the_nearest_one(given, hint):

@@ -272,6 +272,7 @@ def _load(name: str) -> tzinfo:
             return ZoneInfo(name)
     except (ZoneInfoNotFoundError, OSError, ValueError):
         pass
-    near = difflib.get_close_matches(name[:64], available_timezones(), n=1)
+    known = [known for known in available_timezones() if _NAME.fullmatch(known)]
+    near = difflib.get_close_matches(name[:64], known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else "write an IANA name such as 'Europe/Berlin'"
     raise InvalidArgumentError("timezone", name, f"is not in the time zone database; {hint}")

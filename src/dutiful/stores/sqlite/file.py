@@ -53,7 +53,12 @@ def is_garbled(error: Exception | None) -> bool:
 
 
 def explained(error: Exception, path: str) -> Exception:
-    """Return the StoreError for an error of SQLite, with that error as its cause."""
+    """Return the StoreError for an error of SQLite or of the file system, with that error as its cause."""
+    if isinstance(error, OSError):
+        reason = f"{error.strerror or error}: {error.filename or path}"
+        fault = StoreError(f"The database {path} cannot be used", reason, path=path, cause=str(error))
+        fault.__cause__ = error
+        return fault
     # OverflowError and UnicodeError come from values that a column cannot hold.
     if not isinstance(error, (sqlite3.Error, OverflowError, UnicodeError)):
         return error
