@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
 from tests.core.plan.planner_notation import schedule
@@ -14,6 +14,12 @@ from dutiful.errors import InvalidArgumentError
 from dutiful.testing import VirtualClock
 
 TEN = "2026-01-05T10:00:00+00:00"
+
+
+@pytest.mark.parametrize("start", ["tomorrow", "", 0, None, date(2026, 1, 5)])
+def test_a_start_that_is_no_instant_is_refused(start):
+    with pytest.raises(InvalidArgumentError, match="write ISO 8601, such as 2026-01-05T09:00, or a datetime"):
+        VirtualClock(start)
 
 
 @pytest.mark.parametrize("seconds", [-1, -0.001, timedelta(days=-1)])

@@ -20,6 +20,7 @@ from dutiful.core.plan.outcome import Outcome, Succeeded
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from datetime import tzinfo
 
     from dutiful.runtime.ports import Launch
 
@@ -31,10 +32,10 @@ _SECONDS_MAX = 3.2e11
 
 
 class VirtualClock:
-    """A clock for tests; `now()` is in `timezone`."""
+    """A clock for tests; `now()` is in `timezone`, and so is a start without an offset."""
 
-    def __init__(self, start: str | datetime, timezone: str = "UTC") -> None:
-        at = datetime.fromisoformat(start) if isinstance(start, str) else start
+    def __init__(self, start: str | datetime, timezone: str | tzinfo = "UTC") -> None:
+        at = _start(start)
         self.timezone = zone(timezone).tzinfo
         # Whole microseconds, because a simulated year reads both values millions of times.
         self._wall = _microseconds(
@@ -159,6 +160,16 @@ class _Hold:
         """Return when the last holder has released time."""
         self._released = asyncio.get_running_loop().create_future()
         await self._released
+
+
+def _start(start: object) -> datetime:
+    try:
+        at = datetime.fromisoformat(start) if isinstance(start, str) else start
+    except ValueError:
+        at = None
+    if not isinstance(at, datetime):
+        raise InvalidArgumentError("start", start, "write ISO 8601, such as 2026-01-05T09:00, or a datetime")
+    return at
 
 
 def _length(seconds: float | timedelta) -> int:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.monitor.monitor_notation import LISTS, broken, trace
 
+from dutiful import InvalidArgumentError, task
 from dutiful.monitor import Violation, check, from_events
 
 ACCEPTABLE = {
@@ -292,3 +293,29 @@ def test_a_standby_that_is_stopped_leaves_no_trace():
         "SchedulerStopped",
     ]
     assert from_events(told(*names, call=2), ["R"]) == []
+
+
+def test_the_lists_of_the_schedulers_are_taken_as_they_are():
+    async def work():
+        pass
+
+    lists = {
+        "plain": [("a", "0 * * * *", work, timedelta(seconds=90))],
+        "options": [task("a", "0 * * * *", work, 90, retry_limit=0)],
+    }
+    events = """
+        09:30 IS {0}
+        09:30 IEs {0}
+        10:00 RS a
+        10:00:10 REf a
+        10:50 SS
+        10:50 SE"""
+    found = {name: check(trace(events.format(name)), registrations=lists) for name in lists}
+    owed = Violation("L1", None, "a was owed a start by 2026-01-01T10:02:40+00:00")
+    assert found == {"plain": [owed], "options": []}
+
+
+@pytest.mark.parametrize("at", ["2026-01-01T10:00", datetime.fromisoformat("2026-01-01")])
+def test_an_instant_without_an_offset_is_refused(at):
+    with pytest.raises(InvalidArgumentError, match=r"has no UTC offset; add Z or \+00:00"):
+        check([{"name": "Crash", "at": at}], registrations={})

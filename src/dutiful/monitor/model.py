@@ -13,12 +13,14 @@ from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import InvalidCronExpressionError
 from dutiful.core.name import name_flaw
 from dutiful.monitor.obligation import NEVER, Task, due_in, instant_of, iso, just_before, length_of
+from dutiful.monitor.trace import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import tzinfo
 
-    # List name -> (name, cron text, delay) of each task, with an optional mapping of retry options.
+    # List name -> (name, cron text, delay) of each task, with an optional mapping of retry options; or the
+    # list that a scheduler gets.
     Registrations = Mapping[str, Sequence[tuple[Any, ...]]]
 
 # Beyond this many tasks the bound on a start grows by 6 ms (in microseconds) per task.
@@ -273,7 +275,11 @@ class Monitor:
 
     def _valid_tasks(self, list_: str) -> dict[str, _Registered] | None:
         tasks: dict[str, _Registered] = {}
-        for name, text, delay, *more in self.registrations[list_]:
+        # The list of a scheduler has the callback as third part.
+        given = (
+            plain(each) if len(each) > 2 and callable(each[2]) else each for each in self.registrations[list_]
+        )
+        for name, text, delay, *more in given:
             seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
             try:
                 cron = Cron.parse(text, self.dialect, self.timezone)

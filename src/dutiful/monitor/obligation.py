@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.dialect import DIALECTS
 from dutiful.core.cron.zone import EPOCH
-from dutiful.core.errors import CronCalculationError
+from dutiful.core.errors import CronCalculationError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from dutiful.core.cron.cron import Cron
@@ -90,6 +90,8 @@ def instant_of(at: Any) -> int:
     """Return an instant of a trace in microseconds: epoch seconds, an ISO text, or an aware datetime."""
     if isinstance(at, str):
         at = datetime.fromisoformat(at)
+    if isinstance(at, datetime) and at.utcoffset() is None:
+        raise InvalidArgumentError("at", at, "has no UTC offset; add Z or +00:00")
     return (at - EPOCH) // _MICROSECOND if isinstance(at, datetime) else round(at * SECOND)
 
 
