@@ -13,7 +13,8 @@ from dutiful.core.errors import (
 
 if TYPE_CHECKING:
     from dutiful.declarative.callback import in_thread
-    from dutiful.declarative.registration import task
+    from dutiful.declarative.observe import SchedulerEvent
+    from dutiful.declarative.registration import Registration, task
     from dutiful.declarative.running import BackgroundScheduler, in_background, running
     from dutiful.declarative.scheduler import Scheduler
 
@@ -27,7 +28,9 @@ __all__ = [
     "FieldParseError",
     "InvalidArgumentError",
     "InvalidCronExpressionError",
+    "Registration",
     "Scheduler",
+    "SchedulerEvent",
     "in_background",
     "in_thread",
     "running",
@@ -37,7 +40,9 @@ __all__ = [
 # Imported on first use: the scheduler needs asyncio and logging, and parsing a cron does not.
 _MODULES = {
     "BackgroundScheduler": "running",
+    "Registration": "registration",
     "Scheduler": "scheduler",
+    "SchedulerEvent": "observe",
     "in_background": "running",
     "in_thread": "callback",
     "running": "running",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -25,12 +26,11 @@ from dutiful.core.schedule import Schedule, Task
 from dutiful.declarative.callback import callback_flaw
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
     from datetime import tzinfo
 
-    Callback: TypeAlias = Callable[[], Awaitable[Any]]
-
-Registration: TypeAlias = "tuple[str, str, Callback, timedelta | float]"
+Callback: TypeAlias = Callable[[], Awaitable[Any]]
+Registration: TypeAlias = tuple[str, str, Callback, timedelta | float]
 
 _MS = timedelta(milliseconds=1)
 _RETRY_LIMIT_MAX, _BACKOFF_MAX = 1_000_000, 100
@@ -49,7 +49,7 @@ class Options(NamedTuple):
 PLAIN = Options()
 
 
-class TaskRegistration(tuple[str, str, "Callback", "timedelta | float"]):
+class TaskRegistration(tuple[str, str, Callback, timedelta | float]):
     """A registration with options: still a 4-tuple of name, cron text, callback and retry delay."""
 
     options: Options = PLAIN
