@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import select
 import socket
 
@@ -87,6 +88,29 @@ def test_many_requests_on_one_connection_are_counted_apart():
         one = f"GET /x HTTP/1.1\r\nHost: localhost:{port}\r\nX-Long: {'x' * 9000}\r\n"
         received = talk(port, (f"{one}\r\n" * 5 + f"{one}Connection: close\r\n\r\n").encode())
     assert received.count(b"HTTP/1.1 200 OK") == 6
+
+
+def test_a_request_that_offers_another_protocol_keeps_its_body():
+    offer = (
+        b"Host: localhost\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMA\r\n"
+    )
+    sized = b"POST /x HTTP/1.1\r\n" + offer + b"Content-Length: 9\r\n\r\nnine char"
+    chunked = b"POST /x HTTP/1.1\r\n" + offer + b"Transfer-Encoding: chunked\r\n\r\n5\r\nchunk\r\n0\r\n\r\n"
+    last = b"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with middleware_server() as port:
+        received = talk(port, sized + chunked + last)
+        assert re.findall(rb'"body": (\d+)', received) == [b"9", b"5", b"0"]
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as peer:
+            for part in (sized[:30], sized[30:-6], sized[-6:-3], sized[-3:]):
+                peer.sendall(part)
+            assert b'"body": 9' in peer.recv(65536)
+
+
+def test_any_number_of_offers_may_come_at_once():
+    one = b"GET /x HTTP/1.1\r\nHost: localhost\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"
+    connect = b"CONNECT /x HTTP/1.1\r\nHost: localhost\r\nUpgrade: x\r\nConnection: close, Upgrade\r\n\r\n"
+    with middleware_server() as port:
+        assert talk(port, one * 1200 + connect).count(b"HTTP/1.1 200 OK") == 1201
 
 
 def test_what_drips_in_after_an_answer_is_not_read_for_ever():

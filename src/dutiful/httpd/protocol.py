@@ -12,6 +12,7 @@ from collections import Counter
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dutiful.httpd.auth import PEER_NAMES
@@ -97,17 +98,43 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Refuse a connection whose request head is longer than the limits."""
+        """Parse what a peer sent; refuse what is not HTTP, and a head that is longer than the limits."""
+        self._unset_keepalive_if_required()
         self._head_bytes += len(data)
-        super().data_received(data)
+        while data:
+            data = self._parse(data)
         most = self.limits.headers + self.limits.url
         if self._in_head and self._head_bytes > most and not self.transport.is_closing():
             self._refuse(_TOO_LARGE)
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are not HTTP, without the parser's message, which would not help the peer."""
-        del msg
-        self._refuse(_NO_HTTP)
+    def _parse(self, data: bytes) -> bytes:
+        """Parse data, and return what is to be parsed next.
+
+        At the head of a request that offers another protocol the parser stops and drops the body. Java's
+        HttpClient offers h2c with every first request, and RFC 9110 lets a server ignore the offer. So the
+        request is parsed again without it.
+        """
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade as offer:
+            return self._head_without_offer() + data[offer.args[0] :] if self._should_upgrade() else b""
+        except HttpParserError:
+            self._refuse(_NO_HTTP)
+        return b""
+
+    def _should_upgrade(self) -> bool:
+        """Return whether the callbacks of the parser shall pass over the head that was just parsed."""
+        # A CONNECT stops the parser with and without an offer; it is answered as any other method.
+        return bool(self.scope["method"] != "CONNECT")
+
+    def _head_without_offer(self) -> bytes:
+        start = b"%s %s HTTP/%s" % (
+            self.scope["method"].encode(),
+            self.url,
+            self.scope["http_version"].encode(),
+        )
+        kept = [b": ".join(header) for header in self.headers if header[0] != b"upgrade"]
+        return b"\r\n".join([start, *kept, b"", b""])
 
     def _refuse(self, answer: bytes) -> None:
         self.transport.write(answer)
