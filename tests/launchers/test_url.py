@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
 import pytest
@@ -14,7 +15,7 @@ from dutiful.launchers.http import HttpExecutor
 from dutiful.launchers.nats import NatsExecutor
 from dutiful.launchers.python import PythonExecutor
 from dutiful.launchers.redis import RedisExecutor
-from dutiful.launchers.url import Executors, executor_for
+from dutiful.launchers.url import Executors, check_url, executor_for
 
 FORMS = (
     "write command:PROGRAM ARGS, http(s)://HOST/PATH, python:MODULE:FUNCTION, celery+BROKER_URL?task=NAME,"
@@ -131,24 +132,60 @@ def test_a_missing_client_is_told_with_the_extra_that_brings_it(monkeypatch, url
 
 def test_an_executor_is_made_once_for_each_url_and_the_default_for_none():
     own = executor_for("command:true", SETTINGS)
-    executors = Executors(own, SETTINGS)
-    other = executors.get("python:tests.launchers.executor_functions:yes")
-    assert (executors.get(None), executors.get("python:tests.launchers.executor_functions:yes")) == (
-        own,
-        other,
-    )
+    executors, url = Executors(own, SETTINGS), "python:tests.launchers.executor_functions:yes"
+    other = used(executors, url)
+    assert (used(executors, None), used(executors, url)) == (own, other)
     assert (executors.descriptors, other is own) == (own.descriptors, False)
+
+
+def used(executors, *urls):
+    """Use executors one after the other, and return the last one."""
+
+    async def story():
+        for url in urls:
+            async with executors.using(url) as executor:
+                last = executor
+        return last
+
+    return asyncio.run(story())
 
 
 def test_a_url_that_names_no_executor_is_refused_when_it_is_used():
     with pytest.raises(InvalidArgumentError, match="there is no such program"):
-        Executors(object(), SETTINGS).get("command:no-such-program-anywhere")
+        used(Executors(object(), SETTINGS), "command:no-such-program-anywhere")
 
 
-def test_schedules_cannot_name_executors_without_end():
+def test_of_more_executors_than_are_kept_the_one_used_least_recently_is_closed():
     executors = Executors(object(), SETTINGS)
-    for number in range(256):
-        executors.get(f"http://127.0.0.1/{number}")
-    with pytest.raises(InvalidArgumentError, match="256 other executors already"):
-        executors.get("http://127.0.0.1/more")
-    assert executors.get("http://127.0.0.1/7")
+    first, *others = (f"http://127.0.0.1/{number}" for number in range(256))
+    kept, busy = used(executors, first), "http://127.0.0.1/busy"
+    used(executors, *others)
+
+    async def story():
+        async with executors.using(busy) as one:
+            used_while_busy = [first, *(f"http://127.0.0.1/later/{number}" for number in range(300)), first]
+            for url in used_while_busy:
+                async with executors.using(url) as last:
+                    pass
+            async with executors.using(busy) as same:
+                return one is same, last
+
+    is_kept_while_busy, last = asyncio.run(story())
+    assert (is_kept_while_busy, last is kept) == (True, False)
+    assert len(executors._named) == 256
+    asyncio.run(executors.close())
+    assert not executors._named
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://", "https://a b/", "http://[::1", "http://me@host/", "command:", "command:  ", "command:'x"],
+)
+def test_a_text_that_names_no_executor_on_any_machine_is_refused_at_once(url):
+    with pytest.raises(InvalidArgumentError, match="executor"):
+        check_url(url)
+
+
+@pytest.mark.parametrize("url", ["command:./later", "python:later:run", "HTTP://host/x", " nats://h"])
+def test_whether_an_executor_is_there_is_for_the_worker_to_say(url):
+    check_url(url)

@@ -98,6 +98,8 @@ def test_what_a_schedule_cannot_do_without_is_asked_for(service, missing):
         ({"cron_expr": ""}, "invalid_cron_expression"),
         ({"timezone": "Mars/Olympus"}, "invalid_argument"),
         ({"timezone": "../../etc/passwd"}, "invalid_argument"),
+        ({"executor": "http://"}, "invalid_argument"),
+        ({"executor": "command:"}, "invalid_argument"),
         ({"start_at": "2026-03-03T00:00:00Z", "end_at": "2026-03-02T00:00:00Z"}, "invalid_argument"),
     ],
 )

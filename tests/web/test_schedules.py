@@ -65,6 +65,9 @@ def test_an_upsert_warns_where_there_is_no_executor(tmp_path):
         assert warning.startswith("there is no executor: runs fail with launch_refused")
         assert service.upsert(executor="https://run.example/x?token=1")["warnings"] == []
         assert service.get("/schedules/nightly")["executor"] == "https://run.example/x?***"
+        [warning] = service.upsert(executor="http://169.254.169.254/x?token=1")["warnings"]
+        assert warning.startswith("Invalid executor 'http://169.254.169.254/x': 169.254.169.254 is refused")
+        assert warning.endswith(": runs fail with launch_refused")
 
 
 def preview(service, **changes):

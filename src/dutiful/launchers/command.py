@@ -95,17 +95,23 @@ class CommandExecutor:
 
     @classmethod
     def parse(cls, rest: str, settings: ExecutorSettings) -> CommandExecutor:
-        """Return the executor of `PROGRAM ARGS`, read as a shell would; raises InvalidArgumentError."""
+        """Return the executor of `PROGRAM ARGS`; raises InvalidArgumentError."""
+        argv = cls.split(rest)
+        if (problem := Command(argv).missing()) is not None:
+            absent = "there is no such program; write its whole path"
+            raise InvalidArgumentError("executor", argv[0], problem if os.path.isfile(argv[0]) else absent)
+        return cls(argv, settings)
+
+    @staticmethod
+    def split(rest: str) -> list[str]:
+        """Return `PROGRAM ARGS` as a shell would read them; raises InvalidArgumentError."""
         try:
             argv = shlex.split(rest)
         except ValueError as error:
             raise InvalidArgumentError("executor", rest, f"the quotes do not match ({error})") from None
         if not argv:
             raise InvalidArgumentError("executor", rest, "write command:PROGRAM ARGS")
-        if (problem := Command(argv).missing()) is not None:
-            absent = "there is no such program; write its whole path"
-            raise InvalidArgumentError("executor", argv[0], problem if os.path.isfile(argv[0]) else absent)
-        return cls(argv, settings)
+        return argv
 
     async def run(self, dag: Any, meta: Meta) -> Outcome:
         """Return Succeeded with the last line if the command ends with 0 in time, else Failed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import math
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from dutiful.outbound.client import prepare
 from dutiful.outbound.guard import check
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
     from dutiful.launchers.executor import ExecutorSettings, Meta
@@ -37,15 +38,7 @@ class HttpExecutor:
 
     def __init__(self, url: str, settings: ExecutorSettings) -> None:
         """Raises InvalidArgumentError if no request may go to `url`."""
-        try:
-            target = parse_target(url)
-            allowed = settings.allowed
-            if settings.opens_loopback:
-                allowed = _with_loopback(target, allowed)
-            if target.address is not None:
-                check(target.host, target.port, [target.address], allowed)
-        except ForbiddenTargetError as error:
-            raise InvalidArgumentError("executor", _without_query(url), str(error)) from None
+        target, allowed = reachable_target(url, settings)
         self._url, self._secret, self._clock = url, settings.secret, settings.clock
         self._mode, self._client = settings.mode, HttpClient()
         prepare(target)
@@ -104,6 +97,34 @@ class HttpExecutor:
         return {**headers, "Dutiful-Signature": signed}
 
 
+def check_target(url: str) -> Target:
+    """Return the target of a URL; raises InvalidArgumentError if it is not one of HTTP."""
+    with _refusing(url):
+        return parse_target(url)
+
+
+def reachable_target(url: str, settings: ExecutorSettings) -> tuple[Target, Allowed]:
+    """Return the target of a URL and the addresses that are open; raises InvalidArgumentError.
+
+    An address in the URL is checked here; the addresses of a name are found and checked for every request.
+    """
+    target, allowed = check_target(url), settings.allowed
+    if settings.opens_loopback:
+        allowed = _with_loopback(target, allowed)
+    if target.address is not None:
+        with _refusing(url):
+            check(target.host, target.port, [target.address], allowed)
+    return target, allowed
+
+
+@contextmanager
+def _refusing(url: str) -> Iterator[None]:
+    try:
+        yield
+    except ForbiddenTargetError as error:
+        raise InvalidArgumentError("executor", _without_query(url), str(error)) from None
+
+
 def _with_loopback(target: Target, allowed: Allowed) -> Allowed:
     """Return the allowed targets, with the loopback added if the URL itself names it."""
     # From Python 3.13 on, IPv4 addresses inside IPv6 addresses count as loopback, too; here they never do.
@@ -127,7 +148,7 @@ def _retry_after(answer: Answer, now: datetime) -> int:
         return int(text[:12]) * 1000
     try:
         at = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, IndexError, OverflowError):
         return 0
     at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
     return max(0, math.ceil((at - now).total_seconds() * 1000))

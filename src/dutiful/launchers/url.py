@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import asynccontextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,16 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.launchers.command import CommandExecutor
 from dutiful.launchers.executor import Closing
-from dutiful.launchers.http import HttpExecutor
+from dutiful.launchers.http import HttpExecutor, check_target, reachable_target
 from dutiful.launchers.python import PythonExecutor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from dutiful.launchers.executor import Executor, ExecutorSettings
 
-# Most executors that a service keeps for the URLs of its schedules.
-_EXECUTORS_MAX = 256
+# Most idle executors that a service keeps for the URLs of its schedules.
+EXECUTORS_MAX = 256
 
 
 class Kind(NamedTuple):
@@ -73,18 +75,38 @@ class Executors:
 
     def __init__(self, default: Executor, settings: ExecutorSettings) -> None:
         self.default, self._settings = default, settings
+        # By URL, the least recently used first, and how many runs use each of them now.
         self._named: dict[str, Executor] = {}
+        self._users: Counter[str] = Counter()
 
-    def get(self, url: str | None) -> Executor:
-        """Return the executor of a URL, the default for None; raises InvalidArgumentError."""
+    @asynccontextmanager
+    async def using(self, url: str | None) -> AsyncGenerator[Executor]:
+        """Yield the executor of a URL, the default for None; raises InvalidArgumentError.
+
+        It stays open for the next use. Beyond `EXECUTORS_MAX` the least recently used one is closed, never
+        one that is in use: schedules change their URLs, and a service runs for years.
+        """
         if url is None:
-            return self.default
-        if url not in self._named:
-            if len(self._named) >= _EXECUTORS_MAX:
-                advice = f"schedules name {_EXECUTORS_MAX} other executors already; use fewer, then restart"
-                raise InvalidArgumentError("executor", f"{scheme_of(url)}:…", advice)
-            self._named[url] = executor_for(url, self._settings)
-        return self._named[url]
+            yield self.default
+            return
+        executor = self._named.pop(url, None) or executor_for(url, self._settings)
+        self._named[url] = executor
+        self._users[url] += 1
+        try:
+            yield executor
+        finally:
+            self._users[url] -= 1
+            await self._close_beyond(EXECUTORS_MAX)
+
+    def refusal(self, url: str) -> str | None:
+        """Return why every request to the URL of a web service would be refused, else None."""
+        if scheme_of(url) not in ("http", "https"):
+            return None
+        try:
+            reachable_target(url.strip(), self._settings)
+        except InvalidArgumentError as error:
+            return str(error)
+        return None
 
     @property
     def descriptors(self) -> int:
@@ -93,10 +115,22 @@ class Executors:
 
     async def close(self) -> None:
         """Close all executors."""
-        for executor in (self.default, *self._named.values()):
-            if isinstance(executor, Closing):
-                await executor.close()
-        self._named.clear()
+        self._users.clear()
+        await self._close_beyond(0)
+        await _close(self.default)
+
+    async def _close_beyond(self, kept: int) -> None:
+        """Close idle executors, the least recently used first, until so many are left."""
+        if (surplus := len(self._named) - kept) <= 0:
+            return
+        for url in [url for url in self._named if not self._users[url]][:surplus]:
+            del self._users[url]
+            await _close(self._named.pop(url))
+
+
+async def _close(executor: Executor) -> None:
+    if isinstance(executor, Closing):
+        await executor.close()
 
 
 def executor_for(url: str, settings: ExecutorSettings) -> Executor:
@@ -111,6 +145,18 @@ def executor_for(url: str, settings: ExecutorSettings) -> Executor:
         package = (error.name or "").partition(".")[0]
         advice = f"the package {package!r} is missing; install dutiful[{kind.extra}]"
         raise InvalidArgumentError("executor", f"{scheme}:…", advice) from None
+
+
+def check_url(url: str) -> None:
+    """Raise InvalidArgumentError for a text that names no executor on any machine.
+
+    Whether the program, the function or the host is there only the worker can tell.
+    """
+    match scheme_of(url):
+        case "http" | "https":
+            check_target(url.strip())
+        case "command":
+            CommandExecutor.split(_rest(url))
 
 
 def scheme_of(url: str) -> str:

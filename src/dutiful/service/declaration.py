@@ -18,7 +18,7 @@ from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.name import exact, subject_flaw
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.schedule import Schedule, Task, Window
-from dutiful.launchers.url import scheme_of
+from dutiful.launchers.url import check_url
 from dutiful.service.payload import TASK, Payload, encode
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _executor(url: object) -> str | None:
         return None
     if not isinstance(url, str) or not url.isprintable() or len(url) > _URL_MAX:
         raise InvalidArgumentError("executor", "…", f"write one line of at most {_URL_MAX} characters")
-    scheme_of(url)
+    check_url(url)
     return url
 
 

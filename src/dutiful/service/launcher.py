@@ -67,6 +67,10 @@ class RunLauncher:
         """Return whether the service has an executor of its own."""
         return not isinstance(self._executors.default, NoExecutor)
 
+    def refusal_by(self, executor: str) -> str | None:
+        """Return why each run of a schedule that names this executor would be refused, else None."""
+        return self._executors.refusal(executor)
+
     async def close(self) -> None:
         """Close the executors."""
         await self._executors.close()
@@ -95,9 +99,9 @@ class RunLauncher:
     async def cancel(self, launch: Launch) -> None:
         """Ask the executor of a run to end it, if the executor can cancel; raises nothing."""
         with suppress(CodecError, InvalidArgumentError):
-            executor = self._executors.get(_executor_of(launch))
-            if isinstance(executor, Cancelling):
-                await executor.cancel(_meta(launch), launch.run.run_id)
+            async with self._executors.using(_executor_of(launch)) as executor:
+                if isinstance(executor, Cancelling):
+                    await executor.cancel(_meta(launch), launch.run.run_id)
 
     async def _carry(self, meta: Meta, executor: str | None = None) -> Outcome:
         with span_of(meta):
@@ -113,7 +117,8 @@ class RunLauncher:
             problem = f"workflow {quoted(meta.workflow_id)!r} has no version {meta.version}; store it first"
             return Refused(Reason.UNKNOWN_WORKFLOW, problem)
         try:
-            outcome: object = await self._executors.get(executor).run(dag, meta)
+            async with self._executors.using(executor) as chosen:
+                outcome: object = await chosen.run(dag, meta)
         except InvalidArgumentError as error:
             return Refused(Reason.LAUNCH_REFUSED, str(error))
         except Exception as error:  # noqa: BLE001 - any exception of an executor is a failed run

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +14,7 @@ from dutiful.core.errors import InvalidArgumentError, StoreError
 from dutiful.core.event import ClockOff
 from dutiful.httpd.tls import TlsError, expiries
 from dutiful.launchers.executor import ExecutorSettings, Probing
-from dutiful.launchers.url import Executors, executor_for
+from dutiful.launchers.url import EXECUTORS_MAX, Executors, executor_for
 from dutiful.process.output_log import OutputFolder
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.cluster_clock import SAMPLE_EVERY_S, ClusterClock, OffsetWatch, clock_of, sampled_look
@@ -217,17 +218,20 @@ class Service:
 
     async def _probed(self) -> str | None:
         """Probe the executor of the service and those that schedules name; return their problems."""
-        executors = [self._executors.default]
         try:
             named = await named_executors(self._store)
         except StoreError as error:
             return str(error)
-        for url in named:
-            # An executor with a wrong URL refuses each of its runs with the reason, so skip it here.
-            with suppress(InvalidArgumentError):
-                executors.append(self._executors.get(url))
-        probed = await asyncio.gather(*(each.probe() for each in executors if isinstance(each, Probing)))
+        urls = [None, *islice(named, EXECUTORS_MAX)]
+        probed = await asyncio.gather(*map(self._probed_at, urls))
         return "; ".join(problem for problem in probed if problem is not None) or None
+
+    async def _probed_at(self, url: str | None) -> str | None:
+        # An executor with a wrong URL refuses each of its runs with the reason, so skip it here.
+        with suppress(InvalidArgumentError):
+            async with self._executors.using(url) as executor:
+                return await executor.probe() if isinstance(executor, Probing) else None
+        return None
 
     async def lacks_executor(self) -> bool:
         """Return whether neither the settings nor any schedule name an executor."""

@@ -122,6 +122,8 @@ class AuthorizedService:
             found.append(f"the workflow is not stored: runs fail with unknown_workflow until PUT {place}")
         if given.executor is None and not self.service.launcher.has_executor:
             found.append("there is no executor: runs fail with launch_refused until DUTIFUL_EXECUTOR is set")
+        if given.executor is not None and (problem := self.service.launcher.refusal_by(given.executor)):
+            found.append(f"{problem}: runs fail with launch_refused")
         return found
 
     def _demand_users(self, declared: Mapping[str, ScheduleInput]) -> None:
