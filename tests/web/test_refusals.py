@@ -90,6 +90,68 @@ def test_what_a_schedule_cannot_do_without_is_asked_for(service, missing):
     assert answer.json()["error"]["details"]["problems"] == [{"at": missing, "problem": "Field required"}]
 
 
+NAMES = "write 1 to 128 letters, digits, dots, underlines and dashes"
+UNKNOWN = "there is no such key"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "problem"),
+    [
+        ("upsert", {"Cron": "* * * * *"}, f"Cron: {UNKNOWN}; did you mean 'cron_expr'?"),
+        ("upsert", {"tz": "UTC"}, f"tz: {UNKNOWN}"),
+        ("upsert", {"x" * 70: 1}, f"{'x' * 70}: {UNKNOWN}"),
+        ("bulk", [{**SCHEDULE, "overlap": "skip"}], f"0.overlap: {UNKNOWN}; did you mean 'overlap_policy'?"),
+        ("bulk", {"schedules": [], "x": 1}, "body: write a list of schedules, bare or under the one key"),
+        ("pause", {"id": "a", "paused": True}, f"id: {UNKNOWN}; there are schedule_id, paused, note, until"),
+        ("a/trigger", {"in": 1}, f"in: {UNKNOWN}; there is input"),
+        ("pause", {"schedule_id": "a b", "paused": True}, f"schedule_id: {NAMES}"),
+        ("upsert", {**SCHEDULE, "labels": {"a b": "c"}}, f"labels.a b: {NAMES}"),
+        (
+            "pause",
+            {"schedule_id": "a", "paused": True, "note": "a\nb"},
+            "note: write one line, without control",
+        ),
+        ("upsert", {**SCHEDULE, "end_at": "2026-03-02T09:00:00+24:00"}, "end_at: must be an RFC 3339 time"),
+    ],
+)
+def test_a_refusal_says_what_to_write_instead(service, path, body, problem):
+    answer = service.client.post(f"/schedules/{path}", json=body)
+    assert refused(answer) == (422, "invalid_request")
+    assert answer.json()["error"]["message"].startswith(f"Invalid request: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("path", "problems"),
+    [
+        ("/schedules?limit=1&limit=2", ["limit: is given twice"]),
+        ("/schedules?lmit=1", ["lmit: there is no such key; did you mean 'limit'?"]),
+        ("/schedules/nightly?count=3", ["count: there is no such key"]),
+        ("/summary?x=1&x=2", ["x: is given twice", "x: there is no such key"]),
+        ("/ui/runs?stats=FAILED", None),
+    ],
+)
+def test_a_query_is_read_as_strictly_as_a_body(service, path, problems):
+    answer = service.client.get(path)
+    if problems is None:
+        assert (answer.status_code, "did you mean &#39;status&#39;?" in answer.text) == (422, True)
+    else:
+        assert refused(answer) == (422, "invalid_request")
+        assert answer.json()["error"]["message"] == f"Invalid request: {'; '.join(problems)}"
+
+
+def test_a_method_that_a_path_does_not_take_is_answered_with_those_that_it_takes(service):
+    answer = service.client.post("/schedules/nightly")
+    assert refused(answer) == (405, "method_not_allowed")
+    assert answer.headers["allow"] == "GET, DELETE, HEAD"
+    assert answer.json()["error"]["message"] == "POST is not answered here; use GET, DELETE, HEAD"
+
+
+def test_of_many_problems_of_a_bulk_the_first_are_told(service):
+    answer = service.client.post("/schedules/bulk", json=[{**SCHEDULE, "cron": "x"}] * 5000)
+    problems = answer.json()["error"]["details"]["problems"]
+    assert [each["at"] for each in problems] == [f"{place}.cron" for place in range(20)]
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

@@ -15,6 +15,16 @@ from dutiful.core.name import SUBJECT_MAX
 from dutiful.httpd.instants import Instant
 
 ID_PATTERN = r"^[A-Za-z0-9._-]{1,128}$"
+KEY_PATTERN = r"^[!-~]{1,256}$"
+_TEXT_PATTERN = r"^[^\x00-\x1f\x7f\x85\u2028\u2029]*$"
+_USER_PATTERN = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+# What to write where a text does not match its pattern.
+ADVICE = {
+    ID_PATTERN: "write 1 to 128 letters, digits, dots, underlines and dashes",
+    KEY_PATTERN: "write 1 to 256 visible ASCII characters",
+    _TEXT_PATTERN: "write one line, without control characters",
+    _USER_PATTERN: "write one line, without control characters",
+}
 # JSON numbers beyond this are rounded by some clients.
 INTEGER_MAX = 2**53 - 1
 _SECONDS_MAX = 366 * 86_400
@@ -54,11 +64,9 @@ def _checked_as(strict: Any) -> GetPydanticSchema:
 Id = Annotated[str, Field(pattern=ID_PATTERN)]
 Version = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
 # No control characters: they would forge lines of logs and tables.
-Text = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00-\x1f\x7f\x85\u2028\u2029]*$")]
+Text = Annotated[str, StringConstraints(max_length=1000, pattern=_TEXT_PATTERN)]
 # The subject of a token, such as ada@example.com or auth0|1.
-User = Annotated[
-    str, Field(min_length=1, max_length=SUBJECT_MAX, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")
-]
+User = Annotated[str, Field(min_length=1, max_length=SUBJECT_MAX, pattern=_USER_PATTERN)]
 Seconds = Annotated[float, Field(ge=0, le=_SECONDS_MAX, allow_inf_nan=False)]
 SomeSeconds = Annotated[float, Field(gt=0, le=_SECONDS_MAX, allow_inf_nan=False)]
 Labels = Annotated[Mapping[str, str], _checked_as(Annotated[dict[Id, Text], Field(max_length=64)])]

@@ -10,7 +10,9 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from dutiful.core.cron.zone import rfc_3339
 
-_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)", re.ASCII
+)
 # In a query string an unescaped + is decoded as a space.
 _LOST_PLUS = re.compile(r" (?=\d\d:\d\d\Z)", re.ASCII)
 # Instants that every zone can represent: the first and last day of the calendar overflow in some.

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 import re
+from difflib import get_close_matches
+from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from dutiful.core.errors import CodecError, DutifulError, OvertakenError, StoreError, quoted
 from dutiful.httpd.errors import RequestRefusedError, error_body
+from dutiful.httpd.fields import ADVICE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from fastapi import FastAPI, Request
 
@@ -24,6 +29,11 @@ logger = logging.getLogger("dutiful.web")
 
 # A bulk request can have ten thousand problems; an answer lists the first ones.
 _PROBLEMS_MAX = 20
+# Where a model has at most so many keys, an unknown key that resembles none of them is answered with all.
+_KEYS_LISTED = 12
+# Characters of an unknown key that are compared with the known ones.
+_COMPARED = 64
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class InvalidRequestError(RequestRefusedError):
@@ -70,27 +80,85 @@ def _plain(value: Any) -> Any:
     return quoted(str(value), limit=300)
 
 
-async def _of_framework(_: Request, error: Exception) -> JSONResponse:
+async def _of_framework(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
-    answer = _answer(status, status.phrase.lower().replace(" ", "_"), status.phrase, {})
-    answer.headers.update(error.headers or {})
+    message, headers = status.phrase, dict(error.headers or {})
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        # The framework names the methods of the first route of a path; another route may have others.
+        headers["allow"] = ", ".join(_allowed(request))
+        message = f"{request.method} is not answered here; use {headers['allow']}"
+    answer = _answer(status, status.phrase.lower().replace(" ", "_"), message, {})
+    answer.headers.update(headers)
     return answer
+
+
+def _allowed(request: Request) -> list[str]:
+    """Return the methods that the path of a request takes."""
+    routes = request.app.router.routes
+    found = [
+        method
+        for method in _METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
+    return [*found, *(["HEAD"] if "GET" in found else [])]
 
 
 async def _of_model(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    problems = [problem_of(item, prefix=item["loc"][1:]) for item in error.errors()]
+    route = request.scope["route"]
+    taken = {"query": [field.field_info.annotation for field in route.dependant.query_params]}
+    if route.body_field is not None:
+        taken["body"] = [route.body_field.field_info.annotation]
+    problems = [
+        _problem(item, item["loc"][1:] or item["loc"], keys_of(*taken.get(item["loc"][0], ())))
+        for item in _first(error.errors())
+    ]
     return await _of_dutiful(request, InvalidRequestError(problems))
 
 
-def problem_of(item: Any, prefix: tuple[int | str, ...]) -> dict[str, str]:
-    """Return where and why a model refused a value."""
-    at = ".".join(map(str, prefix)) or str(item["loc"][0])
-    return {
-        "at": quoted(at, limit=200),
-        "problem": quoted(item["msg"].removeprefix("Value error, "), limit=300),
-    }
+def problems_of(errors: Sequence[Any], model: type[BaseModel], *place: str | int) -> list[dict[str, str]]:
+    """Return where in the value at `place` the model found the first problems, and what they are."""
+    return [_problem(item, (*place, *item["loc"]) or ("body",), keys_of(model)) for item in _first(errors)]
+
+
+def _first(errors: Sequence[Any]) -> list[Any]:
+    """Return the problems that are shown; an unknown key is often why another one is missing."""
+    return sorted(errors, key=lambda item: item["type"] != "extra_forbidden")[:_PROBLEMS_MAX]
+
+
+def _problem(item: Any, loc: Sequence[str | int], known: Sequence[str]) -> dict[str, str]:
+    if item["type"] == "extra_forbidden":
+        said = unknown_key(str(loc[-1]), known)
+    elif item["type"] == "string_pattern_mismatch":
+        said = ADVICE.get(item["ctx"]["pattern"], item["msg"])
+    else:
+        said = item["msg"].removeprefix("Value error, ")
+    # The framework marks a key of a mapping that is wrong itself.
+    at = ".".join(str(part) for part in loc if part != "[key]")
+    return {"at": quoted(at, limit=200), "problem": quoted(said, limit=300)}
+
+
+def unknown_key(name: str, known: Sequence[str]) -> str:
+    """Return what is wrong with a key that is not one of the known ones."""
+    near = get_close_matches(name[:_COMPARED].lower(), known, n=1)
+    if near:
+        return f"there is no such key; did you mean {near[0]!r}?"
+    if not 0 < len(known) <= _KEYS_LISTED:
+        return "there is no such key"
+    return f"there is no such key; there {'are' if len(known) > 1 else 'is'} {', '.join(known)}"
+
+
+@lru_cache(maxsize=256)
+def keys_of(*kinds: Any) -> tuple[str, ...]:
+    """Return the keys of the models in these types."""
+    found: list[str] = []
+    for kind in kinds:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            found += [field.alias or name for name, field in kind.model_fields.items()]
+        else:
+            found += keys_of(*get_args(kind))
+    return tuple(found)
 
 
 async def _of_dutiful(_: Request, error: Exception) -> JSONResponse:

@@ -45,6 +45,8 @@ def decode(body: bytes) -> Any:
     except UnicodeEncodeError:
         raise InvalidJsonError("it has half of a surrogate pair") from None
     except json.JSONDecodeError as error:
+        if not text.strip():
+            raise InvalidJsonError("it is empty") from None
         raise InvalidJsonError(f"at character {error.pos} it is no JSON", at=error.pos) from None
     except RecursionError:
         raise _too_deep() from None

@@ -1,14 +1,15 @@
-"""Routes whose bodies are read as strict JSON."""
+"""Routes that read the query strictly, and the body as strict JSON."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 
-from dutiful.httpd.problems import NotJsonError
+from dutiful.httpd.problems import InvalidRequestError, NotJsonError, unknown_key
 from dutiful.httpd.strict_json import decode
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that parses its body strictly, and refuses a body of another content type."""
+    """A route that parses its body strictly, and refuses a body of another content type.
+
+    A key that the query has twice, or that the route does not take, is refused as well.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the framework's handler, called with a StrictRequest."""
@@ -36,7 +40,11 @@ class StrictRoute(APIRoute):
         field = self.body_field
         takes_body, needs_body = field is not None, field is not None and field.field_info.is_required()
 
+        takes_query = bool(self.dependant.query_params)
+
         async def strictly(request: Request) -> Response:
+            if request.scope["query_string"]:
+                _check_query(request, takes_query)
             strict = StrictRequest(request.scope, request.receive)
             # A client may send any content type with an empty body, where the body can be left out.
             if takes_body and (needs_body or await strict.body()):
@@ -46,6 +54,19 @@ class StrictRoute(APIRoute):
             return await handle(strict)
 
         return strictly
+
+
+def _check_query(request: Request, takes_query: bool) -> None:
+    """Raise InvalidRequestError for a key that is given twice, or at all if the route takes none.
+
+    The model of a query refuses its unknown keys itself, and would take the last of two values.
+    """
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    problems = [{"at": name[:80], "problem": "is given twice"} for name, times in given.items() if times > 1]
+    if not takes_query:
+        problems += [{"at": name[:80], "problem": unknown_key(name, ())} for name in given]
+    if problems:
+        raise InvalidRequestError(problems)
 
 
 def _as_json(scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

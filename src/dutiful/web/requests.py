@@ -12,6 +12,7 @@ from dutiful.core.policy import Overlap
 from dutiful.httpd.fields import (
     ID_PATTERN,
     INTEGER_MAX,
+    KEY_PATTERN,
     Id,
     QueryModel,
     StrictModel,
@@ -49,7 +50,11 @@ class ScheduleRequest(_Declared, StrictModel):  # type: ignore[misc,valid-type]
 
 def _unwrapped(given: Any) -> Any:
     """Return the list of a bulk request, which may be under the key `schedules`."""
-    return given["schedules"] if isinstance(given, dict) and [*given] == ["schedules"] else given
+    if not isinstance(given, dict):
+        return given
+    if [*given] != ["schedules"]:
+        raise ValueError("write a list of schedules, bare or under the one key 'schedules'")
+    return given["schedules"]
 
 
 BulkRequest = Annotated[
@@ -105,7 +110,7 @@ class StartRequest(StrictModel):
     version: Version
     user_id: User
     scheduled_for: Instant
-    idempotency_key: Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
+    idempotency_key: Annotated[str, Field(pattern=KEY_PATTERN)]
 
 
 class ReportRequest(StrictModel):

@@ -142,6 +142,7 @@ def test_a_signed_webhook_runs_a_webhook_schedule_with_its_event():
         ("hook", BEARER, b'{"prompt": "a", "prompt": "b"}', 400, "invalid_json"),
         ("hook", BEARER, b'{"promt": "a"}', 422, "invalid_request"),
         ("hook", BEARER, b'{"prompt": 5}', 422, "invalid_request"),
+        ("hook", BEARER, b"[]", 422, "invalid_request"),
         ("hook", BEARER, b"x" * 70_000, 413, "too_large"),
     ],
     ids=str,

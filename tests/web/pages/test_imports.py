@@ -46,7 +46,7 @@ def test_one_object_a_list_and_the_body_of_the_api_are_stored(service, wrap):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "it is no JSON"),
+        ("", "it is empty"),
         ('[{"schedule_id": ', "it is no JSON"),
         ("[]", "at least 1 item"),
         (

@@ -20,7 +20,7 @@ from dutiful.httpd.auth import SCOPES, Auth, Caller
 from dutiful.httpd.errors import RequestRefusedError, UnauthenticatedError
 from dutiful.httpd.fields import StrictModel
 from dutiful.httpd.middleware import MiddlewareSettings, RequestMiddleware
-from dutiful.httpd.problems import InvalidRequestError, install_problems, problem_of
+from dutiful.httpd.problems import InvalidRequestError, install_problems, problems_of
 from dutiful.httpd.server import HttpServer, listen
 from dutiful.httpd.strict_json import decode
 from dutiful.httpd.strict_route import StrictRoute
@@ -207,7 +207,7 @@ def _prompt_in(body: bytes) -> str | None:
     try:
         return TriggerBody.model_validate(decode(body) if body.strip() else {}).prompt
     except ValidationError as error:
-        raise InvalidRequestError([problem_of(item, item["loc"]) for item in error.errors()]) from error
+        raise InvalidRequestError(problems_of(error.errors(), TriggerBody)) from error
 
 
 def _check_signature(request: Request, body: bytes, secret: str | None, kind: str) -> None:

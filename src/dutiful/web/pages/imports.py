@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import TypeAdapter, ValidationError
 
 from dutiful.core.errors import DutifulError
-from dutiful.httpd.problems import InvalidRequestError, problem_of
+from dutiful.httpd.problems import InvalidRequestError, problems_of
 from dutiful.httpd.strict_json import decode
 from dutiful.service.declaration import ScheduleInput
 from dutiful.service.workflows import WorkflowInput
@@ -59,9 +59,7 @@ def schedules_in(text: str) -> list[ScheduleRequest]:
     try:
         schedules = _SCHEDULES.validate_python(given)
     except ValidationError as error:
-        raise InvalidRequestError(
-            [problem_of(item, ("schedules", *item["loc"])) for item in error.errors()]
-        ) from None
+        raise InvalidRequestError(problems_of(error.errors(), ScheduleRequest, "schedules")) from None
     if len(schedules) > MOST:
         problem = f"{len(schedules):,} are too many to show; `dutiful schedules upsert FILE` takes 10,000"
         raise InvalidRequestError([{"at": "schedules", "problem": problem}])

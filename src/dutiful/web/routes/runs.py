@@ -81,7 +81,7 @@ async def trigger(
     authorized: Starter,
     schedule_id: ScheduleId,
     wanted: requests.TriggerRequest | None = None,
-    idempotency_key: Annotated[str | None, Header(pattern=r"^[!-~]{1,256}$")] = None,
+    idempotency_key: Annotated[str | None, Header(pattern=requests.KEY_PATTERN)] = None,
 ) -> responses.TriggeredAnswer:
     """Run a schedule now, in addition to its ticks, even if it is paused.
 

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Body, Path, Query, Response
 from pydantic import ValidationError
 
 from dutiful.httpd.fields import ID_PATTERN
-from dutiful.httpd.problems import InvalidRequestError, problem_of
+from dutiful.httpd.problems import InvalidRequestError, problems_of
 from dutiful.httpd.strict_route import StrictRoute
 from dutiful.service.errors import UnknownWorkflowError, WorkflowInUseError
 from dutiful.service.workflows import WorkflowInput
@@ -115,7 +115,7 @@ def schedules_of(
         try:
             inputs[f"triggers.{place}"] = ScheduleRequest.model_validate(settings | fixed).as_input()
         except ValidationError as error:
-            problems += [problem_of(item, ("triggers", place, *item["loc"])) for item in error.errors()]
+            problems += problems_of(error.errors(), ScheduleRequest, "triggers", place)
     if problems:
         raise InvalidRequestError(problems)
     return inputs
