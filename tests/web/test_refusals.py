@@ -267,6 +267,15 @@ def test_an_unknown_schedule_cannot_be_paused_or_run_again(service):
         assert refused(service.client.post(path, json=body)) == (404, "unknown_schedule")
 
 
+def test_a_range_that_ends_before_it_begins_is_told_as_it_was_sent(service):
+    service.upsert()
+    range_ = {"start": "2026-03-02T00:00:00Z", "end": "2026-03-01T00:00:00Z"}
+    answer = service.client.post("/schedules/nightly/backfill", json=range_)
+    service.client.delete("/schedules/nightly")
+    message = "Invalid end '2026-03-01T00:00:00+00:00': must be after start"
+    assert (answer.status_code, answer.json()["error"]["message"]) == (422, message)
+
+
 def test_a_run_that_nobody_knows_has_no_status(service):
     answer = service.client.post("/runs/nobody-knows-this/status", json={"status": "SUCCESS"})
     assert refused(answer)[0] == 404

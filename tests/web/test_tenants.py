@@ -345,6 +345,23 @@ def test_a_workflow_belongs_to_whoever_stored_its_first_version(guarded):
     assert bob("GET", "/workflows/w/1")[1] == {"by": "ada"}
 
 
+def test_the_schedules_of_others_that_start_a_workflow_are_counted_not_named(guarded):
+    ada, bob = asking(guarded, "ada"), asking(guarded, "bob")
+    ada("PUT", "/workflows/w/1", {})
+    for ask, user, name in ((ada, "ada", "w.mine"), (bob, "bob", "w.secret")):
+        started = {**SCHEDULE, "schedule_id": name, "workflow_id": "w", "user_id": user}
+        assert ask("POST", "/schedules/upsert", started)[0] == 200
+    status, content = bob("DELETE", "/workflows/w/1")
+    assert (status, content["error"]["code"]) == (403, "other_user")
+    status, content = ada("DELETE", "/workflows/w/1")
+    assert (status, content["error"]["message"]) == (
+        409,
+        "Version 1 of 'w' is started by w.mine and 1 schedule of other users; edit or delete these first",
+    )
+    assert content["error"]["details"]["schedules"] == ["w.mine"]
+    assert ada("PUT", "/workflows/w/2?register=true", {"triggers": []})[1]["kept"] == ["w.mine"]
+
+
 @pytest.mark.parametrize(
     "executor", ["command:/bin/sh", " Python:os:system", "redis://127.0.0.1:6379/0", "nats://10.0.0.5:4222"]
 )

@@ -292,7 +292,7 @@ def _window(given: ScheduleInput) -> Window:
     start = None if given.start_at is None else instant("start_at", given.start_at)
     end = None if given.end_at is None else instant("end_at", given.end_at)
     if start is not None and end is not None and end < start:
-        raise InvalidArgumentError("end_at", given.end_at, "must not be before start_at")
+        raise InvalidArgumentError("end_at", str(given.end_at), "must not be before start_at")
     return Window(start, end)
 
 

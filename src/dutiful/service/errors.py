@@ -73,17 +73,21 @@ class WorkflowExistsError(RequestRefusedError):
 
 
 class WorkflowInUseError(RequestRefusedError):
-    """A version of a workflow cannot be deleted because schedules start it."""
+    """A version of a workflow cannot be deleted: schedules start it, some of them perhaps of other users."""
 
     status = 409
     code = "workflow_in_use"
 
-    def __init__(self, workflow_id: str, version: int, schedules: list[str]) -> None:
+    def __init__(self, workflow_id: str, version: int, schedules: list[str], others: int = 0) -> None:
         named = ", ".join(schedules[:3]) + (" and more" if len(schedules) > 3 else "")
+        foreign = f"{others} {'schedule' if others == 1 else 'schedules'} of other users" if others else ""
         message = (
-            f"Version {version} of {quoted(workflow_id)!r} is started by {named}; edit or delete these first"
+            f"Version {version} of {quoted(workflow_id)!r} is started by"
+            f" {' and '.join(filter(None, (named, foreign)))}; edit or delete these first"
         )
-        super().__init__(message, workflow_id=workflow_id, version=version, schedules=schedules)
+        super().__init__(
+            message, workflow_id=workflow_id, version=version, schedules=schedules, others=others
+        )
 
 
 class DamagedScheduleError(RequestRefusedError):

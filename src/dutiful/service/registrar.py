@@ -244,10 +244,13 @@ class SchedulerRegistrar:
         more = encode_cursor(found[size - 1].schedule.id) if len(found) > size else None
         return Page(await self.views(found[:size]), more)
 
-    async def schedules_of(self, workflow_id: str, version: int | None = None) -> list[str]:
-        """Return the ids of the schedules that start a workflow, or this version of it."""
-        found = self._all("", _facets(workflow_id, None, None))
-        return [due.schedule.id async for due in found if version in (None, payload_of(due.schedule).version)]
+    async def schedules_of(self, workflow_id: str, version: int | None = None) -> dict[str, str]:
+        """Return the ids of the schedules that start a workflow, or this version of it, with their users."""
+        found = [
+            (due.schedule.id, payload_of(due.schedule))
+            async for due in self._all("", _facets(workflow_id, None, None))
+        ]
+        return {id_: each.user_id for id_, each in found if version in (None, each.version)}
 
     async def summary(self, user_id: str | None = None) -> Summary:
         """Return the overview of all schedules, or of one user's: counts, next ticks and recent runs."""
@@ -477,7 +480,7 @@ def _backfill_asked(
 ) -> tuple[int, int, Overlap | None]:
     begin, stop = instant("start", start), instant("end", end)
     if stop <= begin:
-        raise InvalidArgumentError("end", end, "must be after start")
+        raise InvalidArgumentError("end", end.isoformat(), "must be after start")
     overlap = None if overlap_policy is None else choose("overlap_policy", overlap_policy, Overlap)
     return begin, stop, overlap
 

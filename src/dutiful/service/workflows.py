@@ -116,13 +116,17 @@ class WorkflowStore:
         self, workflow_id: str, version: int, demand_owner: Callable[[str], None] = _anybody
     ) -> None:
         """Delete one version; raises UnknownWorkflowError. Runs already launched with it go on."""
-        owner = await self._store.workflow_owner(workflow_id)
-        if owner is not None:
-            demand_owner(owner)
+        await self.demand_owner(workflow_id, demand_owner)
         with self._clock.hold():
             deleted = await self._store.delete_workflow(workflow_id, version)
         if not deleted:
             raise UnknownWorkflowError(workflow_id, version)
+
+    async def demand_owner(self, workflow_id: str, demand: Callable[[str], None]) -> None:
+        """Call `demand`, which may raise, with the owner of a workflow; an unknown workflow has none."""
+        owner = await self._store.workflow_owner(workflow_id)
+        if owner is not None:
+            demand(owner)
 
     async def _read(self, workflow_id: str, version: int) -> Workflow | None:
         with self._clock.hold():

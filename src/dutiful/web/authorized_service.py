@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 from dutiful.core.cron.zone import rfc_3339
 from dutiful.core.errors import DutifulError, UnknownScheduleError
 from dutiful.httpd.errors import RequestRefusedError
-from dutiful.service.errors import DamagedScheduleError, OtherUserError
+from dutiful.service.errors import DamagedScheduleError, OtherUserError, WorkflowInUseError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -110,9 +110,25 @@ class AuthorizedService:
             )
 
     async def kept(self, workflow_id: str, declared: Sequence[str]) -> list[str]:
-        """Return the schedules of earlier triggers of a workflow that its DAG no longer declares."""
-        known = await self.service.registrar.schedules_of(workflow_id)
+        """Return the caller's schedules of earlier triggers of a workflow that its DAG no longer declares."""
+        known = self._own(await self.service.registrar.schedules_of(workflow_id))
         return [id_ for id_ in known if id_.startswith(f"{workflow_id}.") and id_ not in declared]
+
+    async def demand_unused(self, workflow_id: str, version: int) -> None:
+        """Raise WorkflowInUseError if schedules start this version of one of the caller's workflows.
+
+        Raises OtherUserError for a workflow of another user. Any user may start a workflow: the error counts
+        the schedules of others, and names the caller's own.
+        """
+        await self.service.workflows.demand_owner(workflow_id, self.demand_user)
+        using = await self.service.registrar.schedules_of(workflow_id, version)
+        if using:
+            own = self._own(using)
+            raise WorkflowInUseError(workflow_id, version, own, len(using) - len(own))
+
+    def _own(self, users: Mapping[str, str]) -> list[str]:
+        """Return the schedules that the caller may see, of schedules with their users."""
+        return [id_ for id_, user_id in users.items() if self.caller.acts_for(user_id)]
 
     async def warnings(self, given: ScheduleInput) -> list[str]:
         """Return the reasons for which runs of this schedule would fail now; empty if there are none."""

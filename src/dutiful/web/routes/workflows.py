@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from dutiful.httpd.fields import ID_PATTERN
 from dutiful.httpd.problems import InvalidRequestError, problems_of
 from dutiful.httpd.strict_route import StrictRoute
-from dutiful.service.errors import UnknownWorkflowError, WorkflowInUseError
+from dutiful.service.errors import UnknownWorkflowError
 from dutiful.service.workflows import WorkflowInput
 from dutiful.web import requests, responses
 from dutiful.web.authorized_service import Reader, Writer
@@ -81,9 +81,7 @@ async def load_workflow(authorized: Reader, workflow_id: WorkflowId, version: Ve
 @router.delete("/{workflow_id}/{version}", status_code=204, response_class=Response)
 async def delete_workflow(authorized: Writer, workflow_id: WorkflowId, version: Version) -> None:
     """Delete one version of a workflow that no schedule starts; runs already launched from it go on."""
-    using = await authorized.service.registrar.schedules_of(workflow_id, version)
-    if using:
-        raise WorkflowInUseError(workflow_id, version, using)
+    await authorized.demand_unused(workflow_id, version)
     authorized.intend("delete_workflow", workflow_id=workflow_id, version=version)
     await authorized.service.workflows.delete_dag(workflow_id, version, authorized.demand_user)
     authorized.record("delete_workflow", workflow_id=workflow_id, version=version)
