@@ -53,6 +53,28 @@ def test_forecasts_of_several_periods_are_kept_for_a_minute_side_by_side():
     assert play(story) == ([24, 168], [24, 168], [1, 7])
 
 
+def test_no_count_of_the_calendar_is_older_than_a_minute():
+    async def story(rig):
+        board, begin = rig.service.board, rig.clock.epoch_ms() // DAY * DAY
+        await rig.registrar.upsert_schedule(given(cron_expr="0 * * * *"))
+
+        async def counts():
+            load = await board.load()
+            forecast = await load.forecast(begin, begin + DAY, HOUR)
+            fired = await load.firing(begin, begin + DAY)
+            outage = await load.outage(begin, DAY - 1)
+            return sum(forecast.values()), sum(each.ticks for each in fired), outage.ticks
+
+        await (await board.load()).forecast(begin, begin + 7 * DAY, HOUR)
+        await rig.registrar.upsert_schedule(given(cron_expr="0 4 * * *"))
+        await rig.clock.advance(59)
+        before = await counts()
+        await rig.clock.advance(1)
+        return before, await counts()
+
+    assert play(story) == ((24, 24, 24), (1, 1, 1))
+
+
 def test_ticks_are_unaccounted_also_beyond_the_schedules_that_are_read_first():
     async def story(rig):
         await rig.registrar.upsert_many([given(schedule_id=f"job-{n}") for n in range(201)])
