@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 from tests.service.rig import Rig, after, given, play
 
-from dutiful.core.errors import StoreError
+from dutiful.core.errors import InvalidArgumentError, StoreError
 from dutiful.core.plan.outcome import Succeeded
 from dutiful.service import Health, Service, settings_from
 from dutiful.testing import VirtualClock
@@ -141,6 +141,16 @@ def test_a_store_that_cannot_be_opened_is_told_at_the_start(tmp_path):
 
     with pytest.raises(StoreError, match="is not a SQLite database"):
         asyncio.run(story())
+
+
+def test_a_folder_of_outputs_that_cannot_be_used_is_told_at_the_start(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidArgumentError) as caught:
+        Service(settings_from({"DUTIFUL_OUTPUT_DIR": f"{tmp_path}/file"}))
+    flaw = "is no folder, and cannot be made one: File exists"
+    assert str(caught.value) == f"Invalid DUTIFUL_OUTPUT_DIR '{tmp_path}/file': {flaw}"
+    Service(settings_from({"DUTIFUL_OUTPUT_DIR": f"{tmp_path}/new/outputs"}))
+    assert (tmp_path / "new/outputs").is_dir()
 
 
 def test_what_is_in_the_store_outlives_the_service():

@@ -59,6 +59,14 @@ class OutputFolder:
     def __init__(self, folder: Path, outputs: int = _OUTPUTS_MAX) -> None:
         self._folder, self._outputs, self._begun = folder, outputs, 0
 
+    def flaw(self) -> str | None:
+        """Return why no output can be kept in the folder, which is made if it is missing; else None."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            return f"is no folder, and cannot be made one: {error.strerror}"
+        return None if os.access(self._folder, os.W_OK | os.X_OK) else "no file can be made in this folder"
+
     def open(self, key: str) -> OutputLog | None:
         """Return the log of a run, which its attempts share, or None if it cannot be written."""
         try:

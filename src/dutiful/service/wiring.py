@@ -274,8 +274,9 @@ class Service:
 
     def output(self, idempotency_key: str) -> Shown | None:
         """Return the output of a command's run as it may be shown, or None if none is kept here."""
-        outputs = _outputs(self.settings)
-        return None if outputs is None else outputs.read(idempotency_key)
+        if self.settings.output_dir is None:
+            return None
+        return OutputFolder(Path(self.settings.output_dir)).read(idempotency_key)
 
     async def cluster(self) -> ClusterView:
         """Return the nodes and shards of the cluster; a store for one machine has none."""
@@ -378,7 +379,13 @@ def _executors(settings: Settings, clock: Clock, given: Executor | None) -> Exec
 
 
 def _outputs(settings: Settings) -> OutputFolder | None:
-    return None if settings.output_dir is None else OutputFolder(Path(settings.output_dir))
+    """Return the folder of the outputs of commands; raises InvalidArgumentError if it cannot be used."""
+    if settings.output_dir is None:
+        return None
+    folder = OutputFolder(Path(settings.output_dir))
+    if (flaw := folder.flaw()) is not None:
+        raise InvalidArgumentError("DUTIFUL_OUTPUT_DIR", settings.output_dir, flaw)
+    return folder
 
 
 def _defaults(settings: Settings) -> Defaults:
