@@ -91,6 +91,18 @@ def test_a_url_that_is_none_is_bad_usage(environ, url):
         ask("GET", "/schedules")
 
 
+def test_a_token_is_sent_without_the_line_end_of_its_file(environ):
+    with serving(lambda _: Reply(200, {})) as web:
+        environ(DUTIFUL_URL=web.url, DUTIFUL_TOKEN=" a.b.c\r\n")
+        ask("GET", "/schedules")
+        environ(DUTIFUL_TOKEN="\n")
+        ask("GET", "/schedules")
+        environ(DUTIFUL_TOKEN="a.b.c\nHost: x")
+        with pytest.raises(click.UsageError, match="DUTIFUL_TOKEN has several lines"):
+            ask("GET", "/schedules")
+    assert [asked.headers.get("authorization") for asked in web.asked] == ["Bearer a.b.c", None]
+
+
 def test_ids_and_queries_arrive_as_they_are(environ):
     with serving(lambda _: Reply(200, {})) as web:
         environ(DUTIFUL_URL=f"{web.url}/", DUTIFUL_TOKEN="t")

@@ -292,3 +292,10 @@ def test_a_backfill_is_waited_for_and_says_how_its_runs_ended(service, dag, code
     past = ["--from", "2026-02-27", "--to", "2026-03-01", "--wait"]
     shown = asking(service)("backfill", "nightly", *past)
     assert shown == (code, "2 ticks will run, 0 were recorded already\n", said)
+
+
+@pytest.mark.parametrize("key", ["", "a b", "a\nb", "ä", "x" * 257])
+def test_a_key_that_no_header_can_carry_is_bad_usage(service, key):
+    code, _, said = asking(service)("trigger", "nightly", "--key", key)
+    assert (code, "write 1 to 256 visible ASCII characters" in said) == (2, True)
+    assert service.get("/schedules/nightly/runs")["runs"] == []

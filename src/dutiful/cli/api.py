@@ -165,9 +165,18 @@ def with_near_names(error: Refused, schedule_id: str) -> Refused:
     return Refused(error.code, f"{error.message}{hint}")
 
 
+def token() -> str | None:
+    """Return the token in DUTIFUL_TOKEN, None if it is not set; raises click.UsageError."""
+    # Files and secrets of other systems often end with a line end, which is no part of a token.
+    found = os.environ.get("DUTIFUL_TOKEN", "").strip()
+    if not found.isprintable():
+        raise click.UsageError("DUTIFUL_TOKEN has several lines or control characters: write the token alone")
+    return found or None
+
+
 def _headers() -> dict[str, str]:
-    token = os.environ.get("DUTIFUL_TOKEN")
-    return {"authorization": f"Bearer {token}"} if token else {}
+    found = token()
+    return {} if found is None else {"authorization": f"Bearer {found}"}
 
 
 def _is_far(url: str) -> bool:

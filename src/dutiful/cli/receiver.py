@@ -64,13 +64,13 @@ async def _receive(url: str, handle: Any, settings: dict[str, Any]) -> None:
 
 
 def _receiver(url: str, handle: Any, settings: dict[str, Any]) -> NatsReceiver | StreamReceiver:
-    from dutiful.cli.api import DEFAULT_URL
+    from dutiful.cli.api import DEFAULT_URL, token
     from dutiful.receivers import NatsReceiver, StreamReceiver
 
     common = {
         "seen": settings["seen"],
         "service": settings["service"] or os.environ.get("DUTIFUL_URL") or DEFAULT_URL,
-        "token": os.environ.get("DUTIFUL_TOKEN") or None,
+        "token": token(),
         "secret": os.environ.get("DUTIFUL_EXECUTOR_SECRET") or None,
         "concurrency": settings["concurrency"],
     }

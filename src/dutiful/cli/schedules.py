@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -224,6 +225,8 @@ def trigger(schedule_id: str, given: str | None, key: str | None, as_json: bool)
     Example: dutiful schedules trigger nightly --input '{"day": "2026-03-01"}'
     """
     body = None if given is None else {"input": _json("--input", given)}
+    if key is not None and not re.fullmatch("[!-~]{1,256}", key):
+        raise click.UsageError("Invalid --key: write 1 to 256 visible ASCII characters, without blanks")
     headers = {} if key is None else {"Idempotency-Key": key}
     answer = ask_about("POST", schedule_id, "trigger", body=body, headers=headers)
     print_json(answer) if as_json else click.echo(f"{schedule_id} runs as {answer['idempotency_key']}")
