@@ -76,6 +76,16 @@ def test_the_list_of_reasons_is_closed():
     assert all(code in (verdict.Verdict.__doc__ or "") for code in only_explained)
 
 
+def test_every_reason_has_a_way_out_for_those_in_trouble():
+    table = (REFERENCE.parent / "troubleshooting.md").read_text(encoding="utf-8")
+    told = {
+        code
+        for first in re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
+        for code in re.findall(r"`(\w+)`", first)
+    }
+    assert [reason for reason in Reason if reason not in told] == []
+
+
 @pytest.mark.parametrize("kind", get_args(event.Event))
 def test_every_event_is_documented_with_its_fields(kind):
     names, _ = rows("events.md")[kind.__name__]
