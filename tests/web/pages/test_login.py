@@ -82,6 +82,12 @@ def test_a_page_without_a_login_leads_to_one_and_back(guarded):
     assert guarded.client.get("/ui/schedules").status_code == 200
 
 
+def test_the_login_page_has_no_links_that_only_lead_back_to_it(guarded):
+    shown = page(guarded, "/ui/login")
+    assert [own["href"] for own in shown.all("a")] == ["#main", "/"]
+    assert [own["action"] for own in shown.all("form")] == ["/ui/login"]
+
+
 def test_the_bar_has_a_face_once_it_is_known_who_is_there(guarded):
     assert "You are" not in str(page(guarded, "/ui/login").all("a"))
     log_in(guarded, token())

@@ -39,6 +39,7 @@ REASONS = {
     "interrupted": "The process that ran it ended first.",
     "task_failed": "It ran, and the task failed.",
     "not_due": "The cron has no tick then.",
+    "excluded": "The calendar of the schedule leaves that day out.",
     "dst_gap": "The clock jumps over that time on that day.",
     "dst_fold": "That time comes twice on that day, and the other one counts.",
     "undecided": "It is still to come.",
