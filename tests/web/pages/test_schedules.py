@@ -78,6 +78,10 @@ def test_the_numbers_of_the_states_are_those_of_the_filter(fleet, asked, counted
     assert f"Find {counted} " in page(fleet, f"/ui/schedules?{asked}").text
 
 
+def test_a_run_in_flight_says_for_how_long_it_has_been_running(fleet):
+    assert "running for 1 min" in page(fleet, "/ui/schedules?q=job-04").text
+
+
 @pytest.mark.parametrize("order", ["id", "next", "trouble"])
 @pytest.mark.parametrize("asked", ["q=s", "q=team=a", "state=failed"])
 def test_every_order_lists_each_schedule_once_over_its_pages(service, order, asked):
