@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -27,8 +28,9 @@ from scripts.fleet_picture import fleet  # noqa: E402
 from scripts.top_picture import picture  # noqa: E402
 from tests.web.browser.conftest import chromium, launched  # noqa: E402
 from tests.web.browser.pages import SETTLEMENT  # noqa: E402
-from tests.web.browser.seed import seeded  # noqa: E402
+from tests.web.browser.seed import NOW, seeded  # noqa: E402
 from tests.web.pages.test_forms import csrf, post  # noqa: E402
+from tests.web.running import running  # noqa: E402
 
 from dutiful.core.schedule import tick_key  # noqa: E402
 from dutiful.process.output_log import OutputFolder  # noqa: E402
@@ -93,9 +95,10 @@ SHOTS = [
     Shot("pause", f"{SETTLEMENT}/pause", 560),
     Shot("cron", "/ui/cron?e=30+2+*+*+*&tz=America/New_York", 800),
     Shot("audit", "/ui/audit", 640),
-    Shot("system", "/ui/system", 760),
+    Shot("system", "/ui/system", 864),
 ]
 FLEET = Shot("fleet", "/", 860)
+LOGIN = Shot("login", "/ui/login", 410)
 # Side by side in one picture, so that it is no taller than the others.
 PHONES = [("/", "light"), (SETTLEMENT, "dark"), ("/ui/calendar", "light")]
 THEMES = ("light", "dark")
@@ -126,16 +129,28 @@ def pictured() -> Iterator[Running]:
         yield service
 
 
+@contextmanager
+def guarded() -> Iterator[Running]:
+    """Run a service that takes tokens, whose pages begin with a login."""
+    key = {"alg": "HS256", "key": base64.urlsafe_b64encode(bytes(32)).decode().rstrip("=")}
+    with tempfile.TemporaryDirectory() as folder:
+        keys = Path(folder) / "keys.json"
+        keys.write_text(json.dumps({"keys": {"2026-11": key}}), encoding="utf-8")
+        tokens = {"DUTIFUL_JWT_ISSUER": "https://login.example.com", "DUTIFUL_JWT_AUDIENCE": "dutiful"}
+        with running(None, start=NOW, DUTIFUL_JWT_KEYS=str(keys), **tokens) as service:
+            yield service
+
+
 def main() -> None:
     """Write the drawings of commands as SVG, each page in both themes, and the phones."""
     FOLDER.mkdir(exist_ok=True)
     for name, words in DRAWINGS.items():
         command = [sys.executable, "-m", "dutiful", *words.split(), "--picture", str(FOLDER / f"{name}.svg")]
         subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603 - our own command
-    with fleet() as fleet_page, pictured() as service:
-        drawn_pages = digests(service, fleet_page)
+    with fleet() as fleet_page, guarded() as login, pictured() as service:
+        drawn_pages = digests(service, fleet_page, login)
         with sync_playwright() as playwright:
-            _draw_pages(launched(playwright, chromium()), service.url, fleet_page.url)
+            _draw_pages(launched(playwright, chromium()), service, fleet_page, login)
         # Last, because it moves the clock.
         os.environ |= {"DUTIFUL_URL": service.url, "DUTIFUL_TOKEN": ""}
         (FOLDER / "top.svg").write_text(picture(service), encoding="utf-8")
@@ -143,18 +158,22 @@ def main() -> None:
     (FOLDER / "pages.sha256").write_text(drawn_pages, encoding="utf-8")
 
 
-def _draw_pages(browser: Browser, url: str, fleet_url: str) -> None:
-    for shot, place in [*((shot, url) for shot in SHOTS), (FLEET, fleet_url)]:
+def _pages(service: Running, fleet_page: Any, login: Running) -> list[tuple[Shot, Any]]:
+    return [*((shot, service) for shot in SHOTS), (FLEET, fleet_page), (LOGIN, login)]
+
+
+def _draw_pages(browser: Browser, service: Running, fleet_page: Any, login: Running) -> None:
+    for shot, place in _pages(service, fleet_page, login):
         for theme in THEMES:
-            png = taken(browser, place, shot, theme)
+            png = taken(browser, place.url, shot, theme)
             (FOLDER / f"{shot.name}-{theme}.webp").write_bytes(as_webp(browser, png))
-    (FOLDER / "phone.webp").write_bytes(as_webp(browser, phones(browser, url)))
+    (FOLDER / "phone.webp").write_bytes(as_webp(browser, phones(browser, service.url)))
     browser.close()
 
 
-def digests(service: Running, fleet_page: Any) -> str:
+def digests(service: Running, fleet_page: Any, login: Running) -> str:
     """Return a line for each drawn page and for their style, in the format of `sha256sum`."""
-    pages = [*((shot, service) for shot in SHOTS), (FLEET, fleet_page)]
+    pages = _pages(service, fleet_page, login)
     lines = [f"{_digest(_drawn(place, shot))}  {shot.name}" for shot, place in pages]
     style = (ROOT / "src/dutiful/web/static/dutiful.css").read_text(encoding="utf-8")
     return "\n".join([*lines, f"{_digest(style)}  style", ""])

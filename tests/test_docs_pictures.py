@@ -12,7 +12,7 @@ from docutils import nodes
 from docutils.frontend import get_default_settings
 from docutils.utils import new_document
 from scripts.fleet_picture import fleet
-from scripts.pictures import DRAWINGS, digests, pictured
+from scripts.pictures import DRAWINGS, digests, guarded, pictured
 from scripts.top_picture import picture
 
 from dutiful.cli.main import cli
@@ -39,10 +39,15 @@ def test_the_pictures_are_quick_to_load():
 @pytest.fixture(scope="module")
 def drawn_today():
     """Return the digests of the pages and the picture of `top`, drawn last because it moves the clock."""
-    with fleet() as fleet_page, pictured() as service, pytest.MonkeyPatch.context() as patch:
+    with (
+        fleet() as fleet_page,
+        guarded() as login,
+        pictured() as service,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setenv("DUTIFUL_URL", service.url)
         patch.delenv("DUTIFUL_TOKEN", raising=False)
-        return digests(service, fleet_page), picture(service)
+        return digests(service, fleet_page, login), picture(service)
 
 
 def test_the_pictures_of_the_pages_show_what_the_pages_look_like_today(drawn_today):
@@ -71,6 +76,18 @@ def test_the_picture_of_top_moves_only_for_readers_who_do_not_mind():
     assert len(drawn.encode()) <= MAX_BYTES_MOVING
     assert 0 < len(re.findall(moving, drawn)) == len(re.findall(asked + moving, drawn))
     assert "<script" not in drawn
+
+
+# The picture of `top` is named too, and has the colours of a terminal in either theme.
+THEMED = sorted({*(ROOT / "docs").rglob("*.svg")} - {PICTURES / "top.svg"})
+
+
+@pytest.mark.parametrize("path", THEMED, ids=lambda path: path.stem)
+def test_a_drawing_is_named_and_described_and_follows_the_theme_of_the_reader(path):
+    drawn = path.read_text(encoding="utf-8")
+    named = re.search(r"<title[^>]*>[^<]+</title>", drawn) and re.search(r"<desc[^>]*>[^<]+</desc>", drawn)
+    assert named, "a screen reader reads <title> and <desc>"
+    assert "@media(prefers-color-scheme:dark)" in drawn.replace(" ", "")
 
 
 def test_every_page_of_the_service_is_drawn_in_both_themes():
