@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections import Counter
 
 import pytest
@@ -143,6 +144,38 @@ def test_an_item_that_is_not_claimed_cannot_be_ended(inbox):
             await desk.release(item)
 
     play(story, config(inbox))
+
+
+@pytest.mark.parametrize("gone", ["the file", "the directory"])
+def test_a_file_that_was_deleted_while_it_was_in_work_cannot_be_reported_or_released(inbox, gone):
+    put(inbox, a="one", b="two")
+
+    async def story(desk):
+        first, second = await desk.claim(), await desk.claim()
+        if gone == "the directory":
+            shutil.rmtree(inbox)
+        for claimed in inbox.glob(".claimed/*/*"):
+            claimed.unlink()
+        with pytest.raises(WorkSourceError, match="/a is gone: it was moved or deleted while it was in work"):
+            await desk.report(first, DONE)
+        with pytest.raises(WorkSourceError, match="/b is gone"):
+            await desk.release(second)
+
+    play(story, config(inbox))
+
+
+def test_a_directory_that_was_made_again_has_the_lock_of_its_claimer_again(inbox):
+    put(inbox, a="one")
+
+    async def story(desk):
+        await desk.claim()
+        shutil.rmtree(inbox)
+        inbox.mkdir()
+        put(inbox, a="two")
+        claimed = (await desk.claim()).title
+        return claimed, len([*inbox.glob(".claimed/*.lock")])
+
+    assert play(story, config(inbox)) == ("two", 1)
 
 
 def test_processes_that_claim_at_once_never_take_the_same_file(inbox):

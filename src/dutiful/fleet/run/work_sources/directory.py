@@ -58,7 +58,11 @@ class DirectorySource:
 
     async def _move(self, claim: Claim, place: Path) -> None:
         with self._clock.hold():
-            await asyncio.to_thread(_settle, claim.token, place)
+            try:
+                await asyncio.to_thread(_settle, claim.token, place)
+            except FileNotFoundError:
+                problem = f"{claim.token} is gone: it was moved or deleted while it was in work"
+                raise WorkSourceError("work source `directory`", problem) from None
 
     def _claim(self) -> Claim | str:
         if not self._path.is_dir():
@@ -66,7 +70,8 @@ class DirectorySource:
         with self._one_at_a_time:
             mine = self._claims.open()
             for left in self._claims.left_by_the_dead():
-                _settle(left, self._path)
+                with contextlib.suppress(FileNotFoundError):
+                    _settle(left, self._path)
             for name in sorted(_waiting(self._path)):
                 if _moved(self._path / name, mine / name) and (item := self._read(mine / name)):
                     return Claim(item, mine / name)
@@ -75,6 +80,8 @@ class DirectorySource:
     def _read(self, path: Path) -> WorkItem | None:
         try:
             return _item(path)
+        except FileNotFoundError:
+            return None
         except OSError:
             # Move an unreadable file away: otherwise it would block all files behind it.
             _settle(path, self._path / "failed")
@@ -100,7 +107,7 @@ def _moved(source: Path, target: Path) -> bool:
 
 
 def _settle(source: Path, place: Path) -> None:
-    """Move a file to a directory, under another name if its name is taken."""
+    """Move a file to a directory, under another name if its name is taken. Raises FileNotFoundError."""
     place.mkdir(exist_ok=True)
     for target in _names(place, source):
         if _moved_anew(source, target):
@@ -108,15 +115,20 @@ def _settle(source: Path, place: Path) -> None:
 
 
 def _moved_anew(source: Path, target: Path) -> bool:
-    """Move a file and return True; return False where its name is taken."""
+    """Move a file and return True; return False where its name is taken. Raises FileNotFoundError."""
     try:
         os.link(source, target)
     except FileExistsError:
         return False
+    except FileNotFoundError:
+        raise
     except OSError:
         # Hard links are not supported here, so check for an existing name before the move.
-        return _moved(source, target)
-    source.unlink()
+        if target.exists():
+            return False
+        source.rename(target)
+        return True
+    source.unlink(missing_ok=True)
     return True
 
 
@@ -154,6 +166,11 @@ class _Claimer:
     def open(self) -> Path:
         """Return the directory of this process's claims, ready for use."""
         self._path.mkdir(exist_ok=True)
+        if self._lock is not None and not (self._path / f"{self._name}.lock").exists():
+            # The directory was deleted and made again. Without a lock file no process could tell that this
+            # one has died.
+            os.close(self._lock)
+            self._lock = None
         while self._lock is None:
             self._name = uuid.uuid4().hex
             # Until the file is locked, another process may take it for the lock of a dead claimer.
