@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from dutiful.errors import InvalidArgumentError
+from dutiful.fleet.control.answers import Target
 from dutiful.fleet.control.http import Secrets, bound, metrics_of, secrets_from, server_of
 from dutiful.fleet.errors import ConcurrencyLimitError, ScheduleNotFoundError
 
@@ -25,7 +26,7 @@ class Fleet:
     """Answers as a daemon does, and remembers what was triggered."""
 
     def __init__(self):
-        self.triggered, self.stall, self.full = [], None, False
+        self.triggered, self.stall, self.full, self.disabled = [], None, False, False
 
     async def status(self):
         return {**STATUS, "stall": self.stall}
@@ -34,21 +35,22 @@ class Fleet:
         return [{"agent": agent or "a", "schedule": "hook"}]
 
     async def history(self, agent, schedule, limit, *, failed):
-        self.type_of(agent, schedule)
+        self.target(agent, schedule)
         return [{"run": 7, "limit": limit, "failed": failed}]
 
     async def output(self, agent, schedule, number):
-        self.type_of(agent, schedule)
+        self.target(agent, schedule)
         return {"run": 7, "output": "<b>hi</b>"} if number in (None, 7) else None
 
-    def type_of(self, agent, schedule):
+    def target(self, agent, schedule):
         if (agent, schedule) == ("a", "nightly"):
-            return "cron", "Sum up."
+            return Target("cron", "Sum up.")
         if (agent, schedule) != ("a", "hook"):
             raise ScheduleNotFoundError(agent, schedule, ["hook"])
-        return "webhook", "Look at this."
+        return Target("webhook", "Look at this.", self.disabled)
 
     async def run(self, agent, schedule, prompt):
+        self.target(agent, schedule)
         if self.full:
             raise ConcurrencyLimitError(agent, 1, 1)
         self.triggered.append((agent, schedule, prompt))
@@ -142,8 +144,11 @@ def test_a_signed_webhook_runs_a_webhook_schedule_with_its_event():
         ("hook", BEARER, b'{"prompt": "a", "prompt": "b"}', 400, "invalid_json"),
         ("hook", BEARER, b'{"promt": "a"}', 422, "invalid_request"),
         ("hook", BEARER, b'{"prompt": 5}', 422, "invalid_request"),
-        ("hook", BEARER, b"[]", 422, "invalid_request"),
+        ("hook", BEARER, b"[1]", 422, "invalid_request"),
+        ("hook", BEARER, b'"Go."', 422, "invalid_request"),
+        ("hook", BEARER, b'{"prompt": ""}', 422, "invalid_request"),
         ("hook", BEARER, b"x" * 70_000, 413, "too_large"),
+        ("nope", signed(b"{}"), b"{}", 404, "schedule_not_found"),
     ],
     ids=str,
 )
@@ -156,6 +161,44 @@ def test_a_trigger_that_is_refused_runs_nothing(path, headers, body, status, cod
     assert answered[0] == status
     assert code in answered[1]
     assert fleet.triggered == []
+
+
+def test_a_webhook_with_a_bad_signature_learns_no_name_of_the_fleet():
+    async def steps(client):
+        paths = "/agents/a/schedules/hook/trigger", "/agents/x/schedules/y/trigger"
+        return [(await client.post(path, headers=signed(b"", "guess"))).text for path in paths]
+
+    known, unknown = story(steps)[0]
+    assert known == unknown
+    assert "bad_signature" in unknown
+
+
+def test_a_key_that_is_unknown_is_told_with_the_one_that_was_meant():
+    async def steps(client):
+        place = "/agents/a/schedules/hook/trigger"
+        answers = [
+            await client.post(place, headers=BEARER, content=body) for body in (b'{"promt": "a"}', b"[1]")
+        ]
+        return [answer.json()["error"]["message"] for answer in answers]
+
+    assert story(steps)[0] == [
+        'Invalid request: promt: is unknown (did you mean "prompt"?); write one of prompt',
+        'Invalid request: body: must be a JSON object, such as {"prompt": "Write about disks."}',
+    ]
+
+
+def test_a_disabled_schedule_takes_no_webhooks_and_an_operator_may_still_run_it():
+    fleet = Fleet()
+    fleet.disabled = True
+
+    async def steps(client):
+        place = "/agents/a/schedules/hook/trigger"
+        hooked = await client.post(place, headers=signed(b"{}"), content=b"{}")
+        asked = await client.post(place, headers=BEARER)
+        return hooked.status_code, hooked.json()["error"]["code"], asked.status_code
+
+    assert story(steps, fleet)[0] == (409, "schedule_disabled", 202)
+    assert fleet.triggered == [("a", "hook", None)]
 
 
 def test_an_agent_without_a_free_slot_is_a_conflict():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from dutiful.core.cron.zone import from_epoch_ms, read_instant, rfc_3339
 from dutiful.core.errors import SchedulerError
@@ -30,6 +30,14 @@ SCANNED_MAX = 20_000
 # Most schedules that one request about past ticks may name, and most ticks of each.
 IDS_MAX, PAST_MAX = 1000, 20
 _OPEN = (Status.ENQUEUED, Status.STARTED)
+
+
+class Target(NamedTuple):
+    """A schedule that is to be triggered: its type, its own prompt, and whether it is disabled."""
+
+    type: str
+    prompt: str
+    disabled: bool = False
 
 
 class Answering(Protocol):

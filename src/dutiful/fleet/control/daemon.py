@@ -13,6 +13,7 @@ from dutiful.core.errors import DutifulError, quoted
 from dutiful.fleet.control.answers import (
     PAST_MAX,
     SCANNED_MAX,
+    Target,
     answer,
     chosen,
     iso,
@@ -208,12 +209,12 @@ class Daemon:
         switch = self.scheduler.enable_schedule if enabled else self.scheduler.disable_schedule
         return [of_schedule(switch(agent, schedule))]
 
-    def type_of(self, agent: str, schedule: str) -> tuple[str, str]:
-        """Return the type and the prompt of a schedule, as declared in the file."""
+    def target(self, agent: str, schedule: str) -> Target:
+        """Return the facts about a schedule on which a trigger depends."""
         info = self.scheduler.get_schedule(agent, schedule)
         own = next(known for known in self.watched.fleet.agents if known.name == agent)
         prompt = build_schedule_prompt(own.schedules[schedule], default_prompt=own.default_prompt)
-        return info.type, prompt
+        return Target(info.type, prompt, info.status == "disabled")
 
     async def run(self, agent: str, schedule: str, prompt: str | None) -> Document:
         """Request a run with the next pass, and return the schedule with the key of the run."""

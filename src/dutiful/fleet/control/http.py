@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from logging import Logger
 
-    from dutiful.fleet.control.answers import Document
+    from dutiful.fleet.control.answers import Document, Target
     from dutiful.fleet.control.daemon import Daemon
 
 TOKEN_VARIABLE, SECRET_VARIABLE = "DUTIFUL_FLEET_TOKEN", "DUTIFUL_FLEET_WEBHOOK_SECRET"
@@ -123,6 +123,17 @@ class AtCapacityError(RequestRefusedError):
     code = "concurrency_limit"
 
 
+class DisabledError(RequestRefusedError):
+    """A webhook came for a schedule that is out of service."""
+
+    status = 409
+    code = "schedule_disabled"
+
+    def __init__(self, agent: str, schedule: str) -> None:
+        advice = f"to take webhooks again, `dutiful fleet enable {agent}/{schedule}`"
+        super().__init__(f"{agent}/{schedule} is disabled; {advice}", agent=agent, schedule=schedule)
+
+
 class NoOutputError(RequestRefusedError):
     """No output of such a run is stored."""
 
@@ -150,11 +161,13 @@ def _app(fleet: Daemon, secrets: Secrets) -> FastAPI:
 
     @app.post("/agents/{agent}/schedules/{schedule}/trigger", status_code=202)
     async def trigger(agent: str, schedule: str, request: Request) -> dict[str, Any]:
-        kind, prompt = fleet.type_of(agent, schedule)
         body = await request.body()
         if request.state.caller is _WEBHOOK:
-            _check_signature(request, body, secrets.webhook, kind)
-            given: str | None = _event_prompt(prompt, request, body)
+            # Check the signature before the names: an error about a name lists the names of the fleet.
+            _check_signature(request, body, secrets.webhook)
+            target = fleet.target(agent, schedule)
+            _check_webhook(agent, schedule, target)
+            given: str | None = _event_prompt(target.prompt, request, body)
         else:
             given = _prompt_in(body)
         try:
@@ -210,11 +223,19 @@ def _prompt_in(body: bytes) -> str | None:
         raise InvalidRequestError(problems_of(error.errors(), TriggerBody)) from error
 
 
-def _check_signature(request: Request, body: bytes, secret: str | None, kind: str) -> None:
+def _check_signature(request: Request, body: bytes, secret: str | None) -> None:
     expected = "sha256=" + hmac.digest((secret or "").encode(), body, "sha256").hex()
     given = request.headers.get(_SIGNATURE.decode(), "")
-    if secret is None or kind != "webhook" or not hmac.compare_digest(given.encode(), expected.encode()):
+    if secret is None or not hmac.compare_digest(given.encode(), expected.encode()):
         raise BadSignatureError
+
+
+def _check_webhook(agent: str, schedule: str, target: Target) -> None:
+    """Refuse a webhook for another type of schedule, or for one that an operator has disabled."""
+    if target.type != "webhook":
+        raise BadSignatureError
+    if target.disabled:
+        raise DisabledError(agent, schedule)
 
 
 def _event_prompt(prompt: str, request: Request, body: bytes) -> str:
