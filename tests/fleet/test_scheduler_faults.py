@@ -381,3 +381,20 @@ def test_a_state_that_says_disabled_survives_the_rebuilding_only_of_known_schedu
             return rig.state("a", "gone").status
 
     assert asyncio.run(story()) == "disabled"
+
+
+def test_an_interval_beyond_the_last_year_runs_once_and_hides_no_other_schedule(tmp_path):
+    async def story():
+        agents = agent("a", 2, never=every("99999999d"), often=every("1m"))
+        async with FleetRig(tmp_path, agents) as rig:
+            await rig.clock.advance(61)
+            shown = {
+                info.name: info.next_run_at and f"{info.next_run_at:%H:%M}"
+                for info in rig.fleet.get_schedules()
+            }
+            explained = (await rig.fleet.explain("a", "never", rig.clock.now())).code
+            return rig.triggered, shown, explained, rig.state("a", "never").status
+
+    triggered, shown, explained, status = asyncio.run(story())
+    assert triggered == ["08:59:58 a/never", "08:59:58 a/often", "09:00:58 a/often"]
+    assert (shown, explained, status) == ({"never": None, "often": "09:01"}, "not_due", "idle")

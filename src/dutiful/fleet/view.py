@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from dutiful.core.cron.zone import from_epoch_ms
+from dutiful.core.cron.zone import epoch_ms, from_epoch_ms
 from dutiful.core.event import RunEndedByPlan, RunHeld, RunLaunched, RunSettled, TicksSkipped
 from dutiful.core.plan.jitter import first_wake
 from dutiful.core.policy import Reason
@@ -19,7 +19,7 @@ from dutiful.fleet.types import ScheduleSkipReason as Skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime, tzinfo
+    from datetime import tzinfo
 
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
@@ -32,6 +32,9 @@ _AUTOMATIC = ("interval", "cron")
 _GO = ScheduleCheckResult(should_trigger=True)
 _ENDINGS = {Status.SUCCESS: "done", Status.FAILED: "failed", Status.SKIPPED: "no_work"}
 _LOG_AGAIN = timedelta(minutes=1)
+# A later instant may be outside of datetime's years in some zone. An interval may reach beyond it: such a
+# schedule has no next run that could be shown.
+_SHOWN_MAX = epoch_ms(datetime(9999, 12, 30, tzinfo=UTC))
 
 
 def shown(problem: Problem) -> str:
@@ -259,7 +262,7 @@ class View:
         state = self._states.get(entry.id)
         if entry.schedule is None or state is None or state.quarantine is not None:
             return None
-        return first_wake(entry.schedule, state)
+        return _shown(first_wake(entry.schedule, state))
 
     def next_run(self, entry: Entry, ended_at: Instant) -> datetime | None:
         """Return when a schedule whose job has just ended is due next by the clock."""
@@ -267,7 +270,7 @@ class View:
         if entry.schedule is None or state is None:
             return None
         cursor = state.cursor if entry.written.type == "interval" else max(state.cursor, ended_at)
-        wake = first_wake(entry.schedule, state._replace(ended_at=ended_at, cursor=cursor))
+        wake = _shown(first_wake(entry.schedule, state._replace(ended_at=ended_at, cursor=cursor)))
         return None if wake is None else self.told(wake)
 
     def _reason_since(self, entry: Entry, record: ScheduleState, reason: Skip | None) -> datetime | None:
@@ -288,6 +291,11 @@ class View:
     def told(self, instant: Instant) -> datetime:
         """Return an instant in the zone of the fleet."""
         return from_epoch_ms(instant).astimezone(self._zone)
+
+
+def _shown(wake: Instant | None) -> Instant | None:
+    """Return an instant that a datetime can hold, or None."""
+    return None if wake is None or wake > _SHOWN_MAX else wake
 
 
 def _followed(state: State, run: Run) -> State:

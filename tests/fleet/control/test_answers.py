@@ -99,6 +99,7 @@ def test_a_request_reaches_the_fleet(request_, heard):
         {"ask": "history", **NAMED, "limit": "5"},
         {"ask": "explain", **NAMED, "at": "yesterday"},
         {"ask": "explain", **NAMED, "at": "2026-03-08T06:30:00"},
+        {"ask": "explain", **NAMED, "at": "0001-01-01T00:00:00+14:00"},
     ],
 )
 def test_what_is_no_request_is_refused(request_):

@@ -77,6 +77,15 @@ def test_errors_cross_the_socket_with_their_class_and_words(tmp_path):
     assert caught.value.kind == "AgentNotFoundError"
 
 
+def test_an_error_of_the_fleet_itself_is_told_to_the_client_and_to_the_log(tmp_path, caplog):
+    async def fail(_):
+        raise OverflowError("date value out of range")
+
+    with pytest.raises(FleetControlError, match=r"failed at this request \(OverflowError: date value out of"):
+        told(tmp_path, {"ask": "status"}, fail)
+    assert [record.getMessage() for record in caplog.records] == ["a request could not be answered"]
+
+
 def test_nobody_there_is_an_error_that_says_how_to_start(tmp_path):
     with pytest.raises(FleetNotRunningError, match="start it with `dutiful fleet start`"):
         asyncio.run(ask(tmp_path, {"ask": "status"}))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import logging
 import os
 import socket
 from contextlib import contextmanager, suppress
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
 
+_LOGGER = logging.getLogger("dutiful.fleet")
 VERSION = 1
 FILE_NAME = "control.sock"
 # Long enough for a long prompt, and for the answer of a fleet with a hundred thousand schedules.
@@ -94,18 +96,28 @@ class ControlSocket:
 
     async def _reply(self, reader: asyncio.StreamReader) -> dict[str, Any]:
         try:
-            request = _object_in(await reader.readline())
+            request = await _request_from(reader)
             if request.get("version") != VERSION:
                 raise _other_version(request.get("version"))
             return {"answer": await self._answer(request)}
         except DutifulError as error:
             kind = error.kind if isinstance(error, FleetControlError) else type(error).__name__
             return _refusal(kind, str(error))
-        except (ValueError, RecursionError):
-            said = f"The request is no JSON object in one line of at most {_REQUEST_MAX} bytes"
-            return _refusal("FleetControlError", said)
         except OSError as error:
             return _refusal(type(error).__name__, str(error))
+        except Exception as error:
+            # An error of the fleet itself: the client is told, and the log has the traceback.
+            _LOGGER.exception("a request could not be answered")
+            said = f"The fleet failed at this request ({type(error).__name__}: {error}); its log says more"
+            return _refusal("FleetControlError", said)
+
+
+async def _request_from(reader: asyncio.StreamReader) -> dict[str, Any]:
+    try:
+        return _object_in(await reader.readline())
+    except (ValueError, RecursionError):
+        said = f"The request is no JSON object in one line of at most {_REQUEST_MAX} bytes"
+        raise FleetControlError(said) from None
 
 
 def _refusal(kind: str, message: str) -> dict[str, Any]:
