@@ -31,18 +31,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from dutiful.fleet.control.socket import Running
     from dutiful.httpd.server import HttpServer
+
+
+_LOOK_AGAIN_S = 0.25
+# Seconds for which commands wait for a fleet that is starting.
+_START_S = 10.0
 
 
 def asked(path: Path, request: dict[str, Any]) -> Any:
     """Return the answer of the running fleet, or the answer from its files."""
     request = {**request, "file": str(path.absolute())}
-    running = running_fleet(path)
+    running = _started(path)
     # The lock names the state directory of the running fleet; its file may name another by now.
     known, state_dir = (None, running.state_dir) if running is not None else _found(path)
     if running is not None and running.is_cut_off:
         raise click.ClickException(
-            f"process {running.pid} runs the fleet, and its state directory {running.state_dir} was deleted;"
+            f"process {running.pid} runs the fleet, and its socket in {running.state_dir} was deleted;"
             " stop it with `dutiful fleet stop` and start it again"
         )
     try:
@@ -52,7 +58,9 @@ def asked(path: Path, request: dict[str, Any]) -> Any:
     except FleetControlError as error:
         if error.kind.endswith("NotFoundError"):
             raise
-        raise click.ClickException(str(error)) from error
+        busy = running is not None and error.kind == "TimeoutError"
+        process = f"; it is process {running.pid}" if running is not None and busy else ""
+        raise click.ClickException(f"{error}{process}") from error
     if known is None:
         known, state_dir = _found(path)
     if isinstance(known, Exception):
@@ -61,6 +69,21 @@ def asked(path: Path, request: dict[str, Any]) -> Any:
         return asyncio.run(answer(StoppedFleet(path, known, state_dir, SystemClock()), request))
     except FleetNotRunningError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _started(path: Path) -> Running | None:
+    """Return the process that runs the fleet, or None; waits while that process starts."""
+    clock = SystemClock()
+    began = clock.monotonic()
+    while (running := running_fleet(path)) is not None:
+        waited = clock.monotonic() - began
+        # A process that stops deletes its socket a moment before it gives up its lock.
+        if running.ready and (not running.is_cut_off or waited > _LOOK_AGAIN_S):
+            break
+        if waited > _START_S:
+            raise click.ClickException(f"process {running.pid} is still starting the fleet; try again later")
+        asyncio.run(clock.sleep(_LOOK_AGAIN_S))
+    return running
 
 
 def _found(path: Path) -> tuple[Fleet | Exception, Path]:
@@ -97,18 +120,23 @@ def instant(text: str | None) -> datetime:
     return clock.now() if text is None else read_instant("--at", text, clock.timezone)
 
 
-_LOOK_AGAIN_S = 0.25
 _ENDED = ("SUCCESS", "FAILED", "SKIPPED")
 
 
 def ask_to_stop(path: Path) -> int:
     """Ask the running fleet to stop, and return its process number."""
     running = running_fleet(path)
-    if running is not None and running.is_cut_off:
-        # The socket was deleted with the directory.
+    if running is None or (running.ready and not running.is_cut_off):
+        return int(asked(path, {"ask": "stop"})["pid"])
+    try:
+        # The fleet cannot be asked: it has no socket yet, or its socket was deleted.
         os.kill(running.pid, signal.SIGTERM)
-        return running.pid
-    return int(asked(path, {"ask": "stop"})["pid"])
+    except PermissionError:
+        problem = (
+            f"process {running.pid}, which runs the fleet, belongs to another user; stop it as that user"
+        )
+        raise click.ClickException(problem) from None
+    return running.pid
 
 
 def wait_for_run(look: Callable[[], Any]) -> Any:

@@ -22,6 +22,7 @@ async def echo(request):
 @asynccontextmanager
 async def served(folder, answer=echo):
     served_socket = ControlSocket(folder, answer)
+    served_socket.bind()
     await served_socket.open()
     try:
         yield served_socket
@@ -132,6 +133,18 @@ def test_a_directory_that_cannot_hold_a_socket_is_an_error(tmp_path):
     (tmp_path / control.FILE_NAME).mkdir()
     with pytest.raises(SchedulerError, match="cannot be made"):
         told(tmp_path, {"ask": "status"})
+
+
+def test_a_start_that_fails_leaves_the_socket_of_the_running_fleet_alone(tmp_path):
+    async def story():
+        async with served(tmp_path):
+            second = ControlSocket(tmp_path, echo)
+            second.bind()
+            await second.close()
+            return [path.name for path in tmp_path.iterdir()], await ask(tmp_path, {"ask": "status"})
+
+    names, answer = asyncio.run(story())
+    assert (names, answer["heard"]["ask"]) == ([control.FILE_NAME], "status")
 
 
 @pytest.mark.parametrize(

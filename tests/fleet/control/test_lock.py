@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import threading
 
 import pytest
 
@@ -16,9 +18,13 @@ def test_the_lock_tells_the_state_directory_while_it_is_held(tmp_path):
     lock = FleetLock(file, tmp_path / "elsewhere")
     before = running_fleet(file)
     lock.hold()
+    starting = running_fleet(file)
+    lock.tell_ready()
     held = running_fleet(file)
     lock.release()
-    assert (before, held, running_fleet(file)) == (None, (os.getpid(), tmp_path / "elsewhere"), None)
+    assert (before, running_fleet(file)) == (None, None)
+    assert starting == (os.getpid(), tmp_path / "elsewhere", False)
+    assert held == (os.getpid(), tmp_path / "elsewhere", True)
     assert [path.name for path in tmp_path.iterdir()] == ["fleet.yaml"]
 
 
@@ -28,7 +34,7 @@ def test_a_second_process_is_refused_also_by_another_name_of_the_file(tmp_path):
     link.symlink_to(file)
     lock = FleetLock(file, tmp_path)
     lock.hold()
-    with pytest.raises(SchedulerError, match="Another process already runs the fleet of"):
+    with pytest.raises(SchedulerError, match=rf"Process {os.getpid()} already runs the fleet of"):
         FleetLock(link, tmp_path / "other").hold()
     lock.release()
 
@@ -39,5 +45,34 @@ def test_a_lock_that_a_dead_process_left_is_taken_over(tmp_path):
     assert running_fleet(file) is None
     lock = FleetLock(file, tmp_path)
     lock.hold()
-    assert running_fleet(file) == (os.getpid(), tmp_path)
+    assert running_fleet(file) == (os.getpid(), tmp_path, False)
+    lock.release()
+
+
+def test_a_command_that_looks_at_the_lock_does_not_keep_a_fleet_from_starting(tmp_path):
+    lock, looking = FleetLock(tmp_path / "fleet.yaml", tmp_path), threading.Event()
+
+    def look():
+        with open(tmp_path / ".fleet.yaml.lock", "w") as opened:
+            fcntl.flock(opened, fcntl.LOCK_SH)
+            looking.set()
+            # The fleet tries to take the lock meanwhile.
+            hold.wait(0.05)
+
+    hold = threading.Event()
+    reader = threading.Thread(target=look)
+    reader.start()
+    looking.wait()
+    lock.hold()
+    reader.join()
+    assert running_fleet(tmp_path / "fleet.yaml") == (os.getpid(), tmp_path, False)
+    lock.release()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full")
+def test_a_full_disk_keeps_no_fleet_from_taking_its_lock(tmp_path):
+    (tmp_path / ".fleet.yaml.lock").symlink_to("/dev/full")
+    lock = FleetLock(tmp_path / "fleet.yaml", tmp_path)
+    lock.hold()
+    assert running_fleet(tmp_path / "fleet.yaml") is None
     lock.release()

@@ -258,7 +258,7 @@ def test_two_processes_do_not_run_one_fleet(held):
     with started(folder) as fleet:
         held_jobs(fleet, pids)
         code, output = command(folder, "start")
-        assert (code, "Another process already runs the fleet" in output) == (1, True)
+        assert (code, f"Process {fleet.process.pid} already runs the fleet" in output) == (1, True)
         # Nor does one fleet hear what was meant for another that was given its directory.
         put_fleet(folder, HELD, "other.yaml")
         code, output = command(folder, "disable", "a/one", file="other.yaml")

@@ -65,7 +65,7 @@ def test_a_running_fleet_is_found_whatever_its_file_says_by_now(tmp_path):
         assert asked(tmp_path, "disable", "a/talk")["status"] == "disabled"
         put_fleet(tmp_path, FLEET + "state_dir: there\n")
         code, output = command(tmp_path, "start")
-        assert (code, "Another process already runs the fleet of" in output) == (1, True)
+        assert (code, f"Process {fleet.process.pid} already runs the fleet of" in output) == (1, True)
 
 
 def test_after_kill_9_nothing_looks_as_if_it_ran(tmp_path):
@@ -132,7 +132,7 @@ def test_a_fleet_whose_state_directory_was_deleted_is_not_taken_for_stopped(tmp_
         fleet.until("a/talk: done")
         (tmp_path / ".dutiful").rename(tmp_path / "elsewhere")
         fleet.until("no schedule is triggered, because passes fail")
-        said = f"process {fleet.process.pid} runs the fleet, and its state directory {tmp_path}/.dutiful"
+        said = f"process {fleet.process.pid} runs the fleet, and its socket in {tmp_path}/.dutiful was"
         for words in (["status"], ["schedules"], ["disable", "a"], ["history"]):
             code, output = command(tmp_path, *words)
             assert (code, said in " ".join(output.split())) == (1, True), output
@@ -140,6 +140,24 @@ def test_a_fleet_whose_state_directory_was_deleted_is_not_taken_for_stopped(tmp_
         assert command(tmp_path, "stop") == (0, "stopped\n")
     code, output = command(tmp_path, "status")
     assert (code, output.splitlines()[0].endswith("fleet.yaml: stopped")) == (0, True)
+
+
+def test_a_fleet_whose_socket_was_deleted_is_not_taken_for_stopped(tmp_path):
+    put_fleet(tmp_path, FLEET.replace('[sleep, "600"]', '["true"]'))
+    with started(tmp_path) as fleet:
+        fleet.until("a/talk: done")
+        (tmp_path / ".dutiful" / "control.sock").unlink()
+        code, output = command(tmp_path, "status")
+        assert (code, f"process {fleet.process.pid} runs the fleet, and its socket" in output) == (1, True)
+        assert command(tmp_path, "stop") == (0, "stopped\n")
+
+
+def test_a_fleet_that_cannot_be_asked_starts_no_job(tmp_path):
+    put_fleet(tmp_path, FLEET)
+    (tmp_path / ".dutiful" / "control.sock").mkdir(parents=True)
+    code, output = command(tmp_path, "start")
+    assert (code, "control.sock cannot be made (Is a directory)" in output) == (1, True)
+    assert not (tmp_path / ".dutiful" / "history.db").exists()
 
 
 YEARLY = """

@@ -97,11 +97,14 @@ class Daemon:
         self._make_state_dir()
         self._lock.hold()
         try:
+            self._control.bind()
             await self.scheduler.start(self.watched.fleet.agents)
             await self._control.open()
+            self._lock.tell_ready()
         except BaseException:
             with suppress(SchedulerShutdownError):
                 await self.scheduler.stop(timeout=0)
+            await self._control.close()
             self._lock.release()
             raise
 

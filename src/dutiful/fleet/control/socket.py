@@ -10,6 +10,7 @@ process that serves it leads the fleet, so an existing socket file is a leftover
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import json
 import logging
@@ -21,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.errors import DutifulError, SchedulerError, quoted
 from dutiful.fleet.errors import FleetControlError, FleetNotRunningError
-from dutiful.fleet.scheduler import HISTORY_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -46,33 +46,46 @@ class ControlSocket:
         self._places = asyncio.Semaphore(_CONNECTIONS_MAX)
         self._server: asyncio.Server | None = None
         self._inode: int | None = None
+        # The socket between `bind` and `open`, and its path, which is not yet the one that clients know.
+        self._bound: socket.socket | None = None
+        self._fresh = f"{FILE_NAME}.{os.getpid()}"
 
-    async def open(self) -> None:
-        """Start to answer. Raises SchedulerError if the socket cannot be created."""
-        path = self._state_dir / FILE_NAME
-        try:
-            listening = self._bound(path)
-        except OSError as error:
-            advice = "check its permissions, or set `state_dir` to a shorter path on a local disk"
-            raise SchedulerError(f"{path} cannot be made ({error.strerror}); {advice}") from error
-        self._inode = path.stat().st_ino
-        self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_REQUEST_MAX)
+    def bind(self) -> None:
+        """Create the socket under another name. Raises SchedulerError if it cannot be created.
 
-    def _bound(self, path: Path) -> socket.socket:
-        path.unlink(missing_ok=True)
+        A process calls this before it leads the fleet, so that it does not begin what it cannot serve.
+        """
+        path, fresh = self._state_dir / FILE_NAME, self._state_dir / self._fresh
         listening = socket.socket(socket.AF_UNIX)
         try:
-            with _address(self._state_dir) as address:
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            fresh.unlink(missing_ok=True)
+            with _address(self._state_dir, self._fresh) as address:
                 listening.bind(address)
             # No client can connect before the socket listens, so the permissions are set in time.
-            path.chmod(0o600)
-        except BaseException:
+            fresh.chmod(0o600)
+        except OSError as error:
             listening.close()
-            raise
-        return listening
+            advice = "check its permissions, or set `state_dir` to a shorter path on a local disk"
+            raise SchedulerError(f"{path} cannot be made ({error.strerror}); {advice}") from error
+        self._bound = listening
+
+    async def open(self) -> None:
+        """Start to answer, on the socket that `bind` has created."""
+        assert self._bound is not None
+        path = self._state_dir / FILE_NAME
+        self._server = await asyncio.start_unix_server(self._serve, sock=self._bound, limit=_REQUEST_MAX)
+        self._bound = None
+        os.replace(self._state_dir / self._fresh, path)
+        self._inode = path.stat().st_ino
 
     async def close(self) -> None:
         """Answer no more requests."""
+        if self._bound is not None:
+            self._bound.close()
+            self._bound = None
+            (self._state_dir / self._fresh).unlink(missing_ok=True)
         if self._server is None:
             return
         self._server.close()
@@ -96,10 +109,7 @@ class ControlSocket:
 
     async def _reply(self, reader: asyncio.StreamReader) -> dict[str, Any]:
         try:
-            request = await _request_from(reader)
-            if request.get("version") != VERSION:
-                raise _other_version(request.get("version"))
-            return {"answer": await self._answer(request)}
+            return {"answer": await self._answer(await _request_from(reader))}
         except DutifulError as error:
             kind = error.kind if isinstance(error, FleetControlError) else type(error).__name__
             return _refusal(kind, str(error))
@@ -114,10 +124,13 @@ class ControlSocket:
 
 async def _request_from(reader: asyncio.StreamReader) -> dict[str, Any]:
     try:
-        return _object_in(await reader.readline())
+        request = _object_in(await reader.readline())
     except (ValueError, RecursionError):
         said = f"The request is no JSON object in one line of at most {_REQUEST_MAX} bytes"
         raise FleetControlError(said) from None
+    if request.get("version") != VERSION:
+        raise _other_version(request.get("version"))
+    return request
 
 
 def _refusal(kind: str, message: str) -> dict[str, Any]:
@@ -151,7 +164,14 @@ async def ask(state_dir: Path, request: dict[str, Any]) -> Any:
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         raise FleetNotRunningError(str(state_dir)) from None
     except TimeoutError:
-        raise FleetControlError(f"The fleet does not answer within {_SECONDS_MAX:g} s; is it busy?") from None
+        said = f"The fleet in {state_dir} has not answered within {_SECONDS_MAX:g} s"
+        advice = "it is busy or suspended, and may still do what it was asked"
+        raise FleetControlError(f"{said}; {advice}", "TimeoutError") from None
+    except PermissionError as error:
+        advice = "run this command as the user that runs the fleet"
+        raise FleetControlError(
+            f"The fleet in {state_dir} may not be asked by this user; {advice}"
+        ) from error
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or "its answer cannot be read"
         raise FleetControlError(f"The fleet in {state_dir} cannot be asked: {problem}") from error
@@ -185,21 +205,21 @@ def _object_in(line: bytes) -> dict[str, Any]:
 
 
 @contextmanager
-def _address(state_dir: Path) -> Iterator[str]:
+def _address(state_dir: Path, name: str = FILE_NAME) -> Iterator[str]:
     """Yield a path of the socket that is short enough for a socket address."""
-    path = str(state_dir / FILE_NAME)
+    path = str(state_dir / name)
     if len(os.fsencode(path)) <= _ADDRESS_MAX:
         yield path
         return
     directory = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield f"/proc/self/fd/{directory}/{FILE_NAME}"
+        yield f"/proc/self/fd/{directory}/{name}"
     finally:
         os.close(directory)
 
 
 class FleetLock:
-    """The lock that a running fleet holds on its file."""
+    """The lock that a running fleet holds on its file; its content names the process."""
 
     def __init__(self, fleet_file: Path, state_dir: Path) -> None:
         self._path, self._fleet_file, self._state_dir = _path_of(fleet_file), fleet_file, state_dir
@@ -211,21 +231,46 @@ class FleetLock:
         In a read-only directory there is no lock: the store's lock still keeps a second process out, and
         commands look for the fleet in the state directory that the file names.
         """
-        try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError:
-            return
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            advice = "stop it with `dutiful fleet stop`, or use another file"
-            raise SchedulerError(
-                f"Another process already runs the fleet of {self._fleet_file}; {advice}"
-            ) from None
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, json.dumps({"pid": os.getpid(), "state_dir": str(self._state_dir)}).encode())
-        self._held = descriptor
+        while self._held is None:
+            try:
+                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError:
+                return
+            try:
+                self._lock(descriptor)
+                # A process that has just stopped may have deleted the file that is locked here.
+                if os.path.samestat(os.fstat(descriptor), self._path.stat()):
+                    self._held = descriptor
+            except FileNotFoundError:
+                continue
+            finally:
+                if self._held is None:
+                    os.close(descriptor)
+        self._write(ready=False)
+
+    def _lock(self, descriptor: int) -> None:
+        while not _locks(descriptor, fcntl.LOCK_EX):
+            # A command that looks who runs the fleet shares the lock for a moment; a fleet never shares it.
+            if not _locks(descriptor, fcntl.LOCK_SH):
+                running = _named_in(descriptor)
+                process = "Another process" if running is None else f"Process {running.pid}"
+                advice = "stop it with `dutiful fleet stop`, or use another file"
+                raise SchedulerError(f"{process} already runs the fleet of {self._fleet_file}; {advice}")
+
+    def tell_ready(self) -> None:
+        """Record that the fleet answers requests."""
+        if self._held is not None:
+            self._write(ready=True)
+
+    def _write(self, *, ready: bool) -> None:
+        assert self._held is not None
+        facts = {"pid": os.getpid(), "state_dir": str(self._state_dir), "ready": int(ready)}
+        content = json.dumps(facts).encode()
+        # On a full disk the lock names nobody, and commands look in the state directory that the file names.
+        with suppress(OSError):
+            # In this order: a reader must not find an empty file when only `ready` changes.
+            os.pwrite(self._held, content, 0)
+            os.ftruncate(self._held, len(content))
 
     def release(self) -> None:
         """Release the lock."""
@@ -237,15 +282,16 @@ class FleetLock:
 
 
 class Running(NamedTuple):
-    """The process that runs a fleet, and its state directory."""
+    """The process that runs a fleet, its state directory, and whether it answers requests yet."""
 
     pid: int
     state_dir: Path
+    ready: bool = True
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the state directory was deleted with its socket; a job may have created it again."""
-        return not any((self.state_dir / name).exists() for name in (FILE_NAME, HISTORY_FILE))
+        """Whether the socket of a fleet that answers requests was deleted, perhaps with the directory."""
+        return self.ready and not (self.state_dir / FILE_NAME).exists()
 
 
 def running_fleet(fleet_file: Path) -> Running | None:
@@ -255,13 +301,25 @@ def running_fleet(fleet_file: Path) -> Running | None:
     except OSError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            found = json.loads(os.read(descriptor, 65_536))
-            return Running(int(found["pid"]), Path(found["state_dir"]))
+        return None if _locks(descriptor, fcntl.LOCK_SH) else _named_in(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _locks(descriptor: int, how: int) -> bool:
+    """Lock a file and return True; return False while another process holds a lock that excludes this."""
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _named_in(descriptor: int) -> Running | None:
+    """Return the process that the content of a lock names, or None."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        found = json.loads(os.pread(descriptor, 65_536, 0))
+        return Running(int(found["pid"]), Path(found["state_dir"]), bool(found["ready"]))
     return None
 
 
