@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from tests.yardstick import takes_less_than
 
-from dutiful.cli.fleet_display import Tables, span, table
+from dutiful.cli.fleet_display import Tables, _Reader, span, table
+from dutiful.fleet.run.output_log import RunLog
 
 NOW = datetime(2026, 3, 8, 12, tzinfo=UTC)
 
@@ -140,3 +141,18 @@ def test_five_thousand_schedules_are_drawn_quickly_on_a_narrow_terminal():
         drawn = Tables(NOW, UTC, 80).schedules(found).splitlines()
     assert max(map(len, drawn)) <= 80
     assert (len(drawn), drawn[-1]) == (15_004, "a/s4999   exit code 3: no luck")
+
+
+def test_followed_output_shows_characters_that_were_written_in_pieces_and_survives_a_rename(tmp_path, capsys):
+    path = tmp_path / "1.0.schedule.log"
+    path.write_bytes("costs 5 €".encode()[:-1])
+    reader = _Reader(RunLog(1, 0, "schedule", path))
+    reader.print_new()
+    with path.open("ab") as opened:
+        opened.write("€".encode()[-1:] + b" a day")
+    path.rename(tmp_path / "1.0.schedule.log.old")
+    reader.print_new()
+    path.write_bytes(b"\n")
+    reader.print_new()
+    reader.close()
+    assert capsys.readouterr().out == "costs 5 € a day\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dutiful.process.output_log import LEFT_OUT, OutputFolder, Shown, shown
+from dutiful.process.output_log import LEFT_OUT, OutputFolder, OutputLog, Shown, kept_in, shown
 
 
 def write(folder, key, *chunks):
@@ -39,3 +39,24 @@ def test_of_much_output_the_end_is_shown_and_the_loss_is_told():
 def test_a_folder_that_cannot_be_written_costs_the_output_alone(tmp_path):
     (tmp_path / "file").write_text("in the way")
     assert OutputFolder(tmp_path / "file").open("a") is None
+
+
+def test_a_reader_that_follows_an_output_finds_every_byte_when_the_file_is_rotated(tmp_path):
+    log = OutputLog(tmp_path / "1.log", 40)
+    for line in (b"one " * 9 + b"\n", b"two " * 9 + b"\n"):
+        log.write(line)
+    with open(tmp_path / "1.log", "rb") as followed:
+        log.write(b"three " * 6 + b"\n")
+        log.close()
+        assert followed.read() == b"two " * 9 + b"\n"
+    assert kept_in(tmp_path / "1.log") == LEFT_OUT + b"three " * 6 + b"\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"1.log", "1.log.old"}
+
+
+def test_a_note_begins_a_line_of_its_own(tmp_path):
+    log = OutputLog(tmp_path / "1.log", 1000)
+    log.write(b"no end of line")
+    log.note(b"[done]")
+    log.note(b"[again]")
+    log.close()
+    assert kept_in(tmp_path / "1.log") == b"no end of line\n[done]\n[again]\n"

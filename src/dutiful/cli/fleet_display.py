@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 import shutil
 import sys
+from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any
 
@@ -262,6 +264,7 @@ def _follow(
         if found is not None and (reader is None or reader.log.path != found[1].path):
             if reader is not None:
                 reader.print_new()
+                reader.close()
             reader = _Reader(found[1])
             click.echo(_heading(agent, *found))
         if reader is not None:
@@ -277,27 +280,45 @@ class _Reader:
 
     def __init__(self, log: RunLog) -> None:
         self.log = log
-        older = older_half(log.path)
-        if older.exists():
-            click.echo(_printable(older.read_bytes()), nl=False)
+        # A character may be written in two pieces.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        with suppress(FileNotFoundError):
+            self._print(older_half(log.path).read_bytes())
         self._file = self._opened()
 
     def _opened(self) -> IO[bytes] | None:
-        return self.log.path.open("rb") if self.log.path.exists() else None
+        try:
+            return self.log.path.open("rb")
+        except FileNotFoundError:
+            # The file is being renamed, or was deleted with the oldest outputs.
+            return None
 
     def print_new(self) -> None:
         """Print the output added since the last call."""
         if self._file is None:
             self._file = self._opened()
         while self._file is not None:
-            click.echo(_printable(self._file.read()), nl=False)
-            if not self.log.path.exists() or self._is_current():
+            is_current = self._is_current()
+            self._print(self._file.read())
+            if is_current:
                 return
             # The file was renamed when it was half full: its rest has been read, so continue with the new
             # file.
             self._file.close()
             self._file = self._opened()
 
+    def close(self) -> None:
+        """Close the log."""
+        if self._file is not None:
+            self._file.close()
+
+    def _print(self, output: bytes) -> None:
+        text = self._decoder.decode(output)
+        click.echo(printable(text) if sys.stdout.isatty() else text, nl=False)
+
     def _is_current(self) -> bool:
         assert self._file is not None
-        return os.path.samestat(os.fstat(self._file.fileno()), self.log.path.stat())
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), self.log.path.stat())
+        except FileNotFoundError:
+            return True

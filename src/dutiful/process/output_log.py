@@ -100,6 +100,7 @@ class OutputLog:
     def __init__(self, path: Path, half: int) -> None:
         self._path, self._half = path, half
         self._file = self._opened()
+        self._ends_line = True
 
     def _opened(self) -> IO[bytes]:
         return open(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab")
@@ -112,14 +113,19 @@ class OutputLog:
                 self._make_room()
             self._file.write(chunk)
             self._file.flush()
+        self._ends_line = chunk.endswith(b"\n")
+
+    def note(self, line: bytes) -> None:
+        """Append a line of this program; an unfinished last line of the output is ended first."""
+        self.write((b"" if self._ends_line else b"\n") + line + b"\n")
 
     def _make_room(self) -> None:
         older, again = older_half(self._path), older_half(self._path).exists()
         self._file.close()
         self._path.replace(older)
+        self._file = self._opened()
         if again:
             _mark(older)
-        self._file = self._opened()
 
     def close(self) -> None:
         """Close the log."""
@@ -128,6 +134,15 @@ class OutputLog:
 
 
 def _mark(older: Path) -> None:
-    """Put a line in front that says that the beginning of the output was left out."""
-    kept = older.read_bytes()
-    older.write_bytes(LEFT_OUT + kept.partition(b"\n")[2])
+    """Put a line in front that says that the beginning of the output was left out.
+
+    The file is replaced, not changed: a reader that follows the output has it open, and goes on at its place.
+    """
+    kept, fresh = older.read_bytes(), older.with_name(f"{older.name}.new")
+    try:
+        fresh.touch(0o600)
+        fresh.write_bytes(LEFT_OUT + kept.partition(b"\n")[2])
+        fresh.replace(older)
+    except OSError:
+        # On a full disk the output stays without the mark.
+        fresh.unlink(missing_ok=True)

@@ -36,7 +36,7 @@ def output_of_run(fleet, number):
         pass
     found = fleet.ask("logs", "a/hook")
     assert found["run"] == number
-    return found["output"].rpartition("[done after ")[0]
+    return found["output"].rpartition("\n[done after ")[0]
 
 
 def test_a_webhook_schedule_is_triggered_over_http_by_the_token_or_a_signature(tmp_path):

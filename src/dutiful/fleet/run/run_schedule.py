@@ -258,7 +258,7 @@ class JobRunner:
             result = await run_job(trigger, self._executor(trigger), self._sources, self._logger)
             self._log_result(trigger, result, self._clock.monotonic() - began)
         except asyncio.CancelledError:
-            self._write(trigger.agent.name, trigger.schedule_name, trigger.metadata, b"[cancelled]\n")
+            self._note(trigger, "cancelled")
             raise
         finally:
             self.latest.pop(name, None)
@@ -280,8 +280,7 @@ class JobRunner:
         (self._idle.add if found_none else self._idle.discard)(name)
         level("%s: %s", name, text)
         if not found_none:
-            line = f"[{text}]\n".encode("utf-8", "replace")
-            self._write(trigger.agent.name, trigger.schedule_name, trigger.metadata, line)
+            self._note(trigger, text)
 
     def report_failure(self, trigger: TriggerInfo, error: str) -> None:
         """Start the `on_failure` job of a schedule, if it has one, without waiting for it."""
@@ -328,18 +327,25 @@ class JobRunner:
             self.latest[f"{request.agent.name}/{request.schedule_name}"] = shown
 
     def _keep(self, request: JobRequest, chunk: bytes) -> None:
-        self._write(request.agent.name, request.schedule_name, request.metadata, chunk)
+        log = self._log_of(request)
+        if log is not None:
+            log.write(chunk)
 
-    def _write(self, agent: str, schedule: str, metadata: TriggerMetadata | None, chunk: bytes) -> None:
-        key = (f"{agent}/{schedule}", metadata)
+    def _note(self, trigger: TriggerInfo, text: str) -> None:
+        """Write how a run ended behind its output."""
+        log = self._log_of(trigger)
+        if log is not None:
+            log.note(f"[{text}]".encode("utf-8", "replace"))
+
+    def _log_of(self, run: JobRequest | TriggerInfo) -> OutputLog | None:
+        agent, schedule, metadata = run.agent.name, run.schedule_name, run.metadata
         if self._logs is None or metadata is None:
-            return
+            return None
+        key = (f"{agent}/{schedule}", metadata)
         if key not in self._open:
             kind = "manual" if metadata.trigger_type == "manual" else "schedule"
             self._open[key] = self._logs.open(agent, schedule, epoch_ms(metadata.due_at), kind)
-        log = self._open[key]
-        if log is not None:
-            log.write(chunk)
+        return self._open[key]
 
 
 async def _awaited(answer: Any) -> Any:
