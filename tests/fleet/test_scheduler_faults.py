@@ -8,6 +8,7 @@ import pytest
 from tests.fleet.rig import FleetRig, agent, cron, every
 
 from dutiful.fleet import (
+    AgentNotFoundError,
     ScheduleNotFoundError,
     ScheduleRunResult,
     ScheduleTriggerError,
@@ -381,6 +382,22 @@ def test_a_state_that_says_disabled_survives_the_rebuilding_only_of_known_schedu
             return rig.state("a", "gone").status
 
     assert asyncio.run(story()) == "disabled"
+
+
+def test_a_job_of_a_schedule_that_was_removed_can_be_cancelled_and_its_history_read(tmp_path):
+    async def story():
+        async with FleetRig(tmp_path, agent("a", 1, gone=every("1h")), lasts=600) as rig:
+            rig.fleet.set_agents([agent("b", 1, other=HOOK)])
+            await rig.clock.advance(2)
+            cancelled = rig.fleet.cancel("a", "gone")
+            await rig.clock.advance(2)
+            with pytest.raises(AgentNotFoundError):
+                rig.fleet.cancel("a", "gone")
+            with pytest.raises(AgentNotFoundError):
+                await rig.fleet.get_history("a", "never")
+            return cancelled, await rig.history("a", "gone")
+
+    assert asyncio.run(story()) == (1, ["FAILED task_failed"])
 
 
 def test_an_interval_beyond_the_last_year_runs_once_and_hides_no_other_schedule(tmp_path):

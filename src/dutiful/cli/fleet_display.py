@@ -204,12 +204,8 @@ def show_logs(
     path: Path, agent: str, schedule: str | None, number: int | None, *, follow: bool, form: Form
 ) -> None:
     """Print the output of a run; with `follow` also new output, and that of later runs if none was chosen."""
-    # This request fails for an agent that the fleet does not have.
-    known = [each["schedule"] for each in asked(path, {"ask": "schedules", "agent": agent})]
-    if schedule is not None and schedule not in known:
-        asked(path, {"ask": "explain", "agent": agent, "schedule": schedule, "at": _now()})
     state_dir = state_dir_of_fleet(path)
-    schedules = known if schedule is None else [schedule]
+    schedules = _schedules(path, state_dir, agent, schedule)
     found = _chosen(state_dir, agent, schedules, number)
     if found is None and not follow:
         name = f"{agent}/{schedule}" if schedule else agent
@@ -225,6 +221,17 @@ def show_logs(
         _print_whole(agent, *found)
     else:
         _follow(state_dir, agent, schedules, number, found)
+
+
+def _schedules(path: Path, state_dir: Path, agent: str, schedule: str | None) -> list[str]:
+    """Return the schedules whose outputs are meant. Raises an error for one that the fleet does not have."""
+    if schedule is not None and logs_of(state_dir, agent, schedule):
+        # A schedule that the fleet no longer has keeps its outputs.
+        return [schedule]
+    known = [each["schedule"] for each in asked(path, {"ask": "schedules", "agent": agent})]
+    if schedule is not None and schedule not in known:
+        asked(path, {"ask": "explain", "agent": agent, "schedule": schedule, "at": _now()})
+    return known if schedule is None else [schedule]
 
 
 def _now() -> str:

@@ -286,7 +286,11 @@ class FleetScheduler:
     async def get_history(self, agent: str, schedule: str, limit: int = 20) -> list[Run]:
         """Return the last entries of the history of a schedule, newest first."""
         with self._clock.hold():
-            return await self._store.ledger(self._declared.entry(agent, schedule).id, None, limit)
+            rows = await self._store.ledger(f"{agent}/{schedule}", None, limit)
+        if not rows:
+            # A schedule that the fleet no longer has keeps its history for a while.
+            self._declared.entry(agent, schedule)
+        return rows
 
     async def get_recent(self, limit: int = 20) -> list[Run]:
         """Return the last entries of the history of all schedules, newest first."""
@@ -328,8 +332,11 @@ class FleetScheduler:
 
     def cancel(self, agent: str, schedule: str) -> int:
         """Cancel the running jobs of a schedule and return how many; each ends as failed, without a retry."""
-        entry = self._declared.entry(agent, schedule)
-        return 0 if self._launcher is None else self._launcher.cancel(entry.id)
+        cancelled = 0 if self._launcher is None else self._launcher.cancel(f"{agent}/{schedule}")
+        if not cancelled:
+            # The job of a schedule that the fleet no longer has goes on, and can be cancelled too.
+            self._declared.entry(agent, schedule)
+        return cancelled
 
     async def trigger(self, agent: str, schedule: str, prompt: str | None = None) -> Run:
         """Request a run with the next pass, for any type of schedule, also a disabled one; return the run.

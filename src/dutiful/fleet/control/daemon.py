@@ -248,6 +248,9 @@ class Daemon:
             rows = await self.scheduler.get_history(agent, schedule, scanned)
         else:
             rows = await self.scheduler.get_recent(scanned)
+            if agent is not None and not chosen(rows, agent, 1, failed=False):
+                # An agent that the fleet no longer has keeps its history for a while.
+                self.scheduler.get_schedules(agent)
         return of_runs(chosen(rows, agent, limit, failed=failed), self.state_dir)
 
     async def past(self, ids: Collection[str]) -> dict[str, list[str]]:

@@ -158,12 +158,16 @@ class StoppedFleet:
         return {id_: states_of(rows, alive=False) for id_, rows in found.items()}
 
     async def _rows(self, agent: str | None, schedule: str | None, limit: int) -> list[Run]:
-        if agent is not None and schedule is not None:
-            self._known(agent, schedule)
-        elif agent is not None:
-            self._agent(agent)
-        if not self._has_history():
-            return []
+        rows = await self._rows_in_store(agent, schedule, limit) if self._has_history() else []
+        # An agent or a schedule that the fleet no longer has keeps its history for a while.
+        if agent is not None and not chosen(rows, agent, 1, failed=False):
+            if schedule is None:
+                self._agent(agent)
+            else:
+                self._known(agent, schedule)
+        return rows
+
+    async def _rows_in_store(self, agent: str | None, schedule: str | None, limit: int) -> list[Run]:
         async with self._store() as store:
             if agent is None or schedule is None:
                 return await store.recent(limit)
