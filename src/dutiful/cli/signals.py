@@ -16,7 +16,7 @@ from dutiful.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Seconds within which a second signal counts as the same request: `timeout` and terminals send one signal to
 # every process of a group.
 _MOMENT = 0.5
@@ -41,7 +41,9 @@ def hear_signals(asked: asyncio.Event, last_words: Callable[[], str]) -> Iterato
     # Listen in a thread: Python runs signal handlers between two steps of the main thread, so a task that
     # blocks in a system call would delay the second signal.
     threading.Thread(target=listen, name="dutiful-signals", daemon=True).start()
-    before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+    # Under `nohup` a terminal that closes must not stop the command.
+    wanted = [each for each in _SIGNALS if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda *_: None) for number in wanted}
     told = signal.set_wakeup_fd(noted.fileno(), warn_on_full_buffer=False)
     try:
         yield

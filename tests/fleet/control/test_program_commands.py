@@ -169,6 +169,13 @@ agents:
 """
 
 
+def test_a_terminal_that_closes_stops_a_fleet_as_other_signals_do(tmp_path):
+    put_fleet(tmp_path, YEARLY)
+    with started(tmp_path) as fleet:
+        assert fleet.stop(signal.SIGHUP) == (0, "")
+        assert fleet.lines[-1].endswith("INFO stopped")
+
+
 def test_a_stalled_fleet_is_told_by_every_question_about_it_until_it_is_mended(tmp_path):
     # No job ends while the state file is replaced, which would write it again.
     put_fleet(tmp_path, YEARLY)
