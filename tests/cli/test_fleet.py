@@ -188,6 +188,25 @@ def test_names_that_are_not_there_are_bad_usage_with_what_was_meant(fleet, stopp
             assert (code, "write AGENT/SCHEDULE" in output) == (2, True)
 
 
+@pytest.mark.parametrize("words", [["history", "nobody"], ["history", ""], ["history", "nobody/x"]])
+def test_the_history_of_nobody_is_bad_usage(fleet, stopped, words):
+    for folder in (fleet, stopped):
+        code, output = command(folder, *words)
+        assert (code, "There is no agent" in output) == (2, True)
+
+
+def test_options_that_mean_nothing_are_bad_usage(fleet):
+    code, output = command(fleet, "schedules", "--reason", "at_capacty", columns=200)
+    assert (code, "'at_capacty' is none of already_running, at_capacity, disabled" in output) == (2, True)
+    code, output = command(fleet, "logs", "reporter/quick", "--follow", "--json")
+    assert (code, "--json prints one answer, so not together with --follow" in output) == (2, True)
+
+
+def test_a_file_that_cannot_be_reached_is_bad_usage(tmp_path):
+    code, output = command(tmp_path, "status", file="x" * 300, columns=1000)
+    assert (code, "cannot be reached (File name too long); check its path" in output) == (2, True)
+
+
 def test_a_bad_time_is_bad_usage(fleet):
     code, output = command(fleet, "explain", "reporter/quick", "--at", "yesterday")
     assert (code, "write ISO 8601" in output) == (2, True)

@@ -35,9 +35,14 @@ _INTERRUPTS = KeyboardInterrupt, asyncio.CancelledError
 
 
 def _there(_: click.Context, __: click.Parameter, path: Path) -> Path:
-    if not path.exists():
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
         advice = "write one with `dutiful fleet init`, or name yours with --file"
-        raise click.UsageError(f"there is no fleet file {path}; {advice}")
+        raise click.UsageError(f"there is no fleet file {path}; {advice}") from None
+    except OSError as error:
+        advice = "check its path, and the permissions of its directory"
+        raise click.UsageError(f"{path} cannot be reached ({error.strerror}); {advice}") from None
     return path
 
 
@@ -196,6 +201,11 @@ def schedules(agent: str | None, path: Path, form: Form, failed: bool, reason: s
 
     Example: dutiful fleet schedules watcher --failed
     """
+    known = [name for each in ScheduleSkipReason for name in _names_of(each.value) if name]
+    if reason not in (None, *known):
+        raise click.BadParameter(
+            f"{reason!r} is none of {', '.join(sorted({*known}))}", param_hint="--reason"
+        )
     found = asked(path, {"ask": "schedules", "agent": agent})
     found = [
         each
@@ -330,6 +340,8 @@ def logs(agent: str, schedule: str | None, path: Path, form: Form, number: int |
 
     Example: dutiful fleet logs watcher disk --run 3
     """
+    if follow and form != "text":
+        raise click.UsageError(f"--{form} prints one answer, so not together with --follow")
     name = f"{agent}/{schedule}" if schedule is not None else agent
     target = agent_or_named(name)
     with suppress(*_INTERRUPTS):

@@ -93,6 +93,10 @@ def test_none_is_as_good_as_nothing():
         (None, ["must be a mapping with a `name` and `schedules`"]),
         ({}, ["name: is missing; write `name: …`"]),
         ({"name": "a b"}, ["name: 'a b': must be 1 to 128 of the characters A-Z a-z 0-9 . _ -"]),
+        (
+            {"name": ".."},
+            ["name: '..': would be another directory of the logs; write another name"],
+        ),
         ({"name": 5}, ["name: 5: must be 1 to 128 of the characters A-Z a-z 0-9 . _ -"]),
         (
             {"name": "a", "schedules": []},

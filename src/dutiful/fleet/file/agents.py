@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from dutiful.fleet.key_reader import Keys
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+# Names are directories of the logs, where `.` and `..` would be others.
+_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}")
 _TYPES = get_args(ScheduleType)
 _CONCURRENT_MAX = 10_000
 _RETRIES_MAX, _BACKOFF_MAX = 100, 10
@@ -86,7 +87,7 @@ def read_agent(
         _problems_of_configs(values["work_source"], values["job"], values["on_failure"]), _LISTED_MAX
     )
     names = [str(name) for name in values["schedules"]]
-    problems += [Problem(("schedules", n), _NAMING, n) for n in names if not _NAME.fullmatch(n)]
+    problems += [Problem(("schedules", n), _naming(n), n) for n in names if not _NAME.fullmatch(n)]
     if problems:
         return None, problems
     values |= {"schedules": schedules, **instances}
@@ -166,8 +167,13 @@ def _below(key: str, problems: Iterable[Problem]) -> Iterator[Problem]:
 
 def _name(value: object) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise ValueError(_NAMING)
+        raise ValueError(_naming(value))
     return value
+
+
+def _naming(name: object) -> str:
+    """Return how to write a name, for one that was refused."""
+    return "would be another directory of the logs; write another name" if name in (".", "..") else _NAMING
 
 
 def _mapping(advice: str) -> Callable[[object], Mapping[str, Any]]:

@@ -313,13 +313,19 @@ def _problems_at_the_top(top: dict[str, Any]) -> Iterator[Problem]:
         yield Problem(("agents",), "must be a list of agents, each with a dash", top.get("agents"))
     if not isinstance(top.get("defaults"), dict | None):
         yield Problem(("defaults",), "must be a mapping of what agents have in common", top["defaults"])
-    if not isinstance(top.get("state_dir", ""), str | None):
-        yield Problem(("state_dir",), "must be the path of a directory", top["state_dir"])
+    if top.get("state_dir") is not None and not _is_directory_path(top["state_dir"]):
+        advice = "must be the path of a directory; write ${HOME} where you mean ~"
+        yield Problem(("state_dir",), advice, top["state_dir"])
     if top.get("check_interval") is not None:
         try:
             parse_duration(top["check_interval"])
         except ValueError as error:
             yield Problem(("check_interval",), f"{error}; write it such as 5s", top["check_interval"])
+
+
+def _is_directory_path(value: object) -> bool:
+    # No shell reads the file: a `~` would become a directory of that name.
+    return isinstance(value, str) and bool(value.strip()) and "\0" not in value and not value.startswith("~")
 
 
 def _problems_of_inclusion(entry: dict[str, Any]) -> Iterator[Problem]:

@@ -146,6 +146,8 @@ def _variables(request: JobRequest) -> dict[str, str | None]:
 def _environment(value: object) -> dict[str, str | None]:
     """Read variables: a list of NAME or NAME=VALUE, or a mapping; without a value they are inherited."""
     if isinstance(value, Mapping):
+        if any(isinstance(each, Mapping | list) for each in value.values()):
+            raise ValueError("has a value that is no text; write one text for each variable")
         found = {str(key): None if each is None else str(each) for key, each in value.items()}
     else:
         pairs = [each.partition("=") for each in texts(value)]
