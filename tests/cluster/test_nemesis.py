@@ -26,10 +26,12 @@ BUSY = 2.0
 
 
 def account(evidence, found):
-    """Return what was done and seen, in one line; draw the picture."""
+    """Return what was done and seen, in one line; draw the picture, and write the problems beside it."""
     counted = Counter(problem.partition(":")[0] for problem in found)
     PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(timeline(evidence, evidence.deeds), encoding="utf-8")
+    told = [*found, *map(str, sorted(evidence.deeds))] if found else []
+    PICTURE.with_suffix(".txt").write_text("\n".join(told), encoding="utf-8")
     kinds = ", ".join(f"{count} {kind}" for kind, count in counted.items())
     again = sum(seen.attempt > 1 for seen in evidence.log)
     return (
