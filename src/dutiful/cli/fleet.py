@@ -7,7 +7,7 @@ import json
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -26,9 +26,6 @@ from dutiful.cli.output import Group, counted, is_coloured, print_json
 from dutiful.cli.reading import Form, as_json, reading, show
 from dutiful.fleet.types import ScheduleSkipReason
 from dutiful.runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Ctrl-C ends `asyncio.run` with the second of these if it comes before the first step of the task.
 _INTERRUPTS = KeyboardInterrupt, asyncio.CancelledError
@@ -239,7 +236,7 @@ def enable(name: str, path: Path, as_json: bool) -> None:
     Example: dutiful fleet enable watcher/disk
     """
     found = asked(path, {"ask": "enable", **agent_or_named(name)})
-    _show(found[0] if "/" in name else found, as_json, lambda *_: _statuses(found))
+    _show(found[0] if "/" in name else found, as_json, _statuses(found))
     for each in found:
         if each["status"] == "disabled":
             name = f"{each['agent']}/{each['schedule']}"
@@ -259,7 +256,7 @@ def disable(name: str, path: Path, as_json: bool) -> None:
     Example: dutiful fleet disable watcher
     """
     found = asked(path, {"ask": "disable", **agent_or_named(name)})
-    _show(found[0] if "/" in name else found, as_json, lambda *_: _statuses(found))
+    _show(found[0] if "/" in name else found, as_json, _statuses(found))
 
 
 def _statuses(found: list[dict[str, Any]]) -> str:
@@ -281,10 +278,10 @@ def run(name: str, path: Path, as_json: bool, prompt: str | None, wait: bool) ->
     """
     found = asked(path, {"ask": "run", **named(name), "prompt": prompt})
     if not wait:
-        _show(found, as_json, lambda *_: f"{name} begins with the next check")
+        _show(found, as_json, f"{name} begins with the next check")
         return
     ended = wait_for_run(lambda: asked(path, {"ask": "outcome", **named(name), "run_at": found["run_at"]}))
-    _show(ended, as_json, lambda *_: _told_end(name, ended))
+    _show(ended, as_json, _told_end(name, ended))
     sys.exit(1 if ended["status"] == "FAILED" else 0)
 
 
@@ -305,7 +302,7 @@ def cancel(name: str, path: Path, as_json: bool) -> None:
     Example: dutiful fleet cancel reporter/weekdays
     """
     found = asked(path, {"ask": "cancel", **named(name)})
-    _show(found, as_json, lambda *_: f"{name}: {found['cancelled']} job(s) cancelled")
+    _show(found, as_json, f"{name}: {found['cancelled']} job(s) cancelled")
     sys.exit(0 if found["cancelled"] else 1)
 
 
@@ -386,8 +383,8 @@ def _tables() -> Tables:
     return Tables(clock.now(), clock.timezone, terminal_width(), colour=is_coloured())
 
 
-def _show(found: Any, as_json: bool, draw: Callable[[Tables, Any], str]) -> None:
+def _show(found: Any, as_json: bool, text: str) -> None:
     if as_json:
         print_json(found)
     else:
-        click.echo(draw(_tables(), found))
+        click.echo(text)
