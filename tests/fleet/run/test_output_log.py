@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dutiful.fleet.run.output_log import LogLimits, Output, OutputLogs, logs_of, output_of
-from dutiful.process.output_log import LEFT_OUT
+from dutiful.fleet.control.answers import of_output
+from dutiful.fleet.run.output_log import LogLimits, OutputLogs, logs_of
+from dutiful.process.output_log import LEFT_OUT, SHOWN_BYTES
 
 
 def write(logs, run_at, *chunks, kind="schedule"):
@@ -53,16 +54,18 @@ def test_the_output_of_a_run_is_given_as_text_that_commands_no_terminal(tmp_path
     logs = OutputLogs(tmp_path, LogLimits())
     write(logs, 1000, b"first\n")
     write(logs, 2000, b"\x1b[2Jsecond\xff\tend\r\n", kind="manual")
-    latest = Output(2, 2000, "manual", "\ufffd[2Jsecond\ufffd\tend\ufffd\n", truncated=False)
-    assert output_of(tmp_path, "a", "s") == latest
-    assert output_of(tmp_path, "a", "s", 1) == Output(1, 1000, "schedule", "first\n", truncated=False)
-    assert output_of(tmp_path, "a", "s", 3) is None
-    assert output_of(tmp_path, "a", "other") is None
+    named, at = {"agent": "a", "schedule": "s", "truncated": False}, "1970-01-01T00:00:0{}Z"
+    text = "\ufffd[2Jsecond\ufffd\tend\ufffd\n"
+    latest = {**named, "run": 2, "run_at": at.format(2), "trigger": "manual", "output": text}
+    first = {**named, "run": 1, "run_at": at.format(1), "trigger": "schedule", "output": "first\n"}
+    assert of_output(tmp_path, "a", "s", None) == latest
+    assert of_output(tmp_path, "a", "s", 1) == first
+    assert of_output(tmp_path, "a", "s", 3) is None
+    assert of_output(tmp_path, "a", "other", None) is None
 
 
 def test_of_a_long_output_the_end_is_given(tmp_path):
-    logs = OutputLogs(tmp_path, LogLimits(bytes=2000))
-    write(logs, 1000, *(b"line %04d\n" % number for number in range(30)))
-    assert output_of(tmp_path, "a", "s", limit=20) == Output(
-        1, 1000, "schedule", "line 0028\nline 0029\n", truncated=True
-    )
+    write(OutputLogs(tmp_path, LogLimits()), 1000, *(b"line %05d\n" % number for number in range(10_000)))
+    found = of_output(tmp_path, "a", "s", None)
+    assert (len(found["output"]), found["truncated"]) == (SHOWN_BYTES, True)
+    assert found["output"].endswith("line 09998\nline 09999\n")

@@ -10,6 +10,7 @@ from dutiful.core.errors import SchedulerError
 from dutiful.core.policy import Reason
 from dutiful.core.run import Status
 from dutiful.fleet.run.output_log import logs_of
+from dutiful.process.output_log import shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.plan.verdict import Verdict
     from dutiful.core.run import Run
-    from dutiful.fleet.run.output_log import Output
     from dutiful.fleet.types import ScheduleInfo
     from dutiful.fleet.view import Job
 
@@ -209,13 +209,17 @@ def _state(run: Run, *, alive: bool) -> str:
     return {Status.FAILED: "failed", Status.SKIPPED: "skipped"}.get(run.status, ran)
 
 
-def of_output(agent: str, schedule: str, output: Output | None) -> Document | None:
-    """Return the document of the stored output of a run, or None."""
-    if output is None:
+def of_output(state_dir: Path, agent: str, schedule: str, number: int | None) -> Document | None:
+    """Return the document of the stored output of a run, by default of the latest, or None if there is none.
+
+    It has the end of a long output, without terminal control characters; HTML pages must still escape it.
+    """
+    found = (log for log in logs_of(state_dir, agent, schedule) if number in (None, log.number))
+    log = next(found, None)
+    if log is None:
         return None
-    named = {"agent": agent, "schedule": schedule, "run": output.number}
-    when = {"run_at": _iso_ms(output.run_at), "trigger": output.kind}
-    return {**named, **when, "output": output.text, "truncated": output.truncated}
+    named = {"agent": agent, "schedule": schedule, "run": log.number}
+    return {**named, "run_at": _iso_ms(log.run_at), "trigger": log.kind, **shown(log.read())._asdict()}
 
 
 def of_runs(runs: Sequence[Run], state_dir: Path, *, alive: bool = True) -> list[Document]:

@@ -27,7 +27,7 @@ from dutiful.fleet.control.answers import (
 from dutiful.fleet.control.socket import ControlSocket, FleetLock
 from dutiful.fleet.errors import FleetControlError, SchedulerShutdownError, StateFileError
 from dutiful.fleet.file.watched_fleet import WatchedFleet
-from dutiful.fleet.run.output_log import OutputLogs, output_of
+from dutiful.fleet.run.output_log import OutputLogs
 from dutiful.fleet.run.run_schedule import JobRunner, build_schedule_prompt
 from dutiful.fleet.scheduler import FleetScheduler
 from dutiful.fleet.state.file import unless_disabled, update_schedule_state
@@ -262,7 +262,7 @@ class Daemon:
     async def output(self, agent: str, schedule: str, number: int | None) -> Document | None:
         """Return the stored output of a run, by default of the latest, or None."""
         self.scheduler.get_schedule(agent, schedule)
-        return of_output(agent, schedule, output_of(self.state_dir, agent, schedule, number))
+        return of_output(self.state_dir, agent, schedule, number)
 
     async def explain(self, agent: str, schedule: str, at: datetime) -> Document:
         """Return why a schedule ran at an instant, did not run, or will run."""

@@ -19,7 +19,6 @@ from dutiful.fleet.control.answers import (
 )
 from dutiful.fleet.errors import AgentNotFoundError, FleetNotRunningError, ScheduleNotFoundError
 from dutiful.fleet.next_trigger import when_it_runs
-from dutiful.fleet.run.output_log import output_of
 from dutiful.fleet.scheduler import HISTORY_FILE
 from dutiful.fleet.state.file import read_states, write_states
 from dutiful.fleet.types import Problem, ScheduleInfo, ScheduleSkipReason
@@ -176,7 +175,7 @@ class StoppedFleet:
     async def output(self, agent: str, schedule: str, number: int | None) -> Document | None:
         """Return the stored output of a run, by default of the latest, or None."""
         self._known(agent, schedule)
-        return of_output(agent, schedule, output_of(self._state_dir, agent, schedule, number))
+        return of_output(self._state_dir, agent, schedule, number)
 
     async def explain(self, agent: str, schedule: str, at: datetime) -> Document:
         """Return why a schedule ran at an instant or did not, as far as the history goes."""

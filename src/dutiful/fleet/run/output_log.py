@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from dutiful.process.output_log import SHOWN_BYTES, OutputLog, kept_in, older_half, shown
+from dutiful.process.output_log import OutputLog, kept_in, older_half
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,31 +41,6 @@ class RunLog(NamedTuple):
     def read(self) -> bytes:
         """Return the stored output."""
         return kept_in(self.path)
-
-
-class Output(NamedTuple):
-    """The output of a run for display: without control characters, and only the end of a long one."""
-
-    number: int
-    run_at: Instant
-    kind: str
-    text: str
-    truncated: bool
-
-
-def output_of(
-    state_dir: Path, agent: str, schedule: str, number: int | None = None, limit: int = SHOWN_BYTES
-) -> Output | None:
-    """Return the output of a run, by default of the latest one, or None if there is none.
-
-    At most the last `limit` bytes are returned. Terminal control characters are replaced; HTML pages must
-    still escape the text.
-    """
-    found = (log for log in logs_of(state_dir, agent, schedule) if number in (None, log.number))
-    log = next(found, None)
-    if log is None:
-        return None
-    return Output(log.number, log.run_at, log.kind, *shown(log.read(), limit))
 
 
 def logs_of(state_dir: Path, agent: str, schedule: str) -> list[RunLog]:
