@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -41,6 +42,25 @@ def config(path, **settings) -> dict[str, str]:
 
 def statuses(path) -> list[tuple]:
     return execute(path, "SELECT title, status, note, attempts FROM work_items ORDER BY id")
+
+
+def test_a_locked_database_keeps_only_those_waiting_who_want_its_work(database):
+    add(database, "one")
+
+    async def story(desk):
+        # The pool of the event loop, in which a fleet writes its state, has a single thread here.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            claiming = asyncio.ensure_future(desk.claim())
+            # Let the claim reach its thread.
+            for _ in range(20):
+                await asyncio.sleep(0)
+            written = await asyncio.to_thread(lambda: "state")
+            waited = not claiming.done()
+        return written, waited, (await claiming).title
+
+    assert play(story, config(database)) == ("state", True, "one")
 
 
 def test_a_row_is_an_item(database):

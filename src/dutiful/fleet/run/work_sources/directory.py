@@ -10,7 +10,6 @@ that lock knows that the claimer is dead, and puts its items back.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import os
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from dutiful.fleet.errors import WorkSourceError
 from dutiful.fleet.key_reader import Key, text
 from dutiful.fleet.types import Claim, WorkItem
+from dutiful.process.function import call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,7 +46,10 @@ class DirectorySource:
     async def claim(self, agent_name: str) -> Claim | str:  # noqa: ARG002 - files have no agents
         """Move the first waiting file to this process, and return it."""
         with self._clock.hold():
-            return await asyncio.to_thread(self._claim)
+            # In a thread of its own: a file system that hangs would take all threads of the loop's small
+            # pool, in which the fleet writes its state.
+            found: Any = await call(self._claim)
+            return found  # type: ignore[no-any-return]  # `call` cannot know the type
 
     async def report(self, claim: Claim, result: JobResult) -> None:
         """Move the file to `done` or `failed`."""
@@ -59,7 +62,7 @@ class DirectorySource:
     async def _move(self, claim: Claim, place: Path) -> None:
         with self._clock.hold():
             try:
-                await asyncio.to_thread(_settle, claim.token, place)
+                await call(_settle, claim.token, place)
             except FileNotFoundError:
                 problem = f"{claim.token} is gone: it was moved or deleted while it was in work"
                 raise WorkSourceError("work source `directory`", problem) from None

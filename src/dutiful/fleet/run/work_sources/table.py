@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dutiful.fleet.errors import WorkSourceError
 from dutiful.fleet.key_reader import Key, name, seconds, text
 from dutiful.fleet.types import Claim, WorkItem
+from dutiful.process.function import call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -102,7 +103,10 @@ class TableSource:
 
     async def _in_thread(self, statement: str, facts: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         with self._clock.hold():
-            return await asyncio.to_thread(self._execute, statement, facts)
+            # In a thread of its own: a locked database would take all threads of the loop's small pool, in
+            # which the fleet writes its state.
+            rows: Any = await call(self._execute, statement, facts)
+            return rows  # type: ignore[no-any-return]  # `call` cannot know the type
 
     def _execute(self, statement: str, facts: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         try:
