@@ -345,6 +345,16 @@ def test_a_workflow_belongs_to_whoever_stored_its_first_version(guarded):
     assert bob("GET", "/workflows/w/1")[1] == {"by": "ada"}
 
 
+def test_two_users_may_start_runs_under_the_same_key(guarded):
+    ada, bob = asking(guarded, "ada"), asking(guarded, "bob")
+    ada("PUT", "/workflows/report/1", {})
+    started = [
+        ask("POST", "/run-launcher/start", {**START, "user_id": user})
+        for ask, user in ((ada, "ada"), (bob, "bob"), (ada, "ada"))
+    ]
+    assert started == [(200, {"started": True})] * 2 + [(200, {"started": True, "duplicate": True})]
+
+
 def test_the_schedules_of_others_that_start_a_workflow_are_counted_not_named(guarded):
     ada, bob = asking(guarded, "ada"), asking(guarded, "bob")
     ada("PUT", "/workflows/w/1", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, get_args
@@ -41,6 +42,11 @@ async def named_executors(store: Store) -> dict[str, str]:
         if url is not None:
             found.setdefault(url, due.schedule.id)
     return found
+
+
+def start_key(key: str, user_id: str) -> str:
+    """Return the key under which a start is remembered: two users may choose the same key for theirs."""
+    return hashlib.sha256(f"{user_id}\n{key}".encode()).hexdigest()
 
 
 class NoExecutor:

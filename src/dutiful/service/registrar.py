@@ -17,6 +17,7 @@ from dutiful.core.run import Status
 from dutiful.runtime.ports import PART_OF_ID, RunFilter, RunPlace
 from dutiful.runtime.registrar import Registrar, no_workflows
 from dutiful.service.declaration import Defaults, choose, declared, instant, json_value
+from dutiful.service.launcher import start_key
 from dutiful.service.pauses import declared_end, pause_end, paused_with_note, resumption_note, with_pause
 from dutiful.service.payload import facets_of, owner_of, payload_of
 from dutiful.service.types import (
@@ -412,14 +413,14 @@ class SchedulerRegistrar:
         asked = _backfill_asked(start, end, overlap_policy)
         return _backfilled(await self._registrar.foresee_backfill(schedule_id, *asked))
 
-    async def is_started(self, key: str) -> bool:
-        """Return whether a run was started under this key, by the launcher or in the ledger."""
-        return await self._store.has_start(key) or await self._store.find(key) is not None
+    async def is_started(self, key: str, user_id: str) -> bool:
+        """Return whether a run was started under this key, by the launcher for this user or in the ledger."""
+        return await self._store.has_start(start_key(key, user_id)) or await self._store.find(key) is not None
 
-    async def note_start(self, key: str) -> None:
-        """Record that the launcher started a run under this key."""
+    async def note_start(self, key: str, user_id: str) -> None:
+        """Record that the launcher started a run under this key for this user."""
         with self._clock.hold():
-            await self._store.note_start(key, self._now(), _STARTS_KEPT_MS)
+            await self._store.note_start(start_key(key, user_id), self._now(), _STARTS_KEPT_MS)
 
     async def get_run(self, idempotency_key: str, may_see: Callable[[str], bool] = lambda _: True) -> RunView:
         """Return one run of the ledger; raises UnknownRunError, also where `may_see` refuses its user."""

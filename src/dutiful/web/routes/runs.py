@@ -151,13 +151,13 @@ async def start_run(authorized: Starter, start: requests.StartRequest) -> respon
 
 async def _start_once(authorized: AuthorizedService, start: requests.StartRequest) -> responses.StartedAnswer:
     registrar = authorized.service.registrar
-    if await registrar.is_started(start.idempotency_key):
+    if await registrar.is_started(start.idempotency_key, start.user_id):
         return responses.StartedAnswer(started=True, duplicate=True)
     authorized.intend("start", **start.model_dump(mode="json"))
     started = await authorized.service.launcher.start(
         start.workflow_id, start.version, start.user_id, start.scheduled_for, start.idempotency_key
     )
     if started:
-        await registrar.note_start(start.idempotency_key)
+        await registrar.note_start(start.idempotency_key, start.user_id)
     authorized.record("start", idempotency_key=start.idempotency_key, started=started)
     return responses.StartedAnswer(started=started)
