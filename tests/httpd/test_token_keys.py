@@ -88,7 +88,7 @@ ENTRY = 'key \'k\': write {"alg": …, "key": …} and nothing else'
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("", "at character 0 it is no JSON"),
+        ("", "it is empty"),
         ([], FORM),
         ({}, FORM),
         ({"keys": []}, FORM),
