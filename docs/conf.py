@@ -6,6 +6,7 @@ from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING
 
 from docutils import nodes
+from pygments.lexers import BashSessionLexer
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -47,3 +48,5 @@ def both_themes(_app: Sphinx | None, doctree: nodes.document) -> None:
 def setup(app: Sphinx) -> None:
     """Call `both_themes` before Sphinx collects the pictures of a page, which it does at priority 500."""
     app.connect("doctree-read", both_themes, priority=400)
+    # These blocks hold what commands print as well, which is no shell script.
+    app.add_lexer("shell", BashSessionLexer)
