@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dutiful.fleet.errors import WorkSourceError
 from dutiful.fleet.key_reader import Key, name, seconds, text
 from dutiful.fleet.types import Claim, WorkItem
-from dutiful.process.function import call
+from dutiful.launchers.python import call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
