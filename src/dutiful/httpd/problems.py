@@ -33,6 +33,8 @@ _PROBLEMS_MAX = 20
 _KEYS_LISTED = 12
 # Characters of an unknown key that are compared with the known ones.
 _COMPARED = 64
+# The validator's types of a value that is no object; its messages name classes.
+_NO_OBJECT = ("model_type", "model_attributes_type", "dict_type")
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -130,6 +132,8 @@ def _first(errors: Sequence[Any]) -> list[Any]:
 def _problem(item: Any, loc: Sequence[str | int], known: Sequence[str]) -> dict[str, str]:
     if item["type"] == "extra_forbidden":
         said = unknown_key(str(loc[-1]), known)
+    elif item["type"] in _NO_OBJECT:
+        said = "must be a JSON object"
     elif item["type"] == "string_pattern_mismatch":
         said = ADVICE.get(item["ctx"]["pattern"], item["msg"])
     else:

@@ -182,8 +182,8 @@ def test_a_key_that_is_unknown_is_told_with_the_one_that_was_meant():
         return [answer.json()["error"]["message"] for answer in answers]
 
     assert story(steps)[0] == [
-        'Invalid request: promt: is unknown (did you mean "prompt"?); write one of prompt',
-        'Invalid request: body: must be a JSON object, such as {"prompt": "Write about disks."}',
+        "Invalid request: promt: there is no such key; did you mean 'prompt'?",
+        "Invalid request: body: must be a JSON object",
     ]
 
 

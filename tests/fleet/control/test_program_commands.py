@@ -171,9 +171,14 @@ agents:
 
 def test_a_terminal_that_closes_stops_a_fleet_as_other_signals_do(tmp_path):
     put_fleet(tmp_path, YEARLY)
-    with started(tmp_path) as fleet:
-        assert fleet.stop(signal.SIGHUP) == (0, "")
-        assert fleet.lines[-1].endswith("INFO stopped")
+    # Under `nohup` the tests ignore the signal, and a fleet that they start would do so too.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        with started(tmp_path) as fleet:
+            assert fleet.stop(signal.SIGHUP) == (0, "")
+            assert fleet.lines[-1].endswith("INFO stopped")
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_stalled_fleet_is_told_by_every_question_about_it_until_it_is_mended(tmp_path):

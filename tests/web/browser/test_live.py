@@ -36,14 +36,15 @@ def _note(page, answer):
 def opened(page, service, path):
     page.goto(service.url + path)
     page.asked.clear()
-    # A page asks in the middle of a second, so for the first time up to half a second later.
-    page.clock.run_for(500)
     return page
 
 
 def pass_seconds(page, seconds=SECONDS):
-    """Let the timers of the page run, and wait until what they asked for is shown."""
-    page.clock.run_for(seconds * 1000)
+    """Let the timers of the page run, and wait until what they asked for is shown.
+
+    A page asks in the middle of a second, so up to half a second later.
+    """
+    page.clock.run_for(seconds * 1000 + 500)
     page.wait_for_selector("main:not([aria-busy])")
 
 
