@@ -129,6 +129,16 @@ def test_each_command_works_with_its_extra_or_names_it(extra, install):
             assert errors.endswith(f'which is not installed: pip install "dutiful[{command.extra}]"\n')
 
 
+def test_an_option_names_the_extra_that_only_it_needs(install):
+    environment = install("fleet")
+    assert environment.run("dutiful", "fleet", "init")[::2] == (0, "")
+    needed = (
+        'Error: dutiful fleet needs fastapi, which is not installed: pip install "dutiful[fleet,service]"\n'
+    )
+    for option in ("--listen", "--page"):
+        assert environment.run("dutiful", "fleet", "start", option, "127.0.0.1:0") == (1, "", needed)
+
+
 def until(process, text):
     for line in process.stdout:
         if text in line:

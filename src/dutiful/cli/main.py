@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import re
+from importlib.metadata import requires
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -139,9 +141,16 @@ class LazyGroup(Group):
 def _refuse_without_extra(command: str, error: ModuleNotFoundError) -> None:
     """Raise a ClickException that names the extra to install, if dutiful's own import failed."""
     if command in COMMANDS and _is_import_of_dutiful(error.__traceback__):
-        advice = f'pip install "dutiful[{COMMANDS[command].extra}]"'
+        advice = f'pip install "dutiful[{_extras(COMMANDS[command].extra, error.name or "")}]"'
         message = f"dutiful {command} needs {error.name}, which is not installed: {advice}"
         raise click.ClickException(message) from error
+
+
+def _extras(own: str, package: str) -> str:
+    """Return the extra of a command, with another one where only that brings a package."""
+    named = re.compile(rf"{re.escape(package)}\b.*\bextra == ['\"](\w+)['\"]", re.IGNORECASE)
+    brought = [found[1] for text in requires("dutiful") or () if (found := named.match(text))]
+    return own if own in brought or not brought else f"{own},{brought[0]}"
 
 
 def _is_import_of_dutiful(traceback: TracebackType | None) -> bool:

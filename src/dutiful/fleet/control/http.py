@@ -74,7 +74,7 @@ def bound(address: str, option: str = "--listen") -> socket.socket:
 
 def server_of(fleet: Daemon, listener: socket.socket, secrets: Secrets, logger: Logger) -> HttpServer:
     """Return the server of a fleet's HTTP interface on a bound socket."""
-    settings = MiddlewareSettings(listener.getsockname()[0], _FleetAuth(_Token(secrets), secrets.webhook))
+    settings = MiddlewareSettings(listener.getsockname()[0], _FleetAuth(_Token(secrets)))
     app = _app(fleet, secrets)
     app.add_middleware(RequestMiddleware, settings=settings)
     return HttpServer(app, listener, None, lambda url: logger.info("listening at %s", url))
@@ -98,16 +98,15 @@ class _Token(NamedTuple):
 class _FleetAuth(Auth):
     """Accepts the token, and lets signed webhooks through to the check of their signature."""
 
-    def __new__(cls, tokens: _Token, secret: str | None) -> _FleetAuth:
-        auth = super().__new__(cls, tokens)
-        cls._signed = secret is not None
-        return auth
-
     def caller(self, scope: Mapping[str, Any]) -> Caller:
-        signed = any(name == _SIGNATURE for name, _ in scope["headers"])
-        if signed and self._signed and scope["method"] == "POST" and scope["path"].endswith("/trigger"):
+        is_trigger = scope["method"] == "POST" and scope["path"].endswith("/trigger")
+        if is_trigger and self._takes_webhooks and any(name == _SIGNATURE for name, _ in scope["headers"]):
             return _WEBHOOK
         return super().caller(scope)
+
+    @property
+    def _takes_webhooks(self) -> bool:
+        return isinstance(self.tokens, _Token) and self.tokens.secrets.webhook is not None
 
 
 class TriggerBody(StrictModel):
