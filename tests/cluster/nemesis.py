@@ -19,7 +19,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.excuses import LEASE, Deed
-from tests.cluster.judge import Edit, Evidence, Life
+from tests.cluster.judge import STEPS, Edit, Evidence, Life
 from tests.cluster.leaders import Leaders
 from tests.cluster.nodes import until
 from tests.cluster.outside import LONG_S
@@ -81,26 +81,28 @@ class Nemesis:
     def _roll(self, worker: Node, _: Random) -> None:
         worker.restart(signal.SIGTERM)
 
-    def _roll_long(self, _worker: Node, _rng: Random) -> str:
-        """Stop a worker in the middle of a run that takes longer than two leases."""
-        found = list[str]()
+    def _roll_long(self, worker: Node, _: Random) -> str:
+        """Stop a worker in the middle of a run that takes longer than two leases, or any worker.
 
-        def is_running() -> bool:
-            site, now = self.site, time.time()
-            carried = {
-                node.name for node, mode in zip(site.workers, site.modes, strict=True) if mode != "report"
-            }
-            found[:] = [
+        A worker whose runs are ended by reports carries none, and may lead the only schedule with long ones.
+        """
+        site, ends = self.site, time.time() + 3 * STEPS["long"]
+        workers = {
+            node.name: node for node, mode in zip(site.workers, site.modes, strict=True) if mode != "report"
+        }
+        carrying = list[str]()
+        while not carrying and time.time() < ends:
+            time.sleep(0.1)
+            carrying = [
                 call.node
                 for call in site.outside.log
-                if call.schedule.startswith("long") and call.at > now - LONG_S / 2 and call.node in carried
+                if call.schedule.startswith("long")
+                and call.at > time.time() - LONG_S / 2
+                and call.node in workers
             ]
-            return bool(found)
-
-        until(is_running, "a long run is in flight")
-        [worker] = [worker for worker in self.site.workers if worker.name == found[-1]]
-        worker.restart(signal.SIGTERM)
-        return worker.name
+        chosen = workers[carrying[-1]] if carrying else worker
+        chosen.restart(signal.SIGTERM)
+        return chosen.name
 
     def _skew(self, worker: Node, rng: Random) -> None:
         """Start a worker again with a wall clock that is wrong."""
