@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-from importlib.metadata import requires
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -148,6 +147,9 @@ def _refuse_without_extra(command: str, error: ModuleNotFoundError) -> None:
 
 def _extras(own: str, package: str) -> str:
     """Return the extra of a command, with another one where only that brings a package."""
+    # Imported here: it brings much that no start of the command needs.
+    from importlib.metadata import requires
+
     named = re.compile(rf"{re.escape(package)}\b.*\bextra == ['\"](\w+)['\"]", re.IGNORECASE)
     brought = [found[1] for text in requires("dutiful") or () if (found := named.match(text))]
     return own if own in brought or not brought else f"{own},{brought[0]}"
