@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from tests.service.rig import after, given, play
@@ -139,6 +140,22 @@ def test_10_a_storm_of_catch_up_runs_is_bounded():
     # Seven that were missed, and the two that are only late.
     launched, dropped = play(story, behave=done, MAX_CATCHUP_PER_TICK="7")
     assert (launched, dropped) == (9, [24 * 60 - 9])
+
+
+def test_10_the_bound_on_a_storm_is_the_workers_own_not_that_of_the_upsert():
+    async def done(_):
+        return Succeeded()
+
+    async def story(rig):
+        await rig.registrar.upsert_schedule(given(catchup_policy="fire_immediately", overlap_policy="allow"))
+        rig.settings = replace(rig.settings, max_catchup_per_tick=7)
+        await rig.restart(24 * 3600)
+        await rig.clock.advance(0)
+        rows = (await rig.registrar.runs("job", 1000)).items
+        [dropped] = [run for run in rows if run.reason == "catchup_cap"]
+        return len(rig.calls.metas), dropped.ticks
+
+    assert play(story, behave=done, MAX_CATCHUP_PER_TICK="100") == (9, 24 * 60 - 9)
 
 
 SETTINGS = {

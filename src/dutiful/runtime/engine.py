@@ -61,6 +61,7 @@ class Settings(NamedTuple):
     # Wait this long after a failed pass, and while another instance leads.
     retry_after: int = 1000
     lookahead: int = 60_000
+    catch_up_cap: int | None = None  # None leaves each schedule its own.
     in_flight_max: int | None = None
     # Longest time between two passes, for stores that other processes may write to.
     tick: int | None = None
@@ -114,9 +115,7 @@ class Engine:
         # Done when the leadership is certain again; set only while launches wait for that.
         self._certain: asyncio.Future[None] | None = None
         self._damaged: set[str] = set()
-        self._watch = ClockWatch()
-        self._rearm = True
-        self._led_at = 0
+        self._watch, self._rearm, self._led_at = ClockWatch(), True, 0
         self._collector = Collector()
         self.counts: Counter[str] = Counter()
         # When the last pass was completed, leading or not, and how many seconds it took.
@@ -337,7 +336,8 @@ class Engine:
     def _limits(self, epoch: int, batch: Batch, now: Instant) -> Limits:
         status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
         began = self._running.began(batch.due, now, self._clock.monotonic()) if self._watch.stepped else None
-        return Limits(epoch, self._settings.lookahead, status, self._reserve(len(batch.due)), began)
+        room, cap = self._reserve(len(batch.due)), self._settings.catch_up_cap
+        return Limits(epoch, self._settings.lookahead, status, room, began, cap)
 
     def _reserve(self, due: int) -> int | None:
         """Return how many runs this pass may launch, and reserve them before other engines of the process."""

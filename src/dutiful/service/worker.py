@@ -54,7 +54,11 @@ class Worker:
         self.launches_max = settings.launches_max or launches_that_fit(executors, _open_files_max())
         metrics.launches_max(self.launches_max)
         pace = Pace(
-            retry_after=tick, lookahead=settings.lookahead_ms, in_flight_max=self.launches_max, tick=tick
+            retry_after=tick,
+            lookahead=settings.lookahead_ms,
+            catch_up_cap=settings.max_catchup_per_tick,
+            in_flight_max=self.launches_max,
+            tick=tick,
         )
         self._host = self._host_of(store, pace)
 

@@ -196,10 +196,15 @@ class Draft:
         end = self.schedule.window.end
         return None if tick is None or (end is not None and tick > end) else tick
 
+    def catch_up_cap(self) -> int:
+        """Return how many ticks of this schedule may be listed in one pass."""
+        cap = self.limits.catch_up_cap
+        return self.policy.catch_up_cap if cap is None else cap
+
     def newest(self, last: Instant) -> list[Instant]:
         """Return the newest ticks up to `last`, oldest first, at most `catch_up_cap` of them."""
-        ticks = [last]
-        while len(ticks) < self.policy.catch_up_cap and (before := self._last(ticks[-1] - 1)) is not None:
+        ticks, cap = [last], self.catch_up_cap()
+        while len(ticks) < cap and (before := self._last(ticks[-1] - 1)) is not None:
             ticks.append(before)
         return ticks[::-1]
 

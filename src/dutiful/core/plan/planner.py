@@ -304,7 +304,7 @@ def _take_live(draft: Draft, last: Instant) -> None:
     if draft.policy.overlap is Overlap.CANCEL_OTHER and draft.cursor < last:
         # Each of several runs would only cancel the one before it, so launch the newest alone.
         draft.skip_before(last, Reason.REPLACED)
-    for _ in range(draft.policy.catch_up_cap):
+    for _ in range(draft.catch_up_cap()):
         if draft.blocked or draft.unfinished or draft.cursor >= last:
             return
         tick = draft.next_tick()
