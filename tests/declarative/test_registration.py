@@ -245,3 +245,12 @@ def test_the_refusal_of_a_text_names_the_dialect_in_which_it_is_legal():
         "0 0 9 * * *": ' (legal with dialect="seconds")',
         "60 * * * *": "",
     }
+
+
+@pytest.mark.parametrize("text", ["*/1 * * * *", "@daily", "0 0 9 * * *", "60 * * * *", "* * * * 7"])
+def test_the_refusal_of_a_text_is_the_text_of_000_around_its_details(text):
+    with pytest.raises(CronExpressionInvalidError) as caught:
+        check([("job", text, nothing, 60)], "UTC")
+    facts = caught.value.details
+    assert set(facts) == {"expression", "field", "reason"}
+    assert str(caught.value) == f'Invalid cron expression "{text}": {facts["field"]} field {facts["reason"]}'

@@ -256,12 +256,12 @@ class ScheduleDuplicateTaskError(DutifulError):
 class CronExpressionInvalidError(DutifulError):
     """A registration has a cron text that is refused; the context is the InvalidCronExpressionError.
 
-    The message names the `dialect` of the scheduler in which the text would be legal, if there is one.
+    The reason names the `dialect` of the scheduler in which the text would be legal, if there is one.
     """
 
     def __init__(self, refused: InvalidCronExpressionError, dialect: str | None = None) -> None:
         hint = "" if dialect is None else f' (legal with dialect="{dialect}")'
-        super().__init__(f"{refused}{hint}", **refused.details)
+        super().__init__(f"{refused}{hint}", **refused.details | {"reason": f"{refused.reason}{hint}"})
 
 
 class NegativeRetryDelayError(DutifulError):
