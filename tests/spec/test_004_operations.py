@@ -190,6 +190,18 @@ def test_11_defaults_are_for_schedules_that_name_nothing_else():
     assert play(story, **settings) == [("queue", "spread", 500), ("skip", "none", 0)]
 
 
+@pytest.mark.parametrize(
+    ("slow", "grace_s"), [({}, 60), ({"DUTIFUL_LEASE_S": "120"}, 240), ({"TICK_MS": "60000"}, 60)]
+)
+def test_11_a_schedule_that_names_no_grace_outlasts_the_slowest_takeover(slow, grace_s):
+    async def story(rig):
+        await rig.registrar.upsert_schedule(given())
+        await rig.registrar.upsert_schedule(given(schedule_id="own", grace_s=5))
+        return [(await rig.registrar.get_schedule(id_)).grace_s for id_ in ("job", "own")]
+
+    assert play(story, **slow) == [grace_s, 5]
+
+
 def test_11_the_look_ahead_is_the_time_over_which_missed_ticks_are_spread():
     async def story(rig):
         await rig.registrar.upsert_schedule(

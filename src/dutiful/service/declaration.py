@@ -64,6 +64,7 @@ class Defaults(NamedTuple):
     jitter_ms: int = 0
     catch_up_cap: int = 100
     launch_retries: int = 3
+    grace: int = _USUAL.grace
 
 
 class ScheduleInput(NamedTuple):
@@ -305,7 +306,7 @@ def _policy(given: ScheduleInput, defaults: Defaults) -> Policy:
     return _shared_policy(
         overlap=choose("overlap_policy", overlap, Overlap),
         catch_up=choose("catchup_policy", catch_up, CatchUp),
-        grace=_USUAL.grace if given.grace_s is None else _milliseconds("grace_s", given.grace_s, 0),
+        grace=defaults.grace if given.grace_s is None else _milliseconds("grace_s", given.grace_s, 0),
         catch_up_cap=defaults.catch_up_cap,
         launch_retry=Retry(_LAUNCH_DELAY_MS, defaults.launch_retries, _LAUNCH_BACKOFF),
         jitter=whole_number("jitter_ms", jitter, 0, _DAY_MS),

@@ -395,4 +395,10 @@ def _defaults(settings: Settings) -> Defaults:
         settings.default_jitter_ms,
         settings.max_catchup_per_tick,
         settings.launch_retries,
+        max(Defaults().grace, _takeover_ms(settings)),
     )
+
+
+def _takeover_ms(settings: Settings) -> int:
+    """Return how long it may take at most until another worker fires what a frozen or dead one left."""
+    return round(2000 * settings.lease_s)
