@@ -34,6 +34,14 @@ def test_explaining_a_tick_that_ran(service):
     }
 
 
+def test_explaining_a_local_time_that_does_not_exist(service):
+    given = {"cron_expr": "30 2 * * *", "timezone": "America/New_York", "gap": "skip", "fold": "both"}
+    service.upsert(schedule_id="early", **given)
+    answer = service.get("/schedules/early/explain", at="2026-03-08T02:30:00-05:00")
+    assert (answer["code"], answer["due"], answer["at"]) == ("dst_gap", False, "2026-03-08T07:30:00Z")
+    assert "02:30:00 in America/New_York does not exist on that day, decided by gap=skip" in answer["text"]
+
+
 def test_explaining_an_instant_that_is_no_tick(service):
     service.upsert()
     answer = service.get("/schedules/nightly/explain", at="2026-03-02T09:31:00Z")

@@ -21,6 +21,12 @@ _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC
 
 def parse_instant(given: Any) -> datetime:
     """Return the instant of an RFC 3339 text, in UTC; raises ValueError for anything else."""
+    time = parse_time(given)
+    return in_utc(time) if isinstance(given, str) else time
+
+
+def parse_time(given: Any) -> datetime:
+    """Return the time of an RFC 3339 text, with its own offset; raises ValueError for anything else."""
     if isinstance(given, datetime) and given.tzinfo is not None:
         return given
     if not isinstance(given, str) or not _RFC_3339.fullmatch(text := _LOST_PLUS.sub("+", given)):
@@ -29,7 +35,8 @@ def parse_instant(given: Any) -> datetime:
         instant = datetime.fromisoformat(text.upper())
     except ValueError as error:
         raise ValueError(f"is no time of the calendar: {error}") from error
-    return in_utc(instant)
+    in_utc(instant)
+    return instant
 
 
 def in_utc(instant: datetime) -> datetime:
@@ -48,4 +55,9 @@ Instant = Annotated[
     BeforeValidator(parse_instant),
     PlainSerializer(rfc_3339, return_type=str),
     WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+
+# An instant with the offset that it is written with.
+LocalInstant = Annotated[
+    datetime, BeforeValidator(parse_time), WithJsonSchema({"type": "string", "format": "date-time"})
 ]

@@ -22,7 +22,7 @@ from dutiful.httpd.fields import (
     fields_of,
     one_of,
 )
-from dutiful.httpd.instants import Instant
+from dutiful.httpd.instants import Instant, LocalInstant
 from dutiful.service.declaration import ScheduleInput
 
 BULK_MAX = 10_000
@@ -186,7 +186,7 @@ class NextQuery(QueryModel):
 class ExplainQuery(QueryModel):
     """The instant of the tick to explain."""
 
-    at: Instant
+    at: LocalInstant
 
 
 class SaveWorkflowQuery(QueryModel):

@@ -29,6 +29,9 @@ def wall(month, day, hour, minute, fold=0):
     return datetime(2026, month, day, hour, minute, tzinfo=NEW_YORK, fold=fold)
 
 
+offset = datetime.fromisoformat
+
+
 @pytest.mark.parametrize(
     ("text", "rules", "when", "expected"),
     [
@@ -38,6 +41,12 @@ def wall(month, day, hour, minute, fold=0):
         ("30 2 * * *", {}, wall(3, 8, 3, 0), (False, "not_due", "cadence")),
         ("30 2 * * *", {}, wall(3, 8, 2, 31), (False, "not_due", "cadence")),
         ("30 2 * * *", {}, wall(3, 9, 2, 30), (True, "undecided", None)),
+        # With an offset it is the skipped time if the zone has that offset before or after the change.
+        ("30 2 * * *", {}, offset("2026-03-08T02:30:00-05:00"), (False, "dst_gap", "gap=skip")),
+        ("30 2 * * *", {}, offset("2026-03-08T02:30:00-04:00"), (False, "dst_gap", "gap=skip")),
+        ("30 2 * * *", {}, offset("2026-03-08T02:30:00-07:00"), (False, "not_due", "cadence")),
+        ("30 2 * * *", {}, offset("2026-03-08T07:30:00+00:00"), (False, "not_due", "cadence")),
+        ("30 3 * * *", {}, offset("2026-03-08T02:30:00-05:00"), (True, "undecided", None)),
         # An hour that another zone skips is an instant like any other to this one.
         ("30 7 * * *", {"timezone": "UTC"}, wall(3, 8, 2, 30), (True, "undecided", None)),
         ("30 1 * * *", {"fold": "first"}, wall(11, 1, 1, 30), (True, "undecided", None)),

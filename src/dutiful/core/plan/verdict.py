@@ -130,11 +130,24 @@ def _recorded_tick(row: Run | None, tick: Instant | None, begin: Instant, end: I
 
 
 def _is_imaginary(schedule: Schedule, at: datetime) -> bool:
-    """Return whether a change of offset skipped this wall time in the schedule's zone."""
+    """Return whether `at` is a wall time of the schedule's own zone that a change of offset skipped there."""
     cadence = schedule.cadence
     if not isinstance(cadence, Cron) or at.tzinfo != cadence.zone.tzinfo:
         return False
-    return at.replace(tzinfo=None) != at.astimezone(UTC).astimezone(at.tzinfo).replace(tzinfo=None)
+    return _skipped_wall(cadence, at) is not None
+
+
+def _skipped_wall(cadence: Cron, at: datetime) -> datetime | None:
+    """Return the wall time that `at` is written with, if a change of offset skipped it in the cron's zone.
+
+    In another zone, such as a fixed offset, it has to have an offset that the cron's zone has then.
+    """
+    zone = cadence.zone.tzinfo
+    for wall in (at.replace(tzinfo=zone, fold=0), at.replace(tzinfo=zone, fold=1)):
+        real = wall.astimezone(UTC).astimezone(zone)
+        if wall.utcoffset() == at.utcoffset() and wall.replace(tzinfo=None) != real.replace(tzinfo=None):
+            return wall
+    return None
 
 
 def _no_tick(schedule: Schedule, at: datetime) -> Verdict:
@@ -143,12 +156,12 @@ def _no_tick(schedule: Schedule, at: datetime) -> Verdict:
         if _is_excluded(cadence, at):
             text = _sentence(schedule, instant, "is on a day that its calendar excludes")
             return Verdict(instant, False, "excluded", f"calendar={','.join(cadence.calendar)}", text)
-        imaginary = _is_imaginary(schedule, at)
-        wall = at if imaginary else at.astimezone(cadence.zone.tzinfo)
+        skipped = _skipped_wall(cadence, at)
+        wall = skipped or at.astimezone(cadence.zone.tzinfo)
         if Cron.parse(cadence.text, cadence.dialect).matches(wall.replace(tzinfo=UTC)):
             shown = wall.replace(tzinfo=None).isoformat(" ")
             where = f"{schedule.id} at {shown} in {cadence.zone.name}"
-            if imaginary:
+            if skipped is not None:
                 text = f"{where} does not exist on that day, decided by gap={cadence.gap}"
                 return Verdict(instant, False, "dst_gap", f"gap={cadence.gap}", text)
             text = f"{where} happens twice, and the other one counts, decided by fold={cadence.fold}"

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query
 
+from dutiful.httpd.instants import in_utc
 from dutiful.httpd.strict_route import StrictRoute
 from dutiful.service.errors import NoOutputError
 from dutiful.web import requests, responses
@@ -73,7 +74,7 @@ async def explain(
     """Say why the tick at that instant ran, did not run, or will run."""
     await authorized.demand_schedule(schedule_id)
     explanation = await authorized.service.registrar.explain(schedule_id, query.at)
-    return responses.ExplanationAnswer.model_validate(explanation)
+    return responses.ExplanationAnswer.model_validate(explanation._replace(at=in_utc(query.at)))
 
 
 @router.post("/schedules/{schedule_id}/trigger")
