@@ -34,6 +34,20 @@ def test_the_help_imports_no_command():
     assert done.stdout.splitlines()[-1] == "dutiful.cli.main dutiful.cli.output"
 
 
+def helps(command=cli, name="dutiful"):
+    """Yield every command and group with its full name and its help."""
+    context = click.Context(command, info_name=name)
+    yield name, command.get_help(context)
+    if isinstance(command, click.Group):
+        for each in command.list_commands(context):
+            yield from helps(command.get_command(context, each), f"{name} {each}")
+
+
+def test_every_help_has_an_example_that_calls_it():
+    examples = {name: text.partition("Example")[2].split() for name, text in helps()}
+    assert [name for name, words in examples.items() if name not in " ".join(words)] == []
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_table_of_commands_repeats_the_summary_of_each_command(name):
     command = cli.get_command(click.Context(cli), name)

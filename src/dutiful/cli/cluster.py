@@ -21,6 +21,8 @@ def cluster() -> None:
 
     DUTIFUL_URL says where the service is [default: http://127.0.0.1:8787], DUTIFUL_TOKEN is the
     token to send.
+
+    Example: dutiful cluster status
     """
 
 

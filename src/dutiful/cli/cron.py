@@ -69,7 +69,10 @@ _count = click.option("--count", "-n", type=click.IntRange(1, _COUNT_MAX), defau
 
 @click.group(cls=Group)
 def cron() -> None:
-    """Ask a cron text when it fires, what it means and what is odd about it."""
+    """Ask a cron text when it fires, what it means and what is odd about it.
+
+    Example: dutiful cron explain "0 9 * * 1-5"
+    """
 
 
 @cron.command("next")

@@ -170,4 +170,6 @@ def cli() -> None:
     """A scheduler that keeps its obligations.
 
     Exit codes: 0 ok, 1 something wrong was found, 2 bad usage.
+
+    Example: dutiful cron next "0 9 * * 1-5"
     """

@@ -24,7 +24,10 @@ _NATS, _REDIS = ("nats", "tls"), ("redis", "rediss", "valkey", "valkeys")
 
 @click.group(cls=Group)
 def receiver() -> None:
-    """Take runs from a queue, without a line of Python."""
+    """Take runs from a queue, without a line of Python.
+
+    Example: dutiful receiver run --from nats://127.0.0.1:4222 -- ./run-dag
+    """
 
 
 @receiver.command()

@@ -51,6 +51,8 @@ def schedules() -> None:
     DUTIFUL_URL says where it is [default: http://127.0.0.1:8787], DUTIFUL_TOKEN is the
     token to send. DUTIFUL_CLIENT_CERT and DUTIFUL_CLIENT_KEY are the files of a client certificate, PEM;
     SSL_CERT_FILE names the authorities that the service is checked against.
+
+    Example: dutiful schedules list --workflow billing
     """
 
 

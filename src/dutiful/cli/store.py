@@ -33,6 +33,8 @@ def store() -> None:
 
     URL is "sqlite:FILE" or "postgresql://USER@HOST/DATABASE". Default namespaces: `default` for tasks of a
     program, `service` for the service.
+
+    Example: dutiful store check sqlite:dutiful.db
     """
 
 

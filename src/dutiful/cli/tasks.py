@@ -35,6 +35,8 @@ def tasks() -> None:
     """Look at and steer the tasks of a scheduler, through its store.
 
     Works beside the process that runs the tasks, which looks for requests about once a second.
+
+    Example: dutiful tasks list --store sqlite:state.db
     """
 
 
