@@ -48,6 +48,45 @@ def test_a_run_that_outlives_its_timeout_is_cancelled_and_tried_again(store):
     ]
 
 
+@pytest.mark.parametrize(
+    ("cron", "timeout", "delay", "told"),
+    [
+        (
+            "* * * * *",
+            90,
+            10,
+            [
+                "10:00:00 TaskRunStarted",
+                "10:01:00 TaskRunOverran",
+                "10:01:30 TaskRunFailed",
+                "10:01:30 TaskRetryPreempted",
+                "10:01:30 TaskRunStarted",
+                "10:02:00 TaskRunOverran",
+            ],
+        ),
+        (
+            "0 * * * *",
+            90,
+            0,
+            ["10:00:00 TaskRunStarted", "10:01:30 TaskRunFailed", "10:01:30 TaskRetryStarted"],
+        ),
+    ],
+    ids=["its next tick is owed", "it is retried at once"],
+)
+def test_a_run_that_times_out_is_told_as_failed_before_the_start_that_follows(
+    cron, timeout, delay, told, store
+):
+    async def story(world):
+        task = world.task(cron=cron, does=world.sleeping(3600), delay=delay)
+        await world.scheduler().initialize([with_options(task, timeout=timeout)])
+        await world.clock.advance(150)
+
+    events = play(story, store=store).events
+    assert [
+        f"{event['at'][11:19]} {event['name']}" for event in events if event["name"].startswith("TaskR")
+    ] == told
+
+
 def test_a_run_within_its_timeout_is_left_alone(store):
     async def story(world):
         task = world.task(cron="0 * * * *", does=world.sleeping(29))
