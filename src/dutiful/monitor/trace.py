@@ -69,7 +69,8 @@ class _Converter:
             self._standing_by.discard(call)
             self._add("InitStart", event)
         if call not in self._standing_by or name in ("Crash", "Frozen", "Unfrozen"):
-            if name == "RunStart" and event.get("trigger") == "manual":
+            if name in ("RunStart", "RunCancelled") and event.get("trigger") == "manual":
+                # The scheduler tells of a request only when its run begins, or is cancelled before that.
                 self._add("RunRequest", event)
             self._add(name, event)
         elif name == "StopEnd":
