@@ -33,6 +33,12 @@ def test_rows_are_hours_and_the_fullest_minutes_are_named(file):
     assert lines[26:] == ["6 ticks, at most 6 in a minute", "fullest (UTC)  ticks", "09:00              6"]
 
 
+@pytest.mark.parametrize("since", ["2026-03-08T15:30", "2026-03-08T23:00-05:00", "9999-12-31", "0001-01-01"])
+def test_times_are_those_of_the_whole_day_in_utc(file, since):
+    lines = run(file, "--from", since).output.splitlines()
+    assert lines[26:] == ["6 ticks, at most 6 in a minute", "fullest (UTC)  ticks", "09:00              6"]
+
+
 def test_a_stagger_is_suggested_as_cron_texts(file):
     lines = run(file, "--from", "2026-03-08", "--spread", "3m").output.splitlines()
     assert lines[9] == "09:00 ░░░░" + "·" * 56

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import threading
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from click.testing import CliRunner
@@ -87,6 +89,27 @@ def test_a_list_shows_what_each_task_does_and_which_process_runs_them(watch, sto
     assert shown[2].startswith("failing   ✕ failed   ")
     assert "ValueError: no disk" in shown[2]
     assert shown[-1].startswith(f"Run by process {listed['leader']['pid']} since ")
+
+
+def test_tables_show_times_in_the_zone_of_their_heads_whatever_the_zone_of_the_task_is(store, monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+
+    async def nothing():
+        pass
+
+    watch = Watch()
+    tasks = [("yearly", "0 9 29 2 *", nothing, 60)]
+    with dutiful.in_background(tasks, store, ledger=True, timezone="Asia/Tokyo", observer=watch):
+        call("run-now", "yearly", store=store)
+        watch.until("TaskRunCompleted", "yearly")
+    head, row, _ = call("list", store=store).stdout.splitlines()
+    assert head.count("(America/New_York)") == 2
+    assert "-02-28 19:00:00" in row
+    (run,) = told("history", "yearly", store=store)["runs"]
+    shown = (
+        f"{datetime.fromisoformat(run['run_at']).astimezone(ZoneInfo('America/New_York')):%Y-%m-%d %H:%M:%S}"
+    )
+    assert call("history", "yearly", store=store).stdout.splitlines()[1].startswith(shown)
 
 
 def test_a_task_is_shown_with_its_options_and_its_next_five_ticks(watch, store):  # noqa: ARG001

@@ -8,6 +8,9 @@ import random
 import pytest
 from tests.spec.world import play
 
+import dutiful
+from dutiful.runtime.registrar import Registrar
+
 CRONS = ["* * * * *", "0,5,10,15,20,25,30,35,40,45,50,55 * * * *", "0 * * * *", "30 1 * * *", "30 2 * * *"]
 # An ordinary day, and the days on which New York loses and repeats an hour.
 STARTS = ["2026-01-01T10:00:13", "2026-03-08T00:30:59", "2026-11-01T00:29:59.500"]
@@ -90,6 +93,46 @@ def test_a_random_life_on_a_file_breaks_no_axiom(seed, tmp_path):
             await life.step()
 
     play(story, STARTS[seed % 3], "America/New_York", f"sqlite:{tmp_path / 'state.db'}")
+
+
+class SteeredLife(Life):
+    """A scheduler whose tasks have options, and whose runs a person asks for and cancels."""
+
+    def task(self, name):
+        options = {}
+        if self.rng.random() < 0.4:
+            options["timeout"] = self.rng.choice([0.5, 20, 60, 300])
+        if self.rng.random() < 0.4:
+            options["retry_limit"] = self.rng.choice([0, 1, 3])
+        if self.rng.random() < 0.4:
+            options["retry_backoff"] = self.rng.choice([2, 10])
+        return dutiful.task(*super().task(name), **options)
+
+    async def step(self):
+        deed = self.rng.choice([self.ask, self.cancel, super().step, super().step, super().step])
+        await (deed if self.up and self.kept else super().step)()
+
+    async def ask(self):
+        await self.registrar().trigger(self.some_task(), f"{self.rng.getrandbits(256):064x}")
+
+    async def cancel(self):
+        await self.registrar().cancel(self.some_task())
+
+    def registrar(self):
+        return Registrar(self.scheduler._store, self.world.clock, self.scheduler._host.wake)
+
+    def some_task(self):
+        return self.rng.choice(self.kept)[0]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_random_life_with_options_and_requests_breaks_no_axiom(seed):
+    async def story(world):
+        life = SteeredLife(world, seed)
+        for _ in range(60):
+            await life.step()
+
+    play(story, STARTS[seed % 3], "America/New_York")
 
 
 class Pair:

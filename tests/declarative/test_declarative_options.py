@@ -48,6 +48,45 @@ def test_a_run_that_outlives_its_timeout_is_cancelled_and_tried_again(store):
     ]
 
 
+@pytest.mark.parametrize(
+    ("cron", "timeout", "delay", "told"),
+    [
+        (
+            "* * * * *",
+            90,
+            10,
+            [
+                "10:00:00 TaskRunStarted",
+                "10:01:00 TaskRunOverran",
+                "10:01:30 TaskRunFailed",
+                "10:01:30 TaskRetryPreempted",
+                "10:01:30 TaskRunStarted",
+                "10:02:00 TaskRunOverran",
+            ],
+        ),
+        (
+            "0 * * * *",
+            90,
+            0,
+            ["10:00:00 TaskRunStarted", "10:01:30 TaskRunFailed", "10:01:30 TaskRetryStarted"],
+        ),
+    ],
+    ids=["its next tick is owed", "it is retried at once"],
+)
+def test_a_run_that_times_out_is_told_as_failed_before_the_start_that_follows(
+    cron, timeout, delay, told, store
+):
+    async def story(world):
+        task = world.task(cron=cron, does=world.sleeping(3600), delay=delay)
+        await world.scheduler().initialize([with_options(task, timeout=timeout)])
+        await world.clock.advance(150)
+
+    events = play(story, store=store).events
+    assert [
+        f"{event['at'][11:19]} {event['name']}" for event in events if event["name"].startswith("TaskR")
+    ] == told
+
+
 def test_a_run_within_its_timeout_is_left_alone(store):
     async def story(world):
         task = world.task(cron="0 * * * *", does=world.sleeping(29))
@@ -202,5 +241,36 @@ def test_a_request_to_cancel_survives_a_crash(store):
         await world.restart(scheduler, task, after=60)
         await world.clock.advance(600)
 
-    world = play(story, store=store, monitored=False)
+    world = play(story, store=store)
     assert (world.ran, world.names(prefix="TaskRunCancelled")) == (["10:00 job"], ["TaskRunCancelled job"])
+
+
+def test_a_request_that_is_cancelled_before_its_run_begins_is_told(store):
+    async def story(world):
+        scheduler = world.scheduler()
+        await scheduler.initialize([world.task(cron="0 * * * *")])
+        await world.clock.advance(10)
+        registrar = Registrar(scheduler._store, world.clock, lambda: None)
+        await registrar.trigger("job", "a" * 64)
+        await registrar.cancel("job")
+        await world.clock.advance(3600)
+
+    world = play(story, store=store)
+    assert world.ran == ["10:00 job", "11:00 job"]
+    cancelled = [event for event in world.events if event["name"] == "TaskRunCancelled"]
+    assert [(event["task"], event["trigger"]) for event in cancelled] == [("job", "manual")]
+
+
+def test_a_tick_that_was_owed_before_a_run_that_a_person_asked_for_follows_it(store):
+    async def story(world):
+        scheduler, task = world.scheduler(), world.task(cron="30 10 * * *", does=world.sleeping(5))
+        await scheduler.initialize([task])
+        await scheduler.stop()
+        await world.clock.advance(3600)
+        await scheduler._store.open()
+        await Registrar(scheduler._store, world.clock, lambda: None).trigger("job", "a" * 64)
+        await scheduler._store.close()
+        await scheduler.initialize([task])
+        await world.clock.advance(60)
+
+    assert play(story, store=store).ran == ["11:00 job", "11:00:05 job"]

@@ -23,6 +23,7 @@ AT = 1_767_261_600_000
 RUN = Run("job", AT, "schedule", Status.STARTED, Phase.LAUNCHED, AT, None, 1)
 TEN = datetime(2026, 1, 1, 10, tzinfo=UTC)
 ENDED = RUN._replace(phase=Phase.ENDED)
+CANCELLED = ENDED._replace(status=Status.FAILED, reason=Reason.INTERRUPTED)
 
 TOLD = [
     (happened.RunLaunched(AT, RUN, 0), "TaskRunStarted", "job", {}),
@@ -40,6 +41,13 @@ TOLD = [
         "TaskRetryPreempted",
         "job",
         {},
+    ),
+    (happened.RunEndedByPlan(AT, CANCELLED), "TaskRunCancelled", "job", {}),
+    (
+        happened.RunEndedByPlan(AT, CANCELLED._replace(kind="manual", attempt=0)),
+        "TaskRunCancelled",
+        "job",
+        {"trigger": "manual"},
     ),
     (happened.ClockStepped(AT, -5000), "ClockStepped", None, {"byMs": -5000}),
     (happened.ScheduleQuarantined(AT, "job", "why"), "ScheduleQuarantined", "job", {"error": "why"}),

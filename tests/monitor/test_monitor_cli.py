@@ -91,6 +91,10 @@ def test_what_never_came_has_no_line(run):
         ([HEADER, {"name": "StopStart", "at": True}], "has no time"),
         ([HEADER, {"name": "StopStart", "at": "noon"}], "write ISO 8601"),
         ([HEADER, {"name": "StopStart", "at": "2026-01-01T10:00"}], "has no UTC offset"),
+        *[
+            ([HEADER, {"name": "StopStart", "at": at}], "line 2")
+            for at in (float("nan"), float("inf"), 1e300, -1e12)
+        ],
         ([HEADER, {"name": "RunStart", "at": 0}], "has no task"),
         ([HEADER, {"name": "InitStart", "at": 0, "list": "unheard"}], "not among the registrations"),
         ([HEADER, {"name": "InitStart", "at": 0}], "not among the registrations"),
@@ -104,6 +108,20 @@ def test_what_never_came_has_no_line(run):
 def test_what_cannot_be_read_is_bad_usage_and_named(run, lines, message):
     code, output = run(lines)
     assert (code, message in output) == (2, True), output
+
+
+@pytest.mark.parametrize("lag", ["nan", "inf", "-1"])
+def test_a_lag_that_is_no_number_of_seconds_is_refused(run, lag):
+    code, output = run([HEADER, *GOOD], "--lag", lag)
+    assert (code, "--lag" in output) == (2, True)
+
+
+def test_a_trace_that_begins_with_a_standby_is_read(run):
+    events = [
+        {"name": name, "at": 0, "call": "second"}
+        for name in ("SchedulerStandby", "SchedulerStopRequested", "SchedulerStopped")
+    ]
+    assert run([HEADER, *events]) == (0, "ok: 3 events break no axiom\n")
 
 
 def test_a_file_that_is_no_text_is_bad_usage(tmp_path):

@@ -84,6 +84,21 @@ def test_a_life_that_was_cut_short_ends_with_a_crash_when_the_next_begins(tmp_pa
     assert monitor(path).startswith("ok: ")
 
 
+@pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
+def test_a_trace_that_ends_with_a_long_list_is_continued(tmp_path, torn):
+    path = tmp_path / "trace"
+    many = [(f"job-{n}", "0 0 1 1 *", nothing, 60) for n in range(5000)]
+    live(path)
+    before = lines(path)
+    TraceFile(path, many, "Europe/Kyiv").close()
+    if torn:
+        path.write_bytes(path.read_bytes()[:-1])
+    live(path, "2026-01-05T10:30:00")
+    lists = [list_ for line in lines(path) for list_ in line.get("registrations", {}).values()]
+    assert (lines(path)[: len(before)], list(map(len, lists))) == (before, [2, 2] if torn else [2, 5000, 2])
+    assert monitor(path).startswith("ok: ")
+
+
 def test_the_monitor_sees_what_a_recorded_scheduler_left_out(tmp_path):
     path = tmp_path / "trace"
     live(path, seconds=180)

@@ -40,7 +40,7 @@ def load(file: Path, since: str, spread: str | None, svg: Path | None, theme: Th
 
     Example: dutiful load schedules.toml --from 2026-03-08 --spread 30m --picture load.svg
     """
-    day = read_instant("--from", since).astimezone(UTC)
+    day = _start_of_day(read_instant("--from", since).astimezone(UTC))
     schedules = read_schedule_file(file).schedules
     counts = counts_of(schedules, day)
     moved = None if spread is None else stagger(schedules, day, _minutes(spread))
@@ -50,6 +50,11 @@ def load(file: Path, since: str, spread: str | None, svg: Path | None, theme: Th
     shown = moved.counts if moved else counts
     minutes = [{"at": _clock(minute), "ticks": ticks} for minute, ticks in enumerate(shown)]
     show(form, _document(counts, moved), lambda: _print(counts, moved), lines=minutes)
+
+
+def _start_of_day(at: datetime) -> datetime:
+    # Minutes are counted from here, and shown as times of the day.
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _minutes(spread: str) -> int:

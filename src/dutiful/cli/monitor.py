@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from dutiful.cli.reading import Form, reading, show
 from dutiful.core.cron.zone import read_instant
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.monitor import Violation, check, from_events
+from dutiful.monitor.obligation import instant_of, iso
 
 _Line = tuple[int, dict[str, Any]]
 
@@ -33,6 +35,8 @@ def monitor(trace: Path, lag: float, end: str | None, form: Form) -> None:
 
     Example: dutiful monitor trace.jsonl --lag 5
     """
+    if not math.isfinite(lag):
+        raise InvalidArgumentError("--lag", lag, "write a number of seconds")
     header, events = _split(_read(trace))
     until = None if end is None else read_instant("--end", end, None)
     steps = _steps(header["registrations"], events)
@@ -149,5 +153,10 @@ def _event(number: int, event: dict[str, Any]) -> dict[str, Any]:
     if isinstance(at, bool) or not isinstance(at, int | float | str):
         raise InvalidArgumentError(f"line {number}", event, "has no time under 'at'")
     if isinstance(at, str):
-        at = read_instant(f"line {number}", at, None)
+        return event | {"line": number, "at": read_instant(f"line {number}", at, None)}
+    try:
+        # Violations name the instant as a text.
+        iso(instant_of(at))
+    except (ValueError, OverflowError):
+        raise InvalidArgumentError(f"line {number}", at, "lies outside the years 1 to 9999") from None
     return event | {"line": number, "at": at}

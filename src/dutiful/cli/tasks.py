@@ -213,7 +213,10 @@ def _zone() -> str:
 
 
 def _short(iso: str | None) -> str:
-    return "never" if iso is None else f"{datetime.fromisoformat(iso):%Y-%m-%d %H:%M:%S}"
+    """Return an instant in the zone that the heads of the tables name, whatever the zone of its task is."""
+    if iso is None:
+        return "never"
+    return f"{datetime.fromisoformat(iso).astimezone(SystemClock().timezone):%Y-%m-%d %H:%M:%S}"
 
 
 def _now(view: dict[str, Any]) -> str:

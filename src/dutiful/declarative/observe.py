@@ -132,7 +132,9 @@ def _planned(at: Instant, run: Run) -> SchedulerEvent | None:
         # The planner fails a run, with or without a retry, only after its timeout.
         return _of("TaskRunFailed", at, run.schedule_id, error=run.detail or "timed out")
     if run.phase is Phase.ENDED and run.reason is Reason.INTERRUPTED:
-        return _of("TaskRunCancelled", at, run.schedule_id)
+        never_began = run.kind == "manual" and run.attempt == 0
+        details = {"trigger": "manual"} if never_began else {}
+        return _of("TaskRunCancelled", at, run.schedule_id, **details)
     preempted = run.phase is Phase.ENDED and run.reason is Reason.TASK_FAILED
     return _of("TaskRetryPreempted", at, run.schedule_id) if preempted else None
 

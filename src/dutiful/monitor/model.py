@@ -97,7 +97,7 @@ class Monitor:
             case "StopEnd":
                 self._stop_end(event)
             case "RunStart":
-                self._run_start(event["task"])
+                self._run_start(event["task"], manual=event.get("trigger") == "manual")
             case "RunSuccess" | "RunFailure" | "RunCancelled":
                 self._run_end(name, event["task"])
             case "RunRequest":
@@ -176,7 +176,7 @@ class Monitor:
         self._initialized, self._stop_deadline = False, None
         self._await_quiescence()
 
-    def _run_start(self, name: str) -> None:
+    def _run_start(self, name: str, *, manual: bool) -> None:
         task = self._tasks.get(name)
         problem = self._no_obligation(task)
         if problem is not None:
@@ -184,7 +184,7 @@ class Monitor:
         if task is None or task.started is not None:
             self._strays[name] += 1
         if task is not None:
-            task.begin(self._now)
+            task.begin(self._now, manual=manual)
             self._changed(name)
 
     def _run_request(self, name: str) -> None:
@@ -220,16 +220,17 @@ class Monitor:
     def _succeed(self, name: str, task: Task, started: int) -> None:
         if task.succeeded is not None and not due_in(task.cron, task.succeeded, started):
             self._violate("S2", f"{name} succeeded twice without a due minute in between")
-        task.succeeded = started
+        # A tick that was owed before a requested run still follows it, so that run is not compared with.
+        task.succeeded = None if task.manual else started
 
     def _end_without_start(self, event_name: str, name: str, task: Task | None) -> None:
-        """Handle the end of a run that broke S1 when it began, or a cancelled retry."""
+        """Handle the end of a run that broke S1 when it began, or the cancellation of a run that waits."""
         if self._strays[name] > 0:
             self._strays[name] -= 1
             self._strays += Counter()  # Drop names whose count is zero.
             self._await_quiescence()
-        elif event_name == "RunCancelled" and task is not None and task.retry is not None:
-            task.retry = None
+        elif event_name == "RunCancelled" and task is not None and task.waits():
+            task.cancel()
             self._changed(name)
         else:
             self._violate("EA7", f"{event_name} of {name}, which does not run")
@@ -266,10 +267,14 @@ class Monitor:
         for name, given in tasks.items():
             known = previous.get(name)
             if known is None:
-                known = Task(given.cron, given.delay, just_before(self._now, given.cron))
+                before = just_before(self._now, given.cron)
+                known = Task(given.cron, given.delay, before, before)
             if known.succeeded is not None and due_in(known.cron, known.succeeded, self._now):
                 # A minute was due under the old cron, so the next success needs no other one.
                 known.succeeded = None
+            if known.cron != given.cron:
+                # A new cron is compared with the last start, requested or not.
+                known.mark = known.attempted
             known.cron, known.delay, known.retry_limit, known.retry_backoff = given
             self._tasks[name] = known
 

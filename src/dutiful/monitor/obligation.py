@@ -27,12 +27,17 @@ class Task:
 
     cron: Cron
     delay: int
+    # The start after which due minutes are owed one; a requested run leaves it where it is.
     mark: int
+    # The last start of all.
+    attempted: int
     retry: int | None = None
     orphan: bool = False
     # When a user requested a run that has not begun.
     requested: int | None = None
     started: int | None = None
+    # Whether the run that was started last is one that a user requested, in a trace that says so.
+    manual: bool = False
     ended: float = -NEVER
     # Start of the last run that succeeded: the next such start needs a due minute in between.
     succeeded: int | None = None
@@ -43,12 +48,23 @@ class Task:
     # Failures of the run that was started last, counting its retries.
     failures: int = 0
 
-    def begin(self, now: int) -> None:
+    def begin(self, now: int, *, manual: bool = False) -> None:
         """Record a start; a start that is owed only as a retry continues the failed run."""
         is_due = next_due(self.cron, self.mark) <= now or self.requested is not None
         if is_due and not self.orphan:
             self.failures = 0
-        self.mark, self.retry, self.orphan, self.started, self.requested = now, None, False, now, None
+        # A requested run does not stand for a tick, which is still owed; a restarted run does.
+        self.manual = manual and not self.orphan
+        self.mark, self.attempted = self.mark if self.manual else now, now
+        self.retry, self.orphan, self.started, self.requested = None, False, now, None
+
+    def waits(self) -> bool:
+        """Return whether a run waits that can be cancelled."""
+        return self.orphan or self.retry is not None or self.requested is not None
+
+    def cancel(self) -> None:
+        """End whatever waits: a run that a crash cut short, a retry, or a request that has not begun."""
+        self.retry, self.orphan, self.requested = None, False, None
 
     def fail(self, now: int) -> None:
         """Record a failure, after which a retry is owed unless the limit is reached."""

@@ -69,7 +69,8 @@ class _Converter:
             self._standing_by.discard(call)
             self._add("InitStart", event)
         if call not in self._standing_by or name in ("Crash", "Frozen", "Unfrozen"):
-            if name == "RunStart" and event.get("trigger") == "manual":
+            if name in ("RunStart", "RunCancelled") and event.get("trigger") == "manual":
+                # The scheduler tells of a request only when its run begins, or is cancelled before that.
                 self._add("RunRequest", event)
             self._add(name, event)
         elif name == "StopEnd":
@@ -78,9 +79,13 @@ class _Converter:
     def _stand_by(self, call: Any) -> None:
         """Remove the call of a standby's initialize; it enters the trace at the takeover."""
         self._standing_by.add(call)
-        begun = max(n for n, step in enumerate(self.trace) if step["call"] == call)
-        while self.trace[begun]["name"] != "InitStart" or self.trace[begun]["call"] != call:
-            begun -= 1
+        calls = [
+            n for n, step in enumerate(self.trace) if (step["name"], step["call"]) == ("InitStart", call)
+        ]
+        if not calls:
+            # The trace begins after the call.
+            return
+        begun = calls[-1]
         later = [step for step in self.trace[begun + 1 :] if step["call"] != call]
         self.trace[begun:] = later
 
@@ -92,8 +97,8 @@ class _Converter:
         self.trace.append({**event, **step})
 
 
-# The first bytes of every trace, and a number of bytes that surely includes the last line.
-_OPENING, _TAIL = b'{"registrations": ', 65_536
+# The first bytes of every trace, and how many bytes are read at first from its end.
+_OPENING, _BLOCK = b'{"registrations": ', 65_536
 
 
 class Told(Protocol):
@@ -164,9 +169,20 @@ def _mend(file: FileIO, path: str) -> list[dict[str, Any]]:
     if not os.pread(number, len(_OPENING), 0).startswith(_OPENING):
         file.close()
         raise InvalidArgumentError("trace", path, "is there and is no trace; name another file")
-    *lines, torn = os.pread(number, _TAIL, max(0, size - _TAIL)).split(b"\n")
+    *lines, torn = _tail(number, size).split(b"\n")
     if torn:
         os.ftruncate(number, size - len(torn))
     last = json.loads(lines[-1]) if lines else {}
     ended = last.get("name") in ("SchedulerStopped", "SchedulerInitializationFailed", None)
     return [] if ended else [{"name": "Crash", "at": last["at"], "task": None}]
+
+
+def _tail(number: int, size: int) -> bytes:
+    """Return the end of a file from the last whole line on, or from the start of the file."""
+    length = _BLOCK
+    tail = os.pread(number, length, max(0, size - length))
+    # Registrations are one line, which may be long: read more until the end of the line before it is there.
+    while length < size and tail.count(b"\n") < 2:
+        length *= 2
+        tail = os.pread(number, length, max(0, size - length))
+    return tail

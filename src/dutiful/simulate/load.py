@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cron.cron import Cron
+from dutiful.core.cron.zone import DAY_SECONDS, EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,8 +37,10 @@ def minutes_of(schedule: Schedule, start: datetime) -> list[int]:
     """Return the minutes of the day from `start` on in which a schedule has a tick, each once per tick."""
     if not isinstance(schedule.cadence, Cron):
         return []
-    ticks = schedule.cadence.between(start, start + timedelta(days=1))
-    return [int((tick - start) / timedelta(minutes=1)) for tick in ticks]
+    begin = (start - EPOCH) // timedelta(seconds=1)
+    # In epoch seconds, as the last day of a datetime has no end that is one.
+    ticks = schedule.cadence.between_epoch(begin - 1, begin + DAY_SECONDS - 1)
+    return [(tick - begin) // 60 for tick in ticks]
 
 
 def counts_of(schedules: Iterable[Schedule], start: datetime) -> list[int]:

@@ -87,7 +87,11 @@ def decide_in_steps(due: Snapshot, now: Instant, limits: Limits, used: dict[str,
     if due.runs:
         end_cancelled_runs(draft)
         adopt_orphans(draft)
-        expire_lost_runs(draft)
+        if expire_lost_runs(draft):
+            # What follows the failure, its retry or the next tick, is for the next pass: each attempt that
+            # failed is recorded and told.
+            draft.unfinished = True
+            return draft.move()
         resume_waiting_runs(draft)
     take_ticks(draft)
     if due.runs:
@@ -139,16 +143,23 @@ def _serve_what_was_missed(draft: Draft) -> None:
         draft.skip_through(last, Reason.COALESCED)
 
 
-def expire_lost_runs(draft: Draft) -> None:
-    """End the runs in flight that outlived the timeout; otherwise `skip` could block a schedule for ever."""
+def expire_lost_runs(draft: Draft) -> bool:
+    """End the runs in flight that outlived the timeout; otherwise `skip` could block a schedule for ever.
+
+    Return whether one of them waits for a retry now.
+    """
+    retried = False
     for run in draft.runs(*IN_FLIGHT):
         expires_at = draft.expires_at(run)
         if expires_at is not None and expires_at <= draft.now:
             draft.cancels.append(run)
             if _runs_here(run) and draft.policy.retry is not None:
-                draft.fail(timed_out(run, draft.policy, draft.now))
+                became = timed_out(run, draft.policy, draft.now)
+                draft.fail(became)
+                retried = retried or became.phase is Phase.RETRY
             else:
                 draft.end(run, Status.FAILED, Reason.LOST_RUN)
+    return retried
 
 
 def _runs_here(run: Run) -> bool:
