@@ -34,6 +34,16 @@ router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_
 
 _WALL = re.compile(r"(?:(\d{4}-\d\d-\d\d)|(today|yesterday|tomorrow))[ T]+(\d\d?:\d\d(?::\d\d)?)", re.ASCII)
 _EXAMPLES = 3
+# The field of the editor for each setting that decides; browsers open the folded part in which it is.
+_FIELDS = {
+    "overlap": "overlap_policy",
+    "queue_limit": "queue_limit",
+    "catch_up": "catchup_policy",
+    "window": "start_at",
+    "on_orphan": "delivery",
+    "run_timeout": "run_timeout_s",
+    "retry": "retry_limit",
+}
 _DAYS = {"today": 0, "yesterday": -1, "tomorrow": 1}
 ADVICE = "write a time such as 2026-11-01 01:30, yesterday 01:30, or 2026-11-01T06:30:00Z"
 
@@ -58,8 +68,9 @@ class Why(NamedTuple):
 
     @property
     def question(self) -> str:
-        """Return the page of the schedule on which the deciding setting can be changed."""
-        return "pause" if (self.setting or "").startswith("paused=") else "edit"
+        """Return the page of the schedule, and the field, in which the deciding setting can be changed."""
+        name = (self.setting or "").partition("=")[0]
+        return "pause" if name == "paused" else f"edit#f-{_FIELDS[name]}" if name in _FIELDS else "edit"
 
     @staticmethod
     def refused(asked: str, problem: str) -> Why:
