@@ -62,6 +62,8 @@ def test_a_zone_is_called_as_people_call_it(zone, place, offset):
         (-24, "yesterday 14:05:12", None),
         (72, "Thu 14:05:12", "14:05:12 Thu"),
         (24 * 59, "31 Dec 14:05:12", "31 Dec"),
+        (24 * 75, "16 Jan 14:05:12", "16 Jan"),
+        (24 * 484, "29 Feb 14:05:12", "29 Feb 2028"),
     ],
 )
 def test_an_instant_is_named_by_its_nearness(hours, near, near_clock):
