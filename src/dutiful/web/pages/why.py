@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 _WALL = re.compile(r"(?:(\d{4}-\d\d-\d\d)|(today|yesterday|tomorrow))[ T]+(\d\d?:\d\d(?::\d\d)?)", re.ASCII)
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z", re.ASCII)
 _EXAMPLES = 3
 # The field of the editor for each setting that decides; browsers open the folded part in which it is.
 _FIELDS = {
@@ -170,6 +171,7 @@ def _sentence(told: Explanation, view: ScheduleView, now: datetime) -> str:
         if told.code != "undecided":
             return words.REASONS.get(told.code, told.text)
         later = told.text.removeprefix(f"{view.schedule_id} at ").partition(" ")[2]
+        later = _INSTANT.sub(lambda found: _in_zone(found[0], view, now), later)
         return f"It is due and {later}." if later.startswith("will") else f"It {later}."
     parts = [_launched(run)]
     if run.reason is not None:
@@ -183,6 +185,12 @@ def _sentence(told: Explanation, view: ScheduleView, now: datetime) -> str:
     if run.ticks > 1:
         parts.append(f"{run.ticks:,} ticks in a row have this entry.")
     return " ".join(part for part in parts if part)
+
+
+def _in_zone(instant: str, view: ScheduleView, now: datetime) -> str:
+    """Return an instant of a verdict as a time in the zone of the schedule."""
+    at = parse_instant(instant).astimezone(view.cron.zone.tzinfo)
+    return f"{words.moment(at, now)} {words.offset(at)}"
 
 
 def _launched(run: RunView) -> str:
