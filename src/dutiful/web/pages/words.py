@@ -71,9 +71,10 @@ ACTED = {
 
 def span(seconds: float) -> str:
     """Return a length of time in its two largest units: 12 ms, 4 min 10 s, 1 d 2 h."""
-    if seconds < 1:
+    # What rounds to the next unit is told in it: 1 s rather than 1000 ms.
+    if seconds < 0.9995:
         return f"{round(seconds * 1000)} ms"
-    if seconds < 10 and seconds % 1:
+    if seconds < 9.95 and seconds % 1:
         return f"{seconds:.1f} s"
     left, parts = round(seconds), list[str]()
     for unit, size in _UNITS:
