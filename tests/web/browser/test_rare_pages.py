@@ -10,6 +10,8 @@ from tests.web.browser.seed import Acting
 from tests.web.browser.test_pages_after_forms_and_faults import faults
 from tests.web.running import SCHEDULE, running
 
+# The longest id and the longest label, both without a place at which a line may break.
+LONG_ID, LONG_LABEL = "w" * 128, "w" * 1000
 PAST = {"From": "2026-03-02 09:00", "Until, not included": "2026-03-02 09:20"}
 
 
@@ -25,6 +27,7 @@ def troubled(tmp_path_factory):
         service.upsert(
             schedule_id="queue.late", workflow_id="slow", cron_expr="*/5 * * * *", overlap_policy="queue"
         )
+        service.upsert(schedule_id=LONG_ID, cron_expr="*/5 * * * *", labels={"team": LONG_LABEL})
         many = [{**SCHEDULE, "schedule_id": f"many.{number:03}"} for number in range(120)]
         service.post("/schedules/bulk", many)
         service.advance(1200)
@@ -89,6 +92,22 @@ def test_the_first_cell_of_a_row_keeps_its_hairline_on_a_phone(troubled, page):
     show(page)
     shown = page.locator("td.id").first.evaluate("cell => getComputedStyle(cell).display")
     assert shown == "table-cell"
+
+
+@pytest.mark.parametrize("width", [320, 834, 1280])
+def test_long_ids_and_labels_leave_every_page_as_wide_as_its_window(troubled, page, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    here = f"/ui/schedules/{LONG_ID}"
+    paths = ["/", "/ui/schedules?q=www", here, f"{here}/edit", f"{here}/run", f"{here}/pause", "/ui/runs"]
+    paths += ["/ui/runs?view=each", "/ui/audit", f"/ui/why?schedule={LONG_ID}", "/ui/calendar?at=09:30&q=www"]
+    paths += [f"{here}/backfill", f"{here}/delete", f"/ui/schedules/pause-many?q=team={LONG_LABEL[:190]}"]
+    wider = []
+    for path in paths:
+        page.goto(troubled.url + path)
+        wider += [path.replace(LONG_ID, "ID")] * page.evaluate(
+            "document.documentElement.scrollWidth > innerWidth"
+        )
+    assert wider == []
 
 
 @pytest.mark.timeout(300)

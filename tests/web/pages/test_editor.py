@@ -196,3 +196,63 @@ def test_a_year_is_drawn_only_where_a_year_was_compared():
     )
     assert (yearly.within, bool(yearly.year_wide)) == (timedelta(days=365), True)
     assert (hourly.within, bool(hourly.year_wide)) == (timedelta(days=30), False)
+
+
+WHOLE = {
+    "labels": {"team": "a, b=c", "tier": " 1"},
+    "grace_s": 1234567.5,
+    "run_timeout_s": 7654321.0,
+    "start_at": "2026-01-01T00:00:00Z",
+    "end_at": "2027-01-01T00:00:00Z",
+    "calendar": ["12-25", "2026-12-24/2027-01-01"],
+    "retry_limit": 3,
+    "retry_delay_s": 0.25,
+    "retry_backoff": 2,
+    "succeed_every_s": 90000.0,
+    "retention_days": 7,
+    "input": {"a": 1},
+}
+
+
+def test_an_edit_of_one_field_stores_all_others_to_the_last_digit(nightly):
+    nightly.upsert(timezone="America/New_York", **WHOLE)
+    before = nightly.get("/schedules/nightly")
+    form = shown_fields(nightly)
+    assert post(nightly, PATH, csrf(nightly, PATH), do="save", **{**form, "version": "2"}).status_code == 303
+    after = nightly.get("/schedules/nightly")
+    assert after == {**before, "version": 2, "updated_at": after["updated_at"]}
+
+
+def shown_fields(service):
+    """Return the filled-in fields of the editor that are written, as a browser sends them."""
+    fields = Page(service.client.get(PATH)).all("input")
+    return {each["name"]: each["value"] for each in fields if each.get("id", "").startswith("f-")}
+
+
+@pytest.mark.parametrize(
+    ("changes", "stored"),
+    [
+        ({"retry_limit": "2", "retry_delay_s": "30"}, {"retry_limit": 2, "retry_delay_s": 30.0}),
+        ({"start_at": "2026-11-05"}, {"start_at": "2026-11-05T00:00:00Z"}),
+        ({"end_at": "2027-11-05T01:00:00+01:00"}, {"end_at": "2027-11-05T00:00:00Z"}),
+        ({"calendar": "12-25, 2026-12-24/2027-01-01"}, {"calendar": ["12-25", "2026-12-24/2027-01-01"]}),
+        ({"labels": r"team=a\, b, tier=1"}, {"labels": {"team": "a, b", "tier": "1"}}),
+    ],
+)
+def test_settings_that_decide_about_ticks_can_be_edited(nightly, changes, stored):
+    assert post(nightly, PATH, csrf(nightly, PATH), do="save", **changes).status_code == 303
+    kept = nightly.get("/schedules/nightly")
+    assert {name: kept[name] for name in stored} == stored
+
+
+def test_the_preview_leaves_out_the_days_in_the_form(nightly):
+    shown = previewed(nightly, calendar="2026-03-03")
+    assert "365 → 364" in shown.text
+
+
+def test_a_verdict_leads_to_the_field_that_decided(nightly):
+    nightly.put("/workflows/report/2", {"fail": "no disk"})
+    nightly.upsert(version=2, timezone="UTC")
+    nightly.advance(3600)
+    shown = Page(nightly.client.get("/ui/schedules/nightly"))
+    assert "/ui/schedules/nightly/edit#f-retry_limit" in shown.links

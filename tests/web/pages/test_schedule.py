@@ -70,7 +70,7 @@ def test_the_newest_tick_is_explained_without_being_asked(minutely):
         ("2026-03-02+09:03", "SUCCESS"),
         ("today+09:03", "SUCCESS"),
         ("yesterday+09:03", "NO ENTRY unrecorded"),
-        ("tomorrow+09:03", "TO COME It is due and will fire at 2026-03-03T09:03:00Z."),
+        ("tomorrow+09:03", "TO COME It is due and will fire at Tue 3 Mar 09:03 UTC."),
         ("2026-03-02T09:03:00Z", "SUCCESS"),
         ("soon", "That is not a time that can be read: write a time such as 2026-11-01 01:30"),
         ("2026-13-02+09:03", "There is no such time"),
@@ -78,6 +78,12 @@ def test_the_newest_tick_is_explained_without_being_asked(minutely):
 )
 def test_any_time_can_be_asked_about(minutely, asked, said):
     assert said in page(minutely, f"/ui/schedules/good?at={asked}").text
+
+
+def test_a_tick_to_come_is_told_in_the_zone_of_its_schedule(service):
+    service.upsert(schedule_id="night", cron_expr="30 2 * * *", timezone="America/New_York")
+    text = page(service, "/ui/schedules/night?at=2026-03-09+02:30").text
+    assert "It is due and will fire at Mon 9 Mar 02:30 UTC−4." in text
 
 
 def test_a_wall_time_that_the_clock_skips_is_named(service):

@@ -18,6 +18,7 @@ NOW = datetime(2026, 11, 2, 14, 5, 12, tzinfo=UTC)
     ("seconds", "said"),
     [
         *[(0, "0 ms"), (0.0124, "12 ms"), (1, "1 s"), (2.25, "2.2 s"), (59, "59 s"), (60, "1 min")],
+        *[(0.9994, "999 ms"), (0.9996, "1.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.6, "1 min")],
         *[(122, "2 min 2 s"), (3600, "1 h"), (3661, "1 h 1 min"), (86_400, "1 d"), (90_061, "1 d 1 h")],
     ],
 )
@@ -62,6 +63,8 @@ def test_a_zone_is_called_as_people_call_it(zone, place, offset):
         (-24, "yesterday 14:05:12", None),
         (72, "Thu 14:05:12", "14:05:12 Thu"),
         (24 * 59, "31 Dec 14:05:12", "31 Dec"),
+        (24 * 75, "16 Jan 14:05:12", "16 Jan"),
+        (24 * 484, "29 Feb 14:05:12", "29 Feb 2028"),
     ],
 )
 def test_an_instant_is_named_by_its_nearness(hours, near, near_clock):

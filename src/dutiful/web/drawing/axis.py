@@ -19,6 +19,7 @@ _STEPS = (
     *(timedelta(days=n) for n in (1, 2, 7, 14, 28, 91, 182)),
 )
 _DAY = timedelta(days=1)
+_WEEKENDS_TOLD = timedelta(days=200)
 _LABEL_WIDTH = 90  # pixels that a label and the space after it need
 
 
@@ -125,7 +126,9 @@ def labels(span: Span, y: float, room: float = _LABEL_WIDTH) -> str:
 
 
 def weekends(span: Span, top: float, height: float) -> str:
-    """Return the shade behind the weekends."""
+    """Return the shade behind the weekends; none where they are too narrow to be told from a pattern."""
+    if span.end - span.start > _WEEKENDS_TOLD:
+        return ""
     return "".join(
         rect(span.x(begin), top, span.x(end) - span.x(begin), height, "weekend")
         for begin, end in span.weekends()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlencode
 from zoneinfo import available_timezones
@@ -136,12 +136,17 @@ def with_year(told: Meaning, now: datetime) -> Meaning:
     """Return a meaning with drawings of its next year, if it has one."""
     if told.cron is None:
         return told
-    zone = told.cron.zone
+    wide, narrow = _drawn_year(told.cron, now.replace(second=0, microsecond=0))
+    return told._replace(year_wide=wide, year_narrow=narrow)
+
+
+@lru_cache(maxsize=64)
+def _drawn_year(cron: Cron, now: datetime) -> tuple[str, str]:
+    """Return the drawings of a year; cached, because each key in any field of a form asks for them again."""
+    zone = cron.zone
     found = ClockChange.between(zone, now, now + timedelta(days=366))
     changes = frozenset(change.at.astimezone(zone.tzinfo).date() for change in found)
-    drawn = Year(now.astimezone(zone.tzinfo).date(), fire_days(told.cron, now), changes)
-    wide, narrow = year_pair(drawn)
-    return told._replace(year_wide=wide, year_narrow=narrow)
+    return year_pair(Year(now.astimezone(zone.tzinfo).date(), fire_days(cron, now), changes))
 
 
 def next_change(cron: Cron, now: datetime) -> str | None:

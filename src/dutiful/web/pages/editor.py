@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from dutiful.core.cron.zone import rfc_3339
+from dutiful.core.cron.zone import read_instant, rfc_3339
 from dutiful.core.errors import DutifulError, InvalidArgumentError, InvalidCronExpressionError
 from dutiful.service.declaration import ScheduleInput
 from dutiful.web import requests
@@ -32,12 +34,20 @@ router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_
 
 _TEXTS = ("workflow_id", "user_id", "cron_expr", "timezone")
 _CHOICES = ("dialect", "gap", "fold", "overlap_policy", "catchup_policy", "delivery")
-_NUMBERS = {"version": int, "jitter_ms": int, "grace_s": float, "run_timeout_s": float, "queue_limit": int}
+_NUMBERS = {
+    "version": int, "jitter_ms": int, "grace_s": float, "run_timeout_s": float, "queue_limit": int,
+    "retry_limit": int, "retry_delay_s": float, "retry_backoff": int,
+}  # fmt: skip
+_TIMES = ("start_at", "end_at")
+# How a comma within a label is written, since commas part the labels.
+_COMMA = "\\,"
 NEW = {
     "schedule_id": "", "workflow_id": "", "version": "1", "user_id": "", "labels": "",
     "cron_expr": "30 2 * * *", "timezone": "UTC", "dialect": "standard", "gap": "run_after", "fold": "first",
     "overlap_policy": "skip", "catchup_policy": "none", "delivery": "at_least_once", "jitter_ms": "0",
     "grace_s": "60", "run_timeout_s": "3600", "queue_limit": "1000",
+    "retry_limit": "0", "retry_delay_s": "0", "retry_backoff": "1", "start_at": "", "end_at": "",
+    "calendar": "",
 }  # fmt: skip
 
 
@@ -116,13 +126,29 @@ def _as_json(value: object) -> object:
 
 def _given(view: ScheduleView) -> dict[str, str]:
     """Return a stored schedule as the fields of the form."""
-    texts = {name: getattr(view, name) for name in (*_TEXTS, *_CHOICES, *_NUMBERS)}
     shown = {
-        name: "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-        for name, value in texts.items()
+        name: _written(getattr(view, name))
+        for name in (*_TEXTS, *_CHOICES, *_NUMBERS, *_TIMES, "calendar", "labels")
     }
-    labels = ", ".join(f"{name}={value}" for name, value in view.labels.items())
-    return {**shown, "schedule_id": view.schedule_id, "labels": labels}
+    return {**shown, "schedule_id": view.schedule_id}
+
+
+def _written(value: object) -> str:
+    """Return a stored value as the text of its field."""
+    match value:
+        case None:
+            return ""
+        case datetime():
+            return rfc_3339(value)
+        case float():
+            # All digits: a rounded number would be stored by an edit of another field.
+            return repr(value).removesuffix(".0")
+        case Mapping():
+            return ", ".join(f"{name}={text.replace(',', _COMMA)}" for name, text in value.items())
+        case list() | tuple():
+            return ", ".join(value)
+        case _:
+            return str(value)
 
 
 def _seen(view: ScheduleView) -> str:
@@ -147,7 +173,11 @@ def _input(given: dict[str, str], view: ScheduleView | None) -> ScheduleInput:
     )
     wanted = {**known, **{name: given[name].strip() for name in (*_TEXTS, *_CHOICES)}}
     wanted |= {name: _number(name, given[name], kind) for name, kind in _NUMBERS.items()}
-    wanted |= {"labels": _labels(given["labels"]), "dst": None}
+    wanted |= {name: read_instant(name, given[name]) if given[name].strip() else None for name in _TIMES}
+    wanted |= {"labels": _labels(given["labels"]), "calendar": _days(given["calendar"]) or None, "dst": None}
+    if view is not None and given["labels"] == _written(view.labels):
+        # The text loses blanks at the ends of a label.
+        wanted["labels"] = view.labels
     # The pause is the operator's: an upsert that does not name it leaves it as it is.
     wanted |= {"paused": None, "pause_until": None}
     if view is None:
@@ -164,8 +194,13 @@ def _number(name: str, text: str, kind: type) -> Any:
         raise InvalidArgumentError(name, text, "write a number") from None
 
 
+def _days(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def _labels(text: str) -> dict[str, str]:
-    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    parts = [part.replace(_COMMA, ",") for part in re.split(r"(?<!\\),", text)]
+    pairs = [part.partition("=") for part in parts if part.strip()]
     for name, equals, _ in pairs:
         if not equals:
             raise InvalidArgumentError("labels", name.strip(), "write name=value, with commas between them")
@@ -226,7 +261,7 @@ def _effect(
         given["dialect"],
         gap=given["gap"],
         fold=given["fold"],
-        calendar=() if view is None else view.calendar,
+        calendar=_days(given["calendar"]),
     )
     changes = None if view is None or told.cron is None else compare(view.cron, told.cron, now)
     # A comparison of a year has a drawing of its own.

@@ -33,7 +33,18 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 _WALL = re.compile(r"(?:(\d{4}-\d\d-\d\d)|(today|yesterday|tomorrow))[ T]+(\d\d?:\d\d(?::\d\d)?)", re.ASCII)
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z", re.ASCII)
 _EXAMPLES = 3
+# The field of the editor for each setting that decides; browsers open the folded part in which it is.
+_FIELDS = {
+    "overlap": "overlap_policy",
+    "queue_limit": "queue_limit",
+    "catch_up": "catchup_policy",
+    "window": "start_at",
+    "on_orphan": "delivery",
+    "run_timeout": "run_timeout_s",
+    "retry": "retry_limit",
+}
 _DAYS = {"today": 0, "yesterday": -1, "tomorrow": 1}
 ADVICE = "write a time such as 2026-11-01 01:30, yesterday 01:30, or 2026-11-01T06:30:00Z"
 
@@ -58,8 +69,9 @@ class Why(NamedTuple):
 
     @property
     def question(self) -> str:
-        """Return the page of the schedule on which the deciding setting can be changed."""
-        return "pause" if (self.setting or "").startswith("paused=") else "edit"
+        """Return the page of the schedule, and the field, in which the deciding setting can be changed."""
+        name = (self.setting or "").partition("=")[0]
+        return "pause" if name == "paused" else f"edit#f-{_FIELDS[name]}" if name in _FIELDS else "edit"
 
     @staticmethod
     def refused(asked: str, problem: str) -> Why:
@@ -159,6 +171,7 @@ def _sentence(told: Explanation, view: ScheduleView, now: datetime) -> str:
         if told.code != "undecided":
             return words.REASONS.get(told.code, told.text)
         later = told.text.removeprefix(f"{view.schedule_id} at ").partition(" ")[2]
+        later = _INSTANT.sub(lambda found: _in_zone(found[0], view, now), later)
         return f"It is due and {later}." if later.startswith("will") else f"It {later}."
     parts = [_launched(run)]
     if run.reason is not None:
@@ -172,6 +185,12 @@ def _sentence(told: Explanation, view: ScheduleView, now: datetime) -> str:
     if run.ticks > 1:
         parts.append(f"{run.ticks:,} ticks in a row have this entry.")
     return " ".join(part for part in parts if part)
+
+
+def _in_zone(instant: str, view: ScheduleView, now: datetime) -> str:
+    """Return an instant of a verdict as a time in the zone of the schedule."""
+    at = parse_instant(instant).astimezone(view.cron.zone.tzinfo)
+    return f"{words.moment(at, now)} {words.offset(at)}"
 
 
 def _launched(run: RunView) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from dutiful.core.cron import explain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import tzinfo
 
     from dutiful.core.cron.cron import Cron
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+# A date within so many days has its year only where another year has begun.
+_YEAR_DAYS = 300
 _NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
 
 REASONS = {
@@ -67,9 +71,10 @@ ACTED = {
 
 def span(seconds: float) -> str:
     """Return a length of time in its two largest units: 12 ms, 4 min 10 s, 1 d 2 h."""
-    if seconds < 1:
+    # What rounds to the next unit is told in it: 1 s rather than 1000 ms.
+    if seconds < 0.9995:
         return f"{round(seconds * 1000)} ms"
-    if seconds < 10 and seconds % 1:
+    if seconds < 9.95 and seconds % 1:
         return f"{seconds:.1f} s"
     left, parts = round(seconds), list[str]()
     for unit, size in _UNITS:
@@ -148,7 +153,9 @@ def near_clock(at: datetime, now: datetime) -> str:
     apart = (at.date() - now.date()).days
     if apart == 0:
         return clock(at)
-    return f"{clock(at)} {at:%a}" if apart < 7 else f"{at.day} {at:%b}"
+    if apart < 7:
+        return f"{clock(at)} {at:%a}"
+    return f"{at.day} {at:%b}" if at.year == now.year or apart < _YEAR_DAYS else f"{at.day} {at:%b %Y}"
 
 
 def logged(at: str, now: datetime) -> str:
@@ -225,7 +232,7 @@ FOLDS = {"both": "run both times", "first": "the first time counts", "last": "th
 
 
 def settings_said(view: ScheduleView) -> list[tuple[str, str, str]]:
-    """Return (name, value, note) of each setting that affects ticks."""
+    """Return (name, value, note) of each setting that affects ticks, and of all others that are not usual."""
     timeout = "never" if view.run_timeout_s is None else span(view.run_timeout_s)
     rows = [
         ("Overlap", view.overlap_policy, OVERLAPS[view.overlap_policy]),
@@ -234,10 +241,42 @@ def settings_said(view: ScheduleView) -> list[tuple[str, str, str]]:
         ("Clock repeats it", FOLDS[view.fold], f"fold={view.fold}"),
         ("Grace", span(view.grace_s), "later than this is missed"),
         ("Delivery", view.delivery.replace("_", " "), ""),
+        ("Retries", *_retries_said(view)),
         ("Lost after", timeout, "without a report"),
         ("Jitter", f"± {span(view.jitter_ms / 1000)}" if view.jitter_ms else "none", ""),
         ("Queue", f"{view.queue_limit:,}", "ticks wait at most") if view.overlap_policy == "queue" else None,
         ("From", f"{view.start_at:%Y-%m-%d %H:%M} UTC", "") if view.start_at else None,
         ("Until", f"{view.end_at:%Y-%m-%d %H:%M} UTC", "") if view.end_at else None,
+        ("Days left out", f"{len(view.calendar):,}", _named(view.calendar)) if view.calendar else None,
+        *_expectations_said(view),
+        ("Kept", f"{view.retention_days:,} d", "of its ledger") if view.retention_days else None,
+        ("Kept", counted(view.retention_rows, "row"), "of its ledger") if view.retention_rows else None,
+        ("Executor", foreign(view.executor, 200), "its own") if view.executor else None,
+        ("Input", foreign(json.dumps(view.input, ensure_ascii=False), 200), "")
+        if view.input is not None
+        else None,
     ]
     return [row for row in rows if row is not None]
+
+
+def _retries_said(view: ScheduleView) -> tuple[str, str]:
+    if not view.retry_limit:
+        return "none", "of a failed task"
+    growing = f", each time {view.retry_backoff} times longer" if view.retry_backoff > 1 else ""
+    after = f"after {span(view.retry_delay_s)}" if view.retry_delay_s else "at once"
+    return f"at most {view.retry_limit:,}", f"{after}{growing}"
+
+
+def _named(days: Sequence[str]) -> str:
+    """Return the first days of a calendar, and how many more there are."""
+    shown, more = ", ".join(days[:3]), len(days) - 3
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def _expectations_said(view: ScheduleView) -> list[tuple[str, str, str]]:
+    expected = {
+        "Starts within": (view.start_within_s, "of its fire time"),
+        "Ends within": (view.finish_within_s, "of its fire time"),
+        "Succeeds every": (view.succeed_every_s, "at least"),
+    }
+    return [(name, span(limit), note) for name, (limit, note) in expected.items() if limit is not None]
