@@ -330,6 +330,52 @@ def test_a_failing_run_is_retried_and_the_hook_hears_of_the_last_failure_only(tm
     assert f"{info.next_run_at:%H:%M:%S}" == "10:00:38"
 
 
+@pytest.mark.parametrize("often", [every("1m", retries=3), cron("* * * * *", retries=3)])
+def test_the_hook_hears_of_a_failed_run_whose_retry_the_next_run_replaces(tmp_path, often):
+    heard, failed = [], []
+
+    async def fails(info):
+        failed.append(f"failed at {info.metadata.due_at:%H:%M:%S}")
+        raise RuntimeError(failed[-1])
+
+    def on_failure(info, error):
+        heard.append((info.metadata.attempt, error))
+
+    async def story():
+        rig = FleetRig(tmp_path, agent(i=often), behave=fails, on_failure=on_failure)
+        async with rig:
+            await rig.clock.advance(150)
+            return rig.fleet.get_counts("a")
+
+    assert asyncio.run(story()) == {"done": 0, "failed": 2, "no_work": 0}
+    assert (len(failed), heard) == (3, [(1, failed[0]), (1, failed[1])])
+
+
+def test_a_failed_run_is_not_retried_once_its_schedule_is_disabled(tmp_path):
+    heard = []
+
+    async def fails(_info):
+        raise RuntimeError("no")
+
+    async def story():
+        retried = every("1h", retries=2, retry_delay="10s")
+        async with FleetRig(
+            tmp_path, agent(i=retried), behave=fails, on_failure=lambda _, error: heard.append(error)
+        ) as rig:
+            await rig.clock.advance(1)
+            rig.fleet.disable_schedule("a", "i")
+            await rig.clock.advance(120)
+            rows = [(r.status, r.detail) for r in await rig.fleet.get_history("a", "i")]
+            return rig.triggered, rows, rig.fleet.get_counts("a")
+
+    assert asyncio.run(story()) == (
+        ["08:59:58 a/i"],
+        [("FAILED", "no; not retried, because the schedule was disabled")],
+        {"done": 0, "failed": 1, "no_work": 0},
+    )
+    assert heard == ["no"]
+
+
 def test_a_manual_run_that_fails_is_not_retried(tmp_path):
     async def fails(_info):
         raise RuntimeError("no")

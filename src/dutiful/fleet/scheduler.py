@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dutiful.core import event as happened
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import InvalidArgumentError, UnknownScheduleError
+from dutiful.core.policy import Reason
 from dutiful.fleet.agent_schedules import AgentSchedules
 from dutiful.fleet.errors import (
     ConcurrencyLimitError,
@@ -173,6 +174,8 @@ class FleetScheduler:
                 self._logger.warning("the event loop is blocked by %s, for %s s", event.task, event.seconds)
             case happened.ClockStepped():
                 self._logger.warning("the clock was set by %+.1f s", event.by / 1000)
+            case happened.RunEndedByPlan(run=run) if run.reason is Reason.TASK_FAILED and self._launcher:
+                self._launcher.note_given_up(run)
             case happened.ScheduleQuarantined():
                 self._logger.error("%s is set aside: %s", event.schedule_id, event.error)
             case happened.ScheduleDamaged():

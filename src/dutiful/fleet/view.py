@@ -150,8 +150,9 @@ class View:
 
     def hear(self, event: Event) -> None:
         """Update the states and the counts from an event of the engine."""
-        if isinstance(event, RunSettled) and event.run.phase is Phase.ENDED:
-            self._count(event.run)
+        ended = _ended_run(event)
+        if ended is not None:
+            self._count(ended)
         if isinstance(event, RunLaunched | RunSettled | TicksSkipped | RunHeld | RunEndedByPlan):
             self.changes += 1
             run = event.run
@@ -296,6 +297,13 @@ class View:
 def _shown(wake: Instant | None) -> Instant | None:
     """Return an instant that a datetime can hold, or None."""
     return None if wake is None or wake > _SHOWN_MAX else wake
+
+
+def _ended_run(event: Event) -> Run | None:
+    """Return the run that an event ends: by the result of its job, or as failed because no retry follows."""
+    if isinstance(event, RunSettled):
+        return event.run if event.run.phase is Phase.ENDED else None
+    return event.run if isinstance(event, RunEndedByPlan) and event.run.status is Status.FAILED else None
 
 
 def _followed(state: State, run: Run) -> State:
