@@ -30,7 +30,7 @@ from dutiful.fleet.file.watched_fleet import WatchedFleet
 from dutiful.fleet.run.output_log import OutputLogs
 from dutiful.fleet.run.run_schedule import JobRunner, build_schedule_prompt
 from dutiful.fleet.scheduler import FleetScheduler
-from dutiful.fleet.state.file import unless_disabled, update_schedule_state
+from dutiful.fleet.state.file import unless_disabled, write_states
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -134,10 +134,10 @@ class Daemon:
 
     def _write_off_jobs(self) -> None:
         ended = unless_disabled({"status": "idle", "last_error": _KILLED})
-        for job in self.scheduler.get_running_jobs():
-            # The next start records the interruption if it cannot be written now.
-            with suppress(OSError, DutifulError):
-                update_schedule_state(self.state_dir, job.entry.agent.name, job.entry.name, ended)
+        entries = [job.entry for job in self.scheduler.get_running_jobs()]
+        # The next start records the interruption if it cannot be written now.
+        with suppress(OSError, DutifulError):
+            write_states(self.state_dir, {(entry.agent.name, entry.name): ended for entry in entries})
 
     def running(self) -> list[str]:
         """Return the names of the schedules whose jobs are running."""
