@@ -133,8 +133,9 @@ class JobLauncher:
         try:
             answer = await self._triggered(info)
         except Exception as error:  # noqa: BLE001 - any exception of a job is that job's failure
-            self._logger.error("%s: %s", entry.id, error)  # noqa: TRY400 - the job's error, not ours
-            return ScheduleRunResult(False, error=str(error) or type(error).__name__)
+            said = str(error) or type(error).__name__
+            self._logger.error("%s: %s", entry.id, said)  # noqa: TRY400 - the job's error, not ours
+            return ScheduleRunResult(False, error=said)
         return _result(answer)
 
     async def _triggered(self, info: TriggerInfo) -> object:
