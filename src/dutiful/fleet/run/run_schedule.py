@@ -225,7 +225,9 @@ class _Work:
                 await _awaited(method(item.id, argument))
             except Exception as error:  # noqa: BLE001 - see the docstring
                 name = _name(self._trigger)
-                self._logger.warning("%s: work item %s cannot be %s: %s", name, quoted(item.id), word, _text(error))
+                self._logger.warning(
+                    "%s: work item %s cannot be %s: %s", name, quoted(item.id), word, _text(error)
+                )
 
         ending = asyncio.ensure_future(end())
         try:
