@@ -173,6 +173,35 @@ def test_polls_without_work_are_one_entry_of_the_history_and_keep_the_last_error
     assert after == [("SKIPPED", 3), ("SUCCESS", 1), ("SKIPPED", 4), ("FAILED", 1)]
 
 
+def test_polls_without_work_are_one_entry_where_each_pass_begins_the_next(tmp_path):
+    async def behave(_info):
+        return EMPTY
+
+    async def story():
+        async with FleetRig(tmp_path, agent(i=every("5s")), behave=behave, check_interval=5) as rig:
+            await rig.clock.advance(101)
+            return [(row.status, row.ticks) for row in await rig.fleet.get_history("a", "i")]
+
+    # The pass that records a poll begins the next one; the latest poll is merged by the pass after it.
+    assert asyncio.run(story()) == [("SKIPPED", 1), ("SKIPPED", 20)]
+
+
+def test_a_manual_run_without_work_keeps_its_entry_among_empty_polls(tmp_path):
+    async def behave(_info):
+        return EMPTY
+
+    async def story():
+        async with FleetRig(tmp_path, agent(i=every("5s")), behave=behave) as rig:
+            await rig.clock.advance(12)
+            asked = await rig.fleet.trigger("a", "i")
+            await rig.clock.advance(12)
+            found = await rig.fleet.get_manual_run("a", "i", asked.run_at)
+            rows = await rig.fleet.get_history("a", "i")
+            return found and found.reason, [(row.kind, row.ticks) for row in rows]
+
+    assert asyncio.run(story()) == ("no_work", [("schedule", 2), ("manual", 1), ("schedule", 3)])
+
+
 def test_the_history_names_the_work_item(tmp_path):
     item = WorkItem("list-1:7", "list", "7", "Fix it")
 
