@@ -25,6 +25,7 @@ from dutiful.fleet.control.socket import ask, running_fleet
 from dutiful.fleet.control.stopped import StoppedFleet
 from dutiful.fleet.errors import FleetControlError, FleetNotRunningError, SchedulerShutdownError
 from dutiful.fleet.file.config import Fleet, read_fleet, state_dir_of
+from dutiful.process import allow_many_commands
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -180,6 +181,7 @@ def run_in_foreground(
     # Directories and modules in the file are relative to the file.
     os.chdir(daemon.watched.path.parent)
     sys.path.insert(0, os.getcwd())
+    allow_many_commands()
     asyncio.run(_serve(daemon, timeout, logger, address, page))
 
 

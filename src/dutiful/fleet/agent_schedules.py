@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING
 
 from dutiful.core.cadence import Every, OnDemand
@@ -14,7 +15,7 @@ from dutiful.core.plan.draft import Draft
 from dutiful.core.plan.edit import upserted
 from dutiful.core.plan.jitter import first_wake
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason, Retry
-from dutiful.core.run import Run
+from dutiful.core.run import Phase, Run
 from dutiful.core.schedule import Schedule, Task
 from dutiful.core.snapshot import Limits, Snapshot
 from dutiful.fleet.errors import AgentNotFoundError, ScheduleNotFoundError
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 INTERRUPTED = "interrupted: the process ended while the job was running"
 # A pass may come late; an occurrence that is at most this old (ms) is not missed.
 _GRACE = 60_000
+# Newest rows of a schedule among which empty polls are merged.
+_ROWS_LOOKED_AT = 10
 
 
 def entries_of(agents: Iterable[Agent], states: States, zone: tzinfo, pace: int) -> Iterator[Entry]:
@@ -322,18 +325,20 @@ class AgentSchedules:
         """Merge the ledger rows of consecutive polls without work into one, to keep the ledger short."""
         polled, self.view.empty_polls = self.view.empty_polls, set()
         for due in await self._store.some(polled):
-            rows = await self._store.ledger(due.schedule.id, None, 2)
-            if due.runs or len(rows) < 2 or any(row.reason is not Reason.NO_WORK for row in rows):
+            polls = _last_polls(await self._store.ledger(due.schedule.id, None, _ROWS_LOOKED_AT))
+            if len(polls) < 2:
                 continue
-            latest, earlier = rows
-            grown = earlier._replace(
-                run_until=latest.run_at, ticks=earlier.ticks + latest.ticks, attempt=latest.attempt,
-                ended_at=latest.ended_at, detail=latest.detail, updated_at=latest.updated_at,
+            latest, earliest = polls[0], polls[-1]
+            grown = earliest._replace(
+                run_until=latest.run_until or latest.run_at, ticks=sum(poll.ticks for poll in polls),
+                attempt=latest.attempt, ended_at=latest.ended_at, detail=latest.detail,
+                updated_at=latest.updated_at,
             )  # fmt: skip
-            put = Put(due.schedule, due.state, first_wake(due.schedule, due.state), due.version)
-            # If a pass came first and moved the schedule, its next empty poll merges both rows.
+            wake_at = self._now() if due.runs else first_wake(due.schedule, due.state)
+            put = Put(due.schedule, due.state, wake_at, due.version)
+            # If a pass came first and moved the schedule, its next empty poll merges all these rows.
             with suppress(OvertakenError):
-                await self.registrar.apply(Changes([put], rows=[grown], drops=[latest]))
+                await self.registrar.apply(Changes([put], rows=[grown], drops=polls[:-1]))
                 self.view.changes += 1
 
     async def _rebuilt(self) -> dict[tuple[str, str], dict[str, object]]:
@@ -351,6 +356,15 @@ class AgentSchedules:
 
     def _now(self) -> Instant:
         return epoch_ms(self._clock.now())
+
+
+def _last_polls(rows: Iterable[Run]) -> list[Run]:
+    """Return the consecutive polls without work that ended last, newest first.
+
+    A manual run is not among them: its caller may be waiting for its row.
+    """
+    ended = dropwhile(lambda run: run.phase is not Phase.ENDED, rows)
+    return [*takewhile(lambda run: run.reason is Reason.NO_WORK and run.kind == "schedule", ended)]
 
 
 def _switched(running: bool, enabled: bool) -> str:

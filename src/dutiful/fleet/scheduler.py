@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dutiful.core import event as happened
 from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import InvalidArgumentError, UnknownScheduleError
+from dutiful.core.policy import Reason
 from dutiful.fleet.agent_schedules import AgentSchedules
 from dutiful.fleet.errors import (
     ConcurrencyLimitError,
@@ -21,6 +22,7 @@ from dutiful.fleet.errors import (
     ScheduleTriggerError,
 )
 from dutiful.fleet.file.agents import agents_from
+from dutiful.fleet.history import last_runs, manual_run
 from dutiful.fleet.run.launcher import JobLauncher
 from dutiful.fleet.types import SchedulerState
 from dutiful.fleet.view import shown
@@ -173,6 +175,8 @@ class FleetScheduler:
                 self._logger.warning("the event loop is blocked by %s, for %s s", event.task, event.seconds)
             case happened.ClockStepped():
                 self._logger.warning("the clock was set by %+.1f s", event.by / 1000)
+            case happened.RunEndedByPlan(run=run) if run.reason is Reason.TASK_FAILED and self._launcher:
+                self._launcher.note_given_up(run)
             case happened.ScheduleQuarantined():
                 self._logger.error("%s is set aside: %s", event.schedule_id, event.error)
             case happened.ScheduleDamaged():
@@ -283,19 +287,31 @@ class FleetScheduler:
     def _info(self, entry: Entry, now: Instant) -> ScheduleInfo:
         return self._declared.view.info(entry, self._declared.record(entry), now)
 
-    async def get_history(self, agent: str, schedule: str, limit: int = 20) -> list[Run]:
-        """Return the last entries of the history of a schedule, newest first."""
+    async def get_history(
+        self, agent: str, schedule: str, limit: int = 20, *, failed: bool = False
+    ) -> list[Run]:
+        """Return the last entries of the history of a schedule, newest first, or only failed runs."""
         with self._clock.hold():
-            rows = await self._store.ledger(f"{agent}/{schedule}", None, limit)
-        if not rows:
-            # A schedule that the fleet no longer has keeps its history for a while.
-            self._declared.entry(agent, schedule)
+            rows = await last_runs(self._store, agent, schedule, limit, failed=failed)
+            if not rows and not await last_runs(self._store, agent, schedule, 1, failed=False):
+                # A schedule that the fleet no longer has keeps its history for a while.
+                self._declared.entry(agent, schedule)
         return rows
 
-    async def get_recent(self, limit: int = 20) -> list[Run]:
-        """Return the last entries of the history of all schedules, newest first."""
+    async def get_recent(
+        self, limit: int = 20, *, agent: str | None = None, failed: bool = False
+    ) -> list[Run]:
+        """Return the last entries of the history of all schedules, or those of an agent, newest first."""
         with self._clock.hold():
-            return await self._store.recent(limit)
+            rows = await last_runs(self._store, agent, None, limit, failed=failed)
+            if agent and not rows and not await last_runs(self._store, agent, None, 1, failed=False):
+                self._declared.agent(agent)
+        return rows
+
+    async def get_manual_run(self, agent: str, schedule: str, run_at: Instant) -> Run | None:
+        """Return the run that `trigger` has returned, as it is now; None if it is no longer recorded."""
+        with self._clock.hold():
+            return await manual_run(self._store, agent, schedule, run_at)
 
     async def get_latest(self, ids: Collection[str], limit: int) -> dict[str, list[Run]]:
         """Return the last entries of the history of each schedule, newest first, by `agent/schedule`."""

@@ -107,6 +107,8 @@ class View:
         # Grows with every change of a fact that people are shown.
         self.changes = 0
         self._states: dict[str, State] = {}
+        # When a failed run of a schedule is retried.
+        self._retry_at: dict[str, Instant] = {}
         # Since when a schedule has its present skip reason, and since when an agent has no free slot.
         self._since: dict[str, tuple[Skip, Instant]] = {}
         self._full_since: dict[str, Instant] = {}
@@ -122,6 +124,12 @@ class View:
             for due in known_to_engine
             for run in due.runs
             if run.kind == "manual" and run.phase is Phase.DELAYED
+        }
+        self._retry_at = {
+            run.schedule_id: run.fire_at
+            for due in known_to_engine
+            for run in due.runs
+            if run.phase is Phase.RETRY
         }
         held = {entry.id: self._held(entry) for entry in self.entries.values()}
         known = self._since
@@ -150,14 +158,23 @@ class View:
 
     def hear(self, event: Event) -> None:
         """Update the states and the counts from an event of the engine."""
-        if isinstance(event, RunSettled) and event.run.phase is Phase.ENDED:
-            self._count(event.run)
+        ended = _ended_run(event)
+        if ended is not None:
+            self._count(ended)
         if isinstance(event, RunLaunched | RunSettled | TicksSkipped | RunHeld | RunEndedByPlan):
             self.changes += 1
             run = event.run
+            self._note_retry(run)
             state = self._states.get(run.schedule_id)
             if state is not None:
                 self._states[run.schedule_id] = _followed(state, run)
+
+    def _note_retry(self, run: Run) -> None:
+        if run.phase is Phase.RETRY:
+            self._retry_at[run.schedule_id] = run.fire_at
+        elif run.status is not Status.SKIPPED:
+            # Any run that is launched is the retry, or takes its place.
+            self._retry_at.pop(run.schedule_id, None)
 
     def _count(self, run: Run) -> None:
         entry = self.entries.get(run.schedule_id)
@@ -262,7 +279,8 @@ class View:
         state = self._states.get(entry.id)
         if entry.schedule is None or state is None or state.quarantine is not None:
             return None
-        return _shown(first_wake(entry.schedule, state))
+        wake, retry_at = _shown(first_wake(entry.schedule, state)), self._retry_at.get(entry.id)
+        return min((at for at in (wake, retry_at) if at is not None), default=None)
 
     def next_run(self, entry: Entry, ended_at: Instant) -> datetime | None:
         """Return when a schedule whose job has just ended is due next by the clock."""
@@ -296,6 +314,13 @@ class View:
 def _shown(wake: Instant | None) -> Instant | None:
     """Return an instant that a datetime can hold, or None."""
     return None if wake is None or wake > _SHOWN_MAX else wake
+
+
+def _ended_run(event: Event) -> Run | None:
+    """Return the run that an event ends: by the result of its job, or as failed because no retry follows."""
+    if isinstance(event, RunSettled):
+        return event.run if event.run.phase is Phase.ENDED else None
+    return event.run if isinstance(event, RunEndedByPlan) and event.run.status is Status.FAILED else None
 
 
 def _followed(state: State, run: Run) -> State:

@@ -1,5 +1,21 @@
 """Work in child processes: commands under a warden, and their output."""
 
-from dutiful.process.command import DESCRIPTORS, GRACE, OUTPUT_LIMIT, Exit, environment_of, run
+from dutiful.process.command import (
+    DESCRIPTORS,
+    GRACE,
+    OUTPUT_LIMIT,
+    Exit,
+    allow_many_commands,
+    environment_of,
+    run,
+)
 
-__all__ = ["DESCRIPTORS", "GRACE", "OUTPUT_LIMIT", "Exit", "environment_of", "run"]
+__all__ = [
+    "DESCRIPTORS",
+    "GRACE",
+    "OUTPUT_LIMIT",
+    "Exit",
+    "allow_many_commands",
+    "environment_of",
+    "run",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import socket
 import sys
@@ -23,6 +24,8 @@ OUTPUT_LIMIT = 65_536
 # Open files that one running command needs: three pipes, the lifeline, the watch for its end, and one spare
 # while it starts.
 DESCRIPTORS = 6
+# Commands get the limit of open files that this process began with: some break, or crawl, under a higher one.
+_OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 # Seconds between asking a command to end and killing it.
 GRACE = 5.0
 # Seconds for which the streams may stay open after the warden: it ends last, unless it is killed.
@@ -111,6 +114,14 @@ def _read_error(talk: asyncio.Future[Any]) -> None:
         talk.exception()
 
 
+def allow_many_commands() -> None:
+    """Raise the limit of open files of this process, but not of its commands, as far as the system allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Some systems have a lower limit than the one that they tell.
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 class _Lifeline:
     """The socket to the warden: a byte asks the command to end, the end of the stream kills it."""
 
@@ -164,7 +175,7 @@ async def _spawn(
     lifeline: _Lifeline, argv: Sequence[str], environment: Mapping[str, str], directory: str | None
 ) -> asyncio.subprocess.Process:
     pipe, far_end = asyncio.subprocess.PIPE, lifeline.far.fileno()
-    facts = (str(far_end), str(os.getpid()), environment.get("LC_CTYPE", ""))
+    facts = (str(far_end), str(os.getpid()), environment.get("LC_CTYPE", ""), str(_OPEN_FILES))
     try:
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", _WARDEN, *facts, *argv),

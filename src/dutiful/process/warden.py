@@ -1,9 +1,10 @@
 """The warden: a process between this one and a command, so that no process of the command outlives them.
 
-Run as a script: `python -I -S warden.py LIFELINE PARENT LC_CTYPE PROGRAM ARGS…`. LIFELINE is one end of a
-socket whose other end only PARENT has. The warden writes the process number of the command there. A byte from
-PARENT asks the command to end (TERM); the end of the stream, which the kernel brings about however PARENT
-dies, kills everything. The warden ends as the command ended, after the last descendant.
+Run as a script: `python -I -S warden.py LIFELINE PARENT LC_CTYPE OPEN_FILES PROGRAM ARGS…`. LIFELINE is one
+end of a socket whose other end only PARENT has. The warden writes the process number of the command there. A
+byte from PARENT asks the command to end (TERM); the end of the stream, which the kernel brings about however
+PARENT dies, kills everything. The warden ends as the command ended, after the last descendant. OPEN_FILES is
+the soft limit of open files of the command.
 
 It imports nothing of the package: it must start fast, and have few ways to fail.
 """
@@ -30,7 +31,7 @@ def prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def main(lifeline: int, parent: int, command: list[str]) -> int:
+def main(lifeline: int, parent: int, open_files: int, command: list[str]) -> int:
     """Run the command until it ends or the lifeline does; return its wait status."""
     # Move the lifeline to a low number: `select` cannot take numbers beyond 1023, which PARENT may use.
     passed, lifeline = lifeline, os.dup(lifeline)
@@ -44,7 +45,7 @@ def main(lifeline: int, parent: int, command: list[str]) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     child = os.fork()
     if child == 0:
-        become(command, own)
+        become(command, own, open_files)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     let_go_of_the_streams()
     with contextlib.suppress(OSError):
@@ -83,13 +84,14 @@ def wake_on_signals() -> int:
     return wakeup_read
 
 
-def become(command: list[str], warden: int) -> None:
+def become(command: list[str], warden: int, open_files: int) -> None:
     """Turn this process into the command, in a session of its own."""
     try:
         os.setsid()
         forget_handlers()
         prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        limit_open_files(open_files)
         if os.getppid() == warden:
             os.execvp(command[0], command)  # noqa: S606 - running the command is the purpose
     except OSError as error:
@@ -97,6 +99,14 @@ def become(command: list[str], warden: int) -> None:
         os.write(2, said.encode("utf-8", "backslashreplace"))
     finally:
         os._exit(127)
+
+
+def limit_open_files(open_files: int) -> None:
+    """Set the soft limit of open files; PARENT may have raised its own."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # The hard limit may have been lowered below the number.
+    with contextlib.suppress(ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, most))
 
 
 def forget_handlers() -> None:
@@ -187,4 +197,4 @@ def restore_locale(lc_ctype: str) -> None:
 
 if __name__ == "__main__":
     restore_locale(sys.argv[3])
-    end_like(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[4:]))
+    end_like(main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[4]), sys.argv[5:]))

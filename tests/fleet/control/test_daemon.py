@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from contextlib import asynccontextmanager
 
+import pytest
 from tests.fleet.control.program import put_fleet
 
+from dutiful.fleet import SchedulerShutdownError, get_agent_schedule_states, update_schedule_state
 from dutiful.fleet.control.daemon import Daemon
 from dutiful.testing import VirtualClock
 
@@ -110,6 +113,41 @@ agents:
             return before, [*REPORTS]
 
     assert asyncio.run(story()) == ([], [("a", "fails", "no luck", "no luck")])
+
+
+async def hang(_request):
+    await asyncio.Event().wait()
+
+
+def test_many_jobs_that_do_not_end_in_time_are_recorded_in_one_write(tmp_path):
+    names = [f"s{number}" for number in range(200)]
+    schedules = "".join(f"      {name}: {{type: interval, interval: 1h}}\n" for name in names)
+    text = f"""
+version: 1
+agents:
+  - name: a
+    instances: {{max_concurrent: 200}}
+    job: {{type: python, call: "{__name__}:hang"}}
+    schedules:
+{schedules}"""
+
+    async def story():
+        put_fleet(tmp_path, text)
+        clock = VirtualClock("2026-03-02T08:59:58+00:00")
+        daemon = Daemon(tmp_path / "fleet.yaml", logging.Logger("fleet of a test"), clock)
+        await daemon.start()
+        await clock.advance(2)
+        began = time.monotonic()
+        update_schedule_state(daemon.state_dir, "a", "s0", {"status": "running"})
+        once = time.monotonic()
+        with pytest.raises(SchedulerShutdownError):
+            await daemon.stop(0)
+        return (time.monotonic() - once) / (once - began), get_agent_schedule_states(daemon.state_dir, "a")
+
+    times_as_long, states = asyncio.run(story())
+    assert times_as_long < 50
+    errors = {name: (state.last_error or "").partition(":")[0] for name, state in states.items()}
+    assert errors == dict.fromkeys(names, "interrupted")
 
 
 def test_literal_variables_and_those_passed_on_reach_a_command(tmp_path, monkeypatch):

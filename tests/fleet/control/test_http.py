@@ -187,6 +187,37 @@ def test_a_key_that_is_unknown_is_told_with_the_one_that_was_meant():
     ]
 
 
+def test_a_query_with_an_unknown_name_is_refused():
+    runs = "/agents/a/schedules/hook/runs"
+
+    async def steps(client):
+        paths = (
+            "/schedules?agnt=b",
+            f"{runs}?limt=1",
+            f"{runs}?limit=0",
+            "/agents/a/schedules/hook/output?rn=7",
+        )
+        answers = [await client.get(path, headers=BEARER) for path in paths]
+        return [(answer.status_code, answer.json()["error"]["message"]) for answer in answers]
+
+    assert story(steps)[0] == [
+        (422, "Invalid request: agnt: there is no such key; did you mean 'agent'?"),
+        (422, "Invalid request: limt: there is no such key; did you mean 'limit'?"),
+        (422, "Invalid request: limit: Input should be greater than or equal to 1"),
+        (422, "Invalid request: rn: there is no such key; did you mean 'run'?"),
+    ]
+
+
+def test_an_event_too_long_for_a_prompt_says_where_it_was_cut():
+    body = json.dumps([*range(9000)]).encode()
+
+    async def steps(client):
+        await client.post("/agents/a/schedules/hook/trigger", headers=signed(body), content=body)
+
+    [(_, _, prompt)] = story(steps)[1].triggered
+    assert (len(prompt), prompt.splitlines()[-1]) == (60_000, "[the rest of the event was left out]")
+
+
 def test_a_disabled_schedule_takes_no_webhooks_and_an_operator_may_still_run_it():
     fleet = Fleet()
     fleet.disabled = True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import signal
 import time
 from itertools import pairwise
@@ -354,3 +356,22 @@ def test_a_job_that_holds_up_the_event_loop_is_named_while_it_does(tmp_path):
         # It is told once for each time that the loop is held up.
         assert [line for line in fleet.lines if "is blocked by a/holds" in line] == [line]
         assert fleet.stop() == (0, "")
+
+
+@pytest.fixture
+def few_files():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    yield hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_fleet_may_open_more_files_than_its_shell_and_its_jobs_may_not(tmp_path, few_files):
+    # The parent of a job is its warden, which has the limit of the fleet.
+    told = "echo $(ulimit -Sn) $(grep '^Max open files' /proc/$PPID/limits)"
+    job = {"type": "command", "command": ["sh", "-c", told]}
+    schedules = {"limits": {"type": "interval", "interval": "1h", "job": job}}
+    put_fleet(tmp_path, json.dumps({"version": 1, "agents": [{"name": "a", "schedules": schedules}]}))
+    with started(tmp_path) as fleet:
+        line = fleet.until("a/limits: done")
+    assert line.partition(" s: ")[2] == f"200 Max open files {few_files} {few_files} files"

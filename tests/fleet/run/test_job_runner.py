@@ -76,6 +76,17 @@ def test_how_it_went_is_said(tmp_path):
     assert lines[1].endswith(": exit code 3")
 
 
+def tell(_request):
+    return "all well\x1b[2J\n2026-03-02 09:00:00 INFO forged: done"
+
+
+def test_a_result_of_several_lines_is_one_line_of_the_log():
+    job = {"type": "python", "call": f"{__name__}:tell"}
+    ((result,), (line,), _) = done(trigger(job=job))
+    said = r"all well\x1b[2J\n2026-03-02 09:00:00 INFO forged: done"
+    assert (result.summary, line.partition(" s: ")[2]) == (tell(None), said)
+
+
 def test_the_latest_line_is_known_while_the_job_runs_and_forgotten_afterwards():
     runner = JobRunner(logging.getLogger("tests.fleet"), SystemClock())
     heard = []

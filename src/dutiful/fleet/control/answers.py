@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 Document: TypeAlias = dict[str, Any]
 
 HISTORY_MAX = 1000
-# Most entries of the history, from the latest on, to which a filter is applied.
-SCANNED_MAX = 20_000
 # Most schedules that one request about past ticks may name, and most ticks of each.
 IDS_MAX, PAST_MAX = 1000, 20
 _OPEN = (Status.ENQUEUED, Status.STARTED)
@@ -231,17 +229,6 @@ def of_runs(runs: Sequence[Run], state_dir: Path, *, alive: bool = True) -> list
     }
     keys = ((run.schedule_id, run.run_at, run.kind) for run in runs)
     return [of_run(run, alive=alive, number=numbers.get(key)) for run, key in zip(runs, keys, strict=True)]
-
-
-def chosen(runs: Iterable[Run], agent: str | None, limit: int, *, failed: bool) -> list[Run]:
-    """Return the first runs that belong to the agent, and failed if only such are wanted."""
-    found = (
-        run
-        for run in runs
-        if (agent is None or run.schedule_id.startswith(f"{agent}/"))
-        and (not failed or run.status is Status.FAILED)
-    )
-    return [run for run, _ in zip(found, range(limit), strict=False)]
 
 
 def of_verdict(verdict: Verdict) -> Document:

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 from dutiful.core.errors import DutifulError, quoted
 from dutiful.fleet.control.answers import (
     PAST_MAX,
-    SCANNED_MAX,
     Target,
     answer,
-    chosen,
     iso,
     of_job,
     of_output,
@@ -30,7 +28,7 @@ from dutiful.fleet.file.watched_fleet import WatchedFleet
 from dutiful.fleet.run.output_log import OutputLogs
 from dutiful.fleet.run.run_schedule import JobRunner, build_schedule_prompt
 from dutiful.fleet.scheduler import FleetScheduler
-from dutiful.fleet.state.file import unless_disabled, update_schedule_state
+from dutiful.fleet.state.file import unless_disabled, write_states
 from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -134,10 +132,10 @@ class Daemon:
 
     def _write_off_jobs(self) -> None:
         ended = unless_disabled({"status": "idle", "last_error": _KILLED})
-        for job in self.scheduler.get_running_jobs():
-            # The next start records the interruption if it cannot be written now.
-            with suppress(OSError, DutifulError):
-                update_schedule_state(self.state_dir, job.entry.agent.name, job.entry.name, ended)
+        entries = [job.entry for job in self.scheduler.get_running_jobs()]
+        # The next start records the interruption if it cannot be written now.
+        with suppress(OSError, DutifulError):
+            write_states(self.state_dir, {(entry.agent.name, entry.name): ended for entry in entries})
 
     def running(self) -> list[str]:
         """Return the names of the schedules whose jobs are running."""
@@ -226,9 +224,8 @@ class Daemon:
 
     async def outcome(self, agent: str, schedule: str, run_at: Instant) -> Document | None:
         """Return the manual run of a schedule that has this key, or None."""
-        rows = await self.scheduler.get_history(agent, schedule, SCANNED_MAX)
-        found = [row for row in rows if (row.run_at, row.kind) == (run_at, "manual")]
-        return of_runs(found, self.state_dir)[0] if found else None
+        found = await self.scheduler.get_manual_run(agent, schedule, run_at)
+        return None if found is None else of_runs([found], self.state_dir)[0]
 
     async def cancel(self, agent: str, schedule: str) -> Document:
         """Cancel the running jobs of a schedule, and return how many."""
@@ -243,15 +240,11 @@ class Daemon:
         self, agent: str | None, schedule: str | None, limit: int, *, failed: bool
     ) -> list[Document]:
         """Return the last entries of the history, newest first."""
-        scanned = SCANNED_MAX if failed or (agent and not schedule) else limit
         if agent is not None and schedule is not None:
-            rows = await self.scheduler.get_history(agent, schedule, scanned)
+            rows = await self.scheduler.get_history(agent, schedule, limit, failed=failed)
         else:
-            rows = await self.scheduler.get_recent(scanned)
-            if agent is not None and not chosen(rows, agent, 1, failed=False):
-                # An agent that the fleet no longer has keeps its history for a while.
-                self.scheduler.get_schedules(agent)
-        return of_runs(chosen(rows, agent, limit, failed=failed), self.state_dir)
+            rows = await self.scheduler.get_recent(limit, agent=agent, failed=failed)
+        return of_runs(rows, self.state_dir)
 
     async def past(self, ids: Collection[str]) -> dict[str, list[str]]:
         """Return the states of the last ticks of these schedules, oldest first, by id."""

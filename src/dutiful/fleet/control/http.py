@@ -18,7 +18,7 @@ from dutiful.fleet.control.answers import HISTORY_MAX
 from dutiful.fleet.errors import ConcurrencyLimitError
 from dutiful.httpd.auth import SCOPES, Auth, Caller
 from dutiful.httpd.errors import RequestRefusedError, UnauthenticatedError
-from dutiful.httpd.fields import StrictModel
+from dutiful.httpd.fields import QueryModel, StrictModel
 from dutiful.httpd.middleware import MiddlewareSettings, RequestMiddleware
 from dutiful.httpd.problems import InvalidRequestError, install_problems, problems_of
 from dutiful.httpd.server import HttpServer, listen
@@ -37,6 +37,7 @@ TOKEN_VARIABLE, SECRET_VARIABLE = "DUTIFUL_FLEET_TOKEN", "DUTIFUL_FLEET_WEBHOOK_
 _SECRET_MIN = 16
 _SECRET = re.compile(r"[!-~]{16,512}")
 _PROMPT_MAX = 60_000
+_CUT = "\n[the rest of the event was left out]"
 _SIGNATURE = b"x-hub-signature-256"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5})")
 # The caller of a signed webhook; its signature is checked after the body has been read.
@@ -115,6 +116,25 @@ class TriggerBody(StrictModel):
     prompt: str | None = Field(None, min_length=1, max_length=_PROMPT_MAX)
 
 
+class SchedulesQuery(QueryModel):
+    """The agent whose schedules are wanted; without one those of all."""
+
+    agent: str | None = None
+
+
+class RunsQuery(QueryModel):
+    """How many runs are wanted, and whether only failed ones."""
+
+    limit: Annotated[int, Field(ge=1, le=HISTORY_MAX)] = 20
+    failed: bool = False
+
+
+class OutputQuery(QueryModel):
+    """The number of a run; without one the latest is meant."""
+
+    run: Annotated[int, Field(ge=1)] | None = None
+
+
 class AtCapacityError(RequestRefusedError):
     """The agent has no free slot."""
 
@@ -179,25 +199,18 @@ def _app(fleet: Daemon, secrets: Secrets) -> FastAPI:
         return await fleet.status()
 
     @router.get("/schedules")
-    async def schedules(agent: str | None = None) -> dict[str, Any]:
-        return {"schedules": await fleet.schedules(agent)}
+    async def schedules(query: Annotated[SchedulesQuery, Query()]) -> dict[str, Any]:
+        return {"schedules": await fleet.schedules(query.agent)}
 
     @router.get("/agents/{agent}/schedules/{schedule}/runs")
-    async def runs(
-        agent: str,
-        schedule: str,
-        limit: Annotated[int, Query(ge=1, le=HISTORY_MAX)] = 20,
-        failed: bool = False,
-    ) -> dict[str, Any]:
-        return {"runs": await fleet.history(agent, schedule, limit, failed=failed)}
+    async def runs(agent: str, schedule: str, query: Annotated[RunsQuery, Query()]) -> dict[str, Any]:
+        return {"runs": await fleet.history(agent, schedule, query.limit, failed=query.failed)}
 
     @router.get("/agents/{agent}/schedules/{schedule}/output")
-    async def output(
-        agent: str, schedule: str, run: Annotated[int | None, Query(ge=1)] = None
-    ) -> dict[str, Any]:
-        found = await fleet.output(agent, schedule, run)
+    async def output(agent: str, schedule: str, query: Annotated[OutputQuery, Query()]) -> dict[str, Any]:
+        found = await fleet.output(agent, schedule, query.run)
         if found is None:
-            raise NoOutputError(agent, schedule, run)
+            raise NoOutputError(agent, schedule, query.run)
         return found
 
     @router.get("/healthz")
@@ -241,7 +254,8 @@ def _event_prompt(prompt: str, request: Request, body: bytes) -> str:
     """Return the prompt of the schedule with the event of the webhook behind it."""
     event = re.sub(r"[^\w.-]", "", request.headers.get("x-github-event", ""))[:64] or "event"
     shown = json.dumps(decode(body), indent=2, ensure_ascii=False) if body.strip() else ""
-    return f"{prompt}\n\n## Webhook: {event}\n\n{shown}"[:_PROMPT_MAX]
+    text = f"{prompt}\n\n## Webhook: {event}\n\n{shown}"
+    return text if len(text) <= _PROMPT_MAX else text[: _PROMPT_MAX - len(_CUT)] + _CUT
 
 
 def metrics_of(status: Document) -> str:

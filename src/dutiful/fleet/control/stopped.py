@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from dutiful.fleet.agent_schedules import INTERRUPTED
 from dutiful.fleet.control.answers import (
     PAST_MAX,
-    SCANNED_MAX,
-    chosen,
     of_output,
     of_run,
     of_runs,
@@ -18,6 +16,7 @@ from dutiful.fleet.control.answers import (
     states_of,
 )
 from dutiful.fleet.errors import AgentNotFoundError, FleetNotRunningError, ScheduleNotFoundError
+from dutiful.fleet.history import last_runs, manual_run
 from dutiful.fleet.next_trigger import when_it_runs
 from dutiful.fleet.scheduler import HISTORY_FILE
 from dutiful.fleet.state.file import read_states, write_states
@@ -127,9 +126,11 @@ class StoppedFleet:
 
     async def outcome(self, agent: str, schedule: str, run_at: Instant) -> Document | None:
         """Return the manual run of a schedule that has this key, or None."""
-        rows = await self._rows(agent, schedule, SCANNED_MAX)
-        found = [row for row in rows if (row.run_at, row.kind) == (run_at, "manual")]
-        return of_run(found[0], alive=False) if found else None
+        if not self._has_history():
+            return None
+        async with self._store() as store:
+            found = await manual_run(store, agent, schedule, run_at)
+        return None if found is None else of_run(found, alive=False)
 
     async def cancel(self, agent: str, schedule: str) -> Document:
         """Raise FleetNotRunningError: nothing is running."""
@@ -144,8 +145,7 @@ class StoppedFleet:
         self, agent: str | None, schedule: str | None, limit: int, *, failed: bool
     ) -> list[Document]:
         """Return the last entries of the history, newest first."""
-        scanned = SCANNED_MAX if failed or (agent and not schedule) else limit
-        rows = chosen(await self._rows(agent, schedule, scanned), agent, limit, failed=failed)
+        rows = await self._rows(agent, schedule, limit, failed=failed)
         return of_runs(rows, self._state_dir, alive=False)
 
     async def past(self, ids: Collection[str]) -> dict[str, list[str]]:
@@ -156,21 +156,20 @@ class StoppedFleet:
             found = await store.latest(ids, PAST_MAX)
         return {id_: states_of(rows, alive=False) for id_, rows in found.items()}
 
-    async def _rows(self, agent: str | None, schedule: str | None, limit: int) -> list[Run]:
-        rows = await self._rows_in_store(agent, schedule, limit) if self._has_history() else []
+    async def _rows(self, agent: str | None, schedule: str | None, limit: int, *, failed: bool) -> list[Run]:
+        rows: list[Run] = []
+        kept: list[Run] = []
+        if self._has_history():
+            async with self._store() as store:
+                rows = await last_runs(store, agent, schedule, limit, failed=failed)
+                kept = rows or await last_runs(store, agent, schedule, 1, failed=False)
         # An agent or a schedule that the fleet no longer has keeps its history for a while.
-        if agent is not None and not chosen(rows, agent, 1, failed=False):
+        if agent is not None and not kept:
             if schedule is None:
                 self._agent(agent)
             else:
                 self._known(agent, schedule)
         return rows
-
-    async def _rows_in_store(self, agent: str | None, schedule: str | None, limit: int) -> list[Run]:
-        async with self._store() as store:
-            if agent is None or schedule is None:
-                return await store.recent(limit)
-            return await store.ledger(f"{agent}/{schedule}", None, limit)
 
     async def output(self, agent: str, schedule: str, number: int | None) -> Document | None:
         """Return the stored output of a run, by default of the latest, or None."""

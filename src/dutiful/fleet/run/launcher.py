@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dutiful.core.run import Run
     from dutiful.fleet.state.cache import StateCache
     from dutiful.fleet.types import WorkItem
-    from dutiful.fleet.view import View
+    from dutiful.fleet.view import Entry, View
     from dutiful.runtime.ports import Clock, Launch
 
 CANCELLED = "cancelled by request"
@@ -64,11 +64,12 @@ class JobLauncher:
         """Do the job and return its outcome."""
         entry, run = self._view.entries.get(launch.schedule.id), launch.run
         if entry is None:
-            return Failed("the schedule is no longer there")
-        given = None if run.input is None else json.loads(run.input)
-        prompt = given or build_schedule_prompt(entry.written, default_prompt=entry.agent.default_prompt)
-        job = Job(entry, run.run_at, run.kind, epoch_ms(self._clock.now()), prompt)
+            return _given_up(run, "the schedule is no longer there")
+        job = self._job(entry, run)
         info = self._info(job, run)
+        if entry.disabled and run.kind == "schedule" and run.attempt > 1:
+            self._tell_failure(info, run.detail or "")
+            return _given_up(run, "not retried, because the schedule was disabled")
         self._view.begin(job)
         self.triggered += 1
         result: ScheduleRunResult | None = None
@@ -84,6 +85,17 @@ class JobLauncher:
             # A manual run is not retried, so end it for good.
             return Refused(Reason.TASK_FAILED, outcome.detail)
         return outcome
+
+    def note_given_up(self, run: Run) -> None:
+        """Report a failed run that is not retried, because the next run of its schedule came first."""
+        entry = self._view.entries.get(run.schedule_id)
+        if entry is not None:
+            self._tell_failure(self._info(self._job(entry, run), run), run.detail or "")
+
+    def _job(self, entry: Entry, run: Run) -> Job:
+        given = None if run.input is None else json.loads(run.input)
+        prompt = given or build_schedule_prompt(entry.written, default_prompt=entry.agent.default_prompt)
+        return Job(entry, run.run_at, run.kind, epoch_ms(self._clock.now()), prompt)
 
     def _info(self, job: Job, run: Run) -> TriggerInfo:
         entry = job.entry
@@ -121,8 +133,9 @@ class JobLauncher:
         try:
             answer = await self._triggered(info)
         except Exception as error:  # noqa: BLE001 - any exception of a job is that job's failure
-            self._logger.error("%s: %s", entry.id, error)  # noqa: TRY400 - the job's error, not ours
-            return ScheduleRunResult(False, error=str(error) or type(error).__name__)
+            said = str(error) or type(error).__name__
+            self._logger.error("%s: %s", entry.id, said)  # noqa: TRY400 - the job's error, not ours
+            return ScheduleRunResult(False, error=said)
         return _result(answer)
 
     async def _triggered(self, info: TriggerInfo) -> object:
@@ -158,6 +171,11 @@ class JobLauncher:
             self._logger.warning("%s: the state cannot be written: %s", schedule_id, error)
             return str(error)
         return None
+
+
+def _given_up(run: Run, why: str) -> Outcome:
+    """Return the outcome of a run that is not carried out (again): the error of its last attempt, and why."""
+    return Refused(Reason.TASK_FAILED, f"{run.detail}; {why}" if run.detail else why)
 
 
 def _is_final(info: TriggerInfo) -> bool:
