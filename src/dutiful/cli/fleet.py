@@ -335,7 +335,7 @@ def logs(agent: str, schedule: str | None, path: Path, form: Form, number: int |
 
     With an agent alone it is the latest run of any of its schedules.
 
-    Example: dutiful fleet logs watcher disk --run 3
+    Example: dutiful fleet logs watcher/disk --run 3
     """
     if follow and form != "text":
         raise click.UsageError(f"--{form} prints one answer, so not together with --follow")
