@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Document: TypeAlias = dict[str, Any]
 
 HISTORY_MAX = 1000
-# Most entries of the history, from the latest on, to which a filter is applied.
+# A filter is applied to at most this many entries of the history, the latest first.
 SCANNED_MAX = 20_000
 # Most schedules that one request about past ticks may name, and most ticks of each.
 IDS_MAX, PAST_MAX = 1000, 20
