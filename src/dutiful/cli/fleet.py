@@ -23,7 +23,7 @@ from dutiful.cli.fleet_client import (
 )
 from dutiful.cli.fleet_display import Tables, show_logs, terminal_width, watch_status
 from dutiful.cli.output import Group, counted, is_coloured, print_json
-from dutiful.cli.reading import Form, as_json, reading, show
+from dutiful.cli.output_options import Form, as_json, reading, show
 from dutiful.fleet.types import ScheduleSkipReason
 from dutiful.runtime.clock import SystemClock
 
