@@ -9,7 +9,7 @@ def main() -> None:
     """Run the command line, or exit with the extra that it needs."""
     try:
         from dutiful.cli.main import cli
-        from dutiful.cli.narrow_stream import narrow_streams
+        from dutiful.cli.stream_encoding import narrow_streams
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise

@@ -127,7 +127,11 @@ def test_an_id_in_another_encoding_than_the_terminal_is_sent_as_its_bytes(enviro
         (Reply(404, {"error": {"code": "unknown_x", "message": "No x"}}), Refused, "No x"),
         (Reply(503, {"error": {"code": "c", "message": "Later"}}), click.ClickException, "Later"),
         (Reply(200, b"<html>"), click.ClickException, "and not as dutiful does"),
-        (Reply(502, b"<html>"), click.ClickException, "answers 502, and not as dutiful does"),
+        (
+            Reply(502, b"<html>"),
+            click.ClickException,
+            "answers 502, and not as dutiful does: another program may listen there; set DUTIFUL_URL",
+        ),
         (
             Reply(401, {"error": {"code": "c", "message": "Who?"}}),
             Refused,

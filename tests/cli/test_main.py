@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -24,9 +25,18 @@ finally:
 """
 
 
-def run_without(packages, *arguments, cwd=None):
+def run_without(packages, *arguments, cwd=None, **variables):
     command = [sys.executable, "-c", HIDING, packages, *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    env = {**os.environ, **variables}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+
+
+def completed(packages, line):
+    """Return what a shell offers at the end of a line, and what it would print into it."""
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_DUTIFUL_COMPLETE": "bash_complete"}
+    done = run_without(packages, **asked)
+    offered = [text for text in done.stdout.splitlines() if text.startswith("plain,")]
+    return [text.removeprefix("plain,") for text in offered], done.stderr
 
 
 def test_the_help_imports_no_command():
@@ -79,6 +89,12 @@ def test_a_package_that_is_missing_is_named_with_the_extra_that_brings_it(
 ):
     done = run_without(packages, *arguments, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (1, f"Error: {needed}\n")
+
+
+def test_a_shell_completes_commands_and_stays_silent_where_an_extra_is_missing():
+    assert completed("", "dutiful sc") == (["schedules"], "")
+    assert completed("", "dutiful cron n") == (["next"], "")
+    assert completed("yaml", "dutiful fleet s") == ([], "")
 
 
 def test_a_module_that_a_users_own_module_lacks_is_not_blamed_on_an_extra(tmp_path):

@@ -184,6 +184,13 @@ def test_a_misshapen_registration_names_the_part_and_its_type_in_a_note(registra
     assert caught.value.__notes__ == [f"registrations[1]: {told}"]
 
 
+def test_a_function_that_was_called_instead_of_named_is_refused_with_the_spelling():
+    with pytest.raises(RegistrationShapeError) as caught:
+        check([("job", MINUTELY, nothing(), 60)], "UTC")
+    told = "the callback must be callable, not coroutine; write nothing without ()"
+    assert caught.value.__notes__ == [f"registrations[0]: {told}"]
+
+
 @pytest.mark.parametrize(
     ("bad", "told"),
     [

@@ -44,7 +44,9 @@ def test_a_path_is_taken_as_written_and_slashes_are_read_as_sqlalchemy_reads_the
         ("sqlite://state.db", 'write "sqlite:state.db"; what follows two slashes would be a host'),
         ("sqlite://", 'write "sqlite:FILE"; what follows two slashes would be a host'),
         ("sqlite:a\0b", "a path cannot hold the character NUL"),
-        *((url, FORMS) for url in ("sqlite:", "sqlite:///", "", "x.db", "memory:x", None, 5)),
+        ("x.db", 'write "sqlite:x.db"'),
+        ("/var/lib/state.sqlite3", 'write "sqlite:/var/lib/state.sqlite3"'),
+        *((url, FORMS) for url in ("sqlite:", "sqlite:///", "", "x.txt", "memory:x", None, 5)),
     ],
     ids=repr,
 )

@@ -47,7 +47,7 @@ def test_explaining_an_instant_that_is_no_tick(service):
     answer = service.get("/schedules/nightly/explain", at="2026-03-02T09:31:00Z")
     assert (answer["due"], answer["run"], answer["code"]) == (False, None, "not_due")
     assert answer["steps"] == [
-        {"name": "A tick of the cron", "passed": False, "fact": "the cron has none then"}
+        {"name": "A tick of the cron", "passed": False, "fact": "the cron has no tick at this time"}
     ]
 
 

@@ -259,6 +259,23 @@ def test_what_is_not_there_is_told_in_the_same_shape(service, method, path, stat
     assert refused(service.client.request(method, path)) == (status, code)
 
 
+@pytest.mark.parametrize(
+    ("path", "advice"),
+    [
+        ("/schedule/upsert", "; did you mean /schedules/upsert or /schedules/upsert/runs?"),
+        ("/workflows/hello", "; did you mean /workflows or /workflows/hello/{version}?"),
+        ("/nowhere", "; GET /openapi.json lists the paths"),
+        ("/" + "x" * 3000, "; GET /openapi.json lists the paths"),
+    ],
+    ids=["a typo", "a part too few", "nothing near", "a long one"],
+)
+def test_a_path_that_is_not_there_is_answered_with_the_one_that_was_meant(service, path, advice):
+    message = service.client.put(path, json={}).json()["error"]["message"]
+    assert message.startswith("There is nothing at /")
+    assert message.endswith(advice)
+    assert len(message) < 200
+
+
 def test_an_unknown_schedule_cannot_be_paused_or_run_again(service):
     for path, body in [
         ("/schedules/pause", {"schedule_id": "unknown", "paused": True}),

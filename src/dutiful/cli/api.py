@@ -190,7 +190,11 @@ def _content(status: int, content: bytes, url: str) -> Any:
             return answer
         code, message = answer["error"]["code"], answer["error"]["message"]
     except (ValueError, KeyError, TypeError):
-        raise click.ClickException(f"{quoted(url)} answers {status}, and not as dutiful does") from None
+        message = (
+            f"{quoted(url)} answers {status}, and not as dutiful does: another program may listen there; "
+            "set DUTIFUL_URL to the address of the service"
+        )
+        raise click.ClickException(message) from None
     if status >= 500:
         raise click.ClickException(message)
     if status == 401:

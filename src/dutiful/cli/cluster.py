@@ -8,7 +8,7 @@ import click
 
 from dutiful.cli.api import ask
 from dutiful.cli.output import Group, print_json, print_table
-from dutiful.cli.reading import Form, as_json, reading, show
+from dutiful.cli.output_options import Form, as_json, reading, show
 from dutiful.cli.schedule_text import moment
 
 _ALONE = "The store of this service is for one machine; PostgreSQL is for many."

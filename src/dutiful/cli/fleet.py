@@ -23,7 +23,7 @@ from dutiful.cli.fleet_client import (
 )
 from dutiful.cli.fleet_display import Tables, show_logs, terminal_width, watch_status
 from dutiful.cli.output import Group, counted, is_coloured, print_json
-from dutiful.cli.reading import Form, as_json, reading, show
+from dutiful.cli.output_options import Form, as_json, reading, show
 from dutiful.fleet.types import ScheduleSkipReason
 from dutiful.runtime.clock import SystemClock
 
@@ -335,7 +335,7 @@ def logs(agent: str, schedule: str | None, path: Path, form: Form, number: int |
 
     With an agent alone it is the latest run of any of its schedules.
 
-    Example: dutiful fleet logs watcher disk --run 3
+    Example: dutiful fleet logs watcher/disk --run 3
     """
     if follow and form != "text":
         raise click.UsageError(f"--{form} prints one answer, so not together with --follow")

@@ -15,7 +15,7 @@ import click
 
 from dutiful.cli.fleet_client import asked, state_dir_of_fleet
 from dutiful.cli.output import state_cell, table_lines, zone_name
-from dutiful.cli.reading import Form, show
+from dutiful.cli.output_options import Form, show
 from dutiful.cli.schedule_text import run_state
 from dutiful.core.cron.zone import from_epoch_ms
 from dutiful.core.errors import quoted

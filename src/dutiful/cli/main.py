@@ -110,7 +110,7 @@ class LazyGroup(Group):
         """Return the names of all commands."""
         return sorted(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command."""
         if cmd_name not in COMMANDS:
             return None
@@ -118,6 +118,9 @@ class LazyGroup(Group):
         try:
             command: click.Command = getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError as error:
+            # A shell that completes a line would print a refusal, as a traceback, into that line.
+            if ctx.resilient_parsing:
+                return click.Command(cmd_name)
             _refuse_without_extra(cmd_name, error)
             raise
         return command

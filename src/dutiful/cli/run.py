@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.board import LiveTable, board_of, print_json_line, print_line, print_nothing
+from dutiful.cli.run_display import LiveTable, board_of, print_json_line, print_line, print_nothing
 from dutiful.cli.signals import hear_signals
 from dutiful.core.cron.dialect import DIALECTS
 from dutiful.core.cron.zone import zone
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from types import ModuleType
 
-    from dutiful.cli.board import Board
+    from dutiful.cli.run_display import Board
     from dutiful.declarative.observe import SchedulerEvent
     from dutiful.declarative.registration import Registered
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dutiful.cli.output import duration, print_table, progress_bar, state_cell, write_file
+from dutiful.cli.output_options import Form, reading, show
 from dutiful.cli.pictures import simulation_picture
-from dutiful.cli.reading import Form, reading, show
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.cron.zone import read_instant
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError

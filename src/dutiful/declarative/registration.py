@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import lru_cache
@@ -143,6 +144,10 @@ def _misshapen(registration: Any) -> str:
     name, text, callback, delay = registration
     fits = (isinstance(name, str), isinstance(text, str), callable(callback), _is_duration(delay))
     place = fits.index(False)
+    if inspect.iscoroutine(callback):
+        # It was made for this registration alone, and would be reported as never awaited.
+        callback.close()
+        return f"{_PARTS[2]}, not coroutine; write {callback.__name__} without ()"
     return f"{(*_PARTS, _DELAY_PART)[place]}, not {type(registration[place]).__name__}"
 
 

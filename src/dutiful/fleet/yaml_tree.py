@@ -85,7 +85,7 @@ def compose(text: str, values_max: int) -> Composed:
 
 
 class _CannotReadOn(Exception):  # noqa: N818
-    """Reading on would only cost time."""
+    """Stop reading the document: what follows the last recorded flaw would only repeat it."""
 
 
 class _Composer:

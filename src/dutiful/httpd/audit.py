@@ -239,7 +239,7 @@ class ChainWatch:
     def __init__(self, path: str | Path, clock: Clock) -> None:
         self._path, self._clock = path, clock
         self._whole_again, self._seen = 0.0, _Seen(_Chain())
-        # One thread at a time: others that come meanwhile then read only the newest lines.
+        # One thread reads the file at a time; a thread that waited then reads only the newest lines.
         self._turn = Lock()
 
     def verified(self) -> Verified:
@@ -299,7 +299,7 @@ class _Chain:
         self.torn: list[TornRecord] = []
 
     def read(self, path: str | Path, lines: Iterable[bytes], taken: int = 0) -> int:
-        """Take the lines after the first `taken` ones of a file, and return how many are taken then."""
+        """Add the lines of a file after the first `taken` ones; return the number of lines added so far."""
         # A line that is not a record may be a torn one; the line after it shows whether it is marked as such.
         cut: bytes | None = None
         number = taken

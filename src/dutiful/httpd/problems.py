@@ -7,6 +7,7 @@ import re
 from difflib import get_close_matches
 from functools import lru_cache
 from http import HTTPStatus
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, get_args
 
 from fastapi.exceptions import RequestValidationError
@@ -90,6 +91,8 @@ async def _of_framework(request: Request, error: Exception) -> JSONResponse:
         # The framework names the methods of the first route of a path; another route may have others.
         headers["allow"] = ", ".join(_allowed(request))
         message = f"{request.method} is not answered here; use {headers['allow']}"
+    elif status is HTTPStatus.NOT_FOUND and "endpoint" not in request.scope:
+        message = f"There is nothing at {quoted(request.url.path, limit=100)}{_advice(request)}"
     answer = _answer(status, status.phrase.lower().replace(" ", "_"), message, {})
     answer.headers.update(headers)
     return answer
@@ -104,6 +107,24 @@ def _allowed(request: Request) -> list[str]:
         if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
     ]
     return [*found, *(["HEAD"] if "GET" in found else [])]
+
+
+def _advice(request: Request) -> str:
+    """Return which paths the caller may have meant, or where the app lists its paths, if it does."""
+    if request.app.openapi_url is None:
+        return ""
+    asked = request.url.path[:_COMPARED]
+    paths = {_filled(path, asked) for path in request.app.openapi()["paths"]}
+    near = get_close_matches(asked, sorted(paths - {asked}), n=2, cutoff=0.7)
+    if near:
+        return f"; did you mean {' or '.join(quoted(path, limit=100) for path in near)}?"
+    return f"; GET {request.app.openapi_url} lists the paths"
+
+
+def _filled(template: str, asked: str) -> str:
+    """Return the path of a route with the variables that another path has at the same places."""
+    parts = zip_longest(template.split("/"), asked.split("/")[: template.count("/") + 1], fillvalue="")
+    return "/".join((here or part) if part.startswith("{") else part for part, here in parts)
 
 
 async def _of_model(request: Request, error: Exception) -> JSONResponse:

@@ -33,7 +33,7 @@ class Kind(NamedTuple):
 
 
 def _of_module(name: str) -> Callable[[str, ExecutorSettings], Executor]:
-    """Return the maker of an executor whose client is an extra, and slow to import: only when it is used."""
+    """Return a maker that imports its executor on first use: the client is an extra, and slow to import."""
     module, _, executor = name.partition(":")
 
     def make(url: str, settings: ExecutorSettings) -> Executor:
@@ -75,7 +75,7 @@ class Executors:
 
     def __init__(self, default: Executor, settings: ExecutorSettings) -> None:
         self.default, self._settings = default, settings
-        # By URL, the least recently used first, and how many runs use each of them now.
+        # Executors by URL, the least recently used first; and how many runs use each executor now.
         self._named: dict[str, Executor] = {}
         self._users: Counter[str] = Counter()
 

@@ -32,7 +32,7 @@ class Backfills:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
-        # The number of rows never changes, but a request that has ended need not be remembered.
+        # Cached for an hour, not for ever: the number of rows never changes, but a request ends.
         self._ticks: TimedCache[tuple[int | None]] = TimedCache(clock, _HOUR)
 
     async def progress(self, asked: Collection[Asked]) -> dict[Asked, Progress]:

@@ -41,11 +41,11 @@ _LATE = 5_000
 _LATE_READ = 1000
 # The schedules that are due first, read for the next ticks and to see whether any schedule is overdue.
 _NEXT_READ = 200
-# Most schedules of one minute that are counted.
+# The schedules that fire in one minute are counted up to this number.
 MINUTE_COUNTED = 10_000
 # A run is long from this many times its usual duration on, and not before this many seconds.
 _LONG, _LONG_S = 3, 60.0
-# Most schedules that are read before it is known whether more of them matter.
+# The most schedules to read before asking whether more of them matter.
 _FIRST_READ = 100
 # The kinds of trouble, worst first.
 _KINDS = ["quarantined", "failed", "skipping"]

@@ -185,7 +185,7 @@ class Catalog:
 
     def _by_next_tick(self, found: Sequence[Snapshot], wanted: Wanted) -> list[Snapshot]:
         """Return the schedules whose next tick is in the time asked for; those without a tick come last."""
-        # A schedule without a next tick has none in any time.
+        # `next_tick` returns _NEVER for a schedule without a next tick: no period asked for holds it.
         every = _NEVER if wanted.is_timed else _NEVER + 1
         now, since, until = self._clock.epoch_ms(), wanted.since or 0, wanted.until or every
         ticks = [(next_tick(due, now), due.schedule.id, due) for due in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import InvalidArgumentError
@@ -32,7 +33,8 @@ def store_for(url: object, namespace: object, *, shards: int = 1, lease: float =
         return SqliteStore(sqlite_path(url), namespace=namespace)
     if kind in ("postgresql", "postgres") and rest.startswith("//"):
         return _postgres_store(exact(url), namespace, shards, lease)
-    raise InvalidArgumentError("store", url, _FORMS)
+    is_file = re.fullmatch(r"[\w./-]+\.(?:db|sqlite3?)", url)
+    raise InvalidArgumentError("store", url, f'write "sqlite:{url}"' if is_file else _FORMS)
 
 
 def _postgres_store(url: str, namespace: str, shards: int, lease: float) -> Store:

@@ -58,7 +58,7 @@ def test_every_reason_stops_at_one_question_which_is_the_last(reason):
 
 def test_a_time_that_the_cron_does_not_have_stops_at_the_first_question():
     daily = due()._replace(schedule=Schedule("a", Task("t"), Cron.parse("30 2 * * *")))
-    assert asked(daily) == [Step("A tick of the cron", False, "the cron has none then")]
+    assert asked(daily) == [Step("A tick of the cron", False, "the cron has no tick at this time")]
 
 
 def test_a_tick_outside_the_window_names_the_window():

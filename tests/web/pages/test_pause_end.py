@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from tests.web.pages.html import Page, page
-from tests.web.pages.test_bulk import send
 from tests.web.pages.test_forms import csrf, post
+from tests.web.pages.test_many_schedules import send
 from tests.web.running import running
 
 from dutiful.web.pages.pause_end import asked_end, presets

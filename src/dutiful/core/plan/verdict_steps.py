@@ -34,7 +34,7 @@ _STOPPED_AT: dict[str, str] = {
     **dict.fromkeys((Reason.TASK_FAILED, Reason.LOST_RUN, Reason.INTERRUPTED), SUCCEEDED),
 }
 _REFUSALS = {
-    "not_due": "the cron has none then",
+    "not_due": "the cron has no tick at this time",
     "excluded": "its calendar excludes that day",
     "dst_gap": "the clock jumps over it that day",
     "dst_fold": "it comes twice that day, and the other one counts",

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.errors import DutifulError
+from dutiful.fleet.config_keys import Key, flag, read_keys, text, time_zone, whole_number
 from dutiful.fleet.errors import ConfigProblem, FleetConfigError, near_name
 from dutiful.fleet.file.document import dotted
-from dutiful.fleet.key_reader import Key, flag, read_keys, text, time_zone, whole_number
 from dutiful.fleet.next_trigger import JITTER_PERCENT_MAX, parse_cron_expression
 from dutiful.fleet.run.jobs import problems_of_job
 from dutiful.fleet.run.work_sources import problems_of_work_source
@@ -25,7 +25,7 @@ from dutiful.fleet.types import Agent, AgentSchedule, Problem, ScheduleType
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from dutiful.fleet.key_reader import Keys
+    from dutiful.fleet.config_keys import Keys
 
 # Names are directories of the logs, where `.` and `..` would be others.
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}")

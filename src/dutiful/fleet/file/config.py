@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.duration import parse_duration
+from dutiful.fleet.config_keys import Key, read_keys, seconds, time_zone, unknown_key, whole_number
 from dutiful.fleet.errors import FleetConfigError
 from dutiful.fleet.file.agents import problems_of_schedule, read_agent, read_schedule
 from dutiful.fleet.file.document import Part, part_of, read_document
-from dutiful.fleet.key_reader import Key, read_keys, seconds, time_zone, unknown_key, whole_number
 from dutiful.fleet.run.jobs import unready_job
 from dutiful.fleet.run.output_log import LogLimits
 from dutiful.fleet.run.work_sources import unready_work_source
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import timedelta
 
+    from dutiful.fleet.config_keys import Keys
     from dutiful.fleet.errors import ConfigProblem
-    from dutiful.fleet.key_reader import Keys
     from dutiful.fleet.types import Agent, AgentSchedule, Config
     from dutiful.fleet.yaml_tree import Path as KeyPath
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from dutiful import process
 from dutiful.core.errors import quoted
 from dutiful.core.plan.outcome import Failed, Succeeded
-from dutiful.fleet.errors import JobNotStartedError
-from dutiful.fleet.key_reader import (
+from dutiful.fleet.config_keys import (
     VARIABLE,
     Key,
     Keys,
@@ -29,6 +28,7 @@ from dutiful.fleet.key_reader import (
     url,
     whole_number,
 )
+from dutiful.fleet.errors import JobNotStartedError
 from dutiful.fleet.types import JobResult, Problem
 from dutiful.launchers.command import Command, NotStartedError
 from dutiful.launchers.python import Function, find_function, is_place

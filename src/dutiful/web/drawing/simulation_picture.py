@@ -37,7 +37,9 @@ _RULES = (
     ".axis{{stroke:{edge}}}.hair{{stroke:{line}}}.ran{{fill:{ok}}}.failed{{fill:{fail}}}"
     ".running{{fill:none;stroke:{ok}}}.cross{{stroke:{fail};stroke-width:2;fill:none}}"
     ".skipped{{fill:{ground};stroke:{skip};stroke-width:1.5}}.bracket{{stroke:{skip};fill:none}}"
-    ".t-skip{{fill:{skip}}}.down{{fill:{tint}}}.hatch{{stroke:{skip};stroke-width:.6}}"
+    # A rim in the colour of the ground keeps words readable over the hatching.
+    ".t-skip{{fill:{skip};stroke:{ground};stroke-width:3px;paint-order:stroke}}"
+    ".down{{fill:{tint}}}.hatch{{stroke:{skip};stroke-width:.6}}"
     ".late{{stroke:{skip};stroke-dasharray:2 3;fill:none}}.owed{{stroke:{skip};fill:{ground}}}"
     ".dstline{{stroke:{dst};stroke-dasharray:3 3}}.t-dst{{fill:{dst}}}"
 )

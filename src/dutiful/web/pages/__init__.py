@@ -7,7 +7,7 @@ from dutiful.web.pages import (
     cron_lab,
     editor,
     imports,
-    many,
+    many_schedules,
     overview,
     run,
     runs,
@@ -21,7 +21,7 @@ from dutiful.web.pages import (
 # The first match wins, so `/ui/schedules/new` and `/ui/schedules/import` are before
 # `/ui/schedules/{schedule_id}`, and `/ui/runs/again` before `/ui/runs/{key}`.
 _PAGES = (
-    overview, schedules, many, imports, editor, actions, schedule, runs, run, calendar, cron_lab,
+    overview, schedules, many_schedules, imports, editor, actions, schedule, runs, run, calendar, cron_lab,
     why, audit, system, session,
 )  # fmt: skip
 PAGE_ROUTERS = tuple(page.router for page in _PAGES)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
 
 SHOWN = 100
-# Changes that were refused stand in the file too; one of so many will have been made.
+# The file has refused changes too: among this many records, look for one of a change that was made.
 _LOOKED_AT = 20
 # Up to so many bytes of the file are verified while a page waits: some milliseconds.
 _QUICK_BYTES = 131_072

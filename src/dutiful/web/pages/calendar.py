@@ -43,7 +43,7 @@ _LENGTHS: dict[View, timedelta] = {"day": _DAY, "week": 7 * _DAY, "year": 365 * 
 _SHADES: dict[View, tuple[int, ...]] = {"day": SHADES, "week": HOUR_SHADES, "year": DAY_SHADES}
 _FULLEST, _QUIETEST, _FIRING = 20, 5, 20
 _HOURS_MAX = 168
-# Days far beyond any schedule, at which neither a week nor an outage leaves the years of a datetime.
+# The days a reader may ask for: a week or an outage before or after them is still a valid datetime.
 _FIRST, _LAST = date(1970, 1, 2), date(9000, 1, 1)
 
 

@@ -1,4 +1,4 @@
-"""The machine room: the leader, its punctuality, the settings in force, and the latest changes."""
+"""The page of the system: the leader, its punctuality, the settings in force, and the latest changes."""
 
 # ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations

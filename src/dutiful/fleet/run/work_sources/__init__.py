@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.errors import SchedulerError
-from dutiful.fleet.key_reader import problems_of, settings_of
+from dutiful.fleet.config_keys import problems_of, settings_of
 from dutiful.fleet.run.work_sources import directory, http, table
 from dutiful.fleet.types import Claim, NextWorkItem, Problem
 from dutiful.runtime.clock import SystemClock

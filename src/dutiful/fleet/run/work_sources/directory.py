@@ -19,8 +19,8 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dutiful.fleet.config_keys import Key, text
 from dutiful.fleet.errors import WorkSourceError
-from dutiful.fleet.key_reader import Key, text
 from dutiful.fleet.types import Claim, WorkItem
 from dutiful.launchers.python import call
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from dutiful.core.errors import DutifulError
+from dutiful.fleet.config_keys import Key, allowed, headers, seconds, url
 from dutiful.fleet.errors import WorkSourceError
-from dutiful.fleet.key_reader import Key, allowed, headers, seconds, url
 from dutiful.fleet.types import Claim, WorkItem
 from dutiful.outbound import Allowed, Outbound
 

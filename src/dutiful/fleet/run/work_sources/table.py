@@ -9,8 +9,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dutiful.fleet.config_keys import Key, name, seconds, text
 from dutiful.fleet.errors import WorkSourceError
-from dutiful.fleet.key_reader import Key, name, seconds, text
 from dutiful.fleet.types import Claim, WorkItem
 from dutiful.launchers.python import call
 

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from tests.cli.foreground import TASKS, command
 
-from dutiful.cli.board import board_of, line_of, print_json_line, print_line
+from dutiful.cli.run_display import board_of, line_of, print_json_line, print_line
 from dutiful.declarative.observe import SchedulerEvent
 from dutiful.declarative.registration import check
 

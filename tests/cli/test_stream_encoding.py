@@ -12,8 +12,8 @@ import click
 import pytest
 from tests.cli.foreground import command
 
-from dutiful.cli.narrow_stream import NarrowStream
 from dutiful.cli.output import state_cell
+from dutiful.cli.stream_encoding import NarrowStream
 
 FILE = """
 [[schedules]]
