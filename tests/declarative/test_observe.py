@@ -90,6 +90,15 @@ def test_an_event_is_one_structured_log_record(caplog, name, level):
     assert record.event == event.as_dict()
 
 
+def test_an_error_of_several_lines_is_one_line_of_the_log_and_whole_in_the_record(caplog):
+    event = SchedulerEvent("TaskRunFailed", TEN, "job", {"error": "no\nTaskRunCompleted forged"})
+    with caplog.at_level(logging.INFO, "dutiful"):
+        log(event)
+    (record,) = caplog.records
+    assert record.getMessage() == r"TaskRunFailed job error=no\nTaskRunCompleted forged"
+    assert record.event == event.as_dict()
+
+
 def test_the_log_and_the_observer_are_told_the_same(caplog):
     async def story(world):
         scheduler = world.scheduler()

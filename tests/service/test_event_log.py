@@ -50,6 +50,15 @@ def test_every_event_is_one_record(event, name, facts, caplog):
     assert record.getMessage().startswith(name)
 
 
+def test_a_detail_of_several_lines_is_one_line_of_the_log_and_whole_in_the_record(caplog):
+    detail = "no\x1b[2J\nsuccess schedule=forged"
+    with caplog.at_level(logging.INFO, logger="dutiful.service"):
+        event_log.write(happened.RunSettled(NOW, FAILED._replace(detail=detail)))
+    [record] = caplog.records
+    assert record.getMessage().endswith(r" detail=no\x1b[2J\nsuccess schedule=forged")
+    assert record.event["detail"] == detail
+
+
 def test_the_record_of_a_run_that_raised_has_the_trace(caplog):
     error = ValueError("boom")
     with caplog.at_level(logging.INFO, logger="dutiful.service"):

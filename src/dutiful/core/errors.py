@@ -38,6 +38,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 # Messages quote at most this many characters of a text from outside; `details` keeps the whole text.
 _QUOTE_LIMIT = 80
+# Lines of the log quote this many.
+LOGGED_MAX = 1000
 
 
 def quoted(text: object, limit: int = _QUOTE_LIMIT) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dutiful.core import event as happened
 from dutiful.core.cron.cron import Cron
-from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.errors import LOGGED_MAX, InvalidArgumentError, quoted
 from dutiful.core.policy import Policy, Reason
 from dutiful.core.run import Phase, Status
 
@@ -87,7 +87,8 @@ def log(event: SchedulerEvent) -> None:
     level = _ERRORS.get(event.name) or (logging.WARNING if event.name in _WARNINGS else logging.INFO)
     if logger.isEnabledFor(level):
         task = f" {event.task}" if event.task is not None else ""
-        details = "".join(f" {key}={value}" for key, value in event.details.items())
+        # An error may hold several lines, and control characters; the record's `event` has it as it is.
+        details = "".join(f" {key}={quoted(value, LOGGED_MAX)}" for key, value in event.details.items())
         extra = {"event": event.as_dict()}
         logger.log(level, "%s%s%s", event.name, task, details, exc_info=event.exception, extra=extra)
 

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core import event as happened
+from dutiful.core.errors import LOGGED_MAX, quoted
 from dutiful.core.run import Status
 from dutiful.runtime.cluster_clock import CLOCK_ALARM_MS
 from dutiful.service.views import moment
@@ -75,7 +76,8 @@ def _of(run: Run) -> dict[str, Any]:
 def _log(level: int, name: str, event: Event, raised: BaseException | None = None, **facts: Any) -> None:
     if logger.isEnabledFor(level):
         told = {key: value for key, value in facts.items() if value is not None}
-        shown = "".join(f" {key}={value}" for key, value in told.items())
+        # A detail may hold several lines, and control characters; the record's `event` has it as it is.
+        shown = "".join(f" {key}={quoted(value, LOGGED_MAX)}" for key, value in told.items())
         at = moment(event.at).isoformat()
         extra = {"event": {"name": name, "at": at, **told}}
         logger.log(level, "%s%s", name, shown, exc_info=raised, extra=extra)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cron.zone import epoch_ms
-from dutiful.core.errors import DutifulError, quoted
+from dutiful.core.errors import LOGGED_MAX, DutifulError, quoted
 from dutiful.fleet.errors import JobNotStartedError
 from dutiful.fleet.next_trigger import calculate_next_cron_trigger, calculate_next_trigger
 from dutiful.fleet.run.jobs import executor_for
@@ -49,8 +49,6 @@ INTERRUPTED = "interrupted: the run was cancelled"
 _NO_JOB = "neither it nor its agent has a `job`; write one, such as job: {type: command, command: [echo, hi]}"
 _LOGGER = logging.getLogger("dutiful.fleet")
 _REPORT_SECONDS = 60.0
-# Most characters of the result of a run in the log.
-_LOGGED_MAX = 1000
 DEFAULT_PROMPT = "Do the work that this schedule is for."
 
 
@@ -283,7 +281,7 @@ class JobRunner:
             level = self._logger.debug
         (self._idle.add if found_none else self._idle.discard)(name)
         # A function or the title of an item may hold several lines, and control characters of a terminal.
-        level("%s: %s", name, quoted(text, _LOGGED_MAX))
+        level("%s: %s", name, quoted(text, LOGGED_MAX))
         if not found_none:
             self._note(trigger, text)
 
