@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 
 import pytest
-from tests.launchers.metas import SETTINGS
+from tests.launchers.metas import DAG, META, SETTINGS
 
 from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.plan.outcome import Accepted
 from dutiful.launchers.celery import CeleryExecutor
 from dutiful.launchers.command import CommandExecutor
 from dutiful.launchers.http import HttpExecutor
@@ -175,6 +177,38 @@ def test_of_more_executors_than_are_kept_the_one_used_least_recently_is_closed()
     assert len(executors._named) == 256
     asyncio.run(executors.close())
     assert not executors._named
+
+
+def test_more_executors_than_are_kept_may_run_at_once():
+    async def accept(reader, writer):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next(line for line in head.split(b"\r\n") if line.startswith(b"Content-Length:"))
+                await reader.readexactly(int(length.partition(b":")[2]))
+                writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async def story():
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        executors = Executors(object(), SETTINGS)
+
+        async def run(number):
+            async with executors.using(f"{base}/{number}") as executor:
+                return await executor.run(DAG, META)
+
+        # The runs of the second half make room by closing executors of the first, all at the same time.
+        outcomes = [
+            *await asyncio.gather(*map(run, range(150))),
+            *await asyncio.gather(*map(run, range(150, 300))),
+        ]
+        kept = len(executors._named)
+        await executors.close()
+        server.close()
+        return outcomes, kept
+
+    assert asyncio.run(story()) == ([Accepted(None)] * 300, 256)
 
 
 @pytest.mark.parametrize(

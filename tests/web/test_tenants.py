@@ -355,6 +355,23 @@ def test_two_users_may_start_runs_under_the_same_key(guarded):
     assert started == [(200, {"started": True})] * 2 + [(200, {"started": True, "duplicate": True})]
 
 
+def test_starting_a_run_does_not_tell_whether_a_tick_of_another_user_ran(guarded):
+    ada, bob = asking(guarded, "ada"), asking(guarded, "bob")
+    ada("PUT", "/workflows/report/1", {})
+    ada("POST", "/schedules/upsert", {**SCHEDULE, "cron_expr": "* * * * *"})
+    guarded.advance(61)
+    [run] = ada("GET", "/schedules/nightly/runs")[1]["runs"]
+    started = [
+        ask(
+            "POST",
+            "/run-launcher/start",
+            {**START, "user_id": user, "idempotency_key": run["idempotency_key"]},
+        )
+        for ask, user in ((ada, "ada"), (bob, "bob"))
+    ]
+    assert started == [(200, {"started": True, "duplicate": True}), (200, {"started": True})]
+
+
 def test_the_schedules_of_others_that_start_a_workflow_are_counted_not_named(guarded):
     ada, bob = asking(guarded, "ada"), asking(guarded, "bob")
     ada("PUT", "/workflows/w/1", {})

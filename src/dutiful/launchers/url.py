@@ -123,9 +123,13 @@ class Executors:
         """Close idle executors, the least recently used first, until so many are left."""
         if (surplus := len(self._named) - kept) <= 0:
             return
-        for url in [url for url in self._named if not self._users[url]][:surplus]:
+        idle = [url for url in self._named if not self._users[url]][:surplus]
+        # Take all of them out before the first is closed: other runs begin and end meanwhile.
+        closing = [self._named.pop(url) for url in idle]
+        for url in idle:
             del self._users[url]
-            await _close(self._named.pop(url))
+        for executor in closing:
+            await _close(executor)
 
 
 async def _close(executor: Executor) -> None:

@@ -414,8 +414,11 @@ class SchedulerRegistrar:
         return _backfilled(await self._registrar.foresee_backfill(schedule_id, *asked))
 
     async def is_started(self, key: str, user_id: str) -> bool:
-        """Return whether a run was started under this key, by the launcher for this user or in the ledger."""
-        return await self._store.has_start(start_key(key, user_id)) or await self._store.find(key) is not None
+        """Return whether a run of this user was started under this key, by the launcher or in the ledger."""
+        if await self._store.has_start(start_key(key, user_id)):
+            return True
+        found = await self._store.find(key)
+        return found is not None and owner_of(found.schedule) == user_id
 
     async def note_start(self, key: str, user_id: str) -> None:
         """Record that the launcher started a run under this key for this user."""

@@ -9,9 +9,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.yardstick import takes_less_than
 
 from dutiful.core.cron.cron import Cron
-from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.errors import CronCalculationError, InvalidArgumentError
 
 BERLIN = ZoneInfo("Europe/Berlin")
 START = date(2023, 12, 1)
@@ -102,3 +103,45 @@ def test_crons_with_equal_calendars_are_equal_and_survive_pickling():
 def test_a_calendar_that_cannot_be_meant_is_refused(calendar, problem):
     with pytest.raises(InvalidArgumentError, match=problem):
         Cron.parse("0 0 * 1 *", calendar=calendar)
+
+
+EVERY_DAY = [f"{date(2000, 1, 1) + timedelta(days=day):%m-%d}" for day in range(366)]
+
+
+def test_a_calendar_of_every_day_is_refused_at_once():
+    with takes_less_than(20), pytest.raises(InvalidArgumentError, match="leaves no day on which it is due"):
+        Cron.parse("* * * * *", calendar=EVERY_DAY)
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        ["2026-11-19/9999-12-31", *(f"{year}-01-01" for year in range(1000, 1999))],
+        [f"{year}-01-01/9999-12-31" for year in range(2027, 3026)],
+        [f"{year}-01-01/{year}-12-31" for year in range(2027, 3026)],
+    ],
+    ids=["one range and many days before it", "ranges that overlap", "ranges that touch"],
+)
+def test_the_end_of_a_calendar_of_many_years_is_found_at_once(ranges):
+    with takes_less_than(20):
+        cron = Cron.parse("0 0 * * *", calendar=ranges)
+        end = datetime(9999, 12, 31, tzinfo=UTC)
+        assert (
+            cron.previous(end)
+            == {
+                "2026-11-19/9999-12-31": datetime(2026, 11, 18, tzinfo=UTC),
+                "2027-01-01/9999-12-31": datetime(2026, 12, 31, tzinfo=UTC),
+                "2027-01-01/2027-12-31": end,
+            }[ranges[0]]
+        )
+        if cron.previous(end) != end:
+            with pytest.raises(CronCalculationError):
+                cron.next(datetime(2027, 1, 1, tzinfo=UTC))
+
+
+def test_a_range_of_years_is_passed_over_in_both_directions():
+    cron = Cron.parse("0 0 29 2 *", calendar=["1973-01-01/2096-02-29", "2096-01-01/9996-02-29"])
+    first, last = datetime(1972, 2, 29, tzinfo=UTC), datetime(9996, 2, 29, tzinfo=UTC)
+    assert cron.previous(last) == first
+    with pytest.raises(CronCalculationError):
+        cron.next(first)

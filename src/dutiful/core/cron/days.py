@@ -36,13 +36,15 @@ class Days:
     With `either`, a day matches when its day of the month or its weekday matches.
     """
 
-    __slots__ = ("_excluded", "_masks", "_spec", "ahead", "back")
+    __slots__ = ("_excluded", "_masks", "_never", "_spec", "ahead", "back")
 
     def __init__(
         self, day: int, month: int, weekday: int, either: bool, excluded: Exclusions | None = None
     ) -> None:
         self._spec, self._excluded = (day, month, weekday, either), excluded
         self._masks: dict[tuple[bool, int], int] = {}
+        # A search would look for a match in every year there is.
+        self._never = not any(self._mask(leap, weekday) for leap in (False, True) for weekday in range(7))
         self.ahead, self.back = Distances(self, 1), Distances(self, -1)
 
     def count(self, low: int, high: int) -> int:
@@ -51,11 +53,15 @@ class Days:
 
     def nearest(self, day: int, step: int) -> int | None:
         """Return the first match at or after `day` (`step` 1) or the last at or before it (-1)."""
-        low = max(day, FIRST_DAY) if step > 0 else min(day, LAST_DAY) - 365
-        while FIRST_DAY - 366 < low <= LAST_DAY:
+        day = max(day, FIRST_DAY) if step > 0 else min(day, LAST_DAY)
+        while FIRST_DAY <= day <= LAST_DAY and not self._never:
+            if self._excluded is not None:
+                # A range may cover thousands of years.
+                day = self._excluded.outside(day, step)
+            low = day if step > 0 else day - 365
             if bits := self.window(low, low + 366):
                 return low + (bits & -bits if step > 0 else bits).bit_length() - 1
-            low += 366 * step
+            day += 366 * step
         return None
 
     def window(self, low: int, high: int) -> int:
@@ -75,7 +81,10 @@ class Days:
     def _mask(self, leap: bool, first_weekday: int) -> int:
         mask = self._masks.get((leap, first_weekday))
         if mask is None:
-            mask = self._masks[leap, first_weekday] = _year_mask(*self._spec, leap, first_weekday)
+            mask = _year_mask(*self._spec, leap, first_weekday)
+            if self._excluded is not None:
+                mask &= ~self._excluded.yearly[leap]
+            self._masks[leap, first_weekday] = mask
         return mask
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import date
+from operator import itemgetter
 
 from dutiful.core.errors import InvalidArgumentError
 
 _ORDINAL_OF_EPOCH = date(1970, 1, 1).toordinal()
 _ENTRIES_MAX = 1000
+_LAST = itemgetter(1)
 _DATE = r"(\d{4}-\d\d-\d\d)"
 _ENTRY = re.compile(rf"{_DATE}(?:/{_DATE})?|(\d\d)-(\d\d)", re.ASCII)
 _ADVICE = "write a date such as 2026-12-25, a range such as 2026-12-24/2027-01-01, or 12-25 for every year"
@@ -17,44 +20,66 @@ _ADVICE = "write a date such as 2026-12-25, a range such as 2026-12-24/2027-01-0
 
 @dataclass(frozen=True, slots=True)
 class Exclusions:
-    """Days without ticks: ranges of day numbers since 1970-01-01, and (month, day) of every year."""
+    """Days without ticks."""
 
+    # First and last day numbers since 1970-01-01, in order, with days between any two ranges.
     ranges: tuple[tuple[int, int], ...]
-    yearly: tuple[tuple[int, int], ...]
+    # The days of every year as bit sets counted from 1 January: of a common year, and of a leap year.
+    yearly: tuple[int, int]
 
     def window(self, low: int, high: int) -> int:
-        """Return the excluded days in [low, high) as a bit set counted from `low`."""
+        """Return the days in [low, high) that a range excludes, as a bit set counted from `low`."""
         bits = 0
-        for first, last in (*self.ranges, *self._of_each_year(low, high)):
-            begin, end = max(first, low) - low, min(last + 1, high) - low
-            if begin < end:
-                bits |= (1 << end) - (1 << begin)
+        for place in range(bisect_left(self.ranges, low, key=_LAST), len(self.ranges)):
+            first, last = self.ranges[place]
+            if first >= high:
+                break
+            bits |= (1 << min(last + 1, high) - low) - (1 << max(first, low) - low)
         return bits
 
-    def _of_each_year(self, low: int, high: int) -> list[tuple[int, int]]:
-        if not self.yearly:
-            return []
-        years = range(_date(low).year, _date(high - 1).year + 1)
-        # Years without a 29 February have no such day to exclude.
-        days = [_in_year(year, *day) for year in years for day in self.yearly]
-        return [(day, day) for day in days if day is not None]
+    def outside(self, day: int, step: int) -> int:
+        """Return `day`, or the first day after it (`step` 1) or before it (-1) that no range excludes."""
+        place = bisect_left(self.ranges, day, key=_LAST)
+        if place == len(self.ranges) or self.ranges[place][0] > day:
+            return day
+        first, last = self.ranges[place]
+        return last + 1 if step > 0 else first - 1
 
 
 def exclusions(texts: tuple[object, ...]) -> Exclusions:
     """Return the days that these texts mean, or raise InvalidArgumentError."""
     if len(texts) > _ENTRIES_MAX:
         raise InvalidArgumentError("calendar", f"{len(texts)} entries", f"write at most {_ENTRIES_MAX}")
-    ranges, yearly = [], []
+    ranges, yearly = list[tuple[int, int]](), set[tuple[int, int]]()
     for text in texts:
         found = _ENTRY.fullmatch(text) if isinstance(text, str) else None
         if found is None:
             raise InvalidArgumentError("calendar", text, _ADVICE)
         first, last, month, day = found.groups()
         if month is not None:
-            yearly.append(_yearly(found[0], int(month), int(day)))
+            yearly.add(_yearly(found[0], int(month), int(day)))
         else:
             ranges.append(_range(found[0], first, last or first))
-    return Exclusions(tuple(ranges), tuple(yearly))
+    common, leap = (_of_year(year, yearly) for year in (2001, 2000))
+    return Exclusions(_merged(ranges), (common, leap))
+
+
+def _merged(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return the same days in as few ranges as possible, in order."""
+    merged = list[tuple[int, int]]()
+    for first, last in sorted(ranges):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(merged[-1][1], last)
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+def _of_year(year: int, yearly: set[tuple[int, int]]) -> int:
+    """Return these days of a year as a bit set; a year may have no 29 February."""
+    first = date(year, 1, 1).toordinal() - _ORDINAL_OF_EPOCH
+    days = (_in_year(year, *day) for day in yearly)
+    return sum(1 << day - first for day in days if day is not None)
 
 
 def _range(text: str, first: str, last: str) -> tuple[int, int]:
@@ -79,7 +104,3 @@ def _in_year(year: int, month: int, day: int) -> int | None:
         return date(year, month, day).toordinal() - _ORDINAL_OF_EPOCH
     except ValueError:
         return None
-
-
-def _date(day: int) -> date:
-    return date.fromordinal(min(max(day + _ORDINAL_OF_EPOCH, 1), date.max.toordinal()))
