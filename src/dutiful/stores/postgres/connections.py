@@ -33,11 +33,13 @@ _AGAIN = (pg.DeadlockDetectedError, pg.SerializationError, pg.UniqueViolationErr
 # during iteration") was seen where connections were cut, so what was sent before it has an unknown fate.
 CLIENT_ERRORS = (pg.InterfaceError, pg.InternalClientError, RuntimeError)
 
-# Both sides notice dead peers within seconds; the units are those of PostgreSQL.
+# Both sides notice dead peers within seconds; the units are those of PostgreSQL. A statement that has waited
+# for a lock must see what the holder of the lock wrote, which it does in no isolation but "read committed".
 _ALWAYS = {
     "application_name": "dutiful",
     "jit": "off",
     "timezone": "UTC",
+    "default_transaction_isolation": "read committed",
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
