@@ -12,6 +12,7 @@ from tests.sim.sharded import LEASE, Database, NodeStore
 from dutiful.core.cadence import Once
 from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.cron import Cron
+from dutiful.core.errors import StoreError
 from dutiful.core.schedule import Schedule, State, Task
 from dutiful.launchers.callback import CallbackLauncher
 from dutiful.runtime.cluster import Cluster
@@ -135,5 +136,64 @@ def test_a_long_run_that_begins_during_a_hand_over_keeps_its_shard_and_its_neigh
         await place.clock.advance(6)
         assert (place.long, place.owner()) == ([LONG_S], "owner-1")
         assert await place.statuses() == ["SUCCESS"]
+
+    in_workplace(story)
+
+
+def fail_commits(store):
+    """Have the commits of a node fail, as in a database that cannot be written to, until the event is set."""
+    face, works = store.shard(0), asyncio.Event()
+
+    async def commit(*args):
+        if not works.is_set():
+            raise StoreError("The database is locked by another program", "let that one finish")
+        return await face._write("commit", *args)
+
+    face.commit = commit
+    return works
+
+
+def test_a_shard_without_progress_goes_to_another_node():
+    async def story(place):
+        await place.declare(long_at=10_000_000)
+        _, store = await place.join()
+        await place.join()
+        fail_commits(store)
+        await place.clock.advance(2 * LEASE)
+        assert (place.quick, place.owner()) == (0, "owner-0")
+        await place.clock.advance(LEASE)
+        assert (place.quick > 0, place.owner()) == (True, "owner-1")
+
+    in_workplace(story)
+
+
+def test_nodes_that_all_make_no_progress_lead_again_soon_after_the_trouble_is_over():
+    async def story(place):
+        await place.declare(long_at=10_000_000)
+        works = [fail_commits((await place.join())[1]) for _ in range(2)]
+        owners = set()
+        for _ in range(round(6 * LEASE)):
+            await place.clock.advance(1)
+            owners.add(place.owner())
+        assert (place.quick, owners) == (0, {"owner-0", "owner-1", None})
+        for each in works:
+            each.set()
+        await place.clock.advance(5)
+        assert place.quick > 0
+
+    in_workplace(story)
+
+
+def test_a_node_that_is_alone_keeps_its_runs_while_it_makes_no_progress():
+    async def story(place):
+        await place.declare(long_at=0)
+        _, store = await place.join()
+        await place.clock.advance(1)
+        works = fail_commits(store)
+        await place.clock.advance(LONG_S - 3)
+        assert place.long == []
+        works.set()
+        await place.clock.advance(5)
+        assert (place.long, await place.statuses()) == ([LONG_S], ["SUCCESS"])
 
     in_workplace(story)
