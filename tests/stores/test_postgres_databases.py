@@ -8,7 +8,7 @@ import re
 import pytest
 from tests.stores.postgres_rig import execute
 
-from dutiful.core.errors import StoreError
+from dutiful.core.errors import InvalidArgumentError, StoreError
 from dutiful.stores.postgres import PostgresStore
 
 
@@ -65,3 +65,37 @@ def test_processes_make_a_schema_together_whatever_isolation_the_database_has(ma
         await asyncio.gather(*(claimed(url) for _ in range(5)))
 
     asyncio.run(five())
+
+
+REACH = "cannot be reached: check the address and that the server runs; it is tried again"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("sslmode=require", f'{REACH} (PostgreSQL server at "127.0.0.1:PORT" rejected SSL upgrade)'),
+        ("sslmode=never", "has a wrong URL: `sslmode` parameter must be one of: disable, allow, prefer,"),
+        (
+            "connect_timeout=5",
+            "does not know an option of the URL: leave it out: unrecognized configuration parameter",
+        ),
+    ],
+)
+def test_an_error_of_the_address_says_what_the_server_or_the_driver_said(
+    server, newest_postgres, options, problem
+):
+    with pytest.raises(StoreError) as caught:
+        asyncio.run(claimed(f"{server}/postgres?{options}"))
+    said = f"The database postgresql://127.0.0.1:PORT/postgres {problem}".replace(
+        "PORT", str(newest_postgres)
+    )
+    assert str(caught.value).startswith(said)
+
+
+def test_several_servers_are_named_by_options_of_the_url(server, newest_postgres, own_name):
+    port = str(newest_postgres)
+    with pytest.raises(InvalidArgumentError, match=r"name several servers as .*\?host=ONE,OTHER&port="):
+        PostgresStore(f"postgresql://postgres@127.0.0.1:{port},127.0.0.1:{port}/postgres")
+    both = f"host=127.0.0.1,127.0.0.1&port={port},{port}&target_session_attrs=primary&schema={own_name}"
+    asyncio.run(claimed(f"postgresql://postgres@/postgres?{both}"))
+    asyncio.run(execute(f"{server}/postgres", f"DROP SCHEMA {own_name} CASCADE"))
