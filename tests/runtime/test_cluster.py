@@ -40,13 +40,13 @@ class Workplace:
         puts = [Put(quick, State(now), now + 1000), Put(long, State(now - 1), now + long_at)]
         await self.database.shards[0].witness.apply(Changes(puts))
 
-    async def join(self):
+    async def join(self, lease_s=LEASE):
         number = len(self.clusters)
         store = NodeStore(self.database, Random(number))
         launcher = CallbackLauncher({"quick": self._be_quick, "long": self._take_long})
         me = Member(f"owner-{number}", f"node-{number}", "1", number)
         clock = NodeClock(self.clock, 0)
-        cluster = Cluster("service", store, launcher, clock, lambda _: None, me, lease_s=LEASE)
+        cluster = Cluster("service", store, launcher, clock, lambda _: None, me, lease_s=lease_s)
         self.clusters.append(cluster)
         await asyncio.gather(cluster.open(), self.clock.advance(0.1))
         cluster.start()
@@ -195,5 +195,20 @@ def test_a_node_that_is_alone_keeps_its_runs_while_it_makes_no_progress():
         works.set()
         await place.clock.advance(5)
         assert (place.long, await place.statuses()) == ([LONG_S], ["SUCCESS"])
+
+    in_workplace(story)
+
+
+def test_a_drain_does_not_wait_for_a_store_that_does_not_answer():
+    async def story(place):
+        await place.declare(long_at=10_000_000)
+        cluster, store = await place.join(lease_s=0.2)
+        await place.clock.advance(2)
+        store.shard(0).close = asyncio.Event().wait
+        drain = asyncio.create_task(cluster.drain(within=0))
+        async with asyncio.timeout(5):
+            while not drain.done():
+                await place.clock.advance(0.1)
+        assert await drain == ([], [], None)
 
     in_workplace(story)

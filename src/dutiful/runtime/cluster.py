@@ -74,7 +74,7 @@ class Cluster:
     ) -> None:
         self._door, self._store, self._launcher, self._clock = door, store, launcher, clock
         self._observer, self._pace, self._retention, self.me = observer, pace, retention, me
-        self._patience_ms = round(2000 * lease_s)
+        self._lease_s, self._patience_ms = lease_s, round(2000 * lease_s)
         self._hosts: dict[int, Host] = {}
         self._taken_at: dict[int, Instant] = {}
         # Hand-overs in progress, by shard.
@@ -382,13 +382,17 @@ class Cluster:
             host.resume()
 
     async def _release(self, shard: int) -> None:
-        """Release a shard; its runs in flight are dropped here, and adopted by the next leader."""
+        """Release a shard; its runs in flight are dropped here, and adopted by the next leader.
+
+        Gives up where the store does not answer: the end of the session, or a later look, frees the lock.
+        """
         host = self._hosts.pop(shard, None)
         if host is not None:
             led = host.epoch is not None
             self._due_before += host.schedules_due
-            with contextlib.suppress(DutifulError, OSError):
-                await host.close()
+            with contextlib.suppress(DutifulError, OSError, TimeoutError):
+                async with asyncio.timeout(self._lease_s / 2):
+                    await host.close()
             if led:
                 self._hear(shard, happened.LeadershipChanged(self._clock.epoch_ms(), None))
 
