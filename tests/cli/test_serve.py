@@ -63,6 +63,15 @@ def test_a_worker_works_until_a_signal_and_exits_0(tmp_path, number):
         assert (process.stdout.read().splitlines()[-1], process.wait()) == ("stopped", 0)
 
 
+def test_a_worker_does_not_print_the_password_of_its_database(tmp_path, newest_postgres, newest_postgres_url):
+    url = newest_postgres_url.replace("postgres@", "postgres:hidden@") + "&password=hidden"
+    with started(tmp_path, "worker", DUTIFUL_STORE=url) as process:
+        shown = f"postgresql://***@127.0.0.1:{newest_postgres}/postgres?***"
+        assert line_with(process, "working on") == f"working on {shown}; stop with Ctrl-C"
+        process.send_signal(signal.SIGTERM)
+        assert "hidden" not in process.stdout.read() + process.stderr.read()
+
+
 def test_the_worker_fires_what_a_server_without_one_was_given(tmp_path):
     (tmp_path / "run.py").write_text(
         "import pathlib, sys\npathlib.Path('ran').write_text(sys.stdin.read())\n"

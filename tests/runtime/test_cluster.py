@@ -12,6 +12,7 @@ from tests.sim.sharded import LEASE, Database, NodeStore
 from dutiful.core.cadence import Once
 from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.cron import Cron
+from dutiful.core.errors import StoreError
 from dutiful.core.schedule import Schedule, State, Task
 from dutiful.launchers.callback import CallbackLauncher
 from dutiful.runtime.cluster import Cluster
@@ -39,13 +40,13 @@ class Workplace:
         puts = [Put(quick, State(now), now + 1000), Put(long, State(now - 1), now + long_at)]
         await self.database.shards[0].witness.apply(Changes(puts))
 
-    async def join(self):
+    async def join(self, lease_s=LEASE):
         number = len(self.clusters)
         store = NodeStore(self.database, Random(number))
         launcher = CallbackLauncher({"quick": self._be_quick, "long": self._take_long})
         me = Member(f"owner-{number}", f"node-{number}", "1", number)
         clock = NodeClock(self.clock, 0)
-        cluster = Cluster("service", store, launcher, clock, lambda _: None, me, lease_s=LEASE)
+        cluster = Cluster("service", store, launcher, clock, lambda _: None, me, lease_s=lease_s)
         self.clusters.append(cluster)
         await asyncio.gather(cluster.open(), self.clock.advance(0.1))
         cluster.start()
@@ -135,5 +136,79 @@ def test_a_long_run_that_begins_during_a_hand_over_keeps_its_shard_and_its_neigh
         await place.clock.advance(6)
         assert (place.long, place.owner()) == ([LONG_S], "owner-1")
         assert await place.statuses() == ["SUCCESS"]
+
+    in_workplace(story)
+
+
+def fail_commits(store):
+    """Have the commits of a node fail, as in a database that cannot be written to, until the event is set."""
+    face, works = store.shard(0), asyncio.Event()
+
+    async def commit(*args):
+        if not works.is_set():
+            raise StoreError("The database is locked by another program", "let that one finish")
+        return await face._write("commit", *args)
+
+    face.commit = commit
+    return works
+
+
+def test_a_shard_without_progress_goes_to_another_node():
+    async def story(place):
+        await place.declare(long_at=10_000_000)
+        _, store = await place.join()
+        await place.join()
+        fail_commits(store)
+        await place.clock.advance(2 * LEASE)
+        assert (place.quick, place.owner()) == (0, "owner-0")
+        await place.clock.advance(LEASE)
+        assert (place.quick > 0, place.owner()) == (True, "owner-1")
+
+    in_workplace(story)
+
+
+def test_nodes_that_all_make_no_progress_lead_again_soon_after_the_trouble_is_over():
+    async def story(place):
+        await place.declare(long_at=10_000_000)
+        works = [fail_commits((await place.join())[1]) for _ in range(2)]
+        owners = set()
+        for _ in range(round(6 * LEASE)):
+            await place.clock.advance(1)
+            owners.add(place.owner())
+        assert (place.quick, owners) == (0, {"owner-0", "owner-1", None})
+        for each in works:
+            each.set()
+        await place.clock.advance(5)
+        assert place.quick > 0
+
+    in_workplace(story)
+
+
+def test_a_node_that_is_alone_keeps_its_runs_while_it_makes_no_progress():
+    async def story(place):
+        await place.declare(long_at=0)
+        _, store = await place.join()
+        await place.clock.advance(1)
+        works = fail_commits(store)
+        await place.clock.advance(LONG_S - 3)
+        assert place.long == []
+        works.set()
+        await place.clock.advance(5)
+        assert (place.long, await place.statuses()) == ([LONG_S], ["SUCCESS"])
+
+    in_workplace(story)
+
+
+def test_a_drain_does_not_wait_for_a_store_that_does_not_answer():
+    async def story(place):
+        await place.declare(long_at=10_000_000)
+        cluster, store = await place.join(lease_s=0.2)
+        await place.clock.advance(2)
+        store.shard(0).close = asyncio.Event().wait
+        drain = asyncio.create_task(cluster.drain(within=0))
+        async with asyncio.timeout(5):
+            while not drain.done():
+                await place.clock.advance(0.1)
+        assert await drain == ([], [], None)
 
     in_workplace(story)

@@ -68,7 +68,8 @@ async def statements(store):
     rows = [settle._row(n, each.number, each, each.run.attempt) for n, each in enumerate(ended)]
     settled = settle._statement(LEAD, values.rows((*settle._SETTLED, *settle._EFFECTS), rows), inline=False)
     look = "default", database.shard_class, database.node_class, False, [BEGINNING]
-    pruned = numbers, [0] * DUE, [NOW] * DUE
+    pruned = numbers, [0] * DUE, [NOW] * DUE, DUE
+    kept = numbers, [9] * DUE, [0] * DUE, DUE
     ahead = f"{reads._STORED} AND {upkeep._AHEAD}"
     return {
         "load": (reads._DUE, [fence.shard, NOW, DUE + 1, "default", BEGINNING]),
@@ -79,6 +80,7 @@ async def statements(store):
         "look": (membership._LOOK, look),
         "prune, next": (upkeep._NEXT_SLICE, [fence.shard, 0, DUE, 0]),
         "prune": (upkeep._PRUNE, pruned),
+        "prune, nothing": (upkeep._PRUNE, kept),
         "rearm, which": (ahead, ["default", fence.shard, NOW + 10 * MINUTE]),
     }
 
@@ -121,6 +123,7 @@ EXPECTED = {
     "look": ({"states_due"}, 30),
     "prune, next": ({"states_pkey", "declarations_pkey", "runs_schedule"}, 50),
     "prune": ({"runs_schedule", "states_pkey"}, 120),
+    "prune, nothing": ({"runs_schedule", "states_pkey"}, 60),
 }
 # The schedules that a wrong clock has written are looked for when a leadership begins or a clock steps. That
 # reads each page of the states once, and nothing else for each row.

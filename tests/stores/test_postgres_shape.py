@@ -304,6 +304,36 @@ def test_a_prune_looks_only_into_ledgers_that_have_grown_or_grown_old(postgres_u
     assert over_leader(postgres_url, story) == [(2, 0), (0, 0), (1, 0), (2, 0), (2, 302)]
 
 
+# A long ledger of the first schedule, before its only row.
+_LONGER = (
+    "INSERT INTO runs (schedule, run_at, fire_at, epoch, created_at, attempt, ticks, kind, status, phase)"
+    " SELECT schedule, run_at - n, fire_at - n, epoch, created_at, attempt, ticks, kind, status, phase"
+    " FROM runs, generate_series(1, 24000) AS n WHERE schedule = 1"
+)
+
+
+@pytest.mark.parametrize(
+    ("kept", "statements", "deleted", "left"),
+    [(0, 3, 24_001 + 39, 0), (9_999, 3, 24_001 - 9_999, 9_999), (50_000, 10, 0, 24_001)],
+)
+def test_a_statement_of_a_prune_has_bounded_work(postgres_url, asked, kept, statements, deleted, left):
+    """A statement for all rows of 200 schedules missed its deadline, and so nothing was ever deleted.
+
+    Now each deletes 10,000 rows at most, of schedules that keep 200,000 rows at most.
+    """
+
+    async def story(store):
+        await fill(store, 40)
+        await burst(store, T0, 40)
+        await execute(postgres_url, _LONGER)
+        asked.clear()
+        deleted = await store.prune(T0 + MINUTE, Retention(rows=kept))
+        [[[left]]] = await execute(postgres_url, "SELECT count(*) FROM runs WHERE schedule = 1")
+        return sum("DELETE FROM runs" in each for each in asked), deleted, left
+
+    assert over_leader(postgres_url, story) == (statements, deleted, left)
+
+
 def test_the_size_of_the_store_is_that_of_its_tables_and_indexes(postgres_url):
     async def story(store):
         before = await store.size()

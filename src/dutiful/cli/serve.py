@@ -184,6 +184,7 @@ async def _work_for(lifeline: int, settings: Settings) -> None:
 
 
 async def _work(settings: Settings, say: Callable[[str], None]) -> None:
+    from dutiful.service.settings import without_secrets
     from dutiful.service.wiring import Service
 
     asked = asyncio.Event()
@@ -192,7 +193,7 @@ async def _work(settings: Settings, say: Callable[[str], None]) -> None:
         cut: list[str] = []
         try:
             await service.start()
-            say(f"working on {settings.store}; stop with Ctrl-C")
+            say(f"working on {without_secrets(settings.store)}; stop with Ctrl-C")
             await asked.wait()
         finally:
             cut = await service.stop()

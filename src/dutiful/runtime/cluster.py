@@ -74,7 +74,7 @@ class Cluster:
     ) -> None:
         self._door, self._store, self._launcher, self._clock = door, store, launcher, clock
         self._observer, self._pace, self._retention, self.me = observer, pace, retention, me
-        self._patience_ms = round(2000 * lease_s)
+        self._lease_s, self._patience_ms = lease_s, round(2000 * lease_s)
         self._hosts: dict[int, Host] = {}
         self._taken_at: dict[int, Instant] = {}
         # Hand-overs in progress, by shard.
@@ -268,7 +268,7 @@ class Cluster:
         self.to_give = placement.give
         for shard in self._locked_in_vain(view):
             # This process holds the lock but has no engine: an earlier release did not reach the store.
-            if shard in placement.give:
+            if shard in placement.give or shard in self._shunned:
                 await self._store.shard(shard).close()
             else:
                 await self._take(shard)
@@ -279,7 +279,11 @@ class Cluster:
 
     def _scene(self, view: View) -> Scene:
         now = self._clock.epoch_ms()
-        self._shunned = {shard: until for shard, until in self._shunned.items() if until > now}
+        # A shard that stays free is taken again: the other processes shun it too, or have ended.
+        free = {shard for shard, since in self._seen.free.items() if self._seen.now - since >= _FREE_LOOK_MS}
+        self._shunned = {
+            shard: until for shard, until in self._shunned.items() if until > now and shard not in free
+        }
         # If all members drain, treat none as draining: there is no other member to give shards to.
         members = [member.owner for member in view.members if not member.draining]
         members = members or [member.owner for member in view.members]
@@ -295,7 +299,12 @@ class Cluster:
                 await self._release(shard)
 
     async def _give_up_stuck(self, view: View) -> None:
-        """Release shards with overdue work in which no pass has ended for two leases."""
+        """Release shards with overdue work in which no pass has ended for two leases.
+
+        Where no other process could lead them, a release would only cut their runs in flight short.
+        """
+        if all(member.draining for member in view.members if member.owner != self.me.owner):
+            return
         for shard, wake in view.wakes.items():
             host = self._hosts.get(shard)
             # An engine that drains makes no pass on purpose: its shard stays until its runs have ended.
@@ -373,13 +382,17 @@ class Cluster:
             host.resume()
 
     async def _release(self, shard: int) -> None:
-        """Release a shard; its runs in flight are dropped here, and adopted by the next leader."""
+        """Release a shard; its runs in flight are dropped here, and adopted by the next leader.
+
+        Gives up where the store does not answer: the end of the session, or a later look, frees the lock.
+        """
         host = self._hosts.pop(shard, None)
         if host is not None:
             led = host.epoch is not None
             self._due_before += host.schedules_due
-            with contextlib.suppress(DutifulError, OSError):
-                await host.close()
+            with contextlib.suppress(DutifulError, OSError, TimeoutError):
+                async with asyncio.timeout(self._lease_s / 2):
+                    await host.close()
             if led:
                 self._hear(shard, happened.LeadershipChanged(self._clock.epoch_ms(), None))
 

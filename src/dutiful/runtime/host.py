@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import uuid
 from typing import TYPE_CHECKING
 
 from dutiful.core import event as happened
-from dutiful.core.errors import DutifulError
+from dutiful.core.errors import DutifulError, LostLeadershipError
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.cluster_clock import SAMPLE_EVERY_S, OffsetWatch, SamplingClock, sampled_look
 from dutiful.runtime.cluster_ports import Sharded
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from dutiful.runtime.in_flight import Drained
     from dutiful.runtime.ports import Clock, Launcher, Observer, Retention, Store
 
+logger = logging.getLogger("dutiful")
 _PRUNE_EVERY_S = 600.0
 
 
@@ -169,9 +171,17 @@ class Host:
         while True:
             await self._clock.sleep(_PRUNE_EVERY_S)
             if self.epoch is not None:
-                # A failed prune only leaves the ledger longer until the next prune.
-                with contextlib.suppress(DutifulError), self._clock.hold():
-                    await self._store.prune(self._clock.epoch_ms(), self._retention())
+                await self._prune(self._retention())
+
+    async def _prune(self, retention: Retention) -> None:
+        try:
+            with self._clock.hold():
+                await self._store.prune(self._clock.epoch_ms(), retention)
+        except LostLeadershipError:
+            return
+        except DutifulError as error:
+            # The ledger is only longer until the next prune; but one that is never pruned fills the disk.
+            logger.warning("the ledger was not pruned; it is tried again in ten minutes: %s", error)
 
     async def _read_clock(self) -> None:
         """Sample the database's clock, and report a clock of this host that differs too much from it."""

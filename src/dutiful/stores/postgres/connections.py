@@ -33,11 +33,13 @@ _AGAIN = (pg.DeadlockDetectedError, pg.SerializationError, pg.UniqueViolationErr
 # during iteration") was seen where connections were cut, so what was sent before it has an unknown fate.
 CLIENT_ERRORS = (pg.InterfaceError, pg.InternalClientError, RuntimeError)
 
-# Both sides notice dead peers within seconds; the units are those of PostgreSQL.
+# Both sides notice dead peers within seconds; the units are those of PostgreSQL. A statement that has waited
+# for a lock must see what the holder of the lock wrote, which it does in no isolation but "read committed".
 _ALWAYS = {
     "application_name": "dutiful",
     "jit": "off",
     "timezone": "UTC",
+    "default_transaction_isolation": "read committed",
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
@@ -83,6 +85,9 @@ class Address(NamedTuple):
     shown: str
 
 
+_SEVERAL_HOSTS = "name several servers as postgresql://USER@/DATABASE?host=ONE,OTHER&port=5432,5432"
+
+
 def parse_address(url: str) -> Address:
     """Return the address that a URL names, such as "postgresql://USER@HOST:PORT/DATABASE?schema=NAME".
 
@@ -92,7 +97,8 @@ def parse_address(url: str) -> Address:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise InvalidArgumentError("store", _redacted(url), str(error)) from error
+        problem = _SEVERAL_HOSTS if "," in url.partition("?")[0].rpartition("@")[2] else str(error)
+        raise InvalidArgumentError("store", _redacted(url), problem) from error
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     schema = options.pop("schema", None)
     if schema is None and "search_path" not in unquote(options.get("options", "")):
@@ -286,8 +292,9 @@ def _is_storable(text: str) -> bool:
 
 
 _UPGRADE = "run `dutiful store migrate`, or install a newer dutiful"
-_REACH = "check the address and that the server runs; it is tried again"
-# Classes of errors, the problem with the database, and advice; the first class that fits counts.
+_REACH = "check the address and that the server runs; it is tried again ({said})"
+# Classes of errors, the problem with the database, and advice, in which `said` is the text of the error; the
+# first class that fits counts.
 _MEANINGS: Sequence[tuple[type[BaseException] | tuple[type[BaseException], ...], str, str]] = (
     (pg.InvalidCatalogNameError, "does not exist", "create it with `createdb`, or name another one"),
     (pg.InvalidAuthorizationSpecificationError, "refused the user or the password", "check both in the URL"),
@@ -303,10 +310,13 @@ _MEANINGS: Sequence[tuple[type[BaseException] | tuple[type[BaseException], ...],
     (pg.QueryCanceledError, "took too long", "look into pg_stat_activity; it is tried again"),
     ((pg.CannotConnectNowError, pg.AdminShutdownError, pg.CrashShutdownError), "is starting or stopping",
      "wait for it; it is tried again"),
+    (pg.ClientConfigurationError, "has a wrong URL", "{said}"),
     ((pg.PostgresConnectionError, *CLIENT_ERRORS, OSError, TimeoutError), "cannot be reached", _REACH),
 )  # fmt: skip
 
 
+# asyncpg passes the options of a URL that it does not know on to the server.
+_OPTION_REFUSED = "does not know an option of the URL", "leave it out: {said}"
 # PgBouncer refuses connections that set parameters which it does not know. Without these settings a session
 # would outlive its silent process and use another schema, so telling it to ignore them is no way out.
 _SETTINGS_REFUSED = (
@@ -320,7 +330,8 @@ def explained(error: BaseException, address: Address) -> StoreError:
     problem, advice = _meaning(error)
     said = str(error) or type(error).__name__
     return StoreError(
-        f"The database {address.shown} {problem}", advice, store=address.shown, cause=said,
+        f"The database {address.shown} {problem}", advice.replace("{said}", said), store=address.shown,
+        cause=said,
         # Whether the work may have been done all the same, or may still be done.
         unknown=not is_undone(error),
     )  # fmt: skip
@@ -330,5 +341,7 @@ def _meaning(error: BaseException) -> tuple[str, str]:
     """Return the problem with the database, and advice."""
     if isinstance(error, pg.ProtocolViolationError) and "startup parameter" in str(error):
         return _SETTINGS_REFUSED
+    if isinstance(error, pg.UndefinedObjectError) and "configuration parameter" in str(error):
+        return _OPTION_REFUSED
     meanings = ((problem, advice) for kinds, problem, advice in _MEANINGS if isinstance(error, kinds))
     return next(meanings, ("refused the work", f"{type(error).__name__}: {error}"))

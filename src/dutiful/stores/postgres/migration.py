@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from dutiful.stores.schema import Migration
 
 _VERSION_MIN = 140_000
+# SQL_ASCII stores the bytes of UTF-8 as they are.
+_ENCODINGS = ("UTF8", "SQL_ASCII")
 _SCHEMA = "SELECT current_schema()"
 _APPLIED = "SELECT checksum FROM migrations ORDER BY number"
 # Not to_regclass(): it reads a cache that a session does not refresh while it waits for an advisory lock, so
@@ -36,6 +38,7 @@ async def prepare(session: Session, address: Address) -> str:
     if version < _VERSION_MIN:
         problem = f"The server of {address.shown} is PostgreSQL {version // 10_000}"
         raise StoreError(problem, "use PostgreSQL 14 or later", store=address.shown)
+    await _check_encoding(session, address)
     if address.schema is not None and await session.value(_SCHEMA) is None:
         quoted = '"' + address.schema.replace('"', '""') + '"'
         await session.run(f"CREATE SCHEMA IF NOT EXISTS {quoted}")
@@ -47,6 +50,15 @@ async def prepare(session: Session, address: Address) -> str:
     if await _count_applied(session, address, known) < len(known):
         await _migrate(session, address, known, schema)
     return schema
+
+
+async def _check_encoding(session: Session, address: Address) -> None:
+    """Raise StoreError where the database cannot store every text: one such text would end all passes."""
+    encoding = await session.value("SHOW server_encoding")
+    if encoding not in _ENCODINGS:
+        problem = f"The database {address.shown} is encoded in {encoding}, which lacks most characters"
+        advice = "use a database made with `createdb --encoding=UTF8 --template=template0`"
+        raise StoreError(problem, advice, store=address.shown)
 
 
 async def _migrate(session: Session, address: Address, known: tuple[Migration, ...], schema: str) -> None:

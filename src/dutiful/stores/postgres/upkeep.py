@@ -14,15 +14,21 @@ from dutiful.stores.postgres.statements import assigned_values, check, give_rows
 from dutiful.stores.rows import STATE, state_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from dutiful.core.cadence import Instant
     from dutiful.runtime.ports import Retention
     from dutiful.stores.postgres.connections import Session
     from dutiful.stores.postgres.interned_texts import Texts
     from dutiful.stores.postgres.statements import Fence
 
-# Schedules that are looked at together, and whose rows are deleted together: few enough that the commits of
-# a pass do not wait long.
-_SLICE, _DELETED_TOGETHER = 2000, 200
+    # The number of a schedule, how many rows it keeps, and the instant before which a row is too old.
+    _Asked = tuple[int, int, Instant]
+
+# Schedules that are looked at together, and whose rows are deleted together; the rows that these may keep,
+# and the rows that one statement deletes. Few enough that the commits of a pass do not wait long, and that
+# the statement ends in time.
+_SLICE, _TOGETHER, _KEPT_TOGETHER, _DELETED_MAX = 2000, 200, 200_000, 10_000
 _DAY_MS = 86_400_000
 # A tick is decided, and the end of a run recorded, at most this long after its time, or nearly so.
 _LATE_MS = 3_600_000
@@ -46,15 +52,21 @@ _NEXT_SLICE = (
     " (SELECT run_at FROM runs WHERE schedule = number ORDER BY run_at LIMIT 1) AS oldest"
     " FROM states JOIN declarations USING (number) WHERE shard = $1 AND number > $2 ORDER BY number LIMIT $3"
 )
+_ENDED = "phase = 'ended' AND kind = 'schedule' AND backfill IS NULL"
+# The newest rows of a schedule. With OFFSET 0 the server reads the index of the schedule: without it, the
+# server may read the primary key, and pass over the rows of all schedules.
+_NEWEST = "(SELECT * FROM runs WHERE schedule = number ORDER BY run_at DESC OFFSET 0) AS newest"
+# `cut` is the newest row beyond the rows to keep. Of a ledger with no more rows than are kept, only the index
+# and the rows that are too old are read.
 _PRUNE = (
-    "WITH asked AS (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS asked (number, keep,"
-    " before)),"
-    " ranked AS (SELECT run_at, schedule, kind, coalesce(run_until, run_at) AS last, keep, before,"
-    " row_number() OVER (PARTITION BY schedule ORDER BY run_at DESC, kind DESC) AS rank"
-    " FROM asked JOIN runs ON schedule = number"
-    " WHERE phase = 'ended' AND kind = 'schedule' AND backfill IS NULL),"
-    " expendable AS (SELECT run_at, schedule, kind, last FROM ranked JOIN states ON number = schedule"
-    " WHERE last <= cursor AND run_at IS DISTINCT FROM skipped_at AND (rank > keep OR last < before)),"
+    "WITH asked AS MATERIALIZED (SELECT number, before, CASE WHEN"
+    " EXISTS (SELECT 1 FROM runs WHERE schedule = number ORDER BY run_at DESC OFFSET keep LIMIT 1)"
+    f" THEN (SELECT run_at FROM {_NEWEST} WHERE {_ENDED} OFFSET keep LIMIT 1) END AS cut"
+    " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS asked (number, keep, before)),"
+    " expendable AS (SELECT run_at, schedule, kind, coalesce(run_until, run_at) AS last FROM asked"
+    " JOIN states USING (number) JOIN runs ON schedule = number AND run_at <= greatest(cut, before)"
+    f" WHERE {_ENDED} AND coalesce(run_until, run_at) <= cursor AND run_at IS DISTINCT FROM skipped_at"
+    " AND (run_at <= cut OR coalesce(run_until, run_at) < before) LIMIT $4),"
     " deleted AS (DELETE FROM runs USING expendable AS e WHERE runs.run_at = e.run_at"
     " AND runs.schedule = e.schedule AND runs.kind = e.kind RETURNING e.schedule, e.last),"
     " marked AS (UPDATE states SET pruned_until = greatest(pruned_until, m.last)"
@@ -132,13 +144,34 @@ async def prune(
         for row in slice_
         if row["oldest"] is not None and (row["grown"] or row["oldest"] < now - kept[row[1], row[2]].age)
     ]
-    deleted = 0
-    for first in range(0, len(asked), _DELETED_TOGETHER):
+    deleted = sum([await _delete(session, fence, group) for group in _groups(asked)])
+    return deleted, slice_[-1][0]
+
+
+def _groups(asked: Sequence[_Asked]) -> Iterator[list[_Asked]]:
+    """Yield the schedules in groups of a bounded size, and of a bounded number of rows to keep."""
+    group: list[_Asked] = []
+    kept = 0
+    for each in asked:
+        if group and (len(group) == _TOGETHER or kept + each[1] > _KEPT_TOGETHER):
+            yield group
+            group, kept = [], 0
+        group.append(each)
+        kept += each[1]
+    if group:
+        yield group
+
+
+async def _delete(session: Session, fence: Fence, group: Sequence[_Asked]) -> int:
+    """Delete the expendable rows of these schedules, and return how many there were."""
+    columns, deleted = [*map(list, zip(*group, strict=True))], 0
+    while True:
         async with session.transaction():
             await check(session, fence)
-            columns = map(list, zip(*asked[first : first + _DELETED_TOGETHER], strict=True))
-            deleted += await session.value(_PRUNE, *columns)
-    return deleted, slice_[-1][0]
+            count: int = await session.value(_PRUNE, *columns, _DELETED_MAX)
+        deleted += count
+        if count < _DELETED_MAX:
+            return deleted
 
 
 def _retention(texts: Texts, pair: tuple[int, int], retention: Retention) -> Retention:
