@@ -122,6 +122,31 @@ def test_a_transaction_gives_up_at_its_deadline_whatever_is_not_answered(
     through_proxy(postgres_url, postgres_port, story)
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda store: store.load_workflow("etl", 1),
+        lambda store: store.some(["a"]),
+        lambda store: store.ledger("a", None, 1000),
+    ],
+    ids=["workflow", "some", "ledger"],
+)
+@pytest.mark.parametrize("face", [lambda store: store, lambda store: store.shard(0)], ids=["store", "shard"])
+def test_a_read_that_a_launch_or_a_pass_waits_for_has_the_deadline_of_a_pass(
+    postgres_url, postgres_port, read, face
+):
+    """All launches of a workflow share a read of it: one lost answer kept them waiting for a minute."""
+
+    async def story(store, proxy):
+        await declare(store, schedule())
+        store._database.passes._deadlines = Deadlines(1, 0.2)
+        proxy.drop_answers = True
+        with pytest.raises(StoreError):
+            await read(face(store))
+
+    through_proxy(postgres_url, postgres_port, story)
+
+
 def test_a_session_that_cannot_listen_gives_up_at_its_deadline(postgres_url, postgres_port):
     async def story(store, proxy):
         await store._database.open_lock()

@@ -47,8 +47,10 @@ class NamespaceStore:
         assert self._database_or_none is not None
         return self._database_or_none
 
-    async def _read(self, job: Callable[[Session], Awaitable[T]]) -> T:
-        return await self._database.edits.work(job)
+    async def _read(self, job: Callable[[Session], Awaitable[T]], *, soon: bool = False) -> T:
+        """Return the result of a read; with `soon`, under the deadline of passes and launches."""
+        database = self._database
+        return await (database.passes if soon else database.edits).work(job)
 
     async def _write(self, job: Callable[[Session], Awaitable[T]]) -> T:
         async def work(session: Session) -> T:
@@ -57,9 +59,11 @@ class NamespaceStore:
 
         return await self._database.edits.work(work)
 
-    async def _marking(self, job: Callable[[Session], Awaitable[tuple[T, list[Damage]]]]) -> T:
+    async def _marking(
+        self, job: Callable[[Session], Awaitable[tuple[T, list[Damage]]]], *, soon: bool = False
+    ) -> T:
         """Return the result of a read, after marking the schedules that it found damaged."""
-        found, damage = await self._read(job)
+        found, damage = await self._read(job, soon=soon)
         if damage:
             await self._mark(damage)
         return found
@@ -117,7 +121,7 @@ class NamespaceStore:
         """Return the schedules among these that are stored and not damaged."""
         wanted, database = [*ids], self._database
         return await self._marking(
-            lambda session: reads.with_ids(session, database.texts, database.namespace, wanted)
+            lambda session: reads.with_ids(session, database.texts, database.namespace, wanted), soon=True
         )
 
     async def page(
@@ -190,7 +194,8 @@ class NamespaceStore:
         if not storable([schedule_id]):
             return []
         return await self._read(
-            lambda session: reads.ledger(session, self._database.namespace, schedule_id, until, limit, kind)
+            lambda session: reads.ledger(session, self._database.namespace, schedule_id, until, limit, kind),
+            soon=True,
         )
 
     async def latest(self, ids: Collection[str], limit: int) -> dict[str, list[Run]]:
@@ -284,7 +289,8 @@ class NamespaceStore:
     async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
         """Return one version of a workflow."""
         return await self._read(
-            lambda session: workflows.load(session, self._database.namespace, workflow_id, version)
+            lambda session: workflows.load(session, self._database.namespace, workflow_id, version),
+            soon=True,
         )
 
     async def workflow_owner(self, workflow_id: str) -> str | None:

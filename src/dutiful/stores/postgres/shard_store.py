@@ -247,9 +247,9 @@ class Shard(NamespaceStore):
             elif self._leading is leading:
                 self._leading, self._in_transit = leading._replace(fence=fence), False
 
-    async def _read(self, job: Callable[[Session], Awaitable[T]]) -> T:
+    async def _read(self, job: Callable[[Session], Awaitable[T]], *, soon: bool = False) -> T:
         await self.end_transit()
-        return await super()._read(job)
+        return await super()._read(job, soon=soon)
 
     async def apply(self, changes: Changes) -> None:
         """Write and delete schedules."""

@@ -88,11 +88,11 @@ class PostgresStore(NamespaceStore):
             self._database_or_none, self._shards = None, {}
             await database.close()
 
-    async def _read(self, job: Callable[[Session], Awaitable[T]]) -> T:
+    async def _read(self, job: Callable[[Session], Awaitable[T]], *, soon: bool = False) -> T:
         # A namespace with one shard is led through this store, so its leader reads through it, too.
         if 0 in self._shards and len((await self._database.places()).shards) == 1:
             await self._shards[0].end_transit()
-        return await super()._read(job)
+        return await super()._read(job, soon=soon)
 
     # A cluster
 
