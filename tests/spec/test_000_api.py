@@ -217,10 +217,15 @@ def test_api_callback_must_be_an_async_function():
     }
 
 
-@pytest.mark.parametrize("store", ["", "memory:x", "sqlite:", "mysql://host", "state.db"])
+@pytest.mark.parametrize("store", ["", "memory:x", "sqlite:", "mysql://host"])
 def test_api_a_store_that_nobody_knows_is_refused(store):
     with pytest.raises(InvalidArgumentError, match="sqlite:FILE"):
         Scheduler(store)
+
+
+def test_api_a_file_that_is_named_without_its_kind_is_refused_with_the_spelling():
+    with pytest.raises(InvalidArgumentError, match=r'write "sqlite:state\.db"'):
+        Scheduler("state.db")
 
 
 @pytest.mark.parametrize("store", [None, 5, b"memory:"])

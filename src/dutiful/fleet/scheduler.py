@@ -304,7 +304,11 @@ class FleetScheduler:
         """Return the last entries of the history of all schedules, or those of an agent, newest first."""
         with self._clock.hold():
             rows = await last_runs(self._store, agent, None, limit, failed=failed)
-            if agent and not rows and not await last_runs(self._store, agent, None, 1, failed=False):
+            if (
+                agent is not None
+                and not rows
+                and not await last_runs(self._store, agent, None, 1, failed=False)
+            ):
                 self._declared.agent(agent)
         return rows
 
