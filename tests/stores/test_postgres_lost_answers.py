@@ -65,6 +65,23 @@ def test_a_leader_that_finds_another_one_when_it_wants_a_new_turn_has_lost_its_s
     over(postgres_url, story)
 
 
+def test_work_of_an_earlier_epoch_is_refused_though_the_process_leads_again_meanwhile(postgres_url):
+    async def story(store):
+        await store.lead("me")
+        await declare(store, schedule())
+        shard, moves = store.shard(0), await make_moves(store, T0)
+        shard._in_transit = True
+        async with shard._turning:
+            committing = asyncio.create_task(store.commit(moves, 1))
+            await asyncio.sleep(0)
+            await shard._depose(1)
+            assert await store.lead("me") == 2
+        with pytest.raises(LostLeadershipError):
+            await committing
+
+    over(postgres_url, story, 1)
+
+
 def test_a_read_of_the_namespace_leaves_the_turns_of_its_shards_alone(postgres_url):
     async def story(store):
         await store.shard(0).lead("me")
@@ -122,19 +139,19 @@ def test_a_transaction_gives_up_at_its_deadline_whatever_is_not_answered(
     through_proxy(postgres_url, postgres_port, story)
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda store: store.load_workflow("etl", 1),
-        lambda store: store.some(["a"]),
-        lambda store: store.ledger("a", None, 1000),
-    ],
-    ids=["workflow", "some", "ledger"],
-)
-@pytest.mark.parametrize("face", [lambda store: store, lambda store: store.shard(0)], ids=["store", "shard"])
-def test_a_read_that_a_launch_or_a_pass_waits_for_has_the_deadline_of_a_pass(
-    postgres_url, postgres_port, read, face
-):
+# What a pass, a launch or a probe of readiness waits for.
+URGENT = {
+    "workflow": lambda store: store.load_workflow("etl", 1),
+    "some": lambda store: store.some(["a"]),
+    "ledger": lambda store: store.ledger("a", None, 1000),
+    "of a shard": lambda store: store.shard(0).some(["a"]),
+    "leader": lambda store: store.leader(),
+    "look": lambda store: store.look(),
+}
+
+
+@pytest.mark.parametrize("read", URGENT.values(), ids=URGENT)
+def test_an_urgent_read_has_the_deadline_of_a_pass(postgres_url, postgres_port, read):
     """All launches of a workflow share a read of it: one lost answer kept them waiting for a minute."""
 
     async def story(store, proxy):
@@ -142,7 +159,7 @@ def test_a_read_that_a_launch_or_a_pass_waits_for_has_the_deadline_of_a_pass(
         store._database.passes._deadlines = Deadlines(1, 0.2)
         proxy.drop_answers = True
         with pytest.raises(StoreError):
-            await read(face(store))
+            await read(store)
 
     through_proxy(postgres_url, postgres_port, story)
 

@@ -120,7 +120,7 @@ class OpenDatabase:
 
     async def leader_of(self, shard: int) -> Leader | None:
         """Return the process that leads a shard, or None."""
-        row = await self.edits.work(lambda session: session.row(_LEADER, shard, self.shard_class))
+        row = await self.passes.work(lambda session: session.row(_LEADER, shard, self.shard_class))
         return None if row is None else Leader._make(row)
 
     async def close(self) -> None:

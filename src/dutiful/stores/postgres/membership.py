@@ -119,7 +119,7 @@ class Membership:
                 database.due_from[place].found(wake, view.now_ms, began, boottime())
             return view
 
-        view: View = await (database.lock.ask(ask) if joined else database.edits.work(ask))
+        view: View = await (database.lock.ask(ask) if joined else database.passes.work(ask))
         return view
 
     async def drain(self, owner: str, draining: bool) -> bool:

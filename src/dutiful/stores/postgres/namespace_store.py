@@ -48,7 +48,7 @@ class NamespaceStore:
         return self._database_or_none
 
     async def _read(self, job: Callable[[Session], Awaitable[T]], *, soon: bool = False) -> T:
-        """Return the result of a read; with `soon`, under the deadline of passes and launches."""
+        """Return the result of a read; with `soon`, for a pass or a launch, under their deadline."""
         database = self._database
         return await (database.passes if soon else database.edits).work(job)
 

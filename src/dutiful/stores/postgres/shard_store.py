@@ -198,11 +198,12 @@ class Shard(NamespaceStore):
 
     async def _fenced(self, epoch: int, job: Callable[[Session, Fence], Awaitable[T]]) -> T:
         """Return the result of a job of the leader; the job checks the fence itself."""
+        await self.end_transit()
+        # Compared after the wait, in which another process may have led, and this one again after it.
         leading = self._leading
         if leading is None or leading.fence.epoch != epoch:
             raise LostLeadershipError(epoch, 0 if leading is None else leading.fence.epoch)
-        await self.end_transit()
-        fence = (self._leading or leading).fence
+        fence = leading.fence
         try:
             return await self._database.passes.work(lambda session: job(session, fence))
         except LostLeadershipError as error:
