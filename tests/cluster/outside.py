@@ -77,9 +77,17 @@ class Outside:
         if is_reported:
             self._reports.put((call.key, call.attempt))
 
-    def close(self) -> None:
+    def end_reports(self) -> None:
+        """Wait for the reports that are being sent, and send no more: soon no node answers them."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._reports.get_nowait()
         for _ in range(_REPORTERS):
             self._reports.put(None)
+        for reporter in self._threads[1:]:
+            reporter.join(60)
+
+    def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
         for thread in self._threads:

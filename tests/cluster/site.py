@@ -81,6 +81,7 @@ class Site:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.outside.end_reports()
         for node in (*self.workers, self.api):
             node.end(signal.SIGKILL)
         self._stack.close()

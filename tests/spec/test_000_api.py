@@ -223,7 +223,7 @@ def test_api_a_store_that_nobody_knows_is_refused(store):
         Scheduler(store)
 
 
-def test_api_a_file_that_is_named_without_its_kind_is_refused_with_the_spelling():
+def test_api_a_store_that_is_named_without_its_kind_is_refused_with_the_spelling():
     with pytest.raises(InvalidArgumentError, match=r'write "sqlite:state\.db"'):
         Scheduler("state.db")
 
