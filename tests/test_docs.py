@@ -112,11 +112,24 @@ def test_the_examples_that_are_test_files_pass(page, tmp_path):
             assert done.returncode == 0, done.stdout
 
 
+class LastLineChecker(doctest.OutputChecker):
+    """Accepts the last line of an exception with a note: all that doctest of Python 3.11.2 knows of it."""
+
+    def check_output(self, want: str, got: str, optionflags: int) -> bool:
+        is_last_line = want.startswith("dutiful.core.errors.") and want.splitlines()[1:] == got.splitlines()
+        return super().check_output(want, got, optionflags) or is_last_line
+
+
+# The doctest of 3.11.7 has whole exceptions; some release between the two was the first.
+CHECKER = LastLineChecker if sys.version_info < (3, 11, 7) else doctest.OutputChecker
+
+
 def assert_doctest(page: Path, block: Block, names: dict[str, object]) -> None:
     example = doctest.DocTestParser().get_doctest(block.text, {}, page.name, str(page), block.line)
     example.globs = names
     report: list[str] = []
-    failed, _ = doctest.DocTestRunner(verbose=False).run(example, out=report.append, clear_globs=False)
+    runner = doctest.DocTestRunner(CHECKER(), verbose=False)
+    failed, _ = runner.run(example, out=report.append, clear_globs=False)
     assert not failed, "".join(report)
 
 
