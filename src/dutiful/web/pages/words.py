@@ -71,7 +71,7 @@ ACTED = {
 
 def span(seconds: float) -> str:
     """Return a length of time in its two largest units: 12 ms, 4 min 10 s, 1 d 2 h."""
-    # What rounds to the next unit is told in it: 1 s rather than 1000 ms.
+    # A duration that rounds up to the next unit is shown in that unit: 1 s, not 1000 ms.
     if seconds < 0.9995:
         return f"{round(seconds * 1000)} ms"
     if seconds < 9.95 and seconds % 1:
