@@ -90,8 +90,10 @@ class ListContract:
 
     @stored
     async def test_the_revision_is_another_one_after_every_write(self, store):
-        seen = [await store.revision()]
-        assert await store.revision() == seen[0]
+        # A server may change the revision by work of its own, such as a vacuum, but not at every read.
+        unchanged = [await store.revision() for _ in range(5)]
+        assert len({*unchanged}) < len(unchanged)
+        seen = unchanged[-1:]
 
         async def noted(write):
             answer = await write
