@@ -81,8 +81,13 @@ class MemoryFigures:
         self, since: Instant, until: Instant, width: int, owner: str | None = None
     ) -> list[Tally]:
         """Return the number of recorded ticks by status and reason."""
-        runs = (run for row in self._owned(owner) for run in row.runs() if run.created_at is not None)
-        return tallied(runs, since, until, width)
+        rows = (
+            (run.status, run.reason, run.run_at, run.run_until, run.ticks)
+            for row in self._owned(owner)
+            for run in row.runs()
+            if run.created_at is not None
+        )
+        return tallied(rows, since, until, width)
 
     async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
         """Return runs that have not ended, the oldest first."""

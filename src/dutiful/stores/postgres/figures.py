@@ -7,9 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import CodecError
-from dutiful.core.policy import Reason
-from dutiful.core.run import Status
-from dutiful.core.tally import Tally, in_order, spread
+from dutiful.core.tally import tallied
 from dutiful.runtime.ports import RunPage, RunPlace
 from dutiful.stores.postgres.reads import ID_AND_RUN, some
 from dutiful.stores.rows import (
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.policy import Policy
     from dutiful.core.run import Run
+    from dutiful.core.tally import Tally
     from dutiful.runtime.ports import RunFilter
     from dutiful.stores.postgres.connections import Session
     from dutiful.stores.postgres.interned_texts import Texts
@@ -67,17 +66,9 @@ async def tallies(
     session: Session, namespace: str, owner: str | None, since: Instant, until: Instant, width: int
 ) -> list[Tally]:
     """Return the number of recorded ticks by status and reason, in buckets of time."""
-    counts: dict[tuple[Instant, str, str | None], int] = {}
-    for at, status, reason, ticks in await session.rows(_TALLIES, namespace, owner, since, until, width):
-        counts[at, status, reason] = ticks
-    for status, reason, first, last, ticks in await session.rows(_STRETCHES, namespace, owner, since, until):
-        for at, share in spread(first, last, ticks, width):
-            if since <= at < until:
-                counts[at, status, reason] = counts.get((at, status, reason), 0) + share
-    return in_order(
-        Tally(at, Status(status), None if reason is None else Reason(reason), ticks)
-        for (at, status, reason), ticks in counts.items()
-    )
+    counted = await session.rows(_TALLIES, namespace, owner, since, until, width)
+    stretches = await session.rows(_STRETCHES, namespace, owner, since, until)
+    return tallied(stretches, since, until, width, counted)
 
 
 async def open_runs(session: Session, namespace: str, owner: str | None, limit: int) -> list[Run]:

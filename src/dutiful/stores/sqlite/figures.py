@@ -7,9 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.core.errors import CodecError, OvertakenError
-from dutiful.core.policy import Reason
-from dutiful.core.run import Status
-from dutiful.core.tally import Tally, in_order, spread
+from dutiful.core.tally import tallied
 from dutiful.core.workflow import Workflow, WorkflowEntry
 from dutiful.runtime.ports import RunPage, RunPlace
 from dutiful.stores.rows import (
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Policy
     from dutiful.core.run import Run
     from dutiful.core.snapshot import Snapshot
+    from dutiful.core.tally import Tally
     from dutiful.core.workflow import PutWorkflow
     from dutiful.runtime.ports import RunFilter
     from dutiful.stores.sqlite.interned_texts import Texts
@@ -190,19 +189,9 @@ def tallies(
     width: int,
 ) -> list[Tally]:
     """Return the number of recorded ticks by status and reason, in buckets of time."""
-    counts: dict[tuple[Instant, str, str | None], int] = {}
-    for at, status, reason, ticks in connection.execute(_TALLIES, (namespace, owner, since, until, width)):
-        counts[at, status, reason] = ticks
-    for status, reason, first, last, ticks in connection.execute(
-        _STRETCHES, (namespace, owner, since, until)
-    ):
-        for at, share in spread(first, last, ticks, width):
-            if since <= at < until:
-                counts[at, status, reason] = counts.get((at, status, reason), 0) + share
-    return in_order(
-        Tally(at, Status(status), None if reason is None else Reason(reason), ticks)
-        for (at, status, reason), ticks in counts.items()
-    )
+    counted = connection.execute(_TALLIES, (namespace, owner, since, until, width))
+    stretches = connection.execute(_STRETCHES, (namespace, owner, since, until))
+    return tallied(stretches, since, until, width, counted)
 
 
 def open_runs(connection: sqlite3.Connection, namespace: str, owner: str | None, limit: int) -> list[Run]:
