@@ -6,7 +6,6 @@ import heapq
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dutiful.core.errors import OvertakenError
 from dutiful.core.schedule import is_troubled, owner_of
 from dutiful.core.tally import Tally, tallied
 from dutiful.core.workflow import Workflow, WorkflowEntry
@@ -120,13 +119,8 @@ class StoredWorkflows(dict[tuple[str, int], Workflow]):
 
     def check(self, wanted: PutWorkflow) -> None:
         """Raise OvertakenError where the stored workflow or its owner is not the expected one."""
-        workflow = wanted.workflow
-        there = self.get((workflow.workflow_id, workflow.version))
-        if (there and there.dag) != wanted.replaces or self.owner(workflow.workflow_id) not in (
-            None,
-            workflow.owner,
-        ):
-            raise OvertakenError(workflow.workflow_id, workflow.version, workflow.version)
+        workflow_id, version, *_ = wanted.workflow
+        wanted.check(self.get((workflow_id, version)), self.owner(workflow_id))
 
     def put_all(self, puts: Sequence[PutWorkflow]) -> None:
         """Store these versions."""

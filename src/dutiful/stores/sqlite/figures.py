@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.core.errors import CodecError, OvertakenError
+from dutiful.core.errors import CodecError
 from dutiful.core.tally import tallied
 from dutiful.core.workflow import Workflow, WorkflowEntry
 from dutiful.runtime.ports import RunPage, RunPlace
@@ -251,9 +251,7 @@ def put_workflow(connection: sqlite3.Connection, namespace: str, wanted: PutWork
     """Store one version; raise OvertakenError where the stored workflow or owner is not as expected."""
     workflow = wanted.workflow
     there = load_workflow(connection, namespace, workflow.workflow_id, workflow.version)
-    owned_by = workflow_owner(connection, namespace, workflow.workflow_id)
-    if (there and there.dag) != wanted.replaces or owned_by not in (None, workflow.owner):
-        raise OvertakenError(workflow.workflow_id, workflow.version, workflow.version)
+    wanted.check(there, workflow_owner(connection, namespace, workflow.workflow_id))
     connection.execute(_SAVE_WORKFLOW, (namespace, *workflow))
 
 
