@@ -5,26 +5,29 @@ A new field of `Run`, `State` or `Note` needs a column of the same name in the s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dutiful.core.changes import Note
-from dutiful.core.errors import CodecError, ImpossibleKey, StoreError, quoted
+from dutiful.core.errors import CodecError, ImpossibleKey, OvertakenError, StoreError, quoted
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Kind, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
 from dutiful.core.snapshot import Snapshot
 from dutiful.runtime.ports import PART_OF_ID, PausedUntil, RunPlace
-from dutiful.stores.codec import Declaration, revive
+from dutiful.stores.codec import Declaration, declare, decode_cadence, decode_policy, revive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.changes import Put
     from dutiful.core.errors import FaultyKey
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Move
     from dutiful.runtime.ports import Facets, RunFilter
     from dutiful.stores.codec import Shared
+
+    T = TypeVar("T")
 
 Row = tuple[Any, ...]
 
@@ -115,6 +118,49 @@ def scan_range(wanted: RunFilter, after: RunPlace | None, oldest_first: bool) ->
         return max(begin, after or begin), until - 1
     begin = RunPlace(until, -1, "")
     return min(begin, after or begin), first
+
+
+class Known(NamedTuple):
+    """What an edit needs of the stored schedule: the texts are None where they are missing."""
+
+    number: int
+    cadence: str | None
+    policy: str | None
+    group: str | None
+    version: int
+    damaged: int
+    shard: int = 0
+
+
+def check_versions(puts: Iterable[Put], known: Mapping[str, Known]) -> None:
+    """Raise OvertakenError for a put that was made from another version than the stored one."""
+    for put in puts:
+        there = known.get(put.schedule.id)
+        # Reads leave out damaged schedules, so for callers a damaged schedule has version 0.
+        present = 0 if there is None or there.damaged else there.version
+        if put.version is not None and put.version != present:
+            raise OvertakenError(put.schedule.id, put.version, present)
+
+
+def declared_over(known: Known | None, schedule: Schedule) -> Declaration:
+    """Return the declaration that replaces a stored one.
+
+    A stored text with the same meaning is kept: a later release may have added keys to it. The texts of a
+    damaged schedule are written anew: a text may be the damage, and other schedules may share it.
+    """
+    declaration = declare(schedule)
+    if known is None or known.damaged:
+        return declaration
+    cadence = _kept(known.cadence, decode_cadence, schedule.cadence, declaration.cadence)
+    policy = _kept(known.policy, decode_policy, schedule.policy, declaration.policy)
+    return declaration._replace(cadence=cadence, policy=policy)
+
+
+def _kept(stored: str | None, decode: Callable[[str], T], value: T, text: str) -> str:
+    try:
+        return text if stored is None or decode(stored) != value else stored
+    except CodecError:
+        return text
 
 
 def group_of(schedule: Schedule) -> str | None:
