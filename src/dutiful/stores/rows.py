@@ -5,6 +5,7 @@ A new field of `Run`, `State` or `Note` needs a column of the same name in the s
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dutiful.core.changes import Note
@@ -239,6 +240,34 @@ def read_run(schedule_id: str, row: Row) -> Run:
     key = values[_KEY]
     values[_KEY] = key.hex() if key is not None and values[_KIND] == "manual" else None
     return tuple.__new__(Run, values)
+
+
+class Damage(NamedTuple):
+    """A schedule whose rows cannot be read, why, and the version in which it was read."""
+
+    number: int
+    id: str
+    problem: str
+    version: int
+
+
+def with_runs(stored: dict[int, Snapshot], rows: Iterable[Row], damage: list[Damage]) -> list[Snapshot]:
+    """Return the schedules with their open runs; an unreadable run makes its schedule damaged.
+
+    The rows have the number of a schedule and the columns RUN_ALL, in the order of the runs.
+    """
+    runs: defaultdict[int, list[Row]] = defaultdict(list)
+    for number, *row in rows:
+        runs[number].append(tuple(row))
+    for number in [number for number in runs if number in stored]:
+        due = stored[number]
+        try:
+            known = [read_run(due.schedule.id, row) for row in runs[number]]
+            stored[number] = due._replace(runs=[*due.runs, *known])
+        except CodecError as error:
+            del stored[number]
+            damage.append(Damage(number, due.schedule.id, str(error), due.version))
+    return [*stored.values()]
 
 
 def readable_run(schedule_id: str, row: Row) -> Run:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
     from dutiful.stores.postgres.connections import Session
-    from dutiful.stores.postgres.reads import Damage
+    from dutiful.stores.rows import Damage
 
     T = TypeVar("T")
 

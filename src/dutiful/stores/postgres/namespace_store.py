@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dutiful.stores.postgres.connections import Session
     from dutiful.stores.postgres.database import OpenDatabase
     from dutiful.stores.postgres.edits import Places
-    from dutiful.stores.postgres.reads import Damage
+    from dutiful.stores.rows import Damage
 
 T = TypeVar("T")
 _KEY = re.compile(r"[0-9a-f]{64}")

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dutiful.core.changes import Note, Survey
 from dutiful.core.errors import CodecError
@@ -23,14 +22,15 @@ from dutiful.stores.rows import (
     READ,
     RUN_ALL,
     SCHEDULE,
+    Damage,
     faulty_key,
     listed,
     pause_condition,
     read_due,
-    read_run,
     read_schedule,
     readable_run,
     stored_and_parts,
+    with_runs,
 )
 
 if TYPE_CHECKING:
@@ -114,15 +114,6 @@ _NOTES = (
     f"SELECT id, {listed(NOTE)} FROM notes JOIN declarations USING (number)"
     " WHERE namespace = $1 AND id = ANY($2::text[])"
 )
-
-
-class Damage(NamedTuple):
-    """A schedule whose rows cannot be read, the version of its state at that time, and why."""
-
-    number: int
-    id: str
-    problem: str
-    version: int
 
 
 Read: TypeAlias = tuple[list[Snapshot], list[Damage]]
@@ -330,19 +321,8 @@ async def _with_open_runs(
     session: Session, stored: dict[int, Snapshot], since: Mapping[int, int], damage: list[Damage]
 ) -> list[Snapshot]:
     """Return the schedules with their open runs; an unreadable run makes its schedule damaged."""
-    if since:
-        runs: defaultdict[int, list[Any]] = defaultdict(list)
-        for number, *row in await session.rows(_OPEN, [*since], [*since.values()]):
-            runs[number].append(tuple(row))
-        for number, found in runs.items():
-            due = stored[number]
-            try:
-                known = [read_run(due.schedule.id, row) for row in found]
-                stored[number] = due._replace(runs=[*due.runs, *known])
-            except CodecError as error:
-                del stored[number]
-                damage.append(Damage(number, due.schedule.id, str(error), due.version))
-    return [*stored.values()]
+    rows = await session.rows(_OPEN, [*since], [*since.values()]) if since else []
+    return with_runs(stored, rows, damage)
 
 
 # The stored schedules beside declared ones

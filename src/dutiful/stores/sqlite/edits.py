@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dutiful.core.changes import Changes, Put
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
-    from dutiful.stores.sqlite.reads import Damage
+    from dutiful.stores.rows import Damage
 
     T = TypeVar("T")
 

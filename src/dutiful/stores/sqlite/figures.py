@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from dutiful.core.tally import Tally
     from dutiful.core.workflow import PutWorkflow
     from dutiful.runtime.ports import RunFilter
+    from dutiful.stores.rows import Damage
     from dutiful.stores.sqlite.interned_texts import Texts
-    from dutiful.stores.sqlite.reads import Damage
 
 
 # Most rows that one query scans. A page that ends here has a position to continue from.

@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dutiful.core.changes import Note
 from dutiful.core.errors import CodecError
@@ -18,14 +17,15 @@ from dutiful.stores.rows import (
     READ,
     RUN_ALL,
     SCHEDULE,
+    Damage,
     faulty_key,
     listed,
     pause_condition,
     read_due,
-    read_run,
     read_schedule,
     readable_run,
     stored_and_parts,
+    with_runs,
 )
 from dutiful.stores.sqlite.inline_runs import AS_ROW
 
@@ -118,15 +118,6 @@ _NOTES = (
     " WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))"
 )
 _END_OF_TIME = 2**63 - 1
-
-
-class Damage(NamedTuple):
-    """A schedule whose rows cannot be read, why, and the version in which it was read."""
-
-    number: int
-    id: str
-    problem: str
-    version: int
 
 
 def load(
@@ -290,7 +281,7 @@ def every(
 ) -> tuple[list[Snapshot], list[Damage]]:
     """Return all readable schedules, and the schedules found damaged."""
     stored, damage = _read(texts, connection.execute(_ALL, (namespace,)))
-    return _with_runs(stored, connection.execute(f"{_OPEN} {_OPEN_ORDER}"), damage), damage
+    return with_runs(stored, connection.execute(f"{_OPEN} {_OPEN_ORDER}"), damage), damage
 
 
 def numbered(
@@ -392,26 +383,9 @@ def _read(texts: Texts, rows: Iterable[Row]) -> tuple[dict[int, Snapshot], list[
 
 
 def _with_open_runs(
-    connection: sqlite3.Connection, stored: Mapping[int, Snapshot], damage: list[Damage]
+    connection: sqlite3.Connection, stored: dict[int, Snapshot], damage: list[Damage]
 ) -> list[Snapshot]:
     if connection.execute(_ANY_OPEN).fetchone() is None:
         return list(stored.values())
     query = f"{_OPEN} AND schedule IN (SELECT value FROM json_each(?)) {_OPEN_ORDER}"
-    return _with_runs(stored, connection.execute(query, (json.dumps(list(stored)),)), damage)
-
-
-def _with_runs(stored: Mapping[int, Snapshot], rows: Iterable[Row], damage: list[Damage]) -> list[Snapshot]:
-    """Return the schedules with their open runs; an unreadable run makes its schedule damaged."""
-    runs: defaultdict[int, list[Row]] = defaultdict(list)
-    for number, *row in rows:
-        runs[number].append(tuple(row))
-    complete = dict(stored)
-    for number in [number for number in runs if number in stored]:
-        due = stored[number]
-        try:
-            known = [read_run(due.schedule.id, row) for row in runs[number]]
-            complete[number] = due._replace(runs=[*due.runs, *known])
-        except CodecError as error:
-            del complete[number]
-            damage.append(Damage(number, due.schedule.id, str(error), due.version))
-    return list(complete.values())
+    return with_runs(stored, connection.execute(query, (json.dumps(list(stored)),)), damage)

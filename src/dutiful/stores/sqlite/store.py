@@ -45,8 +45,7 @@ if TYPE_CHECKING:
         RunPage,
         RunPlace,
     )
-    from dutiful.stores.rows import Row
-    from dutiful.stores.sqlite.reads import Damage
+    from dutiful.stores.rows import Damage, Row
     from dutiful.stores.transfer import Facts
 
 T = TypeVar("T")

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Cadence
     from dutiful.core.policy import Policy
     from dutiful.core.schedule import Schedule
-    from dutiful.stores.rows import Row
+    from dutiful.stores.rows import Damage, Row
     from dutiful.stores.sqlite.interned_texts import Texts
-    from dutiful.stores.sqlite.reads import Damage
 
 # From 1970 to 9999: engines write no other times.
 _POSSIBLE = "BETWEEN 0 AND 253402300799999"
