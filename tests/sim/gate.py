@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Verdict = Literal["before", "after", "pause"] | None
 
-# Another instance, of which nothing is seen but that it leads.
+# The owner under which another instance leads; that instance does nothing else.
 RIVAL = "rival"
 # More calls than this while time stands still are a livelock.
 LIVELOCK = 20_000
@@ -46,9 +46,9 @@ async def depose(store: Store) -> None:
 
 
 class Gate:
-    """One engine's way to the store; `verdict(method)` says how each call goes.
+    """The store as one engine reaches it; `verdict(method)` decides how each call goes.
 
-    `between(method, *args)` is awaited just before it: what others do at the worst moment.
+    `between(method, *args)` is awaited just before the call: other processes act at the worst moment.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ class FileStore:
     async def close(self) -> None:
         store, self._store = self._store, None
         if store is not None:
-            # Whoever does not lead says no goodbye.
+            # Closing without the lead releases nothing, as when a process dies.
             store._stand_down()
             await self._answer(store.close())
 

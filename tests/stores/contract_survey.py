@@ -36,7 +36,7 @@ class SurveyContract:
         kept = [schedule("b"), schedule("a", Every(MINUTE)), schedule("c")._replace(window=Window(T0, None))]
         await declare(store, *kept)
         assert await store.survey(kept) == Survey([], [])
-        # Equal is enough; nobody declares the same object twice.
+        # The declared schedule is equal to the stored one, and another object.
         again = [schedule("c")._replace(window=Window(T0, None)), schedule("b", Cron.parse("* * * * *"))]
         assert await store.survey(again) == Survey([], ["a"])
 

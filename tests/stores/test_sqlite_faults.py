@@ -133,7 +133,7 @@ WITHOUT_RIGHTS = """
 
 @pytest.fixture
 def open_directory():
-    """A directory that everybody may enter, in which nobody else may write."""
+    """A directory that every user may enter and only its owner may write to."""
     directory = Path(tempfile.mkdtemp())
     directory.chmod(0o755)
     yield directory
@@ -182,7 +182,7 @@ def test_a_lock_file_of_another_user_is_refused_with_advice(open_directory, tmp_
     with_store(path, lambda store: store.lead("me"))
     open_directory.chmod(0o777)
     path.chmod(0o666)
-    # An ordinary user cannot make a file of another user: a file that nobody may open stands for it.
+    # An ordinary user cannot make a file of another user: a file without permissions stands for it.
     lock.chmod(0o600 if os.getuid() == 0 else 0)
     refusal = f"The lock file {lock} cannot be opened by this user: run as its owner, or delete it"
     arguments = path, tmp_path / "other.db"

@@ -1,4 +1,4 @@
-"""A survey of a file that somebody edited: what cannot be told from the columns is read in full."""
+"""A survey of a file that was edited by hand: rows whose columns do not settle the matter are decoded."""
 
 from __future__ import annotations
 
