@@ -20,9 +20,10 @@ from dutiful.stores.codec import Declaration, declare, decode_cadence, decode_po
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from dutiful.core.cadence import Instant
+    from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.changes import Put
     from dutiful.core.errors import FaultyKey
+    from dutiful.core.policy import Policy
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Move
     from dutiful.runtime.ports import Facets, RunFilter
@@ -97,7 +98,13 @@ RUN_TEXTS = tuple(name for name in RUN_ALL if _ANNOTATIONS.get(name) in (*_WORDS
 """The columns of a run that hold text."""
 _KEY, _KIND = Run._fields.index("own_key"), Run._fields.index("kind")
 _STARTED = Status.STARTED
-_END_OF_TIME = 2**63 - 1
+END_OF_TIME = 2**63 - 1
+"""The last instant that a column can hold."""
+
+# Most rows that one query of `matching` scans. A page that ends here has a position to continue from.
+SCAN_MAX = 5000
+NEWEST_FIRST = {"order": "DESC", "after": "<", "within": ">="}
+OLDEST_FIRST = {"order": "ASC", "after": ">", "within": "<="}
 
 
 def listed(columns: Iterable[str]) -> str:
@@ -113,7 +120,7 @@ def assigned(columns: Iterable[str]) -> str:
 def scan_range(wanted: RunFilter, after: RunPlace | None, oldest_first: bool) -> tuple[RunPlace, Instant]:
     """Return the position after which a scan of runs begins, and the last tick that it may reach."""
     first = 0 if wanted.since is None else wanted.since
-    until = _END_OF_TIME if wanted.until is None else wanted.until
+    until = END_OF_TIME if wanted.until is None else wanted.until
     if oldest_first:
         begin = RunPlace(first, -1, "")
         return max(begin, after or begin), until - 1
@@ -277,6 +284,23 @@ def readable_run(schedule_id: str, row: Row) -> Run:
     except CodecError as error:
         problem = f"The ledger of {schedule_id!r} cannot be read"
         raise StoreError(problem, f"{error}; repair the row in the table runs") from error
+
+
+def readable_cadences(
+    rows: Iterable[tuple[int, int, int, str]], texts: Mapping[tuple[int, int], Shared]
+) -> list[tuple[Cadence, Policy, int, str]]:
+    """Return cadences and policies whose numbers are in the rows, each with the other two values of its row.
+
+    A text that cannot be read is left out: its schedules are damaged.
+    """
+    found = []
+    for cadence_number, policy_number, count, first in rows:
+        try:
+            cadence, policy, _ = texts[cadence_number, policy_number]
+        except CodecError:
+            continue
+        found.append((cadence, policy, count, first))
+    return found
 
 
 def state_columns(state: State) -> Row:

@@ -18,6 +18,7 @@ from dutiful.stores.postgres import interned_texts
 from dutiful.stores.postgres.connections import storable
 from dutiful.stores.postgres.statements import INLINE_AS_ROW
 from dutiful.stores.rows import (
+    END_OF_TIME,
     NOTE,
     READ,
     RUN_ALL,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from dutiful.stores.postgres.interned_texts import Texts
     from dutiful.stores.rows import Row
 
-_END_OF_TIME = 2**63 - 1
 _CADENCE, _POLICY = READ.index("cadence_number"), READ.index("policy_number")
 _VERSION = READ.index("version")
 # The columns of `read_due`, and the tick of the first open run.
@@ -253,7 +253,7 @@ async def ledger(
     session: Session, namespace: str, schedule_id: str, until: Instant | None, limit: int, kind: Kind | None
 ) -> list[Run]:
     """Return rows of the ledger, newest first; raise StoreError for a row that cannot be read."""
-    latest = _END_OF_TIME if until is None else min(until, _END_OF_TIME)
+    latest = END_OF_TIME if until is None else min(until, END_OF_TIME)
     rows = await session.rows(_LEDGER, namespace, schedule_id, latest, kind, limit)
     return [readable_run(schedule_id, tuple(row)) for row in rows]
 
@@ -261,7 +261,7 @@ async def ledger(
 async def latest(session: Session, namespace: str, ids: Iterable[str], limit: int) -> dict[str, list[Run]]:
     """Return the newest rows of each of these schedules; schedules without rows are left out."""
     found: dict[str, list[Run]] = {}
-    for schedule_id, *row in await session.rows(_LATEST, namespace, storable(ids), _END_OF_TIME, None, limit):
+    for schedule_id, *row in await session.rows(_LATEST, namespace, storable(ids), END_OF_TIME, None, limit):
         found.setdefault(schedule_id, []).append(readable_run(schedule_id, tuple(row)))
     return found
 

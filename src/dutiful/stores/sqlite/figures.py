@@ -6,13 +6,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.core.errors import CodecError
 from dutiful.core.tally import tallied
 from dutiful.core.workflow import Workflow, WorkflowEntry
 from dutiful.runtime.ports import RunPage, RunPlace
 from dutiful.stores.rows import (
+    NEWEST_FIRST,
+    OLDEST_FIRST,
     RUN_ALL,
+    SCAN_MAX,
     listed,
+    readable_cadences,
     readable_run,
     scan_range,
 )
@@ -32,9 +35,7 @@ if TYPE_CHECKING:
     from dutiful.stores.sqlite.interned_texts import Texts
 
 
-# Most rows that one query scans. A page that ends here has a position to continue from.
-SCAN_MAX = 5000
-# Fewer for one schedule: its rows are scattered over the file, so each costs a page read.
+# Fewer than SCAN_MAX for one schedule: its rows are scattered over the file, so each costs a page read.
 _SCAN_ONE = 1000
 _RUN = listed(f"runs.{column}" for column in RUN_ALL)
 _NUMBER = "(SELECT number FROM declarations WHERE namespace = :namespace AND id = :schedule_id)"
@@ -69,13 +70,11 @@ _SOURCES = {
     "failed": ("runs INDEXED BY runs_failed", "status = 'FAILED'"),
     "one": (_OF_ONE, "true"),
 }
-_NEWEST_FIRST = {"order": "DESC", "after": "<", "within": ">="}
-_OLDEST_FIRST = {"order": "ASC", "after": ">", "within": "<="}
 
 
 def _statements(source: str, oldest_first: bool) -> list[str]:
     """Return the statements that read a page from a source, and the position where its scan ended."""
-    words, (rows, condition) = (_OLDEST_FIRST if oldest_first else _NEWEST_FIRST), _SOURCES[source]
+    words, (rows, condition) = (OLDEST_FIRST if oldest_first else NEWEST_FIRST), _SOURCES[source]
     return [
         text.format(source=rows.format(**words), condition=condition, **words)
         for text in (_MATCHING, _LAST_SCANNED)
@@ -218,14 +217,7 @@ def cadences(
     connection: sqlite3.Connection, texts: Texts, namespace: str, owner: str | None
 ) -> list[tuple[Cadence, Policy, int, str]]:
     """Return each cadence and policy of schedules that are not paused, their number and the first id."""
-    found = []
-    for cadence_number, policy_number, count, first in connection.execute(_CADENCES, (namespace, owner)):
-        try:
-            cadence, policy, _ = texts[cadence_number, policy_number]
-        except CodecError:
-            continue
-        found.append((cadence, policy, count, first))
-    return found
+    return readable_cadences(connection.execute(_CADENCES, (namespace, owner)), texts)
 
 
 _SAVE_WORKFLOW = (

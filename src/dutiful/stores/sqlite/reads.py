@@ -13,6 +13,7 @@ from dutiful.core.plan.planner import Batch
 from dutiful.core.snapshot import Snapshot
 from dutiful.runtime.ports import Found, Loaded
 from dutiful.stores.rows import (
+    END_OF_TIME,
     NOTE,
     READ,
     RUN_ALL,
@@ -117,7 +118,6 @@ _NOTES = (
     f"SELECT id, {listed(NOTE)} FROM notes JOIN declarations USING (number)"
     " WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))"
 )
-_END_OF_TIME = 2**63 - 1
 
 
 def load(
@@ -325,7 +325,7 @@ def ledger(
     kind: Kind | None,
 ) -> list[Run]:
     """Return rows of the ledger, newest first; raise StoreError for a row that cannot be read."""
-    latest = _END_OF_TIME if until is None else min(until, _END_OF_TIME)
+    latest = END_OF_TIME if until is None else min(until, END_OF_TIME)
     rows = connection.execute(_LEDGER, (latest, namespace, schedule_id, limit, kind))
     return [readable_run(schedule_id, row) for row in rows]
 
