@@ -19,7 +19,7 @@ from dutiful.stores.rows import (
     readable_run,
     scan_range,
 )
-from dutiful.stores.sqlite.reads import ID_AND_RUN, page
+from dutiful.stores.sqlite.reads import ID_AND_RUN, found_by
 
 if TYPE_CHECKING:
     import sqlite3
@@ -210,7 +210,7 @@ def troubled(
     connection: sqlite3.Connection, texts: Texts, namespace: str, owner: str | None, limit: int
 ) -> tuple[list[Snapshot], list[Damage]]:
     """Return schedules that need attention, and schedules found damaged."""
-    return page(connection, texts, _TROUBLED, (namespace, owner, limit))
+    return found_by(connection, texts, _TROUBLED, (namespace, owner, limit))
 
 
 def cadences(

@@ -237,6 +237,20 @@ def _count_with(connection: sqlite3.Connection, namespace: str, parts: Sequence[
 
 
 def page(
+    connection: sqlite3.Connection,
+    texts: Texts,
+    namespace: str,
+    facets: Facets,
+    paused: bool | PausedUntil | None,
+    after: str,
+    limit: int,
+) -> tuple[list[Snapshot], list[Damage]]:
+    """Return the schedules with these facets that come after an id, and the schedules found damaged."""
+    query, values = having(facets, paused, after)
+    return found_by(connection, texts, f"{query} ORDER BY id LIMIT ?", (namespace, *values, limit))
+
+
+def found_by(
     connection: sqlite3.Connection, texts: Texts, query: str, values: Sequence[object]
 ) -> tuple[list[Snapshot], list[Damage]]:
     """Return the schedules whose numbers a query finds, by id, and the schedules found damaged.
