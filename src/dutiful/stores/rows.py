@@ -171,12 +171,6 @@ def _kept(stored: str | None, decode: Callable[[str], T], value: T, text: str) -
         return text
 
 
-def group_of(schedule: Schedule) -> str | None:
-    """Return the name of the capacity group, or None."""
-    capacity = schedule.policy.capacity
-    return None if capacity is None else capacity.group
-
-
 def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Snapshot:
     """Return the snapshot in the columns READ, without the runs in the table `runs`, or raise CodecError."""
     (

@@ -39,7 +39,6 @@ from dutiful.stores.rows import (
     birth_columns,
     check_versions,
     declared_over,
-    group_of,
     listed,
     run_columns,
     state_columns,
@@ -140,7 +139,7 @@ class Places:
 
     def place_of(self, schedule: Schedule) -> int:
         """Return the place of the shard of a schedule."""
-        return self.place(schedule.id, group_of(schedule))
+        return self.place(schedule.id, schedule.policy.group)
 
     def place(self, schedule_id: str, group: object) -> int:
         """Return the place of the shard for this schedule id and capacity group."""
@@ -296,7 +295,7 @@ async def _overwrite(session: Session, places: Places, pairs: Sequence[tuple[Put
     moved = [each.number for put, each in pairs if places.of(put.schedule) != each.shard]
     if moved:
         await session.run(_ORPHAN, moved)
-    await _wake_left(session, [each for put, each in pairs if group_of(put.schedule) != each.group])
+    await _wake_left(session, [each for put, each in pairs if put.schedule.policy.group != each.group])
 
 
 def _chunks(rows: Sequence[T]) -> Iterable[Sequence[T]]:
@@ -320,7 +319,7 @@ async def _declared(session: Session, schedules: Iterable[tuple[Schedule, Known 
 
 
 def _state(put: Put, places: Places) -> Row:
-    return *state_columns(put.state), put.wake_at, group_of(put.schedule), places.of(put.schedule)
+    return *state_columns(put.state), put.wake_at, put.schedule.policy.group, places.of(put.schedule)
 
 
 _STOP = (

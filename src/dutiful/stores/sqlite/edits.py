@@ -25,7 +25,6 @@ from dutiful.stores.rows import (
     birth_columns,
     check_versions,
     declared_over,
-    group_of,
     listed,
     run_columns,
     state_columns,
@@ -234,21 +233,21 @@ def _overwrite(
         _UPDATE_SCHEDULE, ((*columns.of(put.schedule, each), each.number) for put, each in pairs)
     )
     connection.executemany(_UPDATE_STATE, ((*_state(put), each.number) for put, each in pairs))
-    left = [(put, each) for put, each in pairs if group_of(put.schedule) != each.group]
-    connection.executemany(_REGROUP, [(group_of(put.schedule), each.number) for put, each in left])
+    left = [(put, each) for put, each in pairs if put.schedule.policy.group != each.group]
+    connection.executemany(_REGROUP, [(put.schedule.policy.group, each.number) for put, each in left])
     wake_groups(connection, namespace, [(each.group, 0, each.number) for _, each in left if each.group])
 
 
 def _state(put: Put) -> Row:
-    return *state_columns(put.state), put.wake_at, group_of(put.schedule)
+    return *state_columns(put.state), put.wake_at, put.schedule.policy.group
 
 
 def _write_run(connection: sqlite3.Connection, number: int, run: Run, put: Put) -> None:
     if run.phase is not Phase.ENDED or put.schedule.policy.ledger:
-        values = (*run_columns(run), *birth_columns(run), number, group_of(put.schedule))
+        values = (*run_columns(run), *birth_columns(run), number, put.schedule.policy.group)
         written = connection.execute(_WRITE_RUN, values)
         if written.rowcount == 0 and run.status is Status.SKIPPED:
-            insert_rest(connection, number, group_of(put.schedule), run)
+            insert_rest(connection, number, put.schedule.policy.group, run)
     else:
         connection.execute(_DROP_RUN, (number, run.run_at, run.kind))
 
