@@ -94,8 +94,7 @@ def _said(counts: list[int], moved: Stagger | None) -> str:
     text = f"{sum(counts):,} ticks, at most {max(counts):,} in a minute"
     if moved is None:
         return text
-    number = len(moved.moves)
-    return f"{text}; {max(moved.counts):,} with {number:,} schedule{'s' * (number != 1)} moved"
+    return f"{text}; {max(moved.counts):,} with {counted(len(moved.moves), 'schedule')} moved"
 
 
 def fullest(counts: list[int]) -> list[int]:
