@@ -8,8 +8,8 @@ import pytest
 from tests.stores.notation import T0, checksum, declare, schedule
 from tests.stores.sqlite_rig import edit, own_text, run_all, with_store
 
-from dutiful.core.changes import Survey
 from dutiful.core.cron.cron import Cron
+from dutiful.core.plan.reconcile import Survey
 from dutiful.core.schedule import Task
 from dutiful.stores.codec import declare as encode
 from dutiful.stores.sqlite import SqliteStore

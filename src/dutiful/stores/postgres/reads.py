@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dutiful.core.changes import Note, Survey
+from dutiful.core.changes import Note
 from dutiful.core.errors import CodecError
 from dutiful.core.plan.planner import Batch
+from dutiful.core.plan.reconcile import Survey
 from dutiful.core.policy import Reason
 from dutiful.core.snapshot import Snapshot
 from dutiful.runtime.clock import boottime

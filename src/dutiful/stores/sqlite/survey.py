@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.core.changes import Survey
 from dutiful.core.errors import CodecError
+from dutiful.core.plan.reconcile import Survey
 from dutiful.core.policy import Reason
 from dutiful.stores.codec import encode_cadence, encode_policy, row_checksum, shared_checksum
 from dutiful.stores.rows import SCHEDULE, listed
