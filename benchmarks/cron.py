@@ -48,7 +48,7 @@ NOTES = (
 
 
 def run() -> Section:
-    """Measure goals 1a to 1e, after a comparison of everybody's answers with ours."""
+    """Measure goals 1a to 1e, after comparing the answers of all libraries with ours."""
     differences = [*_differences(UTC, "UTC"), *_differences(NEW_YORK, "New York")]
     with collector_off():
         everybody = [(library, zone) for zone in (UTC, NEW_YORK) for library in _libraries(zone)]

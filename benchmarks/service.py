@@ -198,7 +198,7 @@ def _drift(server: Server) -> tuple[float, float]:
 
 
 def _drift_beside_questions(server: Server) -> tuple[float, float]:
-    """Return the p99 of the drift in ms, with nobody asking and with the askers at work."""
+    """Return the p99 of the drift in ms, without clients and with clients that poll."""
     server.ask("PUT", "/workflows/w/1", {"nodes": []})
     server.ask(
         "POST", "/schedules/upsert", given("leap", cron_expr="0 0 29 2 *", timezone="Australia/Lord_Howe")

@@ -58,7 +58,7 @@ def drain(items: Iterable[object]) -> None:
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Hold the garbage collector off, so that nobody pays for somebody else's garbage."""
+    """Hold the garbage collector off, so that no measurement pays for the garbage of another."""
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Ports that are nobody else's for as long as a test needs them."""
+"""Ports that no other program gets while a test needs them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def port_without_listener() -> Iterator[int]:
-    """Yield a port of 127.0.0.1 at which nobody listens.
+    """Yield a port of 127.0.0.1 without a listener.
 
-    A socket holds it, so that the system gives it to nobody else; who asks for this port may listen there.
+    A bound socket reserves the port: the system gives it to no other program, but the test may listen on it.
     """
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class StillLoop(asyncio.SelectorEventLoop):
-    """Everything about it is real but its time."""
+    """A real event loop whose time moves only by `let_pass`."""
 
     _now = 0.0
 
@@ -57,7 +57,7 @@ async def serving(serve: Serve) -> AsyncIterator[int]:
 
 
 def silent_server(seconds: float) -> AbstractAsyncContextManager[int]:
-    """Let so many seconds pass when something comes, and say nothing."""
+    """Serve without answering; the first byte of a request lets `seconds` pass on the loop."""
 
     async def keep_silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.read(1)

@@ -39,7 +39,7 @@ def test_every_example_is_run_by_a_test_and_reachable_from_a_page():
 @contextmanager
 def started(folder, *command):
     environ = os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT / "examples")}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, *command], cwd=folder, env=environ, **pipes) as process:
         try:
             yield process
@@ -53,6 +53,22 @@ def test_the_library_runs_its_task_at_once_and_stops_on_ctrl_c(tmp_path):
         process.send_signal(signal.SIGINT)
         assert (process.wait(), process.stderr.read()) == (0, "")
     assert (tmp_path / "state.db").exists()
+
+
+def test_a_synchronous_program_runs_its_task_beside_its_own_work_and_ends(tmp_path):
+    with started(tmp_path, ROOT / "examples/sync_program.py") as process:
+        assert process.stdout.readline() == "cleaning up\n"
+        # A new minute may begin just now, and run the task again.
+        out, error = process.communicate("a line\n", timeout=60)
+    assert (out.replace("cleaning up\n", ""), error, process.returncode) == ("read a line\n", "", 0)
+
+
+def test_collected_tasks_run_with_their_arguments(tmp_path):
+    with started(tmp_path, "-m", "dutiful", "run", "collected_tasks:TASKS", "--quiet") as process:
+        lines = {process.stdout.readline() for _ in range(3)}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    assert lines == {"alive\n", "report for eu in short\n", "report for us in detail\n"}
 
 
 def test_the_fleet_works_through_the_folder_and_stops_on_ctrl_c(tmp_path):

@@ -90,7 +90,7 @@ def test_a_callback_that_returns_a_generator_has_run_nothing_and_failed(callback
 
 
 class Peculiar(BaseException):
-    """Not an Exception, and nobody's but the task's."""
+    """Raised by the task alone; not an Exception."""
 
 
 def raising(error):

@@ -35,7 +35,7 @@ POLICIES = [
     {"max_runs": 4},
 ]
 
-# Every tick that nobody skipped runs, however late.
+# Every tick that was not skipped runs, however late.
 OWING = schedule(catch_up=CatchUp.FIRE_IMMEDIATELY, overlap=Overlap.ALLOW)
 
 
@@ -204,7 +204,7 @@ def test_a_resumption_clears_the_end_and_another_pause_replaces_it(again, expect
 
 @pytest.mark.parametrize("edit", ["upsert", "upsert_all", "backfill", "pause"])
 def test_an_edit_after_the_end_of_a_pause_finds_the_schedule_resumed(edit):
-    """While the engine is down nobody has resumed the schedule; ticks after the end are owed all the same."""
+    """The engine is down when the pause ends; the ticks after the end are owed all the same."""
 
     async def story():
         async with Rig(OWING) as rig:

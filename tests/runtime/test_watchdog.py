@@ -106,7 +106,7 @@ def test_a_loop_that_does_not_turn_for_a_beat_is_blocked():
     ears = Ears()
 
     async def block():
-        # The clock alone decides here: nobody says that the loop is blocked.
+        # Only the clock matters here: the loop is not blocked.
         watchdog = Watchdog(VirtualClock(TEN), ears, BEAT)
         watchdog.start()
         ears.block_until_told(Turned())

@@ -58,7 +58,7 @@ class Case(NamedTuple):
         return any(key[0] == self.id for key in self.record.promised)
 
     def forgets(self) -> bool:
-        """Return whether a tick may come again of which nothing is left."""
+        """Return whether a tick may come again although its row is gone."""
         return not self.policy.ledger and (self.repeats() or self.id in self.record.removed)
 
     def repeats(self) -> bool:
@@ -107,7 +107,7 @@ def reasons(case: Case) -> Iterator[str]:
 
 
 def attempts(case: Case) -> Iterator[str]:
-    """Every repeat of a key carries a higher attempt; without a ledger nobody remembers for days."""
+    """Every repeat of a key has a higher attempt, unless the schedule forgets keys after a clock rollback."""
     if case.forgets():
         return
     last: dict[Key, int] = {}
@@ -118,7 +118,7 @@ def attempts(case: Case) -> Iterator[str]:
 
 
 def at_most_once(case: Case) -> Iterator[str]:
-    """What may have been sent is not sent again."""
+    """Under GIVE_UP a launch that may have arrived is not repeated."""
     if case.is_edited() or case.forgets() or case.policy.on_orphan is not OnOrphan.GIVE_UP:
         return
     sent = Counter(call.key for call in case.calls if call.manner != "unreached")

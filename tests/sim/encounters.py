@@ -1,4 +1,4 @@
-"""What chance would bring together once in thousands of worlds, arranged in some of them."""
+"""Rare combinations of actions, arranged in some worlds, because chance has them once in thousands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_encounters(world: World, rng: Random, unit: int, draw: Callable[[], Cro
 
 
 def _with_light_one(world: World, rng: Random) -> World:
-    """Let the first schedule leave nothing behind, so that a store may write its runs down in short."""
+    """Take the ledger from the first schedule, so that a durable store may keep its runs inline."""
     if rng.random() >= 0.2:
         return world
     first, *others = world.entries
@@ -54,7 +54,7 @@ def _lighter(schedule: Schedule, **changes: Any) -> Schedule:
 
 
 def _skipped_again(world: World, rng: Random, unit: int, draw: Callable[[], Cron]) -> list[Action]:
-    """A stretch is skipped, the clock is set back by days, and another cadence skips one from there on."""
+    """Return a skipped range, a clock that is set back by days, and a range of another cadence after it."""
     schedules = [entry.schedule for entry in world.entries]
     known = [each for each in schedules if isinstance(each.cadence, Cron) and each.policy.ledger]
     if not known:

@@ -86,7 +86,7 @@ class Executor:
         # Which engine is alive, if any.
         self.engine: int | None = None
         self.calls: list[Call] = []
-        # Calls that are being made and that nobody has cancelled.
+        # Calls in flight that were not cancelled.
         self.ongoing: set[tuple[Key, int]] = set()
         self.reports: set[asyncio.Task[None]] = set()
         # When the last of the calls that end by themselves has ended, in seconds that passed.
@@ -198,7 +198,7 @@ class Executor:
         task.add_done_callback(self.reports.discard)
 
     async def _report(self, launch: Launch, after: float, outcome: Outcome) -> None:
-        """Tell the store how a run ended, as the executor's feedback would, whoever leads now."""
+        """Report to the store how a run ended, as an executor does, whichever process leads."""
         await self._clock.sleep(after + 0.001)
         while True:
             ended = settle(launch.run, outcome, launch.schedule.policy, self._now()[0])

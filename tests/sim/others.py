@@ -1,4 +1,4 @@
-"""What others do to the store beside the engine: edits, and whatever comes at the worst moment."""
+"""Other processes on the engine's store: users who edit, and a rival that leads, at the worst moment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Others:
     ) -> None:
         self._recorder, self._registrar = recorder, registrar
         self._reach, self._tell, self._rival_leads, self._now = reach, tell, rival_leads, now
-        # What is done just before a call of the engine.
+        # An action to carry out just before a certain call of the engine.
         self.threat: Action | None = None
 
     async def come_between(self, method: str, *args: Any) -> None:
@@ -63,7 +63,7 @@ class Others:
             await self.edit(threat)
 
     async def edit(self, action: Action) -> None:
-        """Do what somebody asks for, unless the schedule is gone."""
+        """Carry out a user's edit, unless the schedule is gone."""
         try:
             if action.kind in ("pause", "resume"):
                 until = self._now() + round(action.amount * 1000) if action.amount else None

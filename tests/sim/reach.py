@@ -1,4 +1,4 @@
-"""What a campaign must have been through: a test that never got somewhere proves nothing about it."""
+"""The situations that a campaign must have met: a situation that was never met was not tested."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WANTED = (
     *("edit", "add", "remove", "pause", "resume", "pause ended", "report heard", "report refused"),
 )
 
-# Once is not enough for these: a model that judged little has said little.
+# These must be met more than once: an axiom that judged a few steps has shown little.
 LEAST = {"axiom S1": 1000, "axiom L1": 1000, "axiom S2": 200, "axiom S3": 3, "axiom L3": 3, "axiom S6": 50}
 
 

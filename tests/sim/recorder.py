@@ -124,7 +124,7 @@ class Recorder:
             return committed
 
     async def _overtaken(self, moves: Sequence[Move]) -> set[str]:
-        """Return the schedules with open runs that somebody else has written to since they were loaded."""
+        """Return the schedules with open runs that another process has written to since they were loaded."""
         versions = {move.due.schedule.id: move.due.version for move in moves if move.due.runs}
         known = await self._store.some(versions)
         return {due.schedule.id for due in known if due.version != versions[due.schedule.id]}

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.sim.checkers import check
 from tests.sim.declared import declaring
 from tests.sim.executor import Executor
-from tests.sim.gate import RIVAL, Crashed, Gate
+from tests.sim.gate import RIVAL, Crashed, Gate, Weather
 from tests.sim.model import judge
 from tests.sim.others import Others
 from tests.sim.reach import reached
 from tests.sim.recorder import REARM_BEYOND, Recorder, key_of
 from tests.sim.requests import Requests
-from tests.sim.weather import Weather
 from tests.sim.world import BROKEN
 
 from dutiful.core.cadence import Every

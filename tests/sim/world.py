@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LABELS = ("led", "loaded", "planned", "committed", "launching", "settling", "settled")
 # Calls of the store before which another instance may take the lead.
 DEPOSED = ("lead", "load", "commit", "settle")
-# The id of a schedule that nobody can plan.
+# The id of a schedule that the planner cannot compute.
 BROKEN = "broken"
 
 

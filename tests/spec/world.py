@@ -95,7 +95,7 @@ class World:
         self.events.append({"name": name, "at": self.clock.now().isoformat(), "task": None})
 
     async def suspend(self, seconds):
-        """Let wall time pass in which nothing is granted to anybody."""
+        """Let wall time pass in which no task may run."""
         await self.clock.advance(0)
         self.mark("Frozen")
         self._frozen = True
@@ -156,7 +156,7 @@ async def _whole(story, world):
         world.answer = await story(world)
     finally:
         world.end = world.clock.now()
-        # Everybody dies at once, and what is told from here on is nobody's story.
+        # All processes die at once; events from here on belong to none of them.
         world.note = lambda _: None
         for scheduler in world.schedulers:
             if scheduler._host is not None:

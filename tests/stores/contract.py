@@ -284,7 +284,7 @@ class CommitContract:
         await store.lead("me")
         [first] = await pass_at(store, T0)
         await end(store, first, T0)
-        # Somebody set the cursor back, as after a wrong clock.
+        # An edit outside dutiful set the cursor back, as after a wrong clock.
         await store.apply(Changes([put(schedule(catch_up=CatchUp.FIRE_IMMEDIATELY, overlap=Overlap.ALLOW))]))
         launches = await pass_at(store, T0 + MINUTE)
         assert [launch.run.run_at for launch in launches] == [T0 + MINUTE]

@@ -11,8 +11,9 @@ import pytest
 from tests.stores.notation import MINUTE, T0, declare, due_at, ending, pass_at, put, schedule
 
 from dutiful.core.cadence import Every
-from dutiful.core.changes import Changes, Survey
+from dutiful.core.changes import Changes
 from dutiful.core.errors import ImpossibleKey, MissingKey, StoreError
+from dutiful.core.plan.reconcile import Survey
 from dutiful.core.policy import Capacity
 from dutiful.runtime.ports import RunFilter
 from dutiful.stores.codec import encode_cadence

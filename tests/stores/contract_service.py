@@ -125,7 +125,7 @@ class KeyContract:
 
 
 class ReportContract:
-    """What somebody else says of a run counts once, where the run still is what it was found to be."""
+    """A report about a run counts once, and only while the run's row is as the report found it."""
 
     async def launched(self, store, **policy):
         await declare(store, schedule(**policy))

@@ -7,9 +7,10 @@ from dataclasses import replace
 from tests.stores.notation import MINUTE, T0, declare, end, pass_at, put, schedule, stored
 
 from dutiful.core.cadence import Every
-from dutiful.core.changes import Changes, Survey
+from dutiful.core.changes import Changes
 from dutiful.core.cron.cron import Cron
 from dutiful.core.plan.pause import paused_until
+from dutiful.core.plan.reconcile import Survey
 from dutiful.core.policy import Reason
 from dutiful.core.schedule import SkippedRange, Task, Window
 
@@ -36,7 +37,7 @@ class SurveyContract:
         kept = [schedule("b"), schedule("a", Every(MINUTE)), schedule("c")._replace(window=Window(T0, None))]
         await declare(store, *kept)
         assert await store.survey(kept) == Survey([], [])
-        # Equal is enough; nobody declares the same object twice.
+        # The declared schedule is equal to the stored one, and another object.
         again = [schedule("c")._replace(window=Window(T0, None)), schedule("b", Cron.parse("* * * * *"))]
         assert await store.survey(again) == Survey([], ["a"])
 

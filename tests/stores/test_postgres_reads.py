@@ -41,7 +41,7 @@ def test_what_the_pages_ask_is_found_by_an_index(newest_postgres_url):
             await execute(url, f"ANALYZE {table}")
         troubled = f"{reads._STORED} AND damage IS NULL AND {figures._TROUBLED}"
         soonest = reads._SOONEST.format(condition=" AND paused = 0")
-        words = figures._NEWEST_FIRST | {"failed": " AND failed", "of_schedule": "$6::text IS NULL"}
+        words = figures.NEWEST_FIRST | {"failed": " AND failed", "of_schedule": "$6::text IS NULL"}
         place = (2**62, 0, "", 0, None, 5000)
         asked = {
             "states_due": (soonest, "default", 5),

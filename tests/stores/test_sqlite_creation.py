@@ -13,7 +13,7 @@ def file(path):
 
 
 class Racing:
-    """A connection on which somebody else makes the database ready after the first answer."""
+    """A connection: after its first answer another process creates the database."""
 
     def __init__(self, path):
         path.touch()

@@ -46,7 +46,7 @@ def test_a_mark_that_comes_after_the_repair_of_its_schedule_changes_nothing(path
     edit(path, "UPDATE declarations SET payload = 'spoiled'")
 
     async def repair(store):
-        _, found = await store._read(lambda connection: reads.every(connection, store._texts, "default"))
+        _, found = await store._decode(reads.every)
         assert [damage.id for damage in found] == ["a"]
         # Another process repairs the schedule before the one that found it damaged says so.
         await declare(store, schedule("a"))

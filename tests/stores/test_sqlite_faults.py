@@ -65,12 +65,14 @@ def test_a_file_locked_for_a_moment_is_waited_for(path):
 def test_a_full_disk_stops_the_work_and_space_lets_it_go_on(path):
     async def fill(store):
         await declare(store, schedule("a"))
-        await store._write(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchone())
+        await store._write(lambda connection, _: connection.execute("PRAGMA max_page_count = 1").fetchone())
         with pytest.raises(StoreError, match="cannot grow: make space on its disk") as caught:
             await declare(store, *(schedule(f"b{n}") for n in range(500)))
         assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
         assert await ids(store) == ["a"]
-        await store._write(lambda connection: connection.execute("PRAGMA max_page_count = 9999").fetchone())
+        await store._write(
+            lambda connection, _: connection.execute("PRAGMA max_page_count = 9999").fetchone()
+        )
         await declare(store, *(schedule(f"b{n}") for n in range(500)))
         assert len(await ids(store)) == 501
 
@@ -133,7 +135,7 @@ WITHOUT_RIGHTS = """
 
 @pytest.fixture
 def open_directory():
-    """A directory that everybody may enter, in which nobody else may write."""
+    """A directory that every user may enter and only its owner may write to."""
     directory = Path(tempfile.mkdtemp())
     directory.chmod(0o755)
     yield directory
@@ -182,7 +184,7 @@ def test_a_lock_file_of_another_user_is_refused_with_advice(open_directory, tmp_
     with_store(path, lambda store: store.lead("me"))
     open_directory.chmod(0o777)
     path.chmod(0o666)
-    # An ordinary user cannot make a file of another user: a file that nobody may open stands for it.
+    # An ordinary user cannot make a file of another user: a file without permissions stands for it.
     lock.chmod(0o600 if os.getuid() == 0 else 0)
     refusal = f"The lock file {lock} cannot be opened by this user: run as its owner, or delete it"
     arguments = path, tmp_path / "other.db"
@@ -322,7 +324,7 @@ def test_the_due_query_walks_the_index_and_sorts_nothing(path):
         from dutiful.stores.sqlite.reads import _DUE, _NEXT_WAKE
 
         plan = await store._read(
-            lambda connection: [
+            lambda connection, _: [
                 row[3]
                 for query, values in ((_DUE, ("default", T0, 10)), (_NEXT_WAKE, ("default", 10)))
                 for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", values)

@@ -1,4 +1,4 @@
-"""A survey of a file that somebody edited: what cannot be told from the columns is read in full."""
+"""A survey of a file that was edited by hand: rows whose columns do not settle the matter are decoded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from tests.stores.notation import T0, checksum, declare, schedule
 from tests.stores.sqlite_rig import edit, own_text, run_all, with_store
 
-from dutiful.core.changes import Survey
 from dutiful.core.cron.cron import Cron
+from dutiful.core.plan.reconcile import Survey
 from dutiful.core.schedule import Task
 from dutiful.stores.codec import declare as encode
 from dutiful.stores.sqlite import SqliteStore

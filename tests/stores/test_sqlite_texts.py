@@ -137,7 +137,7 @@ def test_an_edit_that_is_undone_leaves_no_texts(path):
     assert with_store(path, fail) == (texts_of(A), C)
 
 
-# Texts that nobody refers to
+# Texts without a declaration
 
 
 def many(path):

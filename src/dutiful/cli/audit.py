@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dutiful.cli.output_options import Form, reading, show
+from dutiful.cli.output import Form, reading, show
 from dutiful.httpd.audit import AuditFileError, ChainedFile, TornRecordError, Verified, verify
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from dutiful.cli.api import ask
-from dutiful.cli.output import Group, print_json, print_table
-from dutiful.cli.output_options import Form, as_json, reading, show
+from dutiful.cli.output import Form, Group, as_json, print_json, print_table, reading, show
 from dutiful.cli.schedule_text import moment
 
 _ALONE = "The store of this service is for one machine; PostgreSQL is for many."

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import Group, print_table
-from dutiful.cli.output_options import Form, reading, show
+from dutiful.cli.output import Form, Group, print_table, reading, show
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.dialect import DIALECTS, legal_dialect
 from dutiful.core.cron.lint import DstEffect, Finding, dst_effects, lint

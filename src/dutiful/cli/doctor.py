@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from dutiful.cli.output import print_table
-from dutiful.cli.output_options import Form, reading, show
+from dutiful.cli.output import Form, print_table, reading, show
 from dutiful.cli.serve import config_option, environment
 from dutiful.core.errors import DutifulError
 from dutiful.launchers.executor import ExecutorSettings, Probing

@@ -22,8 +22,7 @@ from dutiful.cli.fleet_client import (
     wait_for_run,
 )
 from dutiful.cli.fleet_display import Tables, show_logs, terminal_width, watch_status
-from dutiful.cli.output import Group, counted, is_coloured, print_json
-from dutiful.cli.output_options import Form, as_json, reading, show
+from dutiful.cli.output import Form, Group, as_json, counted, is_coloured, print_json, reading, show
 from dutiful.fleet.types import ScheduleSkipReason
 from dutiful.runtime.clock import SystemClock
 

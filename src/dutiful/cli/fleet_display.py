@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dutiful.cli.fleet_client import asked, state_dir_of_fleet
-from dutiful.cli.output import state_cell, table_lines, zone_name
-from dutiful.cli.output_options import Form, show
+from dutiful.cli.output import Form, show, state_cell, table_lines, zone_name
 from dutiful.cli.schedule_text import run_state
 from dutiful.core.cron.zone import from_epoch_ms
 from dutiful.core.errors import quoted

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import counted, is_utf, print_table, write_file
-from dutiful.cli.output_options import Form, reading, show
+from dutiful.cli.output import Form, counted, is_utf, print_table, reading, show, write_file
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.cron.zone import read_instant
 from dutiful.core.errors import IntervalParseError, InvalidArgumentError
@@ -95,8 +94,7 @@ def _said(counts: list[int], moved: Stagger | None) -> str:
     text = f"{sum(counts):,} ticks, at most {max(counts):,} in a minute"
     if moved is None:
         return text
-    number = len(moved.moves)
-    return f"{text}; {max(moved.counts):,} with {number:,} schedule{'s' * (number != 1)} moved"
+    return f"{text}; {max(moved.counts):,} with {counted(len(moved.moves), 'schedule')} moved"
 
 
 def fullest(counts: list[int]) -> list[int]:

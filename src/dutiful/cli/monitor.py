@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from dutiful.cli.output import print_table
-from dutiful.cli.output_options import Form, reading, show
+from dutiful.cli.output import Form, print_table, reading, show
 from dutiful.core.cron.zone import read_instant
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.monitor import Violation, check, from_events

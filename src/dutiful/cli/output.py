@@ -1,4 +1,4 @@
-"""Output of commands: help, tables for people, JSON for programs, progress bars, durations in words."""
+"""Output of commands: help, tables and bars for people, --json and --csv for programs, durations in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import shutil
 import sys
 import textwrap
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
     from pathlib import Path
 
+
+Form = Literal["text", "json", "csv"]
+C = TypeVar("C", bound="Callable[..., Any]")
 
 _GAP = "  "
 _INDENT = "    "
@@ -44,6 +47,8 @@ _COLOURS = {
     "warning": "red",
     "wrong": "red",
 }
+# What --color says, for `click.Context.color`; auto is neither.
+_WHEN = {"always": True, "never": False}
 # The shapes of the web pages, in Unicode and in ASCII; colours only repeat their meaning.
 SHAPES = {
     "ran": ("▮", "|", "green"),
@@ -76,6 +81,59 @@ class Group(click.Group):
         """Write the list of commands into the help."""
         with formatter.section("Commands"):
             formatter.write_dl(self.summaries(ctx))
+
+
+def _set_color(context: click.Context, _option: click.Parameter, value: str) -> None:
+    is_refused = value == "auto" and bool(os.environ.get("NO_COLOR"))
+    context.color = False if is_refused else _WHEN.get(value)
+
+
+color = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    metavar="WHEN",
+    expose_value=False,
+    callback=_set_color,
+    help="Colour the output: auto, always or never.",
+)
+
+
+# For a command that changes something: its answer is one document.
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def reading(command: C) -> C:
+    """Add --json, --csv and --color to a command; it gets the chosen `form`."""
+    for option in (
+        color,
+        click.option("--csv", "form", flag_value="csv", help="Print CSV; its first line has the names."),
+        click.option("--json", "form", flag_value="json", default="text", help="Print JSON."),
+    ):
+        command = option(command)
+    return command
+
+
+def show(
+    form: Form,
+    document: Any,
+    text: Callable[[], object],
+    *,
+    lines: Sequence[dict[str, Any]] | None = None,
+    fields: Sequence[str] | None = None,
+) -> None:
+    """Print a document as JSON, its lines as CSV, or call `text`. Without `lines` the document is one line.
+
+    `fields` are the names of the CSV, by default those of its first line.
+    """
+    if form == "json":
+        print_json(document)
+    elif form == "csv":
+        rows = [document] if lines is None else lines
+        print_csv(rows, fields or [*(rows[0] if rows else ())])
+    else:
+        text()
 
 
 def print_json(value: Any) -> None:

@@ -13,8 +13,18 @@ from urllib.parse import quote
 import click
 
 from dutiful.cli.api import Refused, ask, ask_about, with_near_names
-from dutiful.cli.output import Group, counted, print_json, print_table, progress_bar, write_file
-from dutiful.cli.output_options import Form, as_json, reading, show
+from dutiful.cli.output import (
+    Form,
+    Group,
+    as_json,
+    counted,
+    print_json,
+    print_table,
+    progress_bar,
+    reading,
+    show,
+    write_file,
+)
 from dutiful.cli.schedule_text import (
     LINE_FIELDS,
     RUN_FIELDS,

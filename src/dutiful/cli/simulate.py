@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import duration, print_table, progress_bar, state_cell, write_file
-from dutiful.cli.output_options import Form, reading, show
+from dutiful.cli.output import (
+    Form,
+    duration,
+    print_table,
+    progress_bar,
+    reading,
+    show,
+    state_cell,
+    write_file,
+)
 from dutiful.cli.pictures import simulation_picture
 from dutiful.core.cron.duration import parse_duration
 from dutiful.core.cron.zone import read_instant

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dutiful.cli.output import Group, print_json, print_table, progress_bar
-from dutiful.cli.output_options import Form, as_json, reading, show
+from dutiful.cli.output import Form, Group, as_json, print_json, print_table, progress_bar, reading, show
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.runtime.cluster_ports import Sharded
 from dutiful.stores.integrity import inconsistencies

@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dutiful.cli.output import Group, duration, print_json, print_table, state_cell, zone_name
-from dutiful.cli.output_options import Form, as_json, reading, show
+from dutiful.cli.output import (
+    Form,
+    Group,
+    as_json,
+    duration,
+    print_json,
+    print_table,
+    reading,
+    show,
+    state_cell,
+    zone_name,
+)
 from dutiful.cli.schedule_text import run_state
 from dutiful.core.errors import quoted
 from dutiful.declarative.inspection import Tasks, open_tasks

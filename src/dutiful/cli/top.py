@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dutiful.cli.output_options import color
+from dutiful.cli.output import color
 from dutiful.cli.top_frame import SORTS, Screen, frame, in_order
 from dutiful.cli.top_sources import FleetSource, ServiceSource, Source, StoreSource
 from dutiful.core.errors import DutifulError, quoted

@@ -168,7 +168,7 @@ class StoreSource:
         rows = [_task(task) for task in views]
         health = "no scheduler runs" if leader is None else f"run by process {leader.pid}"
         now = SystemClock().now()
-        counts = f"{len(rows):,} task{'s' * (len(rows) != 1)}"
+        counts = counted(len(rows), "task")
         return Shown(
             self._store,
             now.astimezone(SystemClock().timezone),

@@ -1,4 +1,4 @@
-"""The changes of a store: schedules to write and to remove, rows, notes; and a survey of what is stored."""
+"""The changes of a store: schedules to write and to remove, rows, notes, workflows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule, State
-    from dutiful.core.snapshot import Snapshot
     from dutiful.core.workflow import PutWorkflow
 
 
@@ -53,13 +52,3 @@ class Changes(NamedTuple):
     facets: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
     # Applied only while this epoch leads; None: under any leader.
     under: int | None = None
-
-
-class Survey(NamedTuple):
-    """A store compared with a declaration; other schedules are stored as declared, without open runs."""
-
-    # In the order of the declaration, each with the stored schedule of the same id; None where none is
-    # stored, or where it cannot be read.
-    differing: Sequence[tuple[Schedule, Snapshot | None]]
-    # Ids that are stored but not declared, in the order in which they were first stored.
-    undeclared: Sequence[str]

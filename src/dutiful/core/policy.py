@@ -110,3 +110,8 @@ class Policy:
     start_within: Milliseconds | None = None
     finish_within: Milliseconds | None = None
     succeed_every: Milliseconds | None = None
+
+    @property
+    def group(self) -> str | None:
+        """Return the name of the capacity group, or None."""
+        return None if self.capacity is None else self.capacity.group

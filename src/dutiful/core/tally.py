@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from dutiful.core.policy import Reason
+from dutiful.core.run import Status
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.policy import Reason
-    from dutiful.core.run import Run, Status
 
 
 class Tally(NamedTuple):
@@ -21,23 +22,27 @@ class Tally(NamedTuple):
     ticks: int
 
 
-def tallied(runs: Iterable[Run], since: Instant, until: Instant, width: int) -> list[Tally]:
-    """Return the tallies of rows in [since, until), ordered; buckets are `width` ms wide, aligned to 1970.
+def tallied(
+    rows: Iterable[tuple[str, str | None, Instant, Instant | None, int]],
+    since: Instant,
+    until: Instant,
+    width: int,
+    counted: Iterable[tuple[Instant, str, str | None, int]] = (),
+) -> list[Tally]:
+    """Return the tallies of ticks in [since, until), ordered; buckets are `width` ms wide, aligned to 1970.
 
-    The ticks of a range are spread evenly from its first to its last tick.
+    `rows` are (status, reason, first tick, last tick, ticks); the ticks of a range are spread evenly between
+    its ends. `counted` are (bucket, status, reason, ticks) of other rows, already added up.
     """
-    counts: dict[tuple[Instant, Status, Reason | None], int] = {}
-    for run in runs:
-        for at, ticks in spread(run.run_at, run.run_until, run.ticks, width):
+    counts = {(at, status, reason): ticks for at, status, reason, ticks in counted}
+    for status, reason, first, last, ticks in rows:
+        for at, share in spread(first, last, ticks, width):
             if since <= at < until:
-                key = at, run.status, run.reason
-                counts[key] = counts.get(key, 0) + ticks
-    return in_order(Tally(*key, ticks) for key, ticks in counts.items())
-
-
-def in_order(tallies: Iterable[Tally]) -> list[Tally]:
-    """Return tallies by bucket, status and reason."""
-    return sorted(tallies, key=lambda tally: (tally.at, tally.status.value, tally.reason or ""))
+                counts[at, status, reason] = counts.get((at, status, reason), 0) + share
+    return [
+        Tally(at, Status(status), None if reason is None else Reason(reason), counts[at, status, reason])
+        for at, status, reason in sorted(counts, key=lambda key: (*key[:2], key[2] or ""))
+    ]
 
 
 def spread(first: Instant, last: Instant | None, ticks: int, width: int) -> Iterator[tuple[Instant, int]]:

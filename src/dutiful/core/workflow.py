@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from dutiful.core.errors import OvertakenError
+
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
 
@@ -24,6 +26,12 @@ class PutWorkflow(NamedTuple):
 
     workflow: Workflow
     replaces: str | None = None
+
+    def check(self, there: Workflow | None, owner: str | None) -> None:
+        """Raise OvertakenError if the stored version, or the owner of its id, is not the expected one."""
+        if (there and there.dag) != self.replaces or owner not in (None, self.workflow.owner):
+            version = self.workflow.version
+            raise OvertakenError(self.workflow.workflow_id, version, version)
 
 
 class WorkflowEntry(NamedTuple):

@@ -46,9 +46,8 @@ from dutiful.stores.url import store_for
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from dutiful.core.changes import Survey
     from dutiful.core.event import Event
-    from dutiful.core.plan.reconcile import Difference
+    from dutiful.core.plan.reconcile import Difference, Survey
     from dutiful.declarative.registration import Registration
     from dutiful.runtime.in_flight import Drained
     from dutiful.runtime.ports import Clock

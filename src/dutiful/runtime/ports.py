@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
     from dutiful.core.cadence import Cadence, Instant
-    from dutiful.core.changes import Changes, Note, Survey
+    from dutiful.core.changes import Changes, Note
     from dutiful.core.errors import FaultyKey
     from dutiful.core.event import Event
     from dutiful.core.plan.outcome import Outcome, Settlement
     from dutiful.core.plan.planner import Batch
+    from dutiful.core.plan.reconcile import Survey
     from dutiful.core.policy import Policy
     from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule

@@ -17,7 +17,7 @@ from dutiful.core.plan.backfill import Backfill, backfill, past_ticks
 from dutiful.core.plan.edit import accounted, edited, upserted
 from dutiful.core.plan.outcome import Report, Settlement, hear
 from dutiful.core.plan.pause import end_of_pause, pause_has_ended, paused_until, resumed
-from dutiful.core.plan.reconcile import Difference, reconcile
+from dutiful.core.plan.reconcile import Difference, Survey, reconcile
 from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.plan.verdict import Verdict, explain, minute_of
 from dutiful.core.run import CANCEL_ASKED, Phase, Run, Status
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.changes import Survey
     from dutiful.core.policy import Overlap
     from dutiful.core.schedule import Schedule, State
     from dutiful.core.workflow import PutWorkflow

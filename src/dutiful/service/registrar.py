@@ -378,14 +378,12 @@ class SchedulerRegistrar:
         run = await self._registrar.trigger(schedule_id, own_key, text)
         return Triggered(run.key, moment(run.run_at))
 
-    async def cancel_run(
-        self, idempotency_key: str, may_cancel: Callable[[str], bool] = lambda _: True
-    ) -> RunView:
+    async def cancel_run(self, idempotency_key: str) -> RunView:
         """Request the end of a run, and return it as it stands; a run that has ended stays as it is.
 
         The leading worker ends it in its next pass, and cancels it at its executor. Raises UnknownRunError.
         """
-        run = await self.get_run(idempotency_key, may_cancel)
+        run = await self.get_run(idempotency_key)
         await self._registrar.cancel(run.schedule_id, idempotency_key)
         return await self.get_run(idempotency_key)
 

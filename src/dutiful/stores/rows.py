@@ -5,26 +5,31 @@ A new field of `Run`, `State` or `Note` needs a column of the same name in the s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dutiful.core.changes import Note
-from dutiful.core.errors import CodecError, ImpossibleKey, StoreError, quoted
+from dutiful.core.errors import CodecError, ImpossibleKey, OvertakenError, StoreError, quoted
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Kind, Phase, Run, Status
 from dutiful.core.schedule import SkippedRange, State
 from dutiful.core.snapshot import Snapshot
 from dutiful.runtime.ports import PART_OF_ID, PausedUntil, RunPlace
-from dutiful.stores.codec import Declaration, revive
+from dutiful.stores.codec import Declaration, declare, decode_cadence, decode_policy, revive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from dutiful.core.cadence import Instant
+    from dutiful.core.cadence import Cadence, Instant
+    from dutiful.core.changes import Put
     from dutiful.core.errors import FaultyKey
+    from dutiful.core.policy import Policy
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Move
     from dutiful.runtime.ports import Facets, RunFilter
     from dutiful.stores.codec import Shared
+
+    T = TypeVar("T")
 
 Row = tuple[Any, ...]
 
@@ -93,7 +98,13 @@ RUN_TEXTS = tuple(name for name in RUN_ALL if _ANNOTATIONS.get(name) in (*_WORDS
 """The columns of a run that hold text."""
 _KEY, _KIND = Run._fields.index("own_key"), Run._fields.index("kind")
 _STARTED = Status.STARTED
-_END_OF_TIME = 2**63 - 1
+END_OF_TIME = 2**63 - 1
+"""The last instant that a column can hold."""
+
+# Most rows that one query of `matching` scans. A page that ends here has a position to continue from.
+SCAN_MAX = 5000
+NEWEST_FIRST = {"order": "DESC", "after": "<", "within": ">="}
+OLDEST_FIRST = {"order": "ASC", "after": ">", "within": "<="}
 
 
 def listed(columns: Iterable[str]) -> str:
@@ -109,7 +120,7 @@ def assigned(columns: Iterable[str]) -> str:
 def scan_range(wanted: RunFilter, after: RunPlace | None, oldest_first: bool) -> tuple[RunPlace, Instant]:
     """Return the position after which a scan of runs begins, and the last tick that it may reach."""
     first = 0 if wanted.since is None else wanted.since
-    until = _END_OF_TIME if wanted.until is None else wanted.until
+    until = END_OF_TIME if wanted.until is None else wanted.until
     if oldest_first:
         begin = RunPlace(first, -1, "")
         return max(begin, after or begin), until - 1
@@ -117,10 +128,47 @@ def scan_range(wanted: RunFilter, after: RunPlace | None, oldest_first: bool) ->
     return min(begin, after or begin), first
 
 
-def group_of(schedule: Schedule) -> str | None:
-    """Return the name of the capacity group, or None."""
-    capacity = schedule.policy.capacity
-    return None if capacity is None else capacity.group
+class Known(NamedTuple):
+    """What an edit needs of the stored schedule: the texts are None where they are missing."""
+
+    number: int
+    cadence: str | None
+    policy: str | None
+    group: str | None
+    version: int
+    damaged: int
+    shard: int = 0
+
+
+def check_versions(puts: Iterable[Put], known: Mapping[str, Known]) -> None:
+    """Raise OvertakenError for a put that was made from another version than the stored one."""
+    for put in puts:
+        there = known.get(put.schedule.id)
+        # Reads leave out damaged schedules, so for callers a damaged schedule has version 0.
+        present = 0 if there is None or there.damaged else there.version
+        if put.version is not None and put.version != present:
+            raise OvertakenError(put.schedule.id, put.version, present)
+
+
+def declared_over(known: Known | None, schedule: Schedule) -> Declaration:
+    """Return the declaration that replaces a stored one.
+
+    A stored text with the same meaning is kept: a later release may have added keys to it. The texts of a
+    damaged schedule are written anew: a text may be the damage, and other schedules may share it.
+    """
+    declaration = declare(schedule)
+    if known is None or known.damaged:
+        return declaration
+    cadence = _kept(known.cadence, decode_cadence, schedule.cadence, declaration.cadence)
+    policy = _kept(known.policy, decode_policy, schedule.policy, declaration.policy)
+    return declaration._replace(cadence=cadence, policy=policy)
+
+
+def _kept(stored: str | None, decode: Callable[[str], T], value: T, text: str) -> str:
+    try:
+        return text if stored is None or decode(stored) != value else stored
+    except CodecError:
+        return text
 
 
 def read_due(row: Row, texts: Mapping[tuple[int, int], Shared]) -> Snapshot:
@@ -195,6 +243,34 @@ def read_run(schedule_id: str, row: Row) -> Run:
     return tuple.__new__(Run, values)
 
 
+class Damage(NamedTuple):
+    """A schedule whose rows cannot be read, why, and the version in which it was read."""
+
+    number: int
+    id: str
+    problem: str
+    version: int
+
+
+def with_runs(stored: dict[int, Snapshot], rows: Iterable[Row], damage: list[Damage]) -> list[Snapshot]:
+    """Return the schedules with their open runs; an unreadable run makes its schedule damaged.
+
+    The rows have the number of a schedule and the columns RUN_ALL, in the order of the runs.
+    """
+    runs: defaultdict[int, list[Row]] = defaultdict(list)
+    for number, *row in rows:
+        runs[number].append(tuple(row))
+    for number in [number for number in runs if number in stored]:
+        due = stored[number]
+        try:
+            known = [read_run(due.schedule.id, row) for row in runs[number]]
+            stored[number] = due._replace(runs=[*due.runs, *known])
+        except CodecError as error:
+            del stored[number]
+            damage.append(Damage(number, due.schedule.id, str(error), due.version))
+    return [*stored.values()]
+
+
 def readable_run(schedule_id: str, row: Row) -> Run:
     """Return a row of the ledger, or raise StoreError where it cannot be read."""
     try:
@@ -202,6 +278,23 @@ def readable_run(schedule_id: str, row: Row) -> Run:
     except CodecError as error:
         problem = f"The ledger of {schedule_id!r} cannot be read"
         raise StoreError(problem, f"{error}; repair the row in the table runs") from error
+
+
+def readable_cadences(
+    rows: Iterable[tuple[int, int, int, str]], texts: Mapping[tuple[int, int], Shared]
+) -> list[tuple[Cadence, Policy, int, str]]:
+    """Return cadences and policies whose numbers are in the rows, each with the other two values of its row.
+
+    A text that cannot be read is left out: its schedules are damaged.
+    """
+    found = []
+    for cadence_number, policy_number, count, first in rows:
+        try:
+            cadence, policy, _ = texts[cadence_number, policy_number]
+        except CodecError:
+            continue
+        found.append((cadence, policy, count, first))
+    return found
 
 
 def state_columns(state: State) -> Row:

@@ -1,4 +1,4 @@
-"""Past ticks that somebody asks for: which of them run, and what is left of the rows that skipped them."""
+"""Backfill: which of the requested past ticks run, and what remains of the rows that skipped them."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 from tests.core.plan.planner_notation import at, run, schedule
 
 from dutiful.core.cadence import OnDemand
-from dutiful.core.changes import Changes, Put, Survey
+from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.reconcile import Difference, reconcile
+from dutiful.core.plan.reconcile import Difference, Survey, reconcile
 from dutiful.core.policy import Overlap, Policy
 from dutiful.core.run import Phase
 from dutiful.core.schedule import State, Task, Window

@@ -129,7 +129,7 @@ class Draft:
 
     def _slots_promised(self) -> int:
         """Return how many slots of the group this plan has given to schedules before this one."""
-        group = None if self.policy.capacity is None else self.policy.capacity.group
+        group = self.policy.group
         return 0 if group is None else self._slots.taken(group) - self.limits.stored.get(group, 0)
 
     def expires_at(self, run: Run) -> Instant | None:

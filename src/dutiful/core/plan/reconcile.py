@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dutiful.core.changes import Changes, Put
 from dutiful.core.plan.jitter import first_wake
 from dutiful.core.run import IN_FLIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from dutiful.core.changes import Survey
     from dutiful.core.schedule import Schedule, State
     from dutiful.core.snapshot import Snapshot
+
+
+class Survey(NamedTuple):
+    """A store compared with a declaration; other schedules are stored as declared, without open runs."""
+
+    # In the order of the declaration, each with the stored schedule of the same id; None where none is
+    # stored, or where it cannot be read.
+    differing: Sequence[tuple[Schedule, Snapshot | None]]
+    # Ids that are stored but not declared, in the order in which they were first stored.
+    undeclared: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import heapq
-import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dutiful.core.errors import OvertakenError
 from dutiful.core.schedule import is_troubled, owner_of
 from dutiful.core.tally import Tally, tallied
 from dutiful.core.workflow import Workflow, WorkflowEntry
@@ -68,17 +66,9 @@ def _matches(wanted: RunFilter, row: Row, run: Run) -> bool:
         and wanted.schedule_id in (None, run.schedule_id)
         and (wanted.since is None or run.run_at >= wanted.since)
         and (wanted.until is None or run.run_at < wanted.until)
-        and wanted.owner in (None, _owner(row.schedule.task.payload))
+        and wanted.owner in (None, owner_of(row.schedule))
         and wanted.trigger in (None, run.trigger)
     )
-
-
-def _owner(payload: str) -> str | None:
-    try:
-        value = json.loads(payload)
-    except ValueError:
-        return None
-    return value.get("user_id") if isinstance(value, dict) else None
 
 
 class MemoryFigures:
@@ -89,62 +79,39 @@ class MemoryFigures:
     async def tallies(
         self, since: Instant, until: Instant, width: int, owner: str | None = None
     ) -> list[Tally]:
-        """Return the number of ticks by status and reason."""
-        return _tallies(self._rows.values(), since, until, width, owner)
+        """Return the number of recorded ticks by status and reason."""
+        rows = (
+            (run.status, run.reason, run.run_at, run.run_until, run.ticks)
+            for row in self._owned(owner)
+            for run in row.runs()
+            if run.created_at is not None
+        )
+        return tallied(rows, since, until, width)
 
     async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
-        """Return runs that have not ended."""
-        return _open_runs(self._rows.values(), limit, owner)
+        """Return runs that have not ended, the oldest first."""
+        runs = [run for row in self._owned(owner) for run in row.open.values() if run.created_at is not None]
+        return sorted(runs, key=lambda run: (run.run_at, run.schedule_id, run.kind))[:limit]
 
     async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
-        """Return ids that contain a text."""
-        return _find_ids(self._rows.values(), part, after, limit, owner)
+        """Return ids that contain a text and come after another id."""
+        found = (row.schedule.id for row in self._owned(owner) if part in row.schedule.id > after)
+        return heapq.nsmallest(limit, found)
 
     async def troubled(self, limit: int, owner: str | None = None) -> list[Snapshot]:
-        """Return schedules that need attention."""
-        return _troubled(self._rows.values(), limit, owner)
+        """Return schedules that need attention, ordered by id."""
+        found = [row.due() for row in self._owned(owner) if is_troubled(row.state)]
+        return sorted(found, key=lambda due: due.schedule.id)[:limit]
 
     async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int, str]]:
-        """Return each cadence and policy with the number of schedules and the first id."""
-        return _cadences(self._rows.values(), owner)
+        """Return each cadence and policy of schedules that are not paused, their number and the first id."""
+        ids: dict[tuple[Cadence, Policy], list[str]] = {}
+        for schedule in (row.schedule for row in self._owned(owner) if not row.schedule.paused):
+            ids.setdefault((schedule.cadence, schedule.policy), []).append(schedule.id)
+        return [(cadence, policy, len(found), min(found)) for (cadence, policy), found in ids.items()]
 
-
-def _tallies(
-    rows: Iterable[Row], since: Instant, until: Instant, width: int, owner: str | None
-) -> list[Tally]:
-    """Return the number of recorded ticks by status and reason."""
-    runs = (run for row in _owned(rows, owner) for run in row.runs() if run.created_at is not None)
-    return tallied(runs, since, until, width)
-
-
-def _open_runs(rows: Iterable[Row], limit: int, owner: str | None) -> list[Run]:
-    """Return runs that have not ended, the oldest first."""
-    runs = [run for row in _owned(rows, owner) for run in row.open.values() if run.created_at is not None]
-    return sorted(runs, key=lambda run: (run.run_at, run.schedule_id, run.kind))[:limit]
-
-
-def _find_ids(rows: Iterable[Row], part: str, after: str, limit: int, owner: str | None) -> list[str]:
-    """Return ids that contain a text and come after another id."""
-    found = (row.schedule.id for row in _owned(rows, owner) if part in row.schedule.id > after)
-    return heapq.nsmallest(limit, found)
-
-
-def _troubled(rows: Iterable[Row], limit: int, owner: str | None) -> list[Snapshot]:
-    """Return schedules that need attention, ordered by id."""
-    found = [row.due() for row in _owned(rows, owner) if is_troubled(row.state)]
-    return sorted(found, key=lambda due: due.schedule.id)[:limit]
-
-
-def _cadences(rows: Iterable[Row], owner: str | None) -> list[tuple[Cadence, Policy, int, str]]:
-    """Return each cadence and policy with the number of schedules that are not paused and the first id."""
-    ids: dict[tuple[Cadence, Policy], list[str]] = {}
-    for schedule in (row.schedule for row in _owned(rows, owner) if not row.schedule.paused):
-        ids.setdefault((schedule.cadence, schedule.policy), []).append(schedule.id)
-    return [(cadence, policy, len(found), min(found)) for (cadence, policy), found in ids.items()]
-
-
-def _owned(rows: Iterable[Row], owner: str | None) -> list[Row]:
-    return [row for row in rows if owner in (None, owner_of(row.schedule))]
+    def _owned(self, owner: str | None) -> list[Row]:
+        return [row for row in self._rows.values() if owner in (None, owner_of(row.schedule))]
 
 
 class StoredWorkflows(dict[tuple[str, int], Workflow]):
@@ -152,13 +119,8 @@ class StoredWorkflows(dict[tuple[str, int], Workflow]):
 
     def check(self, wanted: PutWorkflow) -> None:
         """Raise OvertakenError where the stored workflow or its owner is not the expected one."""
-        workflow = wanted.workflow
-        there = self.get((workflow.workflow_id, workflow.version))
-        if (there and there.dag) != wanted.replaces or self.owner(workflow.workflow_id) not in (
-            None,
-            workflow.owner,
-        ):
-            raise OvertakenError(workflow.workflow_id, workflow.version, workflow.version)
+        workflow_id, version, *_ = wanted.workflow
+        wanted.check(self.get((workflow_id, version)), self.owner(workflow_id))
 
     def put_all(self, puts: Sequence[PutWorkflow]) -> None:
         """Store these versions."""

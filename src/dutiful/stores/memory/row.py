@@ -69,8 +69,7 @@ class Row:
 
     def group(self) -> str | None:
         """Return the capacity group of the schedule."""
-        capacity = self.schedule.policy.capacity
-        return None if capacity is None else capacity.group
+        return self.schedule.policy.group
 
     def put(self, run: Run, keep: bool) -> None:
         """Write a run; an ended one is kept only where `keep` is true."""

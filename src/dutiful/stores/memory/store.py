@@ -6,11 +6,11 @@ import heapq
 from itertools import count
 from typing import TYPE_CHECKING
 
-from dutiful.core.changes import Survey
 from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, OvertakenError
 from dutiful.core.plan.clock_rollback import rearmed
 from dutiful.core.plan.outcome import ended_state, wake_after
 from dutiful.core.plan.planner import Batch
+from dutiful.core.plan.reconcile import Survey
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status, frees_slot
 from dutiful.core.schedule import SkippedRange
 from dutiful.runtime.ports import Committed, Launch, Leader, Loaded, PausedUntil, Retention

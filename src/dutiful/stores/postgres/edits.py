@@ -6,16 +6,12 @@ from __future__ import annotations
 
 import hashlib
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from dutiful.core.errors import CodecError, OvertakenError
+from dutiful.core.errors import OvertakenError
 from dutiful.core.run import Phase, Status
 from dutiful.core.schedule import owner_of
 from dutiful.stores.codec import (
-    Declaration,
-    declare,
-    decode_cadence,
-    decode_policy,
     row_checksum,
     shared_checksum,
     text_number,
@@ -38,22 +34,24 @@ from dutiful.stores.rows import (
     NOTE,
     RUN_ALL,
     STATE,
+    Known,
     Row,
     birth_columns,
-    group_of,
+    check_versions,
+    declared_over,
     listed,
     run_columns,
     state_columns,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from dutiful.core.changes import Changes, Note, Put
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
     from dutiful.stores.postgres.connections import Session
-    from dutiful.stores.postgres.reads import Damage
+    from dutiful.stores.rows import Damage
 
     T = TypeVar("T")
 
@@ -63,8 +61,8 @@ _DECLARED = (*DECLARED, "checksum", "owner")
 _STATE = (*STATE, "wake_at", "capacity_group", "shard")
 # LEFT JOIN keeps declarations whose text row is missing. All statements lock state rows in the same order.
 _KNOWN = (
-    "SELECT id, declarations.number, cadences.text, policies.text, capacity_group, shard, version,"
-    " damage IS NOT NULL FROM declarations JOIN states ON states.number = declarations.number"
+    "SELECT id, declarations.number, cadences.text, policies.text, capacity_group, version,"
+    " damage IS NOT NULL, shard FROM declarations JOIN states ON states.number = declarations.number"
     " LEFT JOIN texts AS cadences ON cadences.number = cadence_number"
     " LEFT JOIN texts AS policies ON policies.number = policy_number"
     " WHERE namespace = $1 AND id = ANY($2::text[]) ORDER BY declarations.number FOR UPDATE OF states"
@@ -141,22 +139,12 @@ class Places:
 
     def place_of(self, schedule: Schedule) -> int:
         """Return the place of the shard of a schedule."""
-        return self.place(schedule.id, group_of(schedule))
+        return self.place(schedule.id, schedule.policy.group)
 
     def place(self, schedule_id: str, group: object) -> int:
         """Return the place of the shard for this schedule id and capacity group."""
         name = f"s:{schedule_id}" if group is None else f"g:{group}"
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % len(self.shards)
-
-
-class _Known(NamedTuple):
-    number: int
-    cadence: str | None
-    policy: str | None
-    group: str | None
-    shard: int
-    version: int
-    damaged: bool
 
 
 async def apply(session: Session, namespace: str, places: Places, changes: Changes) -> None:
@@ -166,7 +154,7 @@ async def apply(session: Session, namespace: str, places: Places, changes: Chang
     # The last put of an id counts, as if the puts were applied one after the other.
     puts = {put.schedule.id: put for put in changes.puts}
     known = await _find(session, namespace, puts)
-    _check_versions(changes.puts, {**known, **removed})
+    check_versions(changes.puts, {**known, **removed})
     await give_rows(session, [each.number for each in known.values()])
     await _overwrite(session, places, [(puts[schedule_id], each) for schedule_id, each in known.items()])
     await _add(session, namespace, places, [put for id_, put in puts.items() if id_ not in known])
@@ -250,23 +238,14 @@ async def request(session: Session, namespace: str, run: Run) -> tuple[Run | Non
     return run, shard
 
 
-async def _find(session: Session, namespace: str, ids: Collection[str]) -> dict[str, _Known]:
+async def _find(session: Session, namespace: str, ids: Collection[str]) -> dict[str, Known]:
     if not ids:
         return {}
     rows = await session.rows(_KNOWN, namespace, storable(ids))
-    return {schedule_id: _Known._make(rest) for schedule_id, *rest in rows}
+    return {schedule_id: Known(*rest) for schedule_id, *rest in rows}
 
 
-def _check_versions(puts: Iterable[Put], known: Mapping[str, _Known]) -> None:
-    for put in puts:
-        there = known.get(put.schedule.id)
-        # Reads leave out damaged schedules, so for callers a damaged schedule has version 0.
-        present = 0 if there is None or there.damaged else there.version
-        if put.version is not None and put.version != present:
-            raise OvertakenError(put.schedule.id, put.version, present)
-
-
-async def _remove(session: Session, namespace: str, ids: Sequence[str]) -> dict[str, _Known]:
+async def _remove(session: Session, namespace: str, ids: Sequence[str]) -> dict[str, Known]:
     known = await _find(session, namespace, ids)
     if not known:
         return {}
@@ -280,7 +259,7 @@ async def _remove(session: Session, namespace: str, ids: Sequence[str]) -> dict[
     return known
 
 
-async def _wake_left(session: Session, left: Iterable[_Known]) -> None:
+async def _wake_left(session: Session, left: Iterable[Known]) -> None:
     """Wake the schedules blocked on a group that these schedules have left."""
     for shard, group in sorted({(each.shard, each.group) for each in left if each.group is not None}):
         await session.run(WAKE_GROUP, 0, shard, group, 0)
@@ -304,7 +283,7 @@ async def _add(session: Session, namespace: str, places: Places, puts: Sequence[
         )
 
 
-async def _overwrite(session: Session, places: Places, pairs: Sequence[tuple[Put, _Known]]) -> None:
+async def _overwrite(session: Session, places: Places, pairs: Sequence[tuple[Put, Known]]) -> None:
     for chunk in _chunks(pairs):
         declared = await _declared(session, [(put.schedule, each) for put, each in chunk])
         values = Values()
@@ -316,23 +295,19 @@ async def _overwrite(session: Session, places: Places, pairs: Sequence[tuple[Put
     moved = [each.number for put, each in pairs if places.of(put.schedule) != each.shard]
     if moved:
         await session.run(_ORPHAN, moved)
-    await _wake_left(session, [each for put, each in pairs if group_of(put.schedule) != each.group])
+    await _wake_left(session, [each for put, each in pairs if put.schedule.policy.group != each.group])
 
 
 def _chunks(rows: Sequence[T]) -> Iterable[Sequence[T]]:
     return (rows[at : at + _CHUNK] for at in range(0, len(rows), _CHUNK))
 
 
-async def _declared(session: Session, schedules: Iterable[tuple[Schedule, _Known | None]]) -> list[Row]:
+async def _declared(session: Session, schedules: Iterable[tuple[Schedule, Known | None]]) -> list[Row]:
     """Return the values of _DECLARED for schedules, after storing the texts that they refer to."""
     shared: dict[tuple[str, str], tuple[int, int, int]] = {}
     rows: list[Row] = []
     for schedule, known in schedules:
-        declaration = declare(schedule)
-        # Write the texts of a damaged row anew: a text may be the damage, and other schedules may share it.
-        if known is not None and not known.damaged:
-            declaration = _keep_texts(known, schedule, declaration)
-        task, payload, cadence, policy, start, end, paused, until = declaration
+        task, payload, cadence, policy, start, end, paused, until = declared_over(known, schedule)
         found = shared.get((cadence, policy))
         if found is None:
             found = text_number(cadence), text_number(policy), shared_checksum(cadence, policy)
@@ -343,22 +318,8 @@ async def _declared(session: Session, schedules: Iterable[tuple[Schedule, _Known
     return rows
 
 
-def _keep_texts(known: _Known, schedule: Schedule, declaration: Declaration) -> Declaration:
-    """Keep a stored text with the same meaning: a later release may have added keys to it."""
-    cadence = _kept(known.cadence, decode_cadence, schedule.cadence, declaration.cadence)
-    policy = _kept(known.policy, decode_policy, schedule.policy, declaration.policy)
-    return declaration._replace(cadence=cadence, policy=policy)
-
-
-def _kept(stored: str | None, decode: Callable[[str], T], value: T, text: str) -> str:
-    try:
-        return text if stored is None or decode(stored) != value else stored
-    except CodecError:
-        return text
-
-
 def _state(put: Put, places: Places) -> Row:
-    return *state_columns(put.state), put.wake_at, group_of(put.schedule), places.of(put.schedule)
+    return *state_columns(put.state), put.wake_at, put.schedule.policy.group, places.of(put.schedule)
 
 
 _STOP = (

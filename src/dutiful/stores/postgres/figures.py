@@ -6,15 +6,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.core.errors import CodecError
-from dutiful.core.policy import Reason
-from dutiful.core.run import Status
-from dutiful.core.tally import Tally, in_order, spread
+from dutiful.core.tally import tallied
 from dutiful.runtime.ports import RunPage, RunPlace
 from dutiful.stores.postgres.reads import ID_AND_RUN, some
 from dutiful.stores.rows import (
+    NEWEST_FIRST,
+    OLDEST_FIRST,
     RUN_ALL,
+    SCAN_MAX,
     listed,
+    readable_cadences,
     readable_run,
     scan_range,
 )
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.policy import Policy
     from dutiful.core.run import Run
+    from dutiful.core.tally import Tally
     from dutiful.runtime.ports import RunFilter
     from dutiful.stores.postgres.connections import Session
     from dutiful.stores.postgres.interned_texts import Texts
@@ -67,17 +69,9 @@ async def tallies(
     session: Session, namespace: str, owner: str | None, since: Instant, until: Instant, width: int
 ) -> list[Tally]:
     """Return the number of recorded ticks by status and reason, in buckets of time."""
-    counts: dict[tuple[Instant, str, str | None], int] = {}
-    for at, status, reason, ticks in await session.rows(_TALLIES, namespace, owner, since, until, width):
-        counts[at, status, reason] = ticks
-    for status, reason, first, last, ticks in await session.rows(_STRETCHES, namespace, owner, since, until):
-        for at, share in spread(first, last, ticks, width):
-            if since <= at < until:
-                counts[at, status, reason] = counts.get((at, status, reason), 0) + share
-    return in_order(
-        Tally(at, Status(status), None if reason is None else Reason(reason), ticks)
-        for (at, status, reason), ticks in counts.items()
-    )
+    counted = await session.rows(_TALLIES, namespace, owner, since, until, width)
+    stretches = await session.rows(_STRETCHES, namespace, owner, since, until)
+    return tallied(stretches, since, until, width, counted)
 
 
 async def open_runs(session: Session, namespace: str, owner: str | None, limit: int) -> list[Run]:
@@ -109,20 +103,11 @@ async def cadences(
     """Return each cadence and policy of schedules that are not paused, their number and the first id."""
     rows = await session.rows(_CADENCES, namespace, owner)
     await texts.learn(session, {(row[0], row[1]) for row in rows})
-    found = []
-    for cadence_number, policy_number, count, first in rows:
-        try:
-            cadence, policy, _ = texts[cadence_number, policy_number]
-        except CodecError:
-            continue
-        found.append((cadence, policy, count, first))
-    return found
+    return readable_cadences(rows, texts)
 
 
 # Runs by filter
 
-# Most rows that one query scans. A page that ends here has a position to continue from.
-SCAN_MAX = 5000
 # Scan along the primary key, or along the index of one schedule. Rows of schedules without a ledger have no
 # `created_at`.
 _SCANNED = (
@@ -141,8 +126,6 @@ _MATCHING = (
 )
 _LAST_SCANNED = f"SELECT run_at, schedule, kind {_SCANNED} LIMIT 1 OFFSET $7 - 1"
 _OF_ONE = "schedule = (SELECT number FROM declarations WHERE namespace = $1 AND id = $6)"
-_NEWEST_FIRST = {"order": "DESC", "after": "<", "within": ">="}
-_OLDEST_FIRST = {"order": "ASC", "after": ">", "within": "<="}
 
 
 async def matching(
@@ -156,7 +139,7 @@ async def matching(
     """Return the runs that match and come after a position, and where to continue."""
     place, bound = scan_range(wanted, after, oldest_first)
     words = {
-        **(_OLDEST_FIRST if oldest_first else _NEWEST_FIRST),
+        **(OLDEST_FIRST if oldest_first else NEWEST_FIRST),
         # The index of failed runs finds those of a long ledger; no other status has one.
         "failed": " AND failed" if wanted.status == "FAILED" else "",
         "of_schedule": "$6::text IS NULL" if wanted.schedule_id is None else _OF_ONE,

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from dutiful.core.cadence import Cadence, Instant
-    from dutiful.core.changes import Changes, Note, Survey
+    from dutiful.core.changes import Changes, Note
     from dutiful.core.errors import FaultyKey
     from dutiful.core.plan.outcome import Settlement
+    from dutiful.core.plan.reconcile import Survey
     from dutiful.core.policy import Policy
     from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from dutiful.stores.postgres.connections import Session
     from dutiful.stores.postgres.database import OpenDatabase
     from dutiful.stores.postgres.edits import Places
-    from dutiful.stores.postgres.reads import Damage
+    from dutiful.stores.rows import Damage
 
 T = TypeVar("T")
 _KEY = re.compile(r"[0-9a-f]{64}")

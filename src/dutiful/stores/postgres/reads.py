@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dutiful.core.changes import Note, Survey
+from dutiful.core.changes import Note
 from dutiful.core.errors import CodecError
 from dutiful.core.plan.planner import Batch
+from dutiful.core.plan.reconcile import Survey
 from dutiful.core.policy import Reason
 from dutiful.core.snapshot import Snapshot
 from dutiful.runtime.clock import boottime
@@ -19,18 +19,20 @@ from dutiful.stores.postgres import interned_texts
 from dutiful.stores.postgres.connections import storable
 from dutiful.stores.postgres.statements import INLINE_AS_ROW
 from dutiful.stores.rows import (
+    END_OF_TIME,
     NOTE,
     READ,
     RUN_ALL,
     SCHEDULE,
+    Damage,
     faulty_key,
     listed,
     pause_condition,
     read_due,
-    read_run,
     read_schedule,
     readable_run,
     stored_and_parts,
+    with_runs,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
     from dutiful.stores.postgres.interned_texts import Texts
     from dutiful.stores.rows import Row
 
-_END_OF_TIME = 2**63 - 1
 _CADENCE, _POLICY = READ.index("cadence_number"), READ.index("policy_number")
 _VERSION = READ.index("version")
 # The columns of `read_due`, and the tick of the first open run.
@@ -114,15 +115,6 @@ _NOTES = (
     f"SELECT id, {listed(NOTE)} FROM notes JOIN declarations USING (number)"
     " WHERE namespace = $1 AND id = ANY($2::text[])"
 )
-
-
-class Damage(NamedTuple):
-    """A schedule whose rows cannot be read, the version of its state at that time, and why."""
-
-    number: int
-    id: str
-    problem: str
-    version: int
 
 
 Read: TypeAlias = tuple[list[Snapshot], list[Damage]]
@@ -262,7 +254,7 @@ async def ledger(
     session: Session, namespace: str, schedule_id: str, until: Instant | None, limit: int, kind: Kind | None
 ) -> list[Run]:
     """Return rows of the ledger, newest first; raise StoreError for a row that cannot be read."""
-    latest = _END_OF_TIME if until is None else min(until, _END_OF_TIME)
+    latest = END_OF_TIME if until is None else min(until, END_OF_TIME)
     rows = await session.rows(_LEDGER, namespace, schedule_id, latest, kind, limit)
     return [readable_run(schedule_id, tuple(row)) for row in rows]
 
@@ -270,7 +262,7 @@ async def ledger(
 async def latest(session: Session, namespace: str, ids: Iterable[str], limit: int) -> dict[str, list[Run]]:
     """Return the newest rows of each of these schedules; schedules without rows are left out."""
     found: dict[str, list[Run]] = {}
-    for schedule_id, *row in await session.rows(_LATEST, namespace, storable(ids), _END_OF_TIME, None, limit):
+    for schedule_id, *row in await session.rows(_LATEST, namespace, storable(ids), END_OF_TIME, None, limit):
         found.setdefault(schedule_id, []).append(readable_run(schedule_id, tuple(row)))
     return found
 
@@ -330,19 +322,8 @@ async def _with_open_runs(
     session: Session, stored: dict[int, Snapshot], since: Mapping[int, int], damage: list[Damage]
 ) -> list[Snapshot]:
     """Return the schedules with their open runs; an unreadable run makes its schedule damaged."""
-    if since:
-        runs: defaultdict[int, list[Any]] = defaultdict(list)
-        for number, *row in await session.rows(_OPEN, [*since], [*since.values()]):
-            runs[number].append(tuple(row))
-        for number, found in runs.items():
-            due = stored[number]
-            try:
-                known = [read_run(due.schedule.id, row) for row in found]
-                stored[number] = due._replace(runs=[*due.runs, *known])
-            except CodecError as error:
-                del stored[number]
-                damage.append(Damage(number, due.schedule.id, str(error), due.version))
-    return [*stored.values()]
+    rows = await session.rows(_OPEN, [*since], [*since.values()]) if since else []
+    return with_runs(stored, rows, damage)
 
 
 # The stored schedules beside declared ones

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dutiful.runtime.ports import Committed, Leader, Loaded, Retention
     from dutiful.stores.postgres.connections import Session
     from dutiful.stores.postgres.database import OpenDatabase
-    from dutiful.stores.postgres.reads import Damage
+    from dutiful.stores.rows import Damage
 
 T = TypeVar("T")
 logger = logging.getLogger("dutiful.stores")

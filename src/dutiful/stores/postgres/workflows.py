@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.core.errors import OvertakenError
 from dutiful.core.workflow import Workflow, WorkflowEntry
 
 if TYPE_CHECKING:
@@ -37,9 +36,7 @@ async def put(session: Session, namespace: str, wanted: PutWorkflow) -> None:
     workflow = wanted.workflow
     await session.run(_LOCK, namespace, workflow.workflow_id)
     there = await load(session, namespace, workflow.workflow_id, workflow.version)
-    owned_by = await owner(session, namespace, workflow.workflow_id)
-    if (there and there.dag) != wanted.replaces or owned_by not in (None, workflow.owner):
-        raise OvertakenError(workflow.workflow_id, workflow.version, workflow.version)
+    wanted.check(there, await owner(session, namespace, workflow.workflow_id))
     await session.run(_SAVE, namespace, *workflow)
 
 

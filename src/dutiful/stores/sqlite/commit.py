@@ -18,7 +18,6 @@ from dutiful.stores.rows import (
     STATE,
     assigned,
     birth_columns,
-    group_of,
     listed,
     read_run,
     run_columns,
@@ -238,7 +237,7 @@ def _write_runs(
     inserted = hits(connection, [*map(_insert_write, inserts)])
     for (_, schedule, number, run), there in zip(inserts, inserted, strict=True):
         if not there and run.status is Status.SKIPPED:
-            insert_rest(connection, number, group_of(schedule), run)
+            insert_rest(connection, number, schedule.policy.group, run)
     launches = _launches(inserts, inserted)
     if changes:
         changed = hits(connection, [*map(_change_write, changes)])
@@ -250,7 +249,7 @@ def _write_runs(
 def _insert_write(written: _Written) -> Write:
     _, schedule, number, run = written
     if schedule.policy.capacity is not None or not _is_first_attempt(run):
-        return INSERT, (*run_columns(run), *birth_columns(run), number, group_of(schedule))
+        return INSERT, (*run_columns(run), *birth_columns(run), number, schedule.policy.group)
     launched = run.run_at, _STATUS[run.status], run.fire_at, run.epoch, run.started_at, number
     if run.created_at is None:
         return _INSERT_LAUNCHED, launched

@@ -5,15 +5,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from dutiful.core.errors import CodecError, OvertakenError
+from dutiful.core.errors import OvertakenError
 from dutiful.core.run import Phase, Status
 from dutiful.stores.codec import (
-    Declaration,
-    declare,
-    decode_cadence,
-    decode_policy,
     row_checksum,
     shared_checksum,
 )
@@ -23,10 +19,12 @@ from dutiful.stores.rows import (
     RUN,
     RUN_ALL,
     STATE,
+    Known,
     Row,
     assigned,
     birth_columns,
-    group_of,
+    check_versions,
+    declared_over,
     listed,
     run_columns,
     state_columns,
@@ -40,12 +38,12 @@ from dutiful.stores.sqlite.reads import find_run
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from dutiful.core.changes import Changes, Put
     from dutiful.core.run import Run
     from dutiful.core.schedule import Schedule
-    from dutiful.stores.sqlite.reads import Damage
+    from dutiful.stores.rows import Damage
 
     T = TypeVar("T")
 
@@ -115,22 +113,13 @@ _WAKE_BY = (
 )
 
 
-class _Known(NamedTuple):
-    number: int
-    cadence: str | None
-    policy: str | None
-    group: str | None
-    version: int
-    damaged: int
-
-
 def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> None:
     """Write and delete schedules, and write the ledger rows that belong to the edits."""
     removed = _remove(connection, namespace, changes.removes)
     # The last put of an id counts, as if the puts were applied one after the other.
     puts = {put.schedule.id: put for put in changes.puts}
     known = _find(connection, namespace, puts)
-    _check_versions(changes.puts, {**known, **removed})
+    check_versions(changes.puts, {**known, **removed})
     inline_runs.give_rows(connection, [each.number for each in known.values()])
     columns = _Columns(connection)
     _overwrite(
@@ -179,23 +168,14 @@ def _drop(connection: sqlite3.Connection, number: int, run: Run) -> None:
         raise OvertakenError(run.schedule_id, 0, 0)
 
 
-def _find(connection: sqlite3.Connection, namespace: str, ids: Collection[str]) -> dict[str, _Known]:
+def _find(connection: sqlite3.Connection, namespace: str, ids: Collection[str]) -> dict[str, Known]:
     if not ids:
         return {}
     rows = connection.execute(_KNOWN, (namespace, json.dumps(list(ids))))
-    return {schedule_id: _Known._make(rest) for schedule_id, *rest in rows}
+    return {schedule_id: Known(*rest) for schedule_id, *rest in rows}
 
 
-def _check_versions(puts: Iterable[Put], known: Mapping[str, _Known]) -> None:
-    for put in puts:
-        there = known.get(put.schedule.id)
-        # Reads leave out damaged schedules, so for callers a damaged schedule has version 0.
-        present = 0 if there is None or there.damaged else there.version
-        if put.version is not None and put.version != present:
-            raise OvertakenError(put.schedule.id, put.version, present)
-
-
-def _remove(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> dict[str, _Known]:
+def _remove(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> dict[str, Known]:
     known = _find(connection, namespace, ids)
     if not known:
         return {}
@@ -221,12 +201,8 @@ class _Columns:
         self._numbers = StoredTexts(connection)
         self._shared: dict[tuple[str, str], tuple[int, int, int]] = {}
 
-    def of(self, schedule: Schedule, known: _Known | None = None) -> Row:
-        declaration = declare(schedule)
-        # Rewrite the texts of a damaged row: a text that rows share may itself be damaged.
-        if known is not None and not known.damaged:
-            declaration = _keep_texts(known, schedule, declaration)
-        task, payload, cadence, policy, start, end, paused, until = declaration
+    def of(self, schedule: Schedule, known: Known | None = None) -> Row:
+        task, payload, cadence, policy, start, end, paused, until = declared_over(known, schedule)
         *numbers, shared = self._shared.get((cadence, policy)) or self._store(cadence, policy)
         checksum = row_checksum(shared, schedule.id, task, payload, start, end, paused, until)
         return task, payload, *numbers, start, end, paused, until, checksum
@@ -251,41 +227,27 @@ def _add(connection: sqlite3.Connection, namespace: str, puts: Sequence[Put], co
 
 
 def _overwrite(
-    connection: sqlite3.Connection, namespace: str, pairs: Sequence[tuple[Put, _Known]], columns: _Columns
+    connection: sqlite3.Connection, namespace: str, pairs: Sequence[tuple[Put, Known]], columns: _Columns
 ) -> None:
     connection.executemany(
         _UPDATE_SCHEDULE, ((*columns.of(put.schedule, each), each.number) for put, each in pairs)
     )
     connection.executemany(_UPDATE_STATE, ((*_state(put), each.number) for put, each in pairs))
-    left = [(put, each) for put, each in pairs if group_of(put.schedule) != each.group]
-    connection.executemany(_REGROUP, [(group_of(put.schedule), each.number) for put, each in left])
+    left = [(put, each) for put, each in pairs if put.schedule.policy.group != each.group]
+    connection.executemany(_REGROUP, [(put.schedule.policy.group, each.number) for put, each in left])
     wake_groups(connection, namespace, [(each.group, 0, each.number) for _, each in left if each.group])
 
 
-def _keep_texts(known: _Known, schedule: Schedule, declaration: Declaration) -> Declaration:
-    """Keep a stored text with the same meaning: a later release may have added keys to it."""
-    cadence = _kept(known.cadence, decode_cadence, schedule.cadence, declaration.cadence)
-    policy = _kept(known.policy, decode_policy, schedule.policy, declaration.policy)
-    return declaration._replace(cadence=cadence, policy=policy)
-
-
-def _kept(stored: str | None, decode: Callable[[str], T], value: T, text: str) -> str:
-    try:
-        return text if stored is None or decode(stored) != value else stored
-    except CodecError:
-        return text
-
-
 def _state(put: Put) -> Row:
-    return *state_columns(put.state), put.wake_at, group_of(put.schedule)
+    return *state_columns(put.state), put.wake_at, put.schedule.policy.group
 
 
 def _write_run(connection: sqlite3.Connection, number: int, run: Run, put: Put) -> None:
     if run.phase is not Phase.ENDED or put.schedule.policy.ledger:
-        values = (*run_columns(run), *birth_columns(run), number, group_of(put.schedule))
+        values = (*run_columns(run), *birth_columns(run), number, put.schedule.policy.group)
         written = connection.execute(_WRITE_RUN, values)
         if written.rowcount == 0 and run.status is Status.SKIPPED:
-            insert_rest(connection, number, group_of(put.schedule), run)
+            insert_rest(connection, number, put.schedule.policy.group, run)
     else:
         connection.execute(_DROP_RUN, (number, run.run_at, run.kind))
 

@@ -6,19 +6,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.core.errors import CodecError, OvertakenError
-from dutiful.core.policy import Reason
-from dutiful.core.run import Status
-from dutiful.core.tally import Tally, in_order, spread
+from dutiful.core.tally import tallied
 from dutiful.core.workflow import Workflow, WorkflowEntry
 from dutiful.runtime.ports import RunPage, RunPlace
 from dutiful.stores.rows import (
+    NEWEST_FIRST,
+    OLDEST_FIRST,
     RUN_ALL,
+    SCAN_MAX,
     listed,
+    readable_cadences,
     readable_run,
     scan_range,
 )
-from dutiful.stores.sqlite.reads import ID_AND_RUN, page
+from dutiful.stores.sqlite.reads import ID_AND_RUN, found_by
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,15 +28,14 @@ if TYPE_CHECKING:
     from dutiful.core.policy import Policy
     from dutiful.core.run import Run
     from dutiful.core.snapshot import Snapshot
+    from dutiful.core.tally import Tally
     from dutiful.core.workflow import PutWorkflow
     from dutiful.runtime.ports import RunFilter
+    from dutiful.stores.rows import Damage
     from dutiful.stores.sqlite.interned_texts import Texts
-    from dutiful.stores.sqlite.reads import Damage
 
 
-# Most rows that one query scans. A page that ends here has a position to continue from.
-SCAN_MAX = 5000
-# Fewer for one schedule: its rows are scattered over the file, so each costs a page read.
+# Fewer than SCAN_MAX for one schedule: its rows are scattered over the file, so each costs a page read.
 _SCAN_ONE = 1000
 _RUN = listed(f"runs.{column}" for column in RUN_ALL)
 _NUMBER = "(SELECT number FROM declarations WHERE namespace = :namespace AND id = :schedule_id)"
@@ -70,13 +70,11 @@ _SOURCES = {
     "failed": ("runs INDEXED BY runs_failed", "status = 'FAILED'"),
     "one": (_OF_ONE, "true"),
 }
-_NEWEST_FIRST = {"order": "DESC", "after": "<", "within": ">="}
-_OLDEST_FIRST = {"order": "ASC", "after": ">", "within": "<="}
 
 
 def _statements(source: str, oldest_first: bool) -> list[str]:
     """Return the statements that read a page from a source, and the position where its scan ended."""
-    words, (rows, condition) = (_OLDEST_FIRST if oldest_first else _NEWEST_FIRST), _SOURCES[source]
+    words, (rows, condition) = (OLDEST_FIRST if oldest_first else NEWEST_FIRST), _SOURCES[source]
     return [
         text.format(source=rows.format(**words), condition=condition, **words)
         for text in (_MATCHING, _LAST_SCANNED)
@@ -190,19 +188,9 @@ def tallies(
     width: int,
 ) -> list[Tally]:
     """Return the number of recorded ticks by status and reason, in buckets of time."""
-    counts: dict[tuple[Instant, str, str | None], int] = {}
-    for at, status, reason, ticks in connection.execute(_TALLIES, (namespace, owner, since, until, width)):
-        counts[at, status, reason] = ticks
-    for status, reason, first, last, ticks in connection.execute(
-        _STRETCHES, (namespace, owner, since, until)
-    ):
-        for at, share in spread(first, last, ticks, width):
-            if since <= at < until:
-                counts[at, status, reason] = counts.get((at, status, reason), 0) + share
-    return in_order(
-        Tally(at, Status(status), None if reason is None else Reason(reason), ticks)
-        for (at, status, reason), ticks in counts.items()
-    )
+    counted = connection.execute(_TALLIES, (namespace, owner, since, until, width))
+    stretches = connection.execute(_STRETCHES, (namespace, owner, since, until))
+    return tallied(stretches, since, until, width, counted)
 
 
 def open_runs(connection: sqlite3.Connection, namespace: str, owner: str | None, limit: int) -> list[Run]:
@@ -222,21 +210,14 @@ def troubled(
     connection: sqlite3.Connection, texts: Texts, namespace: str, owner: str | None, limit: int
 ) -> tuple[list[Snapshot], list[Damage]]:
     """Return schedules that need attention, and schedules found damaged."""
-    return page(connection, texts, _TROUBLED, (namespace, owner, limit))
+    return found_by(connection, texts, _TROUBLED, (namespace, owner, limit))
 
 
 def cadences(
     connection: sqlite3.Connection, texts: Texts, namespace: str, owner: str | None
 ) -> list[tuple[Cadence, Policy, int, str]]:
     """Return each cadence and policy of schedules that are not paused, their number and the first id."""
-    found = []
-    for cadence_number, policy_number, count, first in connection.execute(_CADENCES, (namespace, owner)):
-        try:
-            cadence, policy, _ = texts[cadence_number, policy_number]
-        except CodecError:
-            continue
-        found.append((cadence, policy, count, first))
-    return found
+    return readable_cadences(connection.execute(_CADENCES, (namespace, owner)), texts)
 
 
 _SAVE_WORKFLOW = (
@@ -262,9 +243,7 @@ def put_workflow(connection: sqlite3.Connection, namespace: str, wanted: PutWork
     """Store one version; raise OvertakenError where the stored workflow or owner is not as expected."""
     workflow = wanted.workflow
     there = load_workflow(connection, namespace, workflow.workflow_id, workflow.version)
-    owned_by = workflow_owner(connection, namespace, workflow.workflow_id)
-    if (there and there.dag) != wanted.replaces or owned_by not in (None, workflow.owner):
-        raise OvertakenError(workflow.workflow_id, workflow.version, workflow.version)
+    wanted.check(there, workflow_owner(connection, namespace, workflow.workflow_id))
     connection.execute(_SAVE_WORKFLOW, (namespace, *workflow))
 
 

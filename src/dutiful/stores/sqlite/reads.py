@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dutiful.core.changes import Note
 from dutiful.core.errors import CodecError
@@ -14,18 +13,20 @@ from dutiful.core.plan.planner import Batch
 from dutiful.core.snapshot import Snapshot
 from dutiful.runtime.ports import Found, Loaded
 from dutiful.stores.rows import (
+    END_OF_TIME,
     NOTE,
     READ,
     RUN_ALL,
     SCHEDULE,
+    Damage,
     faulty_key,
     listed,
     pause_condition,
     read_due,
-    read_run,
     read_schedule,
     readable_run,
     stored_and_parts,
+    with_runs,
 )
 from dutiful.stores.sqlite.inline_runs import AS_ROW
 
@@ -117,16 +118,6 @@ _NOTES = (
     f"SELECT id, {listed(NOTE)} FROM notes JOIN declarations USING (number)"
     " WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))"
 )
-_END_OF_TIME = 2**63 - 1
-
-
-class Damage(NamedTuple):
-    """A schedule whose rows cannot be read, why, and the version in which it was read."""
-
-    number: int
-    id: str
-    problem: str
-    version: int
 
 
 def load(
@@ -246,6 +237,20 @@ def _count_with(connection: sqlite3.Connection, namespace: str, parts: Sequence[
 
 
 def page(
+    connection: sqlite3.Connection,
+    texts: Texts,
+    namespace: str,
+    facets: Facets,
+    paused: bool | PausedUntil | None,
+    after: str,
+    limit: int,
+) -> tuple[list[Snapshot], list[Damage]]:
+    """Return the schedules with these facets that come after an id, and the schedules found damaged."""
+    query, values = having(facets, paused, after)
+    return found_by(connection, texts, f"{query} ORDER BY id LIMIT ?", (namespace, *values, limit))
+
+
+def found_by(
     connection: sqlite3.Connection, texts: Texts, query: str, values: Sequence[object]
 ) -> tuple[list[Snapshot], list[Damage]]:
     """Return the schedules whose numbers a query finds, by id, and the schedules found damaged.
@@ -290,7 +295,7 @@ def every(
 ) -> tuple[list[Snapshot], list[Damage]]:
     """Return all readable schedules, and the schedules found damaged."""
     stored, damage = _read(texts, connection.execute(_ALL, (namespace,)))
-    return _with_runs(stored, connection.execute(f"{_OPEN} {_OPEN_ORDER}"), damage), damage
+    return with_runs(stored, connection.execute(f"{_OPEN} {_OPEN_ORDER}"), damage), damage
 
 
 def numbered(
@@ -334,7 +339,7 @@ def ledger(
     kind: Kind | None,
 ) -> list[Run]:
     """Return rows of the ledger, newest first; raise StoreError for a row that cannot be read."""
-    latest = _END_OF_TIME if until is None else min(until, _END_OF_TIME)
+    latest = END_OF_TIME if until is None else min(until, END_OF_TIME)
     rows = connection.execute(_LEDGER, (latest, namespace, schedule_id, limit, kind))
     return [readable_run(schedule_id, row) for row in rows]
 
@@ -392,26 +397,9 @@ def _read(texts: Texts, rows: Iterable[Row]) -> tuple[dict[int, Snapshot], list[
 
 
 def _with_open_runs(
-    connection: sqlite3.Connection, stored: Mapping[int, Snapshot], damage: list[Damage]
+    connection: sqlite3.Connection, stored: dict[int, Snapshot], damage: list[Damage]
 ) -> list[Snapshot]:
     if connection.execute(_ANY_OPEN).fetchone() is None:
         return list(stored.values())
     query = f"{_OPEN} AND schedule IN (SELECT value FROM json_each(?)) {_OPEN_ORDER}"
-    return _with_runs(stored, connection.execute(query, (json.dumps(list(stored)),)), damage)
-
-
-def _with_runs(stored: Mapping[int, Snapshot], rows: Iterable[Row], damage: list[Damage]) -> list[Snapshot]:
-    """Return the schedules with their open runs; an unreadable run makes its schedule damaged."""
-    runs: defaultdict[int, list[Row]] = defaultdict(list)
-    for number, *row in rows:
-        runs[number].append(tuple(row))
-    complete = dict(stored)
-    for number in [number for number in runs if number in stored]:
-        due = stored[number]
-        try:
-            known = [read_run(due.schedule.id, row) for row in runs[number]]
-            complete[number] = due._replace(runs=[*due.runs, *known])
-        except CodecError as error:
-            del complete[number]
-            damage.append(Damage(number, due.schedule.id, str(error), due.version))
-    return list(complete.values())
+    return with_runs(stored, connection.execute(query, (json.dumps(list(stored)),)), damage)

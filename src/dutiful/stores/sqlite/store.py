@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import secrets
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, StoreError
 from dutiful.stores.sqlite import edits, figures, file, reads, transfer, upkeep
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from dutiful.core.cadence import Cadence, Instant
-    from dutiful.core.changes import Changes, Note, Survey
+    from dutiful.core.changes import Changes, Note
     from dutiful.core.errors import FaultyKey
     from dutiful.core.plan.outcome import Settlement
+    from dutiful.core.plan.reconcile import Survey
     from dutiful.core.policy import Policy
     from dutiful.core.run import Kind, Run
     from dutiful.core.schedule import Schedule
@@ -45,11 +46,11 @@ if TYPE_CHECKING:
         RunPage,
         RunPlace,
     )
-    from dutiful.stores.rows import Row
-    from dutiful.stores.sqlite.reads import Damage
+    from dutiful.stores.rows import Damage, Row
     from dutiful.stores.transfer import Facts
 
 T = TypeVar("T")
+P = ParamSpec("P")
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -116,9 +117,7 @@ class SqliteStore:
             if self._leading is not None:
                 # Without the "clean" mark the next start only verifies the file once more.
                 with contextlib.suppress(StoreError):
-                    await writer.write(
-                        lambda connection: file.store_number(connection, self._namespace, "clean", 1)
-                    )
+                    await self._write(file.store_number, "clean", 1)
         finally:
             self._writer = None
             self._stand_down()
@@ -138,21 +137,36 @@ class SqliteStore:
             )
         return self._writer
 
-    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._open_writer().read(work)
+    async def _read(
+        self, query: Callable[Concatenate[sqlite3.Connection, str, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Return the result of a query that takes the connection, the namespace and these arguments."""
+        return await self._open_writer().read(lambda each: query(each, self._namespace, *args, **kwargs))
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._open_writer().write(work)
+    async def _decode(
+        self,
+        query: Callable[Concatenate[sqlite3.Connection, Texts, str, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Return the result of a query that also takes the texts of cadences and policies."""
+        return await self._open_writer().read(
+            lambda each: query(each, self._texts, self._namespace, *args, **kwargs)
+        )
+
+    async def _write(
+        self, work: Callable[Concatenate[sqlite3.Connection, str, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Return the result of a transaction that takes the connection, the namespace and these arguments."""
+        return await self._open_writer().write(lambda each: work(each, self._namespace, *args, **kwargs))
 
     # Leadership
 
     async def claim(self, door: str) -> None:
         """Record the door that owns the namespace."""
-        owner = await self._read(lambda connection: file.owning_door(connection, self._namespace))
+        owner = await self._read(file.owning_door)
         if owner is None:
-            owner = await self._write(
-                lambda connection: file.claim_namespace(connection, self._namespace, door)
-            )
+            owner = await self._write(file.claim_namespace, door)
         if owner != door:
             raise NamespaceOwnedError(self._path, self._namespace, owner)
 
@@ -168,7 +182,7 @@ class SqliteStore:
             self._lock.beat()
             return epoch if leader == owner else None
         loop = asyncio.get_running_loop()
-        if not await self._read(lambda _: self._lock.acquire(loop)):
+        if not await self._open_writer().read(lambda _: self._lock.acquire(loop)):
             return None
         try:
             epoch = await self._write(self._begin_leadership)
@@ -178,22 +192,28 @@ class SqliteStore:
         self._leading = owner, epoch
         return epoch
 
-    def _begin_leadership(self, connection: sqlite3.Connection) -> int:
-        edits.unmark(connection, reads.repaired(connection, self._texts, self._namespace))
-        return file.begin_leadership(connection, self._namespace)
+    def _begin_leadership(self, connection: sqlite3.Connection, namespace: str) -> int:
+        edits.unmark(connection, reads.repaired(connection, self._texts, namespace))
+        return file.begin_leadership(connection, namespace)
 
     def holds(self, epoch: int) -> bool:
         """Return whether this opening leads under the epoch."""
         return self._leading is not None and self._leading[1] == epoch
 
-    async def _write_leading(self, epoch: int, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _write_leading(
+        self,
+        epoch: int,
+        work: Callable[Concatenate[sqlite3.Connection, str, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
         leading = self._leading
 
-        def checked(connection: sqlite3.Connection) -> T:
-            current = file.stored_number(connection, self._namespace, "epoch", 0)
+        def checked(connection: sqlite3.Connection, namespace: str) -> T:
+            current = file.stored_number(connection, namespace, "epoch", 0)
             if leading is None or epoch != current:
                 raise LostLeadershipError(epoch, current)
-            return work(connection)
+            return work(connection, namespace, *args, **kwargs)
 
         try:
             return await self._write(checked)
@@ -207,59 +227,45 @@ class SqliteStore:
 
     async def apply(self, changes: Changes) -> None:
         """Write and delete schedules."""
-
-        def work(connection: sqlite3.Connection) -> None:
-            edits.apply(connection, self._namespace, changes)
-
         if changes.under is None:
-            await self._write(work)
+            await self._write(edits.apply, changes)
         else:
-            await self._write_leading(changes.under, work)
+            await self._write_leading(changes.under, edits.apply, changes)
 
     async def request(self, run: Run) -> Run | None:
         """Record a manual run."""
-        return await self._write(lambda connection: edits.request(connection, self._namespace, run))
+        return await self._write(edits.request, run)
 
     async def get(self, schedule_id: str) -> Snapshot | None:
         """Return one schedule, unless it is damaged."""
-        return next(iter(await self._some("id = ?", schedule_id)), None)
+        return next(iter(await self._marking(reads.some, "id = ?", [schedule_id])), None)
 
     async def some(self, ids: Iterable[str]) -> list[Snapshot]:
         """Return the schedules among these that are stored and not damaged."""
-        return await self._marking(
-            lambda connection: reads.with_ids(connection, self._texts, self._namespace, ids)
-        )
+        return await self._marking(reads.with_ids, ids)
 
     async def page(
         self, after: str, limit: int, facets: Facets = (), paused: bool | None = None
     ) -> list[Snapshot]:
         """Return the schedules that come after an id and are not damaged."""
-        query, found_by = reads.having(facets, paused, after)
-        values = (self._namespace, *found_by, limit)
-        return await self._marking(
-            lambda connection: reads.page(connection, self._texts, f"{query} ORDER BY id LIMIT ?", values)
-        )
+        return await self._marking(reads.page, facets, paused, after, limit)
 
     async def count(self, facets: Facets = (), paused: bool | PausedUntil | None = None) -> int:
         """Return how many schedules have these facets."""
-        return await self._read(lambda connection: reads.count(connection, self._namespace, facets, paused))
+        return await self._read(reads.count, facets, paused)
 
     async def soonest(self, limit: int, facets: Facets = ()) -> list[Snapshot]:
         """Return the schedules with the earliest wakes."""
-        return await self._marking(
-            lambda connection: reads.soonest(connection, self._texts, self._namespace, limit, facets)
-        )
+        return await self._marking(reads.soonest, limit, facets)
 
     async def count_due(self, until: Instant, limit: int, facets: Facets = ()) -> int:
         """Return how many schedules wake in time."""
-        return await self._read(
-            lambda connection: reads.count_due(connection, self._namespace, until, limit, facets)
-        )
+        return await self._read(reads.count_due, until, limit, facets)
 
     async def revision(self) -> str:
         """Return the counts of changes by this connection and by others, as a text."""
 
-        def read(connection: sqlite3.Connection) -> str:
+        def read(connection: sqlite3.Connection, _: str) -> str:
             (others,) = connection.execute("PRAGMA data_version").fetchone()
             return f"{self._opening}.{others}.{connection.total_changes}"
 
@@ -267,68 +273,60 @@ class SqliteStore:
 
     async def notes(self, ids: Iterable[str]) -> dict[str, Note]:
         """Return the notes of these schedules."""
-        return await self._read(lambda connection: reads.notes(connection, self._namespace, ids))
+        return await self._read(reads.notes, ids)
 
     async def every(self) -> list[Snapshot]:
         """Return all schedules but the damaged ones."""
-        return await self._marking(lambda connection: reads.every(connection, self._texts, self._namespace))
+        return await self._marking(reads.every)
 
     async def survey(self, declared: Sequence[Schedule]) -> Survey:
         """Return how the schedules differ from a declaration; a damaged schedule always differs."""
-        return await self._marking(
-            lambda connection: survey(connection, self._texts, self._namespace, declared)
-        )
+        return await self._marking(survey, declared)
 
-    async def _some(self, condition: str, *values: object) -> list[Snapshot]:
-        return await self._marking(
-            lambda connection: reads.some(connection, self._texts, self._namespace, condition, values)
-        )
-
-    async def _marking(self, work: Callable[[sqlite3.Connection], tuple[T, list[Damage]]]) -> T:
-        """Return the result of a read, after marking the schedules that it found damaged."""
-        found, damage = await self._read(work)
+    async def _marking(
+        self,
+        query: Callable[Concatenate[sqlite3.Connection, Texts, str, P], tuple[T, list[Damage]]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Return the result of a query, after marking the schedules that it found damaged."""
+        found, damage = await self._decode(query, *args, **kwargs)
         if damage:
             await self._mark(damage)
         return found
 
     async def damaged(self) -> list[tuple[str, str]]:
         """Return (id, problem) of the schedules that were found damaged."""
-        return await self._read(lambda connection: reads.marked(connection, self._namespace))
+        return await self._read(reads.marked)
 
     async def faulty_key(self, schedule_id: str) -> FaultyKey | None:
         """Return the key for which a schedule cannot be read; None where no key is to blame."""
-        return await self._read(
-            lambda connection: reads.faulty(connection, self._texts, self._namespace, schedule_id)
-        )
+        return await self._decode(reads.faulty, schedule_id)
 
     async def _mark(self, found: Sequence[Damage]) -> None:
-        await self._write(lambda connection: edits.mark(connection, found))
+        await self._open_writer().write(lambda connection: edits.mark(connection, found))
 
     # Passes
 
     async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
         """Return the due schedules and those with these ids; damaged schedules are marked and left out."""
         while True:
-            loaded, damage = await self._read(
-                lambda connection: reads.load(connection, self._texts, self._namespace, now, limit, also)
-            )
+            loaded, damage = await self._decode(reads.load, now, limit, also)
             if not damage:
                 return loaded
             await self._mark(damage)
 
     async def commit(self, moves: Sequence[Move], epoch: int) -> Committed:
         """Record the moves; return which were made, and the runs to launch."""
-        return await self._write_leading(epoch, lambda connection: commit(connection, self._namespace, moves))
+        return await self._write_leading(epoch, commit, moves)
 
     async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
         """Record the outcomes of attempts."""
-        return await self._write_leading(
-            epoch, lambda connection: settle(connection, self._namespace, settlements)
-        )
+        return await self._write_leading(epoch, settle, settlements)
 
     async def report(self, found: Run, became: Settlement) -> bool:
         """Record an executor's report on a run."""
-        return await self._write(lambda connection: report(connection, self._namespace, found, became))
+        return await self._write(report, found, became)
 
     # The ledger
 
@@ -336,48 +334,40 @@ class SqliteStore:
         self, schedule_id: str, until: Instant | None, limit: int, kind: Kind | None = None
     ) -> list[Run]:
         """Return rows, newest first."""
-        return await self._read(
-            lambda connection: reads.ledger(connection, self._namespace, schedule_id, until, limit, kind)
-        )
+        return await self._read(reads.ledger, schedule_id, until, limit, kind)
 
     async def latest(self, ids: Collection[str], limit: int) -> dict[str, list[Run]]:
         """Return the newest rows of each of these schedules."""
-        return await self._read(lambda connection: reads.latest(connection, self._namespace, ids, limit))
+        return await self._read(reads.latest, ids, limit)
 
     async def recent(self, limit: int) -> list[Run]:
         """Return rows of all schedules, newest first."""
-        return await self._read(lambda connection: reads.recent(connection, self._namespace, limit))
+        return await self._read(reads.recent, limit)
 
     async def runs(
         self, wanted: RunFilter, after: RunPlace | None, limit: int, oldest_first: bool = False
     ) -> RunPage:
         """Return the rows that match."""
-        return await self._read(
-            lambda connection: figures.matching(
-                connection, self._namespace, wanted, after, limit, oldest_first
-            )
-        )
+        return await self._read(figures.matching, wanted, after, limit, oldest_first)
 
     async def note_start(self, key: str, now: Instant, keep: int) -> None:
         """Record a start outside the ledger."""
-        await self._write(lambda connection: figures.note_start(connection, self._namespace, key, now, keep))
+        await self._write(figures.note_start, key, now, keep)
 
     async def has_start(self, key: str) -> bool:
         """Return whether a start under this key is recorded."""
-        return await self._read(lambda connection: figures.has_start(connection, self._namespace, key))
+        return await self._read(figures.has_start, key)
 
     async def open_counts(self) -> dict[str, int]:
         """Return how many open runs are in each phase."""
-        return await self._read(lambda connection: figures.open_counts(connection, self._namespace))
+        return await self._read(figures.open_counts)
 
     async def find(self, key: str) -> Found | None:
         """Return the row with this key, and its schedule."""
         if not _KEY.fullmatch(key):
             return None
         digest = bytes.fromhex(key)
-        return await self._read(
-            lambda connection: reads.find(connection, self._texts, self._namespace, digest)
-        )
+        return await self._decode(reads.find, digest)
 
     # Figures
 
@@ -385,61 +375,43 @@ class SqliteStore:
         self, since: Instant, until: Instant, width: int, owner: str | None = None
     ) -> list[Tally]:
         """Return the number of recorded ticks by status and reason."""
-        return await self._read(
-            lambda connection: figures.tallies(connection, self._namespace, owner, since, until, width)
-        )
+        return await self._read(figures.tallies, owner, since, until, width)
 
     async def open_runs(self, limit: int, owner: str | None = None) -> list[Run]:
         """Return runs that have not ended."""
-        return await self._read(
-            lambda connection: figures.open_runs(connection, self._namespace, owner, limit)
-        )
+        return await self._read(figures.open_runs, owner, limit)
 
     async def find_ids(self, part: str, after: str, limit: int, owner: str | None = None) -> list[str]:
         """Return ids that contain a text."""
-        return await self._read(
-            lambda connection: figures.find_ids(connection, self._namespace, owner, part, after, limit)
-        )
+        return await self._read(figures.find_ids, owner, part, after, limit)
 
     async def troubled(self, limit: int, owner: str | None = None) -> list[Snapshot]:
         """Return schedules that need attention."""
-        return await self._marking(
-            lambda connection: figures.troubled(connection, self._texts, self._namespace, owner, limit)
-        )
+        return await self._marking(figures.troubled, owner, limit)
 
     async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int, str]]:
         """Return each cadence and policy with the number of schedules and the first id."""
-        return await self._read(
-            lambda connection: figures.cadences(connection, self._texts, self._namespace, owner)
-        )
+        return await self._decode(figures.cadences, owner)
 
     # Workflows
 
     async def load_workflow(self, workflow_id: str, version: int) -> Workflow | None:
         """Return one version of a workflow."""
-        return await self._read(
-            lambda connection: figures.load_workflow(connection, self._namespace, workflow_id, version)
-        )
+        return await self._read(figures.load_workflow, workflow_id, version)
 
     async def workflow_owner(self, workflow_id: str) -> str | None:
         """Return the owner of a workflow."""
-        return await self._read(
-            lambda connection: figures.workflow_owner(connection, self._namespace, workflow_id)
-        )
+        return await self._read(figures.workflow_owner, workflow_id)
 
     async def workflows(
         self, after: tuple[str, int], limit: int, owner: str | None = None
     ) -> list[WorkflowEntry]:
         """Return the versions that come after this one."""
-        return await self._read(
-            lambda connection: figures.listed_workflows(connection, self._namespace, after, limit, owner)
-        )
+        return await self._read(figures.listed_workflows, after, limit, owner)
 
     async def delete_workflow(self, workflow_id: str, version: int) -> bool:
         """Delete one version, and return whether it was there."""
-        return await self._write(
-            lambda connection: figures.delete_workflow(connection, self._namespace, workflow_id, version)
-        )
+        return await self._write(figures.delete_workflow, workflow_id, version)
 
     # Copies
 
@@ -447,54 +419,46 @@ class SqliteStore:
         """Lead the namespace and return its facts; None while another process leads."""
         if await self.lead(COPIER) is None:
             return None
-        return await self._read(lambda connection: transfer.facts(connection, self._namespace))
+        return await self._read(transfer.facts)
 
     async def read_rows(self, table: str, after: Row | None, limit: int) -> list[Row]:
         """Return rows in the order of their keys."""
-        return await self._read(
-            lambda connection: transfer.read_rows(connection, self._namespace, table, after, limit)
-        )
+        return await self._read(transfer.read_rows, table, after, limit)
 
     async def write_rows(self, table: str, rows: Sequence[Row], offset: int) -> None:
         """Write rows as they are."""
-        await self._write(
-            lambda connection: transfer.write_rows(connection, self._namespace, table, rows, offset)
-        )
+        await self._write(transfer.write_rows, table, rows, offset)
 
     async def highest_number(self) -> int:
         """Return the highest number that a schedule has had."""
-        return await self._read(transfer.highest_number)
+        return await self._open_writer().read(transfer.highest_number)
 
     async def clear(self) -> None:
         """Delete everything in the namespace, and mark it as being written to."""
-        await self._write(lambda connection: transfer.clear(connection, self._namespace))
+        await self._write(transfer.clear)
 
     async def count_rows(self, table: str) -> int:
         """Return how many rows of the namespace a table has."""
-        return await self._read(lambda connection: transfer.count_rows(connection, self._namespace, table))
+        return await self._read(transfer.count_rows, table)
 
     async def finish(self, facts: Facts) -> None:
         """Complete the derived values, and give the namespace to its door."""
-        await self._write(lambda connection: transfer.finish(connection, self._namespace, facts))
+        await self._write(transfer.finish, facts)
 
     # Upkeep
 
     async def rearm(self, now: Instant, beyond: int) -> int:
         """Re-arm the schedules that are far ahead of `now`."""
-        return await self._write(
+        return await self._open_writer().write(
             lambda connection: upkeep.rearm(connection, self._texts, self._namespace, now, beyond)
         )
 
     async def prune(self, now: Instant, retention: Retention) -> int:
         """Delete ended rows beyond the retention, in slices, so that passes can run in between."""
         deleted = 0
-        for numbers in await self._read(lambda connection: upkeep.slices(connection, self._namespace)):
-            deleted += await self._write(
-                lambda connection, numbers=numbers: upkeep.prune(  # type: ignore[misc]
-                    connection, self._namespace, numbers, now, retention
-                )
-            )
-        self._texts_max = await self._write(
+        for numbers in await self._read(upkeep.slices):
+            deleted += await self._write(upkeep.prune, numbers, now, retention)
+        self._texts_max = await self._open_writer().write(
             lambda connection: upkeep.prune_texts(connection, self._texts_max)
         )
         return deleted

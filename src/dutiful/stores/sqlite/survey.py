@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dutiful.core.changes import Survey
 from dutiful.core.errors import CodecError
+from dutiful.core.plan.reconcile import Survey
 from dutiful.core.policy import Reason
 from dutiful.stores.codec import encode_cadence, encode_policy, row_checksum, shared_checksum
 from dutiful.stores.rows import SCHEDULE, listed
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Cadence
     from dutiful.core.policy import Policy
     from dutiful.core.schedule import Schedule
-    from dutiful.stores.rows import Row
+    from dutiful.stores.rows import Damage, Row
     from dutiful.stores.sqlite.interned_texts import Texts
-    from dutiful.stores.sqlite.reads import Damage
 
 # From 1970 to 9999: engines write no other times.
 _POSSIBLE = "BETWEEN 0 AND 253402300799999"
