@@ -218,7 +218,7 @@ class PostgresStore(NamespaceStore):
         """Record the moves; return which were made, and the runs to launch."""
         return await (await self._only()).commit(moves, epoch)
 
-    async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
+    async def settle(self, settlements: Sequence[Settlement], epoch: int) -> Sequence[bool | None]:
         """Record the outcomes of attempts."""
         return await (await self._only()).settle(settlements, epoch)
 

@@ -81,7 +81,7 @@ async def rearm(
     """Re-arm the schedules that a clock more than `beyond` ms ahead has written; return how many."""
     async with session.transaction():
         await check(session, fence)
-        await give_rows_to_shard(session, fence.shard)
+        await give_rows_to_shard(session, fence.shard, only_free=True)
         maybe, damage = await some(session, texts, namespace, _AHEAD, fence.shard, now + beyond)
         if damage:
             await mark(session, damage)
