@@ -45,13 +45,19 @@ _KEPT = (
     f" WHERE NOT e.gone AND {_THIS_RUN} AND {_STANDS} RETURNING e.number"
 )
 _GONE = f"DELETE FROM runs USING e WHERE e.gone AND {_THIS_RUN} AND {_STANDS} RETURNING e.number"
-# The settlements that apply, with the group of their schedule. An inline run has no row to hit.
+# The settlements with their schedules. Locks each schedule before its run and in the order of the numbers, as
+# a commit, a report and an edit do: any other order may end in a deadlock of the two.
+_HELD = (
+    "SELECT e.*, s.capacity_group, s.inline_at FROM lead, {} AS e JOIN states AS s USING (number)"
+    " ORDER BY number FOR NO KEY UPDATE OF s"
+)
+# The settlements that apply. An inline run has no row to hit.
 _APPLIES = (
-    "SELECT e.*, s.capacity_group, hit.number IS NULL AS inline FROM e JOIN states AS s USING (number)"
-    " LEFT JOIN hit USING (number) WHERE hit.number IS NOT NULL"
+    "SELECT e.*, hit.number IS NULL AS inline FROM e LEFT JOIN hit USING (number) WHERE hit.number IS NOT"
+    " NULL"
 )
 _IS_INLINE = (
-    "e.gone AND e.was_attempt = 1 AND e.kind = 'schedule' AND s.inline_at IS NOT DISTINCT FROM e.run_at"
+    "e.gone AND e.was_attempt = 1 AND e.kind = 'schedule' AND e.inline_at IS NOT DISTINCT FROM e.run_at"
 )
 # Of the runs of a group that end together, the last end is the new wake of the schedules blocked on the
 # group.
@@ -97,8 +103,7 @@ _WOKEN = (
 )
 
 
-# Locks the schedule before its run, as a commit does: the other order may end in a deadlock of the two.
-_ITS_SHARD = "SELECT shard FROM states WHERE number = $1 FOR NO KEY UPDATE"
+_ITS_SHARD = "SELECT shard FROM states WHERE number = $1"
 _REPORTED = f"SELECT number, {IS_COPIED} FROM declarations WHERE namespace = $1 AND id = $3"
 
 
@@ -180,7 +185,7 @@ def _statement(lead: str, rows: str, *, inline: bool) -> str:
     Without `inline` all settlements are of runs that stay in the ledger.
     """
     hit = "SELECT number FROM kept"
-    queries = {"lead": lead, "e": f"SELECT e.* FROM lead, {rows} AS e", "kept": _KEPT}
+    queries = {"lead": lead, "e": _HELD.format(rows), "kept": _KEPT}
     if inline:
         queries["gone"] = _GONE
         hit += " UNION ALL SELECT number FROM gone"
