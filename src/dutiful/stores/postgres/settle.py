@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.run import IN_FLIGHT, OPEN, Phase, Status
 from dutiful.stores.postgres import statements
-from dutiful.stores.postgres.copied import IS_COPIED, copied
+from dutiful.stores.postgres.copied import IS_COPIED, refuse_copied
 from dutiful.stores.postgres.statements import (
     LEAD,
     RUN_CHANGING,
@@ -18,7 +18,6 @@ from dutiful.stores.postgres.statements import (
     with_queries,
 )
 from dutiful.stores.rows import RUN, run_columns
-from dutiful.stores.transfer import COPIER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,8 +102,7 @@ _WOKEN = (
 )
 
 
-_ITS_SHARD = "SELECT shard FROM states WHERE number = $1"
-_REPORTED = f"SELECT number, {IS_COPIED} FROM declarations WHERE namespace = $1 AND id = $3"
+_ITS_SHARD = f"SELECT shard FROM states WHERE number = $2 AND NOT {IS_COPIED}"
 
 
 async def settle(session: Session, fence: Fence, settlements: Sequence[Settlement]) -> list[bool]:
@@ -200,23 +198,28 @@ async def report(session: Session, namespace: str, found: Run, became: Settlemen
 
     Also returns the shard in which a schedule was blocked on the run.
     """
-    known = await session.row(_REPORTED, namespace, COPIER, found.schedule_id)
-    if known is None or found.phase is _ENDED:
+    number = await session.value(
+        "SELECT number FROM declarations WHERE namespace = $1 AND id = $2", namespace, found.schedule_id
+    )
+    if number is None or found.phase is _ENDED:
         return False, None
-    number, is_copied = known
-    if is_copied:
-        raise copied(namespace)
     if became.keep:
         # A run that stays in a ledger has a row.
-        return await _report(session, number, found, became)
+        return await _report(session, namespace, number, found, became)
     async with session.transaction():
+        await refuse_copied(session, namespace)
         await give_rows(session, [number])
-        return await _report(session, number, found, became)
+        return await _report(session, namespace, number, found, became)
 
 
-async def _report(session: Session, number: int, found: Run, became: Settlement) -> tuple[bool, int | None]:
-    values = Values(number)
+async def _report(
+    session: Session, namespace: str, number: int, found: Run, became: Settlement
+) -> tuple[bool, int | None]:
+    values = Values(namespace, number)
     row = _row(0, number, became, found.attempt, found.phase, found.status)
     rows = values.rows((*_SETTLED, *_EFFECTS), [row])
     answer = await session.row(_statement(_ITS_SHARD, rows, inline=not became.keep), *values.all)
+    if not answer["leads"]:
+        # The schedule was removed, or is being copied.
+        await refuse_copied(session, namespace)
     return bool(answer["applied"]), answer["waking"]

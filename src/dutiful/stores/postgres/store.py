@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dutiful.core.errors import StoreError
 from dutiful.stores.postgres import integrity, migration, transfer
 from dutiful.stores.postgres.connections import EDITS, Connections, parse_address
+from dutiful.stores.postgres.copied import wait_for_edits
 from dutiful.stores.postgres.database import OpenDatabase
 from dutiful.stores.postgres.membership import Membership
 from dutiful.stores.postgres.namespace_store import NamespaceStore
@@ -156,11 +157,10 @@ class PostgresStore(NamespaceStore):
         """Lead all shards and return the facts of the namespace; None while another process leads one."""
         places = await self._database.places()
         led = [await self.shard(place).lead(COPIER) for place in range(len(places.shards))]
-        return (
-            None
-            if None in led
-            else await self._read(lambda session: transfer.facts(session, self._namespace))
-        )
+        if None in led:
+            return None
+        await self._read(lambda session: wait_for_edits(session, self._namespace))
+        return await self._read(lambda session: transfer.facts(session, self._namespace))
 
     async def read_rows(self, table: str, after: Row | None, limit: int) -> list[Row]:
         """Return rows in the order of their keys."""
