@@ -68,6 +68,8 @@ PASSES = Deadlines(4.0, 5.0)
 """Deadlines of what passes and launches wait for: a slower one is better repeated."""
 EDITS = Deadlines(60.0, 65.0)
 """Deadlines of other reads and of edits: declaring a million schedules takes a while."""
+MIGRATION = Deadlines(0.0, 86_400.0)
+"""No deadline in the server: an index of a ledger of years takes as long as it takes."""
 
 # A plan that was made while a table was empty joins from the wrong side once the table is full: a settle of
 # 20,000 runs took up to 60 s instead of 0.3. So the statements of a pass are planned each time. They write by
