@@ -222,8 +222,10 @@ class Connections:
                     connection = await connect(self.address, self._settings)
                 yield Session(connection, self._deadlines.client)
             except BaseException as error:
-                # Only after an error reported by the server itself is the state of the connection known.
-                if is_undone(error) and not connection.is_closed() and not connection.is_in_transaction():
+                # Only after an error reported by the server itself is the state of the connection known. A
+                # session that began on a read-only server stays read-only, also when the server is not.
+                is_known = is_undone(error) and not isinstance(error, pg.ReadOnlySQLTransactionError)
+                if is_known and not connection.is_closed() and not connection.is_in_transaction():
                     self._keep(connection)
                 else:
                     connection.terminate()
