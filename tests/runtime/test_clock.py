@@ -173,3 +173,12 @@ def test_the_clock_tells_the_time_in_utc_and_has_the_zone_of_the_host(monkeypatc
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     clock = SystemClock()
     assert (clock.now().tzinfo, clock.timezone) == (UTC, ZoneInfo("Asia/Tokyo"))
+
+
+def test_the_naps_of_a_clock_end_together_whenever_they_began():
+    clock = SystemClock()
+    began = [clock.monotonic() + second / 10 for second in range(100)]
+    ends = [begin + clock.nap_left(begin) for begin in began]
+    assert all(0 < end - begin <= 1 for begin, end in zip(began, ends, strict=True))
+    # One end in every second, give or take the one that 100 tenths touch at both sides.
+    assert len({round(end, 3) for end in ends}) in (10, 11)

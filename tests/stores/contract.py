@@ -244,7 +244,7 @@ class CommitContract:
         await store.lead("me")
         moves = await make_moves(store, T0)
         await store.apply(Changes([put(schedule("a", grace=1))]))
-        made, launches = await store.commit(moves, 1)
+        made, launches, _ = await store.commit(moves, 1)
         assert [*made] == moves[1:]
         assert [launch.run.schedule_id for launch in launches] == ["b"]
         assert (await store.get("a"))[:3] == Snapshot(schedule("a", grace=1), State(T0 - MINUTE))[:3]
@@ -255,7 +255,7 @@ class CommitContract:
         await declare(store, schedule())
         await store.lead("me")
         moves = await make_moves(store, T0)
-        made, launches = await store.commit(moves, 1)
+        made, launches, _ = await store.commit(moves, 1)
         assert ([*made], len(launches)) == (moves, 1)
         assert await store.commit(moves, 1) == NOTHING
         assert len(await rows(store)) == 1
@@ -265,7 +265,7 @@ class CommitContract:
         await declare(store, schedule())
         await store.lead("me")
         [move] = await make_moves(store, T0)
-        made, launches = await store.commit([move, move], 1)
+        made, launches, _ = await store.commit([move, move], 1)
         assert ([*made], len(launches)) == ([move], 1)
 
     @stored

@@ -155,7 +155,7 @@ class SettlementContract:
         await store.lead("me")
         moves = await make_moves(store, T0)
         await store.apply(Changes([put(schedule("s07"), T0 + MINUTE)], removes=["s21"]))
-        made, launches = await store.commit(moves, 1)
+        made, launches, _ = await store.commit(moves, 1)
         ids = [id_ for id_ in ids if id_ not in {"s07", "s21"}]
         assert [move.due.schedule.id for move in made] == ids
         assert [launch.schedule.id for launch in launches] == ids

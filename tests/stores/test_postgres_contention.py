@@ -66,7 +66,7 @@ def test_a_commit_locks_its_schedules_in_the_order_of_their_numbers(postgres_url
                 await until(partial(is_waiting, postgres_url))
                 free = "SELECT number FROM states FOR UPDATE SKIP LOCKED"
                 assert [row[0] for row in await execute(postgres_url, free)] == [3]
-            made, launches = await commit
+            made, launches, _ = await commit
         finally:
             await other.close()
         assert [move.due.number for move in made] == [3, 2, 1]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 
 import pytest
-from tests.stores.postgres_rig import execute
+from tests.stores.postgres_rig import execute, over, until
 
 from dutiful.core.errors import InvalidArgumentError, StoreError
 from dutiful.stores.postgres import PostgresStore
@@ -65,6 +66,30 @@ def test_processes_make_a_schema_together_whatever_isolation_the_database_has(ma
         await asyncio.gather(*(claimed(url) for _ in range(5)))
 
     asyncio.run(five())
+
+
+def test_a_process_goes_on_when_its_database_is_no_longer_read_only(make_database, server):
+    """A hosted server makes itself read-only while its disk is full; a session stays what it was."""
+    url, admin = make_database(""), f"{server}/postgres"
+    name = url.rpartition("/")[2]
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1"
+
+    async def story(store):
+        await execute(admin, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        await execute(admin, ended, name)
+        await until(partial(is_read_only, store))
+        await execute(admin, f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        await store.claim("service")
+
+    over(url, story, 1)
+
+
+async def is_read_only(store):
+    try:
+        await store.claim("service")
+    except StoreError as error:
+        return "is read-only" in str(error)
+    return False
 
 
 REACH = "cannot be reached: check the address and that the server runs; it is tried again"

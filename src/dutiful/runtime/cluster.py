@@ -75,6 +75,8 @@ class Cluster:
         self._door, self._store, self._launcher, self._clock = door, store, launcher, clock
         self._observer, self._pace, self._retention, self.me = observer, pace, retention, me
         self._lease_s, self._patience_ms = lease_s, round(2000 * lease_s)
+        # Checked once, because checking a protocol is slow and there are two looks a second.
+        self._sampling = clock if isinstance(clock, SamplingClock) else None
         self._hosts: dict[int, Host] = {}
         self._taken_at: dict[int, Instant] = {}
         # Hand-overs in progress, by shard.
@@ -247,8 +249,8 @@ class Cluster:
         sent = self._clock.monotonic()
         view = await self._store.look()
         answered = self._clock.monotonic()
-        if isinstance(self._clock, SamplingClock):
-            self._clock.sample(sent, answered, view.now_ms)
+        if self._sampling is not None:
+            self._sampling.sample(sent, answered, view.now_ms)
         if self._trouble is not None:
             self._regained_at = answered
         return view

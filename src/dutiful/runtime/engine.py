@@ -21,7 +21,7 @@ from dutiful.core.snapshot import Limits
 from dutiful.runtime import in_flight
 from dutiful.runtime.clock import ClockWatch
 from dutiful.runtime.gc_pause import Collector
-from dutiful.runtime.in_flight import Drained, Flight, Flights, is_over, key_of, named, standing
+from dutiful.runtime.in_flight import Drained, Flight, Flights, is_over, key_of, named
 from dutiful.runtime.ledger_lookup import all_recalled
 from dutiful.runtime.ports import CancellingLauncher, Launch
 from dutiful.runtime.registrar import without_ended_pauses
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dutiful.core.event import Event
     from dutiful.core.plan.planner import Batch
     from dutiful.core.run import Run
-    from dutiful.core.snapshot import Move, Snapshot
+    from dutiful.core.snapshot import Move
     from dutiful.runtime.in_flight import Key
     from dutiful.runtime.ports import Clock, Committed, Launcher, Loaded, Observer, Store
 
@@ -112,6 +112,8 @@ class Engine:
         self._reserved = 0
         # Moves of commits that were not acknowledged: each may or may not be stored.
         self._unsure: list[Move] = []
+        # Whether the present pass left something unwritten, because another transaction keeps rows locked.
+        self._locked_out = False
         # Done when the leadership is certain again; set only while launches wait for that.
         self._certain: asyncio.Future[None] | None = None
         self._damaged: set[str] = set()
@@ -229,7 +231,10 @@ class Engine:
         if not self._waited:
             await asyncio.sleep(0)
         self._waited = False
-        return await self._plan_and_launch(self._now(), epoch)
+        wake_at = await self._plan_and_launch(self._now(), epoch)
+        if not self._locked_out:
+            return wake_at
+        return min([now + self._settings.retry_after, *([] if wake_at is None else [wake_at])])
 
     async def _lead(self, now: Instant) -> int | None:
         epoch = await self._store.lead(self._owner)
@@ -258,7 +263,8 @@ class Engine:
             return loaded.next_wake
         moves = plan(loaded.batch, now, self._limits(epoch, loaded.batch, now))
         self._checkpoint("planned")
-        made, launches = await self._commit(moves, epoch)
+        made, launches, locked = committed = await self._commit(moves, epoch)
+        self._locked_out = self._locked_out or locked > 0
         self._watch.shown_before = 0
         self._checkpoint("committed")
         if cancelling := [move for move in made if move.cancels]:
@@ -273,7 +279,7 @@ class Engine:
             could = max(launch.run.fire_at, free_at.get(launch.schedule.id, 0), self._led_at)
             self._start(launch, now, max(0, now - could), before.get(key_of(launch.run)) if before else None)
         self._reserved = 0
-        return await self._when_next(made, loaded, now, most)
+        return await self._when_next(committed, loaded, now, most)
 
     async def _load(self, now: Instant, most: int) -> Loaded:
         """Return the due schedules; after a clock step also those with timeouts, which the step has moved."""
@@ -282,20 +288,18 @@ class Engine:
         loaded = await all_recalled(self._store, loaded, now)
         return await without_ended_pauses(self._store, loaded, now, self._epoch)
 
-    async def _when_next(
-        self, made: Sequence[Move], loaded: Loaded, now: Instant, most: int
-    ) -> Instant | None:
+    async def _when_next(self, done: Committed, loaded: Loaded, now: Instant, most: int) -> Instant | None:
         if self._room() == 0:
             # Due schedules wait for a run to end; cancel runs past their timeouts meanwhile.
             await self.cancel_outlived()
             return now + self._settings.retry_after
-        ended = any(run.phase is Phase.ENDED for move in made for run in move.changes)
+        ended = any(run.phase is Phase.ENDED for move in done.made for run in move.changes)
         due = len(loaded.batch.due)
-        if ended or len(made) < due or due >= most:
+        if ended or len(done.made) + done.locked < due or (due >= most and done.made):
             # Pass again at once: a run ended by the planner may have woken other schedules, an edit may have
             # overtaken a move, or the batch was full.
             return now
-        wakes = [move.wake_at for move in made if move.wake_at is not None]
+        wakes = [move.wake_at for move in done.made if move.wake_at is not None]
         return min([*wakes, *([] if loaded.next_wake is None else [loaded.next_wake])], default=None)
 
     async def _commit(self, moves: Sequence[Move], epoch: int) -> Committed:
@@ -321,17 +325,10 @@ class Engine:
         for move, due in recorded:
             self._running.cancel(run for run in move.cancels if is_over(run, in_flight.row_of(run, due)))
         await in_flight.let_cancelled_runs_end()
-        for move, due in recorded:
-            self._launch_recorded(move, due)
-
-    def _launch_recorded(self, move: Move, due: Snapshot) -> None:
-        """Launch the runs of a move that the store has recorded."""
-        for run in (*move.inserts, *move.changes):
-            found = in_flight.row_of(run, due)
-            if run.phase is Phase.LAUNCHED and found is not None and standing(found) == standing(run):
-                self._start(Launch(move.due.schedule, found, due.number), self._now(), 0)
-                # Let this run begin before the pass goes on: the plan may end it, and then it must not begin.
-                self._waited = False
+        for launch in in_flight.recorded_launches(recorded):
+            self._start(launch, self._now(), 0)
+            # Let this run begin before the pass goes on: the plan may end it, and then it must not begin.
+            self._waited = False
 
     def _limits(self, epoch: int, batch: Batch, now: Instant) -> Limits:
         status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
@@ -418,6 +415,7 @@ class Engine:
 
     async def _settle_finished(self, epoch: int, now: Instant) -> None:
         finished, self._finished = self._finished, []
+        self._locked_out = False
         if not finished:
             return
         settlements = [
@@ -431,6 +429,9 @@ class Engine:
             self._finished = finished + self._finished
             raise
         self._checkpoint("settled")
+        if None in applied:
+            left = [each for each, written in zip(finished, applied, strict=True) if written is None]
+            self._finished, self._locked_out = left + self._finished, True
         for (run, *_), written, (_, outcome, _) in zip(settlements, applied, finished, strict=True):
             if written:
                 error = outcome.error if type(outcome) is Failed else None
@@ -476,8 +477,6 @@ class Engine:
 
     def _tell_damage(self, damaged: Sequence[tuple[str, str]], now: Instant) -> None:
         """Report each damaged schedule once, and again if it was repaired and is damaged anew."""
-        if not damaged and not self._damaged:
-            return
         for schedule_id, problem in damaged:
             if schedule_id not in self._damaged:
                 self._emit(happened.ScheduleDamaged(now, schedule_id, problem))

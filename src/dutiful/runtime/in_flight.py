@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from dutiful.core.run import IN_FLIGHT
+from dutiful.core.run import IN_FLIGHT, Phase
 from dutiful.runtime.clock import STEP_MIN
+from dutiful.runtime.ports import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Sequence
 
     from dutiful.core.cadence import Instant
-    from dutiful.core.run import Phase, Run
-    from dutiful.core.snapshot import Snapshot
-    from dutiful.runtime.ports import Launch
+    from dutiful.core.run import Run
+    from dutiful.core.snapshot import Move, Snapshot
 
 Key: TypeAlias = "tuple[str, Instant, str]"
 """The unique key of a run: schedule, tick and kind."""
@@ -88,7 +88,19 @@ def is_over(run: Run, found: Run | None) -> bool:
     return found is None or found.phase not in IN_FLIGHT or found.attempt != run.attempt
 
 
-def standing(run: Run) -> tuple[Phase, int, int]:
+def recorded_launches(moves: Iterable[tuple[Move, Snapshot]]) -> list[Launch]:
+    """Return the launches of these moves that the store has recorded, given each schedule as it is stored."""
+    return [
+        Launch(move.due.schedule, found, due.number)
+        for move, due in moves
+        for run in (*move.inserts, *move.changes)
+        if run.phase is Phase.LAUNCHED
+        and (found := row_of(run, due)) is not None
+        and _standing(found) == _standing(run)
+    ]
+
+
+def _standing(run: Run) -> tuple[Phase, int, int]:
     """Return the fields that are equal in a launched run and in its stored row."""
     return run.phase, run.attempt, run.epoch
 

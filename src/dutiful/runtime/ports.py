@@ -68,6 +68,8 @@ class Committed(NamedTuple):
 
     made: Sequence[Move]
     launches: Sequence[Launch]
+    # How many moves were left out because another transaction keeps a row of their schedule locked.
+    locked: int = 0
 
 
 class Retention(NamedTuple):
@@ -292,12 +294,15 @@ class Store(Workflows, Figures, Protocol):
         (schedule, run_at, kind) exists is left out alone: that tick was decided before. A range of skipped
         ticks that begins at such a tick begins just after it instead. A change applies only to a row still in
         an earlier attempt or phase. A run that its own move also ends is not launched. When a move frees a
-        slot of a group, the schedules blocked on that group become due. Raises LostLeadershipError, and
-        writes nothing, when `epoch` is no longer the current one.
+        slot of a group, the schedules blocked on that group become due. A move whose rows another transaction
+        keeps locked is left out whole, and counted. Raises LostLeadershipError, and writes nothing, when
+        `epoch` is no longer the current one.
         """
 
-    async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
+    async def settle(self, settlements: Sequence[Settlement], epoch: int) -> Sequence[bool | None]:
         """Record the outcomes of attempts, and return for each whether it applied.
+
+        None: another transaction keeps its rows locked, so it was left out, and must be tried again.
 
         An outcome applies to a row still launched in the same attempt, of the schedule with that number. The
         schedule's timestamps follow, and its wake becomes the idle wake of its last move. A schedule that is

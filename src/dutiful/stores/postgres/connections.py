@@ -68,6 +68,8 @@ PASSES = Deadlines(4.0, 5.0)
 """Deadlines of what passes and launches wait for: a slower one is better repeated."""
 EDITS = Deadlines(60.0, 65.0)
 """Deadlines of other reads and of edits: declaring a million schedules takes a while."""
+MIGRATION = Deadlines(0.0, 86_400.0)
+"""No deadline in the server: an index of a ledger of years takes as long as it takes."""
 
 # A plan that was made while a table was empty joins from the wrong side once the table is full: a settle of
 # 20,000 runs took up to 60 s instead of 0.3. So the statements of a pass are planned each time. They write by
@@ -220,8 +222,10 @@ class Connections:
                     connection = await connect(self.address, self._settings)
                 yield Session(connection, self._deadlines.client)
             except BaseException as error:
-                # Only after an error reported by the server itself is the state of the connection known.
-                if is_undone(error) and not connection.is_closed() and not connection.is_in_transaction():
+                # Only after an error reported by the server itself is the state of the connection known. A
+                # session that began on a read-only server stays read-only, also when the server is not.
+                is_known = is_undone(error) and not isinstance(error, pg.ReadOnlySQLTransactionError)
+                if is_known and not connection.is_closed() and not connection.is_in_transaction():
                     self._keep(connection)
                 else:
                     connection.terminate()

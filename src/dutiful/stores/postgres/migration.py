@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import NamespaceOwnedError, StoreError
-from dutiful.stores.schema import migrations
+from dutiful.stores.postgres.connections import EDITS, MIGRATION, Connections
 
 if TYPE_CHECKING:
-    from dutiful.stores.postgres.connections import Address, Session
+    from collections.abc import Awaitable, Callable
+
+    from dutiful.stores.postgres.connections import Address, Deadlines, Session
     from dutiful.stores.schema import Migration
+
+T = TypeVar("T")
+logger = logging.getLogger("dutiful.stores")
+_MIGRATING = (
+    "The schema of %s is brought from number %d to %d in one transaction, which takes minutes where the"
+    " ledger is long; if it is interrupted, the schema stays as it was"
+)
 
 _VERSION_MIN = 140_000
 # SQL_ASCII stores the bytes of UTF-8 as they are.
@@ -32,8 +42,27 @@ def lock_class(kind: str, schema: str) -> int:
     return int.from_bytes(hashlib.sha256(f"dutiful:{kind}:{schema}".encode()).digest()[:4]) >> 1
 
 
-async def prepare(session: Session, address: Address) -> str:
-    """Bring the schema up to date and return its name; raise StoreError for one of another program."""
+async def bring_up_to_date(address: Address, known: tuple[Migration, ...]) -> str:
+    """Migrate the schema if it lacks a known migration, and return its name.
+
+    Raises StoreError for a schema of another program, or of another release, and leaves it as it is.
+    """
+    schema, is_behind = await _with_one(address, EDITS, lambda session: _find(session, address, known))
+    if is_behind:
+        await _with_one(address, MIGRATION, lambda session: _migrate(session, address, known, schema))
+    return schema
+
+
+async def _with_one(address: Address, deadlines: Deadlines, job: Callable[[Session], Awaitable[T]]) -> T:
+    connections = Connections(address, 1, deadlines)
+    try:
+        return await connections.work(job)
+    finally:
+        await connections.close()
+
+
+async def _find(session: Session, address: Address, known: tuple[Migration, ...]) -> tuple[str, bool]:
+    """Return the name of the schema, which is created if need be, and whether it lacks a migration."""
     version = int(await session.value("SHOW server_version_num"))
     if version < _VERSION_MIN:
         problem = f"The server of {address.shown} is PostgreSQL {version // 10_000}"
@@ -46,10 +75,7 @@ async def prepare(session: Session, address: Address) -> str:
     if schema is None:
         problem = f"The search path of {address.shown} names no schema that exists"
         raise StoreError(problem, "create the schema, or leave `options` out", store=address.shown)
-    known = migrations("postgres")
-    if await _count_applied(session, address, known) < len(known):
-        await _migrate(session, address, known, schema)
-    return schema
+    return schema, await _count_applied(session, address, known) < len(known)
 
 
 async def _check_encoding(session: Session, address: Address) -> None:
@@ -68,7 +94,10 @@ async def _migrate(session: Session, address: Address, known: tuple[Migration, .
         await session.run("SELECT pg_advisory_xact_lock($1, 0)", lock_class("migration", schema))
         await session.run("SET LOCAL lock_timeout TO DEFAULT")
         # Check again under the lock: another process may have migrated first.
-        for migration in known[await _count_applied(session, address, known) :]:
+        applied = await _count_applied(session, address, known)
+        if 0 < applied < len(known):
+            logger.warning(_MIGRATING, address.shown, applied, len(known))
+        for migration in known[applied:]:
             await session.run(migration.sql)
             await session.run(
                 "INSERT INTO migrations (number, name, checksum) VALUES ($1, $2, $3)",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.stores.postgres import edits, figures, migration, reads, workflows
 from dutiful.stores.postgres.connections import storable
+from dutiful.stores.postgres.copied import refuse_copied
 from dutiful.stores.postgres.settle import report
 
 if TYPE_CHECKING:
@@ -222,6 +223,7 @@ class NamespaceStore:
         namespace = self._database.namespace
 
         async def work(session: Session) -> None:
+            await refuse_copied(session, namespace)
             await session.run(
                 "DELETE FROM starts WHERE namespace = $1 AND started_at < $2", namespace, now - keep
             )
@@ -310,6 +312,10 @@ class NamespaceStore:
 
     async def delete_workflow(self, workflow_id: str, version: int) -> bool:
         """Delete one version, and return whether it was there."""
-        return await self._write(
-            lambda session: workflows.delete(session, self._database.namespace, workflow_id, version)
-        )
+        namespace = self._database.namespace
+
+        async def work(session: Session) -> bool:
+            await refuse_copied(session, namespace)
+            return await workflows.delete(session, namespace, workflow_id, version)
+
+        return await self._write(work)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.run import IN_FLIGHT, OPEN, Phase, Status
 from dutiful.stores.postgres import statements
-from dutiful.stores.postgres.copied import IS_COPIED, copied
+from dutiful.stores.postgres.copied import IS_COPIED, refuse_copied
 from dutiful.stores.postgres.statements import (
     LEAD,
     RUN_CHANGING,
@@ -18,7 +18,6 @@ from dutiful.stores.postgres.statements import (
     with_queries,
 )
 from dutiful.stores.rows import RUN, run_columns
-from dutiful.stores.transfer import COPIER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,13 +44,19 @@ _KEPT = (
     f" WHERE NOT e.gone AND {_THIS_RUN} AND {_STANDS} RETURNING e.number"
 )
 _GONE = f"DELETE FROM runs USING e WHERE e.gone AND {_THIS_RUN} AND {_STANDS} RETURNING e.number"
-# The settlements that apply, with the group of their schedule. An inline run has no row to hit.
+# The settlements with their schedules. Locks each schedule before its run and in the order of the numbers, as
+# a commit, a report and an edit do: any other order may end in a deadlock of the two.
+_HELD = (
+    "SELECT e.*, s.capacity_group, s.inline_at FROM lead, {} AS e JOIN states AS s USING (number)"
+    " ORDER BY number FOR NO KEY UPDATE OF s"
+)
+# The settlements that apply. An inline run has no row to hit.
 _APPLIES = (
-    "SELECT e.*, s.capacity_group, hit.number IS NULL AS inline FROM e JOIN states AS s USING (number)"
-    " LEFT JOIN hit USING (number) WHERE hit.number IS NOT NULL"
+    "SELECT e.*, hit.number IS NULL AS inline FROM e LEFT JOIN hit USING (number) WHERE hit.number IS NOT"
+    " NULL"
 )
 _IS_INLINE = (
-    "e.gone AND e.was_attempt = 1 AND e.kind = 'schedule' AND s.inline_at IS NOT DISTINCT FROM e.run_at"
+    "e.gone AND e.was_attempt = 1 AND e.kind = 'schedule' AND e.inline_at IS NOT DISTINCT FROM e.run_at"
 )
 # Of the runs of a group that end together, the last end is the new wake of the schedules blocked on the
 # group.
@@ -97,9 +102,7 @@ _WOKEN = (
 )
 
 
-# Locks the schedule before its run, as a commit does: the other order may end in a deadlock of the two.
-_ITS_SHARD = "SELECT shard FROM states WHERE number = $1 FOR NO KEY UPDATE"
-_REPORTED = f"SELECT number, {IS_COPIED} FROM declarations WHERE namespace = $1 AND id = $3"
+_ITS_SHARD = f"SELECT shard FROM states WHERE number = $2 AND NOT {IS_COPIED}"
 
 
 async def settle(session: Session, fence: Fence, settlements: Sequence[Settlement]) -> list[bool]:
@@ -180,7 +183,7 @@ def _statement(lead: str, rows: str, *, inline: bool) -> str:
     Without `inline` all settlements are of runs that stay in the ledger.
     """
     hit = "SELECT number FROM kept"
-    queries = {"lead": lead, "e": f"SELECT e.* FROM lead, {rows} AS e", "kept": _KEPT}
+    queries = {"lead": lead, "e": _HELD.format(rows), "kept": _KEPT}
     if inline:
         queries["gone"] = _GONE
         hit += " UNION ALL SELECT number FROM gone"
@@ -195,23 +198,28 @@ async def report(session: Session, namespace: str, found: Run, became: Settlemen
 
     Also returns the shard in which a schedule was blocked on the run.
     """
-    known = await session.row(_REPORTED, namespace, COPIER, found.schedule_id)
-    if known is None or found.phase is _ENDED:
+    number = await session.value(
+        "SELECT number FROM declarations WHERE namespace = $1 AND id = $2", namespace, found.schedule_id
+    )
+    if number is None or found.phase is _ENDED:
         return False, None
-    number, is_copied = known
-    if is_copied:
-        raise copied(namespace)
     if became.keep:
         # A run that stays in a ledger has a row.
-        return await _report(session, number, found, became)
+        return await _report(session, namespace, number, found, became)
     async with session.transaction():
+        await refuse_copied(session, namespace)
         await give_rows(session, [number])
-        return await _report(session, number, found, became)
+        return await _report(session, namespace, number, found, became)
 
 
-async def _report(session: Session, number: int, found: Run, became: Settlement) -> tuple[bool, int | None]:
-    values = Values(number)
+async def _report(
+    session: Session, namespace: str, number: int, found: Run, became: Settlement
+) -> tuple[bool, int | None]:
+    values = Values(namespace, number)
     row = _row(0, number, became, found.attempt, found.phase, found.status)
     rows = values.rows((*_SETTLED, *_EFFECTS), [row])
     answer = await session.row(_statement(_ITS_SHARD, rows, inline=not became.keep), *values.all)
+    if not answer["leads"]:
+        # The schedule was removed, or is being copied.
+        await refuse_copied(session, namespace)
     return bool(answer["applied"]), answer["waking"]

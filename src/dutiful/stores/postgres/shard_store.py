@@ -10,12 +10,15 @@ import logging
 import os
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from asyncpg.exceptions import LockNotAvailableError
+
 from dutiful.core.errors import DutifulError, LostLeadershipError, StoreError
 from dutiful.stores.postgres import edits, reads, upkeep
 from dutiful.stores.postgres.commit import commit
+from dutiful.stores.postgres.locked_rows import LockedRows, adopt_free
 from dutiful.stores.postgres.namespace_store import NamespaceStore
 from dutiful.stores.postgres.settle import settle
-from dutiful.stores.postgres.statements import Fence, check, give_rows_to_shard
+from dutiful.stores.postgres.statements import ORPHANS_ARE_DUE, Fence, check, give_rows_to_shard
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
     from dutiful.core.changes import Changes
     from dutiful.core.plan.outcome import Settlement
+    from dutiful.core.run import Run
     from dutiful.core.snapshot import Move
     from dutiful.runtime.ports import Committed, Leader, Loaded, Retention
     from dutiful.stores.postgres.connections import Session
@@ -43,10 +47,8 @@ _BEGIN = (
     "UPDATE shards SET epoch = greatest(epoch, $2) + 1, turn = 0, owner = $3, pid = $4,"
     f" since = {_NOW_MS} WHERE shard = $1 RETURNING epoch"
 )
-_ORPHANS_ARE_DUE = (
-    "UPDATE states SET wake_at = 0, version = version + 1 WHERE shard = $1 AND open_runs > 0"
-    " AND number NOT IN (SELECT number FROM declarations WHERE damage IS NOT NULL)"
-)
+# Try to adopt the runs of locked schedules again after this time (ms).
+_ADOPT_AGAIN_MS = 1000
 _RELEASE = "UPDATE shards SET owner = NULL, pid = NULL WHERE shard = $1 AND epoch = $2"
 
 
@@ -73,6 +75,9 @@ class Shard(NamespaceStore):
         # Held while the turn is changed, so that two readers do not change it twice.
         self._turning = asyncio.Lock()
         self._pruning = upkeep.Pruning()
+        self._locked_rows = LockedRows()
+        # The schedules whose runs this leadership has still to adopt, because their rows were locked.
+        self._to_adopt: set[int] = set()
 
     # Leadership
 
@@ -168,21 +173,30 @@ class Shard(NamespaceStore):
     async def _begin(self, shard: int, owner: str) -> Fence:
         highest = self._database.epochs[self._place]
 
-        async def work(session: Session) -> int:
-            async with session.transaction():
-                before = await session.value("SELECT epoch FROM shards WHERE shard = $1 FOR UPDATE", shard)
-                if before < highest:
-                    # The next epoch is above both, so that receivers never see an epoch twice.
-                    logger.error(_ROLLED_BACK, self._database.address.shown, before, highest)
-                epoch: int = await session.value(_BEGIN, shard, highest, owner, os.getpid())
-                repaired = await reads.repaired(session, self._database.texts, self._database.namespace)
-                if repaired:
-                    await edits.unmark(session, repaired)
-                await give_rows_to_shard(session, shard)
-                await session.run(_ORPHANS_ARE_DUE, shard)
-                return epoch
+        async def begin(session: Session) -> int:
+            before = await session.value("SELECT epoch FROM shards WHERE shard = $1 FOR UPDATE", shard)
+            if before < highest:
+                # The next epoch is above both, so that receivers never see an epoch twice.
+                logger.error(_ROLLED_BACK, self._database.address.shown, before, highest)
+            epoch: int = await session.value(_BEGIN, shard, highest, owner, os.getpid())
+            return epoch
 
-        return Fence(shard, await self._database.edits.work(work), 0)
+        async def work(session: Session) -> tuple[int, set[int]]:
+            try:
+                async with session.transaction():
+                    epoch = await begin(session)
+                    repaired = await reads.repaired(session, self._database.texts, self._database.namespace)
+                    if repaired:
+                        await edits.unmark(session, repaired)
+                    await give_rows_to_shard(session, shard)
+                    await session.run(ORPHANS_ARE_DUE, shard)
+                    return epoch, set()
+            except LockNotAvailableError:
+                async with session.transaction():
+                    return await begin(session), await adopt_free(session, shard)
+
+        epoch, self._to_adopt = await self._database.edits.work(work)
+        return Fence(shard, epoch, 0)
 
     def holds(self, epoch: int) -> bool:
         """Return whether this process leads under the epoch, and its session cannot have ended yet."""
@@ -273,6 +287,8 @@ class Shard(NamespaceStore):
         database = self._database
         await self.end_transit()
         shard = await self._number()
+        if self._to_adopt:
+            await self._adopt_rest()
 
         async def work(session: Session) -> tuple[Loaded, list[Damage]]:
             due_from = database.due_from[self._place]
@@ -283,16 +299,46 @@ class Shard(NamespaceStore):
         while True:
             loaded, damage = await database.passes.work(work)
             if not damage:
+                if self._to_adopt:
+                    wakes = [now + _ADOPT_AGAIN_MS, loaded.next_wake]
+                    return loaded._replace(next_wake=min(wake for wake in wakes if wake is not None))
                 return loaded
             await self._mark(damage)
 
+    async def _adopt_rest(self) -> None:
+        """Adopt the runs of schedules whose rows were locked when this leadership began."""
+
+        async def work(session: Session, fence: Fence) -> set[int]:
+            async with session.transaction():
+                await check(session, fence)
+                return await adopt_free(session, fence.shard, self._to_adopt)
+
+        self._to_adopt = await self._fenced(self._epoch(), work)
+
     async def commit(self, moves: Sequence[Move], epoch: int) -> Committed:
         """Record the moves; return which were made, and the runs to launch."""
-        return await self._fenced(epoch, lambda session, fence: commit(session, fence, moves))
 
-    async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
+        async def work(session: Session, fence: Fence) -> Committed:
+            done, locked = await self._locked_rows.beside(
+                session, moves, _moved, lambda free: commit(session, fence, free)
+            )
+            return done._replace(locked=sum(move.due.number in locked for move in moves)) if locked else done
+
+        return await self._fenced(epoch, work)
+
+    async def settle(self, settlements: Sequence[Settlement], epoch: int) -> Sequence[bool | None]:
         """Record the outcomes of attempts."""
-        return await self._fenced(epoch, lambda session, fence: settle(session, fence, settlements))
+
+        async def work(session: Session, fence: Fence) -> Sequence[bool | None]:
+            done, locked = await self._locked_rows.beside(
+                session, settlements, _settled, lambda free: settle(session, fence, free)
+            )
+            if not locked:
+                return done
+            applied = iter(done)
+            return [None if each.number in locked else next(applied) for each in settlements]
+
+        return await self._fenced(epoch, work)
 
     # Upkeep
 
@@ -325,6 +371,14 @@ class Shard(NamespaceStore):
 
     def _epoch(self) -> int:
         return 0 if self._leading is None else self._leading.fence.epoch
+
+
+def _moved(move: Move) -> tuple[int, str, Sequence[Run]]:
+    return move.due.number, move.due.schedule.id, move.changes
+
+
+def _settled(settlement: Settlement) -> tuple[int, str, Sequence[Run]]:
+    return settlement.number, settlement.run.schedule_id, [settlement.run]
 
 
 def _may_arrive(error: DutifulError) -> bool:

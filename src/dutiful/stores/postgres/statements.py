@@ -131,12 +131,18 @@ _GIVE_ROWS = (
     " 1,"
     " in_flight = states.in_flight + 1, open_from = least(states.open_from, held.inline_at)"
     " FROM (SELECT number, inline_at, inline_epoch, attempted_at FROM states WHERE {which}"
-    " AND inline_at IS NOT NULL FOR UPDATE) AS held WHERE states.number = held.number"
+    " AND inline_at IS NOT NULL FOR UPDATE{skip}) AS held WHERE states.number = held.number"
     " RETURNING held.number, held.inline_at, held.inline_epoch, held.attempted_at)"
     f" INSERT INTO runs (schedule, {listed(RUN_ALL)}) SELECT number, {INLINE_AS_ROW} FROM given"
 )
-_GIVE_ROWS_TO_THESE = _GIVE_ROWS.format(which="number = ANY($1::bigint[])")
-_GIVE_ROWS_TO_SHARD = _GIVE_ROWS.format(which="shard = $1")
+_GIVE_ROWS_TO_THESE = _GIVE_ROWS.format(which="number = ANY($1::bigint[])", skip="")
+_GIVE_ROWS_TO_SHARD = _GIVE_ROWS.format(which="shard = $1", skip="")
+_GIVE_ROWS_TO_FREE = _GIVE_ROWS.format(which="shard = $1", skip=" SKIP LOCKED")
+ORPHANS_ARE_DUE = (
+    "UPDATE states SET wake_at = 0, version = version + 1 WHERE shard = $1 AND open_runs > 0"
+    " AND number NOT IN (SELECT number FROM declarations WHERE damage IS NOT NULL)"
+)
+"""Makes the schedules of a shard due whose runs a new leader adopts."""
 _RECOUNT = (
     "UPDATE states SET open_runs = counted.open_runs, in_flight = counted.in_flight,"
     " open_from = counted.open_from FROM (SELECT asked.number, count(phase) AS open_runs,"
@@ -161,9 +167,9 @@ async def give_rows(session: Session, numbers: Sequence[int]) -> None:
         await session.run(_GIVE_ROWS_TO_THESE, sorted(numbers))
 
 
-async def give_rows_to_shard(session: Session, shard: int) -> None:
-    """Move every inline run of a shard to a row of its own."""
-    await session.run(_GIVE_ROWS_TO_SHARD, shard)
+async def give_rows_to_shard(session: Session, shard: int, *, only_free: bool = False) -> None:
+    """Move every inline run of a shard to a row of its own; with `only_free`, no run of a locked schedule."""
+    await session.run(_GIVE_ROWS_TO_FREE if only_free else _GIVE_ROWS_TO_SHARD, shard)
 
 
 async def recount(session: Session, since: dict[int, int]) -> None:

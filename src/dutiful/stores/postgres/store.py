@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import StoreError
 from dutiful.stores.postgres import integrity, migration, transfer
-from dutiful.stores.postgres.connections import EDITS, Connections, parse_address
+from dutiful.stores.postgres.connections import parse_address
+from dutiful.stores.postgres.copied import wait_for_edits
 from dutiful.stores.postgres.database import OpenDatabase
 from dutiful.stores.postgres.membership import Membership
 from dutiful.stores.postgres.namespace_store import NamespaceStore
 from dutiful.stores.postgres.shard_store import Shard
+from dutiful.stores.schema import migrations
 from dutiful.stores.transfer import COPIER
 
 if TYPE_CHECKING:
@@ -66,11 +68,7 @@ class PostgresStore(NamespaceStore):
         """Migrate the schema, or raise StoreError and leave it as it is."""
         if self._database_or_none is not None:
             return
-        first = Connections(self._address, 1, EDITS)
-        try:
-            schema = await first.work(lambda session: migration.prepare(session, self._address))
-        finally:
-            await first.close()
+        schema = await migration.bring_up_to_date(self._address, migrations("postgres"))
         self._process = os.getpid()
         self._database_or_none = database = OpenDatabase(
             self._address, self._namespace, self._shards_wanted, self._lease, schema
@@ -156,11 +154,10 @@ class PostgresStore(NamespaceStore):
         """Lead all shards and return the facts of the namespace; None while another process leads one."""
         places = await self._database.places()
         led = [await self.shard(place).lead(COPIER) for place in range(len(places.shards))]
-        return (
-            None
-            if None in led
-            else await self._read(lambda session: transfer.facts(session, self._namespace))
-        )
+        if None in led:
+            return None
+        await self._read(lambda session: wait_for_edits(session, self._namespace))
+        return await self._read(lambda session: transfer.facts(session, self._namespace))
 
     async def read_rows(self, table: str, after: Row | None, limit: int) -> list[Row]:
         """Return rows in the order of their keys."""
@@ -218,7 +215,7 @@ class PostgresStore(NamespaceStore):
         """Record the moves; return which were made, and the runs to launch."""
         return await (await self._only()).commit(moves, epoch)
 
-    async def settle(self, settlements: Sequence[Settlement], epoch: int) -> list[bool]:
+    async def settle(self, settlements: Sequence[Settlement], epoch: int) -> Sequence[bool | None]:
         """Record the outcomes of attempts."""
         return await (await self._only()).settle(settlements, epoch)
 

@@ -46,11 +46,14 @@ _REARM_RUN = (
     " kind = $3"
 )
 # With the first tick in the ledger of each schedule, which is one look into an index, and whether the ledger
-# may have grown.
+# may have grown. The shard is compared inside CASE: by the statistics of an empty table the server would
+# rather read and sort all schedules of the shard for every slice than pass over those of other shards.
 _NEXT_SLICE = (
-    "SELECT number, cadence_number, policy_number, greatest(cursor, ended_at) >= $4 AS grown,"
+    "SELECT number, cadence_number, policy_number, grown,"
     " (SELECT run_at FROM runs WHERE schedule = number ORDER BY run_at LIMIT 1) AS oldest"
-    " FROM states JOIN declarations USING (number) WHERE shard = $1 AND number > $2 ORDER BY number LIMIT $3"
+    " FROM (SELECT number, greatest(cursor, ended_at) >= $4 AS grown FROM states WHERE number > $2"
+    " AND CASE WHEN shard = $1 THEN true ELSE false END ORDER BY number LIMIT $3) AS next"
+    " LEFT JOIN declarations USING (number) ORDER BY number"
 )
 _ENDED = "phase = 'ended' AND kind = 'schedule' AND backfill IS NULL"
 # The newest rows of a schedule. With OFFSET 0 the server reads the index of the schedule: without it, the
@@ -63,11 +66,16 @@ _PRUNE = (
     " EXISTS (SELECT 1 FROM runs WHERE schedule = number ORDER BY run_at DESC OFFSET keep LIMIT 1)"
     f" THEN (SELECT run_at FROM {_NEWEST} WHERE {_ENDED} OFFSET keep LIMIT 1) END AS cut"
     " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS asked (number, keep, before)),"
-    " expendable AS (SELECT run_at, schedule, kind, coalesce(run_until, run_at) AS last FROM asked"
-    " JOIN states USING (number) JOIN runs ON schedule = number AND run_at <= greatest(cut, before)"
+    " expendable AS MATERIALIZED (SELECT run_at, schedule, kind, coalesce(run_until, run_at) AS last"
+    " FROM asked JOIN states USING (number)"
+    " JOIN runs ON schedule = number AND run_at <= greatest(cut, before)"
     f" WHERE {_ENDED} AND coalesce(run_until, run_at) <= cursor AND run_at IS DISTINCT FROM skipped_at"
     " AND (run_at <= cut OR coalesce(run_until, run_at) < before) LIMIT $4),"
-    " deleted AS (DELETE FROM runs USING expendable AS e WHERE runs.run_at = e.run_at"
+    # Locks a schedule before its runs, as everything else does; leaves a locked one to a later prune.
+    " held AS MATERIALIZED (SELECT number FROM states WHERE number IN (SELECT schedule FROM expendable)"
+    " ORDER BY number FOR NO KEY UPDATE SKIP LOCKED),"
+    " deleted AS (DELETE FROM runs USING expendable AS e JOIN held ON number = e.schedule"
+    " WHERE runs.run_at = e.run_at"
     " AND runs.schedule = e.schedule AND runs.kind = e.kind RETURNING e.schedule, e.last),"
     " marked AS (UPDATE states SET pruned_until = greatest(pruned_until, m.last)"
     " FROM (SELECT schedule, max(last) AS last FROM deleted GROUP BY 1) AS m WHERE number = m.schedule)"
@@ -81,7 +89,7 @@ async def rearm(
     """Re-arm the schedules that a clock more than `beyond` ms ahead has written; return how many."""
     async with session.transaction():
         await check(session, fence)
-        await give_rows_to_shard(session, fence.shard)
+        await give_rows_to_shard(session, fence.shard, only_free=True)
         maybe, damage = await some(session, texts, namespace, _AHEAD, fence.shard, now + beyond)
         if damage:
             await mark(session, damage)
@@ -136,12 +144,14 @@ async def prune(
     slice_ = await session.rows(_NEXT_SLICE, fence.shard, after, _SLICE, since)
     if not slice_:
         return 0, None
-    pairs = {(row[1], row[2]) for row in slice_}
+    # A state without a declaration is damage that a load notes.
+    declared = [row for row in slice_ if row["cadence_number"] is not None]
+    pairs = {(row[1], row[2]) for row in declared}
     await texts.learn(session, pairs)
     kept = {pair: _retention(texts, pair, retention) for pair in pairs}
     asked = [
         (row["number"], kept[row[1], row[2]].rows, now - kept[row[1], row[2]].age)
-        for row in slice_
+        for row in declared
         if row["oldest"] is not None and (row["grown"] or row["oldest"] < now - kept[row[1], row[2]].age)
     ]
     deleted = sum([await _delete(session, fence, group) for group in _groups(asked)])

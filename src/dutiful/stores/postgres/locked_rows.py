@@ -1,0 +1,122 @@
+"""Writes of a leader beside rows that another transaction keeps locked.
+
+A program that leaves a transaction open, or a process that is frozen within one, may keep the rows of a
+schedule locked for hours. The other schedules of the shard are written all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+from asyncpg.exceptions import LockNotAvailableError
+
+from dutiful.stores.postgres.statements import ORPHANS_ARE_DUE, give_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from dutiful.core.run import Run
+    from dutiful.stores.postgres.connections import Session
+
+T = TypeVar("T")
+R = TypeVar("R")
+logger = logging.getLogger("dutiful.stores")
+_LOCKED = (
+    "ScheduleLocked: another transaction keeps rows of the schedules %s locked, so they are late until it"
+    " ends: look for it in pg_stat_activity"
+)
+# A log line names this many schedules.
+_NAMED_MAX = 10
+# The schedules among these that cannot be written now. The end of a run also wakes the schedules that are
+# blocked on its group, so that a locked one of those keeps the whole group waiting.
+_LOCKED_STATES = (
+    "WITH own AS MATERIALIZED (SELECT number, shard, capacity_group FROM states"
+    " WHERE number = ANY($1::bigint[])),"
+    " beside AS MATERIALIZED (SELECT number, capacity_group FROM states JOIN"
+    " (SELECT DISTINCT shard, capacity_group FROM own) AS groups USING (shard, capacity_group)"
+    " WHERE blocked),"
+    " free AS MATERIALIZED (SELECT number FROM states WHERE number IN (SELECT number FROM own UNION"
+    " SELECT number FROM beside) ORDER BY number FOR NO KEY UPDATE SKIP LOCKED)"
+    " SELECT number FROM own WHERE number NOT IN (SELECT number FROM free) OR capacity_group IN"
+    " (SELECT capacity_group FROM beside WHERE number NOT IN (SELECT number FROM free))"
+)
+_LOCKED_RUNS = (
+    "WITH own AS MATERIALIZED (SELECT schedule, run_at, kind FROM"
+    " unnest($1::bigint[], $2::bigint[], $3::text[]) AS asked (schedule, run_at, kind)"
+    " JOIN runs USING (schedule, run_at, kind)),"
+    " free AS MATERIALIZED (SELECT schedule, run_at, kind FROM own JOIN runs USING (schedule, run_at, kind)"
+    " FOR UPDATE OF runs SKIP LOCKED)"
+    " SELECT schedule FROM (TABLE own EXCEPT TABLE free) AS locked"
+)
+_WITH_OPEN_RUNS = "SELECT number FROM states WHERE shard = $1 AND (open_runs > 0 OR inline_at IS NOT NULL)"
+_LOCK_FREE = (
+    "SELECT number FROM states WHERE number = ANY($1::bigint[]) ORDER BY number FOR UPDATE SKIP LOCKED"
+)
+
+
+class LockedRows:
+    """The schedules of a shard that could not be written at the last try, because their rows were locked."""
+
+    def __init__(self) -> None:
+        self._numbers: set[int] = set()
+
+    async def beside(
+        self,
+        session: Session,
+        items: Sequence[T],
+        target: Callable[[T], tuple[int, str, Sequence[Run]]],
+        write: Callable[[Sequence[T]], Awaitable[R]],
+    ) -> tuple[R, set[int]]:
+        """Write the items whose rows are free; return the result, and the numbers of the others' schedules.
+
+        `target` returns the number of the schedule of an item, its id, and the runs whose rows it changes.
+        """
+        if not self._numbers:
+            try:
+                return await write(items), set()
+            except LockNotAvailableError:
+                # It waited as long as for an edit, and has written nothing.
+                pass
+        # Ask first while anything is locked, so that no write waits for a row that is known to be locked.
+        targets = [target(item) for item in items]
+        locked = await _locked(session, self._numbers.union(number for number, *_ in targets), targets)
+        self._tell({id_ for number, id_, _ in targets if number in locked - self._numbers})
+        self._numbers = locked
+        free = [item for item, (number, *_) in zip(items, targets, strict=True) if number not in locked]
+        return await write(free), locked
+
+    def _tell(self, ids: set[str]) -> None:
+        if ids:
+            named = ", ".join(map(repr, sorted(ids)[:_NAMED_MAX]))
+            logger.warning(
+                _LOCKED, named if len(ids) <= _NAMED_MAX else f"{named} and {len(ids) - _NAMED_MAX} more"
+            )
+
+
+async def _locked(
+    session: Session, numbers: set[int], targets: Sequence[tuple[int, str, Sequence[Run]]]
+) -> set[int]:
+    """Return the schedules among these whose rows are locked: their states, or the runs that are changed."""
+    locked = {number for (number,) in await session.rows(_LOCKED_STATES, sorted(numbers))}
+    runs = [(number, run.run_at, run.kind) for number, _, changed in targets for run in changed]
+    if runs:
+        rows = await session.rows(_LOCKED_RUNS, *map(list, zip(*runs, strict=True)))
+        locked |= {number for (number,) in rows}
+    return locked
+
+
+async def adopt_free(session: Session, shard: int, only: set[int] | None = None) -> set[int]:
+    """Make the schedules with open runs due, where their rows are free; return the numbers of the others.
+
+    Call it inside a transaction. With `only`, no other schedules are looked at.
+    """
+    if only is None:
+        rows = await session.rows(_WITH_OPEN_RUNS, shard)
+    else:
+        rows = await session.rows(f"{_WITH_OPEN_RUNS} AND number = ANY($2::bigint[])", shard, sorted(only))
+    wanted = {number for (number,) in rows}
+    free = [number for (number,) in await session.rows(_LOCK_FREE, sorted(wanted))]
+    await give_rows(session, free)
+    await session.run(f"{ORPHANS_ARE_DUE} AND number = ANY($2::bigint[])", shard, free)
+    return wanted.difference(free)
