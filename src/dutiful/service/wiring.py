@@ -91,7 +91,7 @@ class Service:
         self.workflows = WorkflowStore(self._store, self.clock)
         self._given = executor
         self._executors = _executors(settings, self.clock, executor)
-        self.launcher = RunLauncher(self.workflows, self._executors)
+        self.launcher = RunLauncher(self._store, self.clock, self._executors)
         self._process = None if isinstance(worker, bool) else worker
         self._worker = self._make_worker() if worker is True else None
         self.board = Board(self._store, self.clock)

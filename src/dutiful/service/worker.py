@@ -19,7 +19,6 @@ from dutiful.service.cluster import this_node
 from dutiful.service.launcher import RunLauncher
 from dutiful.service.types import Health
 from dutiful.service.views import moment
-from dutiful.service.workflows import WorkflowStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +46,7 @@ class Worker:
         self, settings: Settings, store: Store, executors: Executors, clock: Clock, metrics: Metrics
     ) -> None:
         self._settings, self._store, self._clock, self._metrics = settings, store, clock, metrics
-        self._launcher = RunLauncher(WorkflowStore(store, clock), executors)
+        self._launcher = RunLauncher(store, clock, executors)
         self._trouble: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         tick = settings.tick_ms
