@@ -70,6 +70,14 @@ def test_an_upsert_warns_where_there_is_no_executor(tmp_path):
         assert warning.endswith(": runs fail with launch_refused")
 
 
+def test_an_upsert_warns_of_a_grace_that_a_takeover_may_exceed(service):
+    warning = "another worker may take over as late as 70 s: grace_s is raised to that"
+    assert service.upsert(grace_s=0)["warnings"] == [warning]
+    assert service.get("/schedules/nightly")["grace_s"] == 70
+    assert service.upsert(grace_s=0)["changed"] == []
+    assert service.upsert(grace_s=70)["warnings"] == []
+
+
 def preview(service, **changes):
     return service.post("/schedules/preview", {**SCHEDULE, **changes})
 
@@ -154,7 +162,7 @@ def test_a_schedule_has_every_column_and_its_next_five_fire_times(service):
         "dialect": "standard",
         "gap": "run_after",
         "fold": "first",
-        "grace_s": 60.0,
+        "grace_s": 70.0,
         "run_timeout_s": 3600.0,
         "queue_limit": 1000,
         "input": None,
@@ -191,7 +199,7 @@ def test_everything_that_can_be_declared_is_kept(service):
         "cron_expr": "0 30 9 * * *",
         "gap": "run_after",
         "fold": "first",
-        "grace_s": 12.5,
+        "grace_s": 112.5,
         "delivery": "at_most_once",
         "run_timeout_s": 90.0,
         "queue_limit": 7,

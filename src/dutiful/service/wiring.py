@@ -35,7 +35,7 @@ from dutiful.service.metrics import Expiring, Metrics, expiring, watch_certifica
 from dutiful.service.pauses import Pauses
 from dutiful.service.registrar import SchedulerRegistrar
 from dutiful.service.types import Health, Readiness
-from dutiful.service.worker import Worker, patience_ms
+from dutiful.service.worker import Worker, patience_ms, takeover_ms
 from dutiful.service.workflows import WorkflowStore
 from dutiful.stores.memory import MemoryStore
 from dutiful.stores.url import sqlite_path, store_for
@@ -395,10 +395,5 @@ def _defaults(settings: Settings) -> Defaults:
         settings.default_jitter_ms,
         settings.max_catchup_per_tick,
         settings.launch_retries,
-        max(Defaults().grace, _takeover_ms(settings)),
+        takeover_ms(settings),
     )
-
-
-def _takeover_ms(settings: Settings) -> int:
-    """Return how long it may take at most until another worker fires what a frozen or dead one left."""
-    return round(2000 * settings.lease_s)

@@ -14,6 +14,7 @@ from dutiful.core.cron.zone import rfc_3339
 from dutiful.core.errors import DutifulError, UnknownScheduleError
 from dutiful.httpd.errors import RequestRefusedError
 from dutiful.service.errors import DamagedScheduleError, OtherUserError, WorkflowInUseError
+from dutiful.service.worker import takeover_ms
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -140,6 +141,11 @@ class AuthorizedService:
             found.append("there is no executor: runs fail with launch_refused until DUTIFUL_EXECUTOR is set")
         if given.executor is not None and (problem := self.service.launcher.refusal_by(given.executor)):
             found.append(f"{problem}: runs fail with launch_refused")
+        least = takeover_ms(self.service.settings)
+        if given.grace_s is not None and given.grace_s * 1000 < least:
+            found.append(
+                f"another worker may take over as late as {least / 1000:g} s: grace_s is raised to that"
+            )
         return found
 
     def _demand_users(self, declared: Mapping[str, ScheduleInput]) -> None:
