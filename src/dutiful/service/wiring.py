@@ -218,10 +218,10 @@ class Service:
 
     async def _probed(self) -> str | None:
         """Probe the executor of the service and those that schedules name; return their problems."""
-        try:
+        named = dict[str, str]()
+        # A store that fails is told by the passes and by `readiness`, and is no fault of an executor.
+        with suppress(StoreError):
             named = await named_executors(self._store)
-        except StoreError as error:
-            return str(error)
         urls = [None, *islice(named, EXECUTORS_MAX)]
         probed = await asyncio.gather(*map(self._probed_at, urls))
         return "; ".join(problem for problem in probed if problem is not None) or None
