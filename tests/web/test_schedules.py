@@ -71,11 +71,11 @@ def test_an_upsert_warns_where_there_is_no_executor(tmp_path):
 
 
 def test_an_upsert_warns_of_a_grace_that_a_takeover_may_exceed(service):
-    warning = "another worker may take over as late as 70 s: grace_s is raised to that"
+    warning = "another worker may take over as late as 60 s: grace_s is raised to that"
     assert service.upsert(grace_s=0)["warnings"] == [warning]
-    assert service.get("/schedules/nightly")["grace_s"] == 70
+    assert service.get("/schedules/nightly")["grace_s"] == 60
     assert service.upsert(grace_s=0)["changed"] == []
-    assert service.upsert(grace_s=70)["warnings"] == []
+    assert service.upsert(grace_s=60)["warnings"] == []
 
 
 def preview(service, **changes):
@@ -162,7 +162,7 @@ def test_a_schedule_has_every_column_and_its_next_five_fire_times(service):
         "dialect": "standard",
         "gap": "run_after",
         "fold": "first",
-        "grace_s": 70.0,
+        "grace_s": 60.0,
         "run_timeout_s": 3600.0,
         "queue_limit": 1000,
         "input": None,
