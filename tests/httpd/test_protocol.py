@@ -70,6 +70,13 @@ def test_an_address_has_only_so_many_connections():
         assert request(port)[0] == 200
 
 
+def test_all_addresses_together_have_only_so_many_connections():
+    with middleware_server(limits=Limits(connections_in_all=2)) as port:
+        with socket.create_connection(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)):
+            assert told(talk(port, b"")) == (429, "too_many_connections")
+        assert request(port)[0] == 200
+
+
 def test_what_one_server_has_open_does_not_count_for_another():
     few = Limits(connections=1)
     with middleware_server(limits=few) as one, middleware_server(limits=few) as other:

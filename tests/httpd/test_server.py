@@ -59,3 +59,21 @@ def test_a_request_in_progress_is_answered_before_the_server_ends():
         writer.close()
 
     asyncio.run(story())
+
+
+def test_connections_that_wait_for_a_file_are_logged_once_and_other_errors_as_before(caplog):
+    async def story():
+        server, answering, (_, writer) = await started(FastAPI())
+        loop = asyncio.get_running_loop()
+        for _ in range(1000):
+            loop.call_exception_handler({"message": "socket.accept() out of system resource"})
+        loop.call_exception_handler({"message": "something else"})
+        server.stop()
+        await answering
+        writer.close()
+
+    asyncio.run(story())
+    assert caplog.messages == [
+        "connections wait: this process has as many open files as it may; see `ulimit -n`",
+        "something else",
+    ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 from tests.ports import port_without_listener
 from tests.servers import program
+from tests.service.rig import play
 
 from dutiful.service.declaration import ScheduleInput
 from dutiful.service.settings import settings_from
@@ -76,3 +78,14 @@ def test_readiness_follows_the_queues_that_schedules_name(caplog):
     assert [(health.ok, health.reason) for health in found] == [(True, None), (False, REASON), (True, None)]
     assert f"no connection to redis://127.0.0.1:{port}/0" in caplog.text
     assert "canary" not in caplog.text
+
+
+def test_a_store_that_has_failed_is_not_told_as_an_executor_that_is_away(caplog):
+    async def story(rig):
+        await rig.clock.advance(1)
+        os.remove(f"{rig.path}-wal")
+        await rig.clock.advance(6)
+        return (await rig.service.readiness()).reason, await rig.service.executor_problem()
+
+    assert play(story) == ("the store cannot be reached; the log says why", None)
+    assert "executor" not in caplog.text

@@ -7,12 +7,13 @@ import json
 
 import pytest
 from tests.core.plan.planner_notation import run, schedule
-from tests.service.rig import Calls, given
+from tests.service.rig import Calls, after, given, play
 from tests.web_server import Reply, serving
 
 from dutiful.core.errors import StoreError
 from dutiful.core.plan.outcome import Accepted, Failed, Refused, Unreached
 from dutiful.core.policy import Overlap, Reason
+from dutiful.core.run import Phase
 from dutiful.core.schedule import Schedule, Task
 from dutiful.launchers.executor import ExecutorSettings
 from dutiful.launchers.url import Executors
@@ -33,12 +34,12 @@ class DeadStore:
 def launched(executor, record, payload=PAYLOAD, texts=None):
     async def story():
         clock = VirtualClock("2026-01-05T10:00:00+00:00")
-        workflows = WorkflowStore(texts or MemoryStore(), clock)
+        store = texts or MemoryStore()
         if texts is None:
-            await workflows.save_dag("report", 1, {"nodes": [1]})
+            await WorkflowStore(store, clock).save_dag("report", 1, {"nodes": [1]})
         declared = Schedule("s", Task("workflow", payload), schedule().cadence)
         executors = Executors(executor, ExecutorSettings(clock))
-        return await RunLauncher(workflows, executors).launch(Launch(declared, record))
+        return await RunLauncher(store, clock, executors).launch(Launch(declared, record))
 
     return asyncio.run(story())
 
@@ -103,6 +104,26 @@ def test_without_an_executor_every_run_is_refused():
     assert launched(NoExecutor(), run("10:01")).reason is Reason.LAUNCH_REFUSED
 
 
+@pytest.mark.parametrize(
+    ("status", "sent"), [("SUCCESS", [1]), ("FAILED", [1]), ("STARTED", [1, 2]), (None, [1, 2])]
+)
+def test_a_repeated_launch_is_not_sent_where_a_report_has_ended_its_run_meanwhile(status, sent):
+    async def story(rig):
+        await rig.registrar.upsert_schedule(given(end_at=after(1)))
+        await rig.clock.advance(60)
+        [ledgered] = (await rig.service._store.get("job")).runs
+        if status is not None:
+            await rig.registrar.report(ledgered.key, status, 1)
+        again = ledgered._replace(phase=Phase.LAUNCHED, attempt=2)
+        outcome = await rig.service.launcher.launch(
+            Launch((await rig.service._store.get("job")).schedule, again)
+        )
+        return [meta.attempt for meta in rig.calls.metas], outcome
+
+    ended = Unreached("the run had ended before this attempt was sent")
+    assert play(story) == (sent, ended if sent == [1] else Accepted("run 2"))
+
+
 MEMORY = {"DUTIFUL_STORE": "memory:", "DUTIFUL_DRAIN_S": "0"}
 
 
@@ -163,9 +184,9 @@ def test_a_run_goes_to_the_executor_that_its_schedule_names_and_else_to_that_of_
 def test_a_run_is_cancelled_at_the_executor_that_took_it():
     async def story(url):
         clock, ours = VirtualClock("2026-01-05T10:00:00+00:00"), Cancellable()
-        workflows = WorkflowStore(MemoryStore(), clock)
-        await workflows.save_dag("report", 1, {})
-        launcher = RunLauncher(workflows, Executors(ours, ExecutorSettings(clock)))
+        store = MemoryStore()
+        await WorkflowStore(store, clock).save_dag("report", 1, {})
+        launcher = RunLauncher(store, clock, Executors(ours, ExecutorSettings(clock)))
         payload = json.dumps({**json.loads(PAYLOAD), "executor": url})
         launch = Launch(Schedule("s", Task("workflow", payload), schedule().cadence), run("10:01"))
         outcome = await launcher.launch(launch)

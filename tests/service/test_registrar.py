@@ -315,7 +315,7 @@ def test_explain_says_what_will_be_and_what_was():
 def test_a_view_has_everything_that_was_declared():
     async def story(rig):
         rich = given(
-            dialect="standard", gap="skip", fold="last", grace_s=1.5, delivery="at_most_once",
+            dialect="standard", gap="skip", fold="last", grace_s=15.5, delivery="at_most_once",
             run_timeout_s=60, queue_limit=3, labels={"b": "2", "a": "1"}, timezone="Europe/Berlin",
             cron_expr="30 2 * * *",
         )  # fmt: skip
@@ -324,7 +324,12 @@ def test_a_view_has_everything_that_was_declared():
 
     view = play(story)
     assert (view.dialect, view.gap, view.fold, view.timezone) == ("standard", "skip", "last", "Europe/Berlin")
-    assert (view.grace_s, view.delivery, view.run_timeout_s, view.queue_limit) == (1.5, "at_most_once", 60, 3)
+    assert (view.grace_s, view.delivery, view.run_timeout_s, view.queue_limit) == (
+        15.5,
+        "at_most_once",
+        60,
+        3,
+    )
     assert (view.labels, view.quarantine) == ({"a": "1", "b": "2"}, None)
 
 

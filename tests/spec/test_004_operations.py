@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.service.rig import after, given, play
 
-from dutiful.core.plan.outcome import Refused, Succeeded
+from dutiful.core.plan.outcome import Refused, Succeeded, Unreached
 from dutiful.core.policy import Reason
 from dutiful.service import Service, settings_from
 
@@ -191,21 +191,63 @@ def test_11_defaults_are_for_schedules_that_name_nothing_else():
 
 
 @pytest.mark.parametrize(
-    ("slow", "grace_s"), [({}, 60), ({"DUTIFUL_LEASE_S": "120"}, 240), ({"TICK_MS": "60000"}, 60)]
+    ("slow", "expected"),
+    [({}, [60, 11, 11]), ({"DUTIFUL_LEASE_S": "120"}, [241, 241, 241]), ({"TICK_MS": "60000"}, [70, 70, 70])],
 )
-def test_11_a_schedule_that_names_no_grace_outlasts_the_slowest_takeover(slow, grace_s):
+def test_11_no_grace_is_shorter_than_the_slowest_takeover(slow, expected):
     async def story(rig):
         await rig.registrar.upsert_schedule(given())
-        await rig.registrar.upsert_schedule(given(schedule_id="own", grace_s=5))
-        return [(await rig.registrar.get_schedule(id_)).grace_s for id_ in ("job", "own")]
+        await rig.registrar.upsert_schedule(given(schedule_id="short", grace_s=5))
+        await rig.registrar.upsert_schedule(given(schedule_id="zero", grace_s=0))
+        return [(await rig.registrar.get_schedule(id_)).grace_s for id_ in ("job", "short", "zero")]
 
-    assert play(story, **slow) == [grace_s, 5]
+    assert play(story, **slow) == expected
+
+
+def test_11_a_lease_that_is_longer_than_at_the_upsert_makes_the_grace_longer_too():
+    async def story(rig):
+        await rig.registrar.upsert_schedule(given(end_at=after(1)))
+        await rig.service.stop()
+        rig.settings = replace(rig.settings, lease_s=120)
+        rig.service = rig._new()
+        await rig.clock.advance(180)
+        await rig.service.start()
+        await rig.clock.advance(0)
+        return rig.calls.ticks()
+
+    assert play(story) == ["10:01"]
+
+
+@pytest.mark.parametrize("catchup_policy", ["none", "latest"])
+def test_11_no_tick_is_lost_to_the_lateness_of_a_busy_worker(catchup_policy):
+    async def story(rig):
+        await rig.registrar.upsert_schedule(given(grace_s=0, catchup_policy=catchup_policy))
+        await rig.clock.advance(59.9)
+        await rig.clock.jump(0.2)
+        return rig.calls.ticks(), await rig.rows()
+
+    assert play(story) == (["10:01"], ["10:01 ENQUEUED"])
+
+
+def test_11_the_retries_of_a_launch_are_the_workers_own_not_those_of_the_upsert():
+    async def refuse(_):
+        return Unreached("no route")
+
+    async def story(rig):
+        await rig.registrar.upsert_schedule(given(end_at=after(1)))
+        await rig.service.stop()
+        rig.settings = replace(rig.settings, launch_retries=5)
+        rig.service = await rig._new().start()
+        await rig.clock.advance(180)
+        return await rig.rows(), len(rig.calls.metas)
+
+    assert play(story, behave=refuse) == (["10:01 FAILED launch_failed"], 6)
 
 
 def test_11_the_look_ahead_is_the_time_over_which_missed_ticks_are_spread():
     async def story(rig):
         await rig.registrar.upsert_schedule(
-            given(catchup_policy="spread", overlap_policy="allow", end_at=after(1), grace_s=0)
+            given(catchup_policy="spread", overlap_policy="allow", end_at=after(1))
         )
         await rig.restart(300)
         await rig.clock.advance(0)

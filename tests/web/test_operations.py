@@ -112,6 +112,17 @@ def test_the_summary_accounts_for_every_tick_of_a_day(service):
     assert buckets["2026-03-02T10:00:00Z"] == {"ran": 0, "failed": 0, "skipped": 0, "to_come": 1}
 
 
+def test_the_revision_of_the_summary_does_not_count_the_writes_of_others(service):
+    seen = []
+    for version in (1, 2):
+        service.upsert(schedule_id=f"s{version}")
+        seen.append(service.get("/summary")["revision"])
+    assert [re.fullmatch(r"[0-9a-f]{16}\.[01]\.[0-9]{4}", revision) is not None for revision in seen] == [
+        True
+    ] * 2
+    assert seen[0] != seen[1]
+
+
 def test_the_summary_is_204_until_something_is_written_or_a_minute_is_over(service):
     service.upsert()
     first = service.get("/summary")

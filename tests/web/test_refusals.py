@@ -87,7 +87,7 @@ def test_what_a_schedule_cannot_do_without_is_asked_for(service, missing):
     body = {key: value for key, value in SCHEDULE.items() if key != missing}
     answer = service.client.post("/schedules/upsert", json=body)
     assert refused(answer) == (422, "invalid_request")
-    assert answer.json()["error"]["details"]["problems"] == [{"at": missing, "problem": "Field required"}]
+    assert answer.json()["error"]["details"]["problems"] == [{"at": missing, "problem": "is missing"}]
 
 
 NAMES = "write 1 to 128 letters, digits, dots, underlines and dashes"
@@ -112,6 +112,19 @@ UNKNOWN = "there is no such key"
             "note: write one line, without control",
         ),
         ("upsert", {**SCHEDULE, "end_at": "2026-03-02T09:00:00+24:00"}, "end_at: must be an RFC 3339 time"),
+        ("upsert", {**SCHEDULE, "version": "1"}, "version: must be a whole number"),
+        ("upsert", {**SCHEDULE, "version": -1}, "version: must be 0 or more"),
+        ("upsert", {**SCHEDULE, "cron_expr": 5}, "cron_expr: must be a text"),
+        ("upsert", {**SCHEDULE, "cron_expr": "*" * 257}, "cron_expr: must have at most 256 characters"),
+        ("upsert", {**SCHEDULE, "user_id": ""}, "user_id: must not be empty"),
+        ("upsert", {**SCHEDULE, "grace_s": "1"}, "grace_s: must be a number"),
+        ("upsert", {**SCHEDULE, "grace_s": 10**9}, "grace_s: must be 31622400 or less"),
+        ("upsert", {**SCHEDULE, "run_timeout_s": 0}, "run_timeout_s: must be more than 0"),
+        ("upsert", {**SCHEDULE, "calendar": "12-25"}, "calendar: must be a list"),
+        ("upsert", {**SCHEDULE, "fold": "skip"}, "fold: must be 'both', 'first' or 'last'"),
+        ("pause", {"schedule_id": "a", "paused": 1}, "paused: must be true or false"),
+        ("bulk", [SCHEDULE] * 10_001, "body: must have at most 10000 items"),
+        ("a/trigger", [], "body: must be a JSON object"),
     ],
 )
 def test_a_refusal_says_what_to_write_instead(service, path, body, problem):
@@ -124,6 +137,8 @@ def test_a_refusal_says_what_to_write_instead(service, path, body, problem):
     ("path", "problems"),
     [
         ("/schedules?limit=1&limit=2", ["limit: is given twice"]),
+        ("/schedules?limit=many", ["limit: must be a whole number"]),
+        ("/schedules?paused=maybe", ["paused: must be true or false"]),
         ("/schedules?lmit=1", ["lmit: there is no such key; did you mean 'limit'?"]),
         ("/schedules/nightly?count=3", ["count: there is no such key"]),
         ("/summary?x=1&x=2", ["x: is given twice", "x: there is no such key"]),

@@ -70,6 +70,14 @@ def test_an_upsert_warns_where_there_is_no_executor(tmp_path):
         assert warning.endswith(": runs fail with launch_refused")
 
 
+def test_an_upsert_warns_of_a_grace_that_a_takeover_may_exceed(service):
+    warning = "another worker may take over as late as 60 s: grace_s is raised to that"
+    assert service.upsert(grace_s=0)["warnings"] == [warning]
+    assert service.get("/schedules/nightly")["grace_s"] == 60
+    assert service.upsert(grace_s=0)["changed"] == []
+    assert service.upsert(grace_s=60)["warnings"] == []
+
+
 def preview(service, **changes):
     return service.post("/schedules/preview", {**SCHEDULE, **changes})
 
@@ -191,7 +199,7 @@ def test_everything_that_can_be_declared_is_kept(service):
         "cron_expr": "0 30 9 * * *",
         "gap": "run_after",
         "fold": "first",
-        "grace_s": 12.5,
+        "grace_s": 112.5,
         "delivery": "at_most_once",
         "run_timeout_s": 90.0,
         "queue_limit": 7,

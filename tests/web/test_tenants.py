@@ -14,6 +14,8 @@ import jwt
 import pytest
 from tests.web.running import MONDAY, SCHEDULE, running
 
+from dutiful.core.cron.zone import epoch_ms
+from dutiful.core.schedule import tick_key
 from dutiful.web.pages import PAGE_ROUTERS
 
 KEY = b"k" * 32
@@ -361,15 +363,14 @@ def test_starting_a_run_does_not_tell_whether_a_tick_of_another_user_ran(guarded
     ada("POST", "/schedules/upsert", {**SCHEDULE, "cron_expr": "* * * * *"})
     guarded.advance(61)
     [run] = ada("GET", "/schedules/nightly/runs")[1]["runs"]
-    started = [
-        ask(
-            "POST",
-            "/run-launcher/start",
-            {**START, "user_id": user, "idempotency_key": run["idempotency_key"]},
-        )
-        for ask, user in ((ada, "ada"), (bob, "bob"))
+    ran, never = run["idempotency_key"], "0" * 64
+    duplicate = (200, {"started": True, "duplicate": True})
+    assert ada("POST", "/run-launcher/start", {**START, "idempotency_key": ran}) == duplicate
+    told = [
+        bob("POST", "/run-launcher/start", {**START, "user_id": "bob", "idempotency_key": key})
+        for key in (ran, never)
     ]
-    assert started == [(200, {"started": True, "duplicate": True}), (200, {"started": True})]
+    assert [(status, answer["error"]["code"]) for status, answer in told] == [(422, "invalid_argument")] * 2
 
 
 def test_the_schedules_of_others_that_start_a_workflow_are_counted_not_named(guarded):
@@ -442,3 +443,23 @@ def test_a_form_runs_no_schedule_of_another_user(guarded):
 def test_probes_need_no_token(guarded):
     assert guarded.client.get("/healthz").json() == {"ok": True}
     assert guarded.client.get("/readyz").status_code in {200, 503}
+
+
+def test_a_tenant_cannot_take_the_key_of_a_coming_tick_of_another_user(guarded):
+    ada, bob = asking(guarded, "ada"), asking(guarded, "bob", "trigger")
+    carrier = asking(guarded, "worker", "trigger", ["*"])
+    ada("PUT", "/workflows/report/1", {})
+    ada("POST", "/schedules/upsert", {**SCHEDULE, "schedule_id": "hourly", "cron_expr": "0 * * * *"})
+    [tick, *_] = ada("GET", "/schedules/hourly/next?count=1")[1]["preview"]
+    start = {**START, "scheduled_for": tick, "user_id": "bob"}
+    start["idempotency_key"] = tick_key("hourly", epoch_ms(datetime.fromisoformat(tick)))
+    for key in (start["idempotency_key"], start["idempotency_key"].upper()):
+        status, answer = bob("POST", "/run-launcher/start", {**start, "idempotency_key": key})
+        assert (status, answer["error"]["code"]) == (422, "invalid_argument")
+        assert answer["error"]["details"]["argument"] == "idempotency_key"
+    assert bob("POST", "/run-launcher/start", {**start, "idempotency_key": "mine"}) == (
+        200,
+        {"started": True},
+    )
+    # A worker of another process carries the ticks of all users, under their keys.
+    assert carrier("POST", "/run-launcher/start", start) == (200, {"started": True})

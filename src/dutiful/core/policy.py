@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 # Stores and schedule files read a field of a policy by its annotation, so a duration says its unit there.
 Milliseconds = int
@@ -115,3 +116,16 @@ class Policy:
     def group(self) -> str | None:
         """Return the name of the capacity group, or None."""
         return None if self.capacity is None else self.capacity.group
+
+
+class Overrides(NamedTuple):
+    """The choices of the process that fires, for all schedules; they take precedence over every policy."""
+
+    # None leaves each schedule its own.
+    catch_up_cap: int | None = None
+    launch_retry: Retry | None = None
+    # A shorter grace counts as this long: the time in which another process takes over.
+    grace_min: Milliseconds = 0
+
+
+NO_OVERRIDES = Overrides()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from dutiful.core.policy import NO_OVERRIDES, Overrides
 from dutiful.core.run import Status
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ class Limits(NamedTuple):
     # Start times of the runs that this engine carries, corrected for clock steps, by schedule, tick and kind;
     # None while the clock has not been stepped, when the rows are right.
     began: Mapping[tuple[str, Instant, str], Instant] | None = None
-    # Replaces the `catch_up_cap` of every policy; None leaves each its own.
-    catch_up_cap: int | None = None
+    overrides: Overrides = NO_OVERRIDES
     # The stored number of runs in flight per capacity group before this plan.
     stored: Mapping[str, int] = MappingProxyType({})
 

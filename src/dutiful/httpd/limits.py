@@ -41,6 +41,8 @@ class Limits(NamedTuple):
     head_seconds: float = 10.0
     # Open connections of one address at a time.
     connections: int = 256
+    # Open connections of all addresses; None is without bound.
+    connections_in_all: int | None = None
     # A body that is too long is read and discarded up to these limits: a peer that is cut off while it
     # sends never reads the answer that says why.
     drain: int = 16 * MIB

@@ -36,6 +36,22 @@ _KEYS_LISTED = 12
 _COMPARED = 64
 # The validator's types of a value that is no object; its messages name classes.
 _NO_OBJECT = ("model_type", "model_attributes_type", "dict_type")
+# What to write where the validator refuses a value, by the validator's type of the problem.
+_DEMANDS = {
+    "missing": "is missing",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "must be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    "string_type": "must be a text",
+    "list_type": "must be a list",
+    "literal_error": "must be {expected}",
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be {ge:.17g} or more",
+    "less_than_equal": "must be {le:.17g} or less",
+    **dict.fromkeys(("string_too_short", "too_short"), "must not be empty"),
+    "string_too_long": "must have at most {max_length} characters",
+    "too_long": "must have at most {max_length} items",
+}
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -157,6 +173,8 @@ def _problem(item: Any, loc: Sequence[str | int], known: Sequence[str]) -> dict[
         said = "must be a JSON object"
     elif item["type"] == "string_pattern_mismatch":
         said = ADVICE.get(item["ctx"]["pattern"], item["msg"])
+    elif item["type"] in _DEMANDS:
+        said = _DEMANDS[item["type"]].format_map(item.get("ctx", {}))
     else:
         said = item["msg"].removeprefix("Value error, ")
     # The framework marks a key of a mapping that is wrong itself.

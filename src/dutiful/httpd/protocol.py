@@ -39,7 +39,9 @@ _TOO_LARGE = _answer(
 )
 _NO_HTTP = _answer(HTTPStatus.BAD_REQUEST, "invalid_http", "This is not HTTP/1.1")
 _TOO_MANY = _answer(
-    HTTPStatus.TOO_MANY_REQUESTS, "too_many_connections", "This address has too many open connections"
+    HTTPStatus.TOO_MANY_REQUESTS,
+    "too_many_connections",
+    "There are too many open connections of this address, or in all",
 )
 
 
@@ -67,10 +69,12 @@ class LimitedProtocol(HttpToolsProtocol):
         self._peer: str | None = None
 
     def admit(self, transport: asyncio.BaseTransport) -> bool:
-        """Count the connection, and return whether its peer has no more than it may have."""
+        """Count the connection, and return whether its peer, and all of them, have no more than they may."""
         self._peer = network_of((transport.get_extra_info("peername") or ("",))[0])
         self.peers[self._peer] += 1
-        return self.peers[self._peer] <= self.limits.connections
+        in_all = self.limits.connections_in_all
+        fits = in_all is None or self.peers.total() <= in_all
+        return fits and self.peers[self._peer] <= self.limits.connections
 
     def release(self) -> None:
         """Take the connection out of the count."""

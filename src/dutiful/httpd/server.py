@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -22,11 +23,16 @@ if TYPE_CHECKING:
 
     from dutiful.httpd.tls import TlsFiles
 
+logger = logging.getLogger("dutiful.web")
+
 # Seconds that requests in progress may take after `stop`, and between two looks whether they have ended.
 _GRACE_SECONDS = 5
 _LOOK_SECONDS = 0.01
 # The Date header of answers is renewed this often.
 _DATE_SECONDS = 1
+_BACKLOG = 128
+# What asyncio says of a connection for which no open file is left; it tries again after a second.
+_NO_FILE = "socket.accept() out of system resource"
 
 
 class CannotListenError(DutifulError):
@@ -60,14 +66,18 @@ class HttpServer(uvicorn.Server):
             proxy_headers=False,
             access_log=False,
             log_config=None,
+            # asyncio accepts as many connections at once, and tells each one for which no file is left.
+            backlog=_BACKLOG,
         )
         super().__init__(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = asyncio.Event()
+        self._tells_at = 0.0
 
     async def answer(self) -> None:
         """Answer requests until `stop` is called."""
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._tell)
         try:
             await self.serve(sockets=[self._listener])
         finally:
@@ -106,6 +116,17 @@ class HttpServer(uvicorn.Server):
         for task in [*state.tasks]:
             task.cancel()
 
+    def _tell(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log what no task takes; once a second where connections wait for a file to be closed.
+
+        asyncio tells it of each connection that waits, with a traceback.
+        """
+        if context.get("message") != _NO_FILE:
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._tells_at:
+            self._tells_at = loop.time() + 1
+            logger.warning("connections wait: this process has as many open files as it may; see `ulimit -n`")
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Install no signal handlers: the command that runs the server has its own."""
@@ -116,7 +137,7 @@ def listen(host: str, port: int, advice: str = "set DUTIFUL_HOST or DUTIFUL_PORT
     """Return a socket that is bound to the address; raises CannotListenError, which ends with the advice."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=128)
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise CannotListenError(host, port, reason, advice) from error

@@ -16,6 +16,7 @@ from dutiful.core import event as happened
 from dutiful.core.errors import DutifulError, LostLeadershipError
 from dutiful.core.plan.outcome import Failed, Outcome, Unreached, raised, settlement
 from dutiful.core.plan.planner import plan
+from dutiful.core.policy import NO_OVERRIDES, Overrides
 from dutiful.core.run import Phase, Status
 from dutiful.core.snapshot import Limits
 from dutiful.runtime import in_flight
@@ -61,7 +62,7 @@ class Settings(NamedTuple):
     # Wait this long after a failed pass, and while another instance leads.
     retry_after: int = 1000
     lookahead: int = 60_000
-    catch_up_cap: int | None = None  # None leaves each schedule its own.
+    overrides: Overrides = NO_OVERRIDES
     in_flight_max: int | None = None
     # Longest time between two passes, for stores that other processes may write to.
     tick: int | None = None
@@ -102,8 +103,7 @@ class Engine:
         # Done when the loop must pass before the planned time; replaced at each pass.
         self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Whether the event loop has turned since the last pass; it must turn once before the next pass plans.
-        self._waited = False
-        self._stopping = False
+        self._waited = self._stopping = False
         self._loop: asyncio.Task[None] | None = None
         self._running = Flights()
         self._cancelling: set[asyncio.Task[None]] = set()
@@ -333,8 +333,8 @@ class Engine:
     def _limits(self, epoch: int, batch: Batch, now: Instant) -> Limits:
         status = Status.STARTED if self._launcher.in_process else Status.ENQUEUED
         began = self._running.began(batch.due, now, self._clock.monotonic()) if self._watch.stepped else None
-        room, cap = self._reserve(len(batch.due)), self._settings.catch_up_cap
-        return Limits(epoch, self._settings.lookahead, status, room, began, cap)
+        room, settings = self._reserve(len(batch.due)), self._settings
+        return Limits(epoch, settings.lookahead, status, room, began, settings.overrides)
 
     def _reserve(self, due: int) -> int | None:
         """Return how many runs this pass may launch, and reserve them before other engines of the process."""
@@ -419,7 +419,7 @@ class Engine:
         if not finished:
             return
         settlements = [
-            settlement(run, outcome, policy, ended_at, number)
+            settlement(run, outcome, policy, ended_at, number, self._settings.overrides)
             for ((_, _, _, policy, *_), run, number), outcome, ended_at in finished
         ]
         self._checkpoint("settling")

@@ -64,7 +64,8 @@ class Defaults(NamedTuple):
     jitter_ms: int = 0
     catch_up_cap: int = 100
     launch_retries: int = 3
-    grace: int = _USUAL.grace
+    # A shorter grace is raised to this.
+    grace_min: int = 0
 
 
 class ScheduleInput(NamedTuple):
@@ -303,12 +304,13 @@ def _policy(given: ScheduleInput, defaults: Defaults) -> Policy:
     jitter = defaults.jitter_ms if given.jitter_ms is None else given.jitter_ms
     delivery = choose("delivery", given.delivery or Delivery.AT_LEAST_ONCE, Delivery)
     timeout, limit = given.run_timeout_s, given.queue_limit
+    grace = _USUAL.grace if given.grace_s is None else _milliseconds("grace_s", given.grace_s, 0)
     return _shared_policy(
         overlap=choose("overlap_policy", overlap, Overlap),
         catch_up=choose("catchup_policy", catch_up, CatchUp),
-        grace=defaults.grace if given.grace_s is None else _milliseconds("grace_s", given.grace_s, 0),
+        grace=max(grace, defaults.grace_min),
         catch_up_cap=defaults.catch_up_cap,
-        launch_retry=Retry(_LAUNCH_DELAY_MS, defaults.launch_retries, _LAUNCH_BACKOFF),
+        launch_retry=launch_retry(defaults.launch_retries),
         jitter=whole_number("jitter_ms", jitter, 0, _DAY_MS),
         on_orphan=_ORPHANS[delivery],
         run_timeout=_USUAL.run_timeout if timeout is None else _milliseconds("run_timeout_s", timeout, 1),
@@ -322,6 +324,11 @@ def _policy(given: ScheduleInput, defaults: Defaults) -> Policy:
         finish_within=_expected("finish_within_s", given.finish_within_s),
         succeed_every=_expected("succeed_every_s", given.succeed_every_s),
     )
+
+
+def launch_retry(retries: int) -> Retry:
+    """Return how launches that did not reach their executor are repeated."""
+    return Retry(_LAUNCH_DELAY_MS, retries, _LAUNCH_BACKOFF)
 
 
 def policy_facts(policy: Policy) -> dict[str, Any]:

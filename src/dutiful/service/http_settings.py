@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from typing import TYPE_CHECKING
 
 from dutiful.httpd.auth import Auth, Sessions, read_clients
@@ -37,7 +38,9 @@ def login_rates(clock: Clock) -> Rates:
 
 def connection_limits(settings: Settings) -> Limits:
     """Return the limits of every connection."""
-    return Limits(connections=settings.connections_per_peer)
+    # At most half of the open files: the store, the log and the requests themselves need some too.
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Limits(connections=settings.connections_per_peer, connections_in_all=max(1, soft // 2))
 
 
 def tls_files(settings: Settings) -> TlsFiles | None:

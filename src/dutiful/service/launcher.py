@@ -12,9 +12,11 @@ from weakref import WeakValueDictionary
 from dutiful.core.errors import CodecError, InvalidArgumentError, StoreError, quoted
 from dutiful.core.plan.outcome import Accepted, Failed, Outcome, Refused, Succeeded, Unreached, raised
 from dutiful.core.policy import Reason
+from dutiful.core.run import Phase
 from dutiful.launchers.executor import Cancelling, Meta
 from dutiful.service.payload import NAMES_EXECUTOR, payload_of
 from dutiful.service.views import moment
+from dutiful.service.workflows import WorkflowStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
 
     from dutiful.launchers.executor import Source
     from dutiful.launchers.url import Executors
-    from dutiful.runtime.ports import Launch, Store
-    from dutiful.service.workflows import WorkflowStore
+    from dutiful.runtime.ports import Clock, Launch, Store
 
 _LOOKED_AT = 1000
 _SOURCES: dict[str, Source] = {"schedule": "schedule", "manual": "manual", "backfill": "backfill"}
@@ -61,8 +62,9 @@ class NoExecutor:
 class RunLauncher:
     """Starts runs of workflows, for the engine and for callers of `start`."""
 
-    def __init__(self, workflows: WorkflowStore, executors: Executors) -> None:
-        self._workflows, self._executors = workflows, executors
+    def __init__(self, store: Store, clock: Clock, executors: Executors) -> None:
+        self._store, self._clock, self._executors = store, clock, executors
+        self._workflows = WorkflowStore(store, clock)
         # A lock lives while a request holds it or waits for it.
         self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # Whether a launched run has started; otherwise it is enqueued until its executor reports.
@@ -116,6 +118,9 @@ class RunLauncher:
     async def _hand_over(self, meta: Meta, executor: str | None) -> Outcome:
         try:
             dag = await self._workflows.load_dag(meta.workflow_id, meta.version)
+            # A report of an earlier attempt may have come since this launch was recorded.
+            if meta.attempt > 1 and await self._has_ended(meta.idempotency_key):
+                return Unreached("the run had ended before this attempt was sent")
         except (StoreError, ValueError) as error:
             # Nothing was sent, and the store may answer at the next attempt.
             return Unreached(str(error))
@@ -130,6 +135,11 @@ class RunLauncher:
         except Exception as error:  # noqa: BLE001 - any exception of an executor is a failed run
             return raised(error)
         return outcome if isinstance(outcome, get_args(Outcome)) else Failed(f"it answered {outcome!r:.80}")
+
+    async def _has_ended(self, key: str) -> bool:
+        with self._clock.hold():
+            found = await self._store.find(key)
+        return found is not None and found.run.phase is Phase.ENDED
 
 
 def _meta(launch: Launch) -> Meta:

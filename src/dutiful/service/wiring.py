@@ -35,7 +35,7 @@ from dutiful.service.metrics import Expiring, Metrics, expiring, watch_certifica
 from dutiful.service.pauses import Pauses
 from dutiful.service.registrar import SchedulerRegistrar
 from dutiful.service.types import Health, Readiness
-from dutiful.service.worker import Worker, patience_ms
+from dutiful.service.worker import Worker, patience_ms, takeover_ms
 from dutiful.service.workflows import WorkflowStore
 from dutiful.stores.memory import MemoryStore
 from dutiful.stores.url import sqlite_path, store_for
@@ -91,7 +91,7 @@ class Service:
         self.workflows = WorkflowStore(self._store, self.clock)
         self._given = executor
         self._executors = _executors(settings, self.clock, executor)
-        self.launcher = RunLauncher(self.workflows, self._executors)
+        self.launcher = RunLauncher(self._store, self.clock, self._executors)
         self._process = None if isinstance(worker, bool) else worker
         self._worker = self._make_worker() if worker is True else None
         self.board = Board(self._store, self.clock)
@@ -218,10 +218,10 @@ class Service:
 
     async def _probed(self) -> str | None:
         """Probe the executor of the service and those that schedules name; return their problems."""
-        try:
+        named = dict[str, str]()
+        # A store that fails is told by the passes and by `readiness`, and is no fault of an executor.
+        with suppress(StoreError):
             named = await named_executors(self._store)
-        except StoreError as error:
-            return str(error)
         urls = [None, *islice(named, EXECUTORS_MAX)]
         probed = await asyncio.gather(*map(self._probed_at, urls))
         return "; ".join(problem for problem in probed if problem is not None) or None
@@ -395,10 +395,5 @@ def _defaults(settings: Settings) -> Defaults:
         settings.default_jitter_ms,
         settings.max_catchup_per_tick,
         settings.launch_retries,
-        max(Defaults().grace, _takeover_ms(settings)),
+        takeover_ms(settings),
     )
-
-
-def _takeover_ms(settings: Settings) -> int:
-    """Return how long it may take at most until another worker fires what a frozen or dead one left."""
-    return round(2000 * settings.lease_s)

@@ -8,6 +8,7 @@ import resource
 from typing import TYPE_CHECKING
 
 from dutiful.core import event as happened
+from dutiful.core.policy import Overrides
 from dutiful.launchers.executor import launches_that_fit
 from dutiful.runtime.cluster import Cluster
 from dutiful.runtime.cluster_ports import Sharded
@@ -16,10 +17,10 @@ from dutiful.runtime.host import Host
 from dutiful.runtime.ports import Retention
 from dutiful.service import event_log
 from dutiful.service.cluster import this_node
+from dutiful.service.declaration import launch_retry
 from dutiful.service.launcher import RunLauncher
 from dutiful.service.types import Health
 from dutiful.service.views import moment
-from dutiful.service.workflows import WorkflowStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,7 @@ class Worker:
         self, settings: Settings, store: Store, executors: Executors, clock: Clock, metrics: Metrics
     ) -> None:
         self._settings, self._store, self._clock, self._metrics = settings, store, clock, metrics
-        self._launcher = RunLauncher(WorkflowStore(store, clock), executors)
+        self._launcher = RunLauncher(store, clock, executors)
         self._trouble: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         tick = settings.tick_ms
@@ -56,7 +57,7 @@ class Worker:
         pace = Pace(
             retry_after=tick,
             lookahead=settings.lookahead_ms,
-            catch_up_cap=settings.max_catchup_per_tick,
+            overrides=overrides_of(settings),
             in_flight_max=self.launches_max,
             tick=tick,
         )
@@ -169,6 +170,18 @@ class Worker:
                 self._trouble = None
         self._metrics(event)
         event_log.write(event)
+
+
+def overrides_of(settings: Settings) -> Overrides:
+    """Return the settings of a worker that hold for every schedule, however long ago it was stored."""
+    return Overrides(
+        settings.max_catchup_per_tick, launch_retry(settings.launch_retries), takeover_ms(settings)
+    )
+
+
+def takeover_ms(settings: Settings) -> int:
+    """Return how long it may take at most until another worker fires what a frozen or dead one left."""
+    return round(2000 * settings.lease_s) + settings.tick_ms
 
 
 def patience_ms(settings: Settings) -> int:

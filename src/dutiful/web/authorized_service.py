@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from fastapi import Depends, Request
 
 from dutiful.core.cron.zone import rfc_3339
-from dutiful.core.errors import DutifulError, UnknownScheduleError
+from dutiful.core.errors import DutifulError, InvalidArgumentError, UnknownScheduleError
 from dutiful.httpd.errors import RequestRefusedError
 from dutiful.service.errors import DamagedScheduleError, OtherUserError, WorkflowInUseError
+from dutiful.service.worker import takeover_ms
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +30,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ALIKE_READ = 100
+# The form of the keys of all runs in the ledger.
+_TICK_KEY = re.compile(r"[0-9a-fA-F]{64}")
+_KEY_ADVICE = (
+    "64 hexadecimal digits are the key of a tick, which only a caller that acts for all users may start; "
+    "write another text"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,15 @@ class AuthorizedService:
         if not self.caller.acts_for(user_id):
             raise OtherUserError(user_id)
 
+    def demand_key(self, key: str) -> None:
+        """Raise InvalidArgumentError for a key that may be that of a tick, unless the caller acts for all.
+
+        Executors drop what comes again under a known key. A tenant could start a run under the key of a
+        coming tick of another user, and the real tick would be dropped as its repetition.
+        """
+        if self.tenant is not None and _TICK_KEY.fullmatch(key):
+            raise InvalidArgumentError("idempotency_key", key, _KEY_ADVICE)
+
     async def upsert(self, declared: Mapping[str, ScheduleInput]) -> list[Upserted]:
         """Store schedules of users for whom the caller may act, all or none.
 
@@ -140,6 +157,11 @@ class AuthorizedService:
             found.append("there is no executor: runs fail with launch_refused until DUTIFUL_EXECUTOR is set")
         if given.executor is not None and (problem := self.service.launcher.refusal_by(given.executor)):
             found.append(f"{problem}: runs fail with launch_refused")
+        least = takeover_ms(self.service.settings)
+        if given.grace_s is not None and given.grace_s * 1000 < least:
+            found.append(
+                f"another worker may take over as late as {least / 1000:g} s: grace_s is raised to that"
+            )
         return found
 
     def _demand_users(self, declared: Mapping[str, ScheduleInput]) -> None:

@@ -203,7 +203,7 @@ def test_a_query_with_an_unknown_name_is_refused():
     assert story(steps)[0] == [
         (422, "Invalid request: agnt: there is no such key; did you mean 'agent'?"),
         (422, "Invalid request: limt: there is no such key; did you mean 'limit'?"),
-        (422, "Invalid request: limit: Input should be greater than or equal to 1"),
+        (422, "Invalid request: limit: must be 1 or more"),
         (422, "Invalid request: rn: there is no such key; did you mean 'run'?"),
     ]
 

@@ -198,8 +198,12 @@ class Draft:
 
     def catch_up_cap(self) -> int:
         """Return how many ticks of this schedule may be listed in one pass."""
-        cap = self.limits.catch_up_cap
+        cap = self.limits.overrides.catch_up_cap
         return self.policy.catch_up_cap if cap is None else cap
+
+    def grace(self) -> int:
+        """Return by how much a tick may be late (ms) and count as on time."""
+        return max(self.policy.grace, self.limits.overrides.grace_min)
 
     def newest(self, last: Instant) -> list[Instant]:
         """Return the newest ticks up to `last`, oldest first, at most `catch_up_cap` of them."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, assert_never
 
-from dutiful.core.policy import OnOrphan, Reason
+from dutiful.core.policy import NO_OVERRIDES, OnOrphan, Reason
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import State
 
 if TYPE_CHECKING:
     from dutiful.core.cadence import Instant
-    from dutiful.core.policy import Policy, Retry
+    from dutiful.core.policy import Overrides, Policy, Retry
 
 
 class Succeeded(NamedTuple):
@@ -85,14 +85,23 @@ class Settlement(NamedTuple):
     number: int = 0
 
 
-def settlement(run: Run, outcome: Outcome, policy: Policy, now: Instant, number: int) -> Settlement:
+def settlement(
+    run: Run,
+    outcome: Outcome,
+    policy: Policy,
+    now: Instant,
+    number: int,
+    overrides: Overrides = NO_OVERRIDES,
+) -> Settlement:
     """Return what to record about a run of the schedule that has this number in the store."""
-    became = settle(run, outcome, policy, now)
+    became = settle(run, outcome, policy, now, overrides)
     # A named tuple's own constructor takes twice as long.
     return tuple.__new__(Settlement, (became, policy.ledger, policy.run_timeout is not None, number))
 
 
-def settle(run: Run, outcome: Outcome, policy: Policy, now: Instant) -> Run:
+def settle(
+    run: Run, outcome: Outcome, policy: Policy, now: Instant, overrides: Overrides = NO_OVERRIDES
+) -> Run:
     """Return the run after `outcome`: ended, accepted or waiting for a retry."""
     match outcome:
         case Succeeded():
@@ -110,11 +119,15 @@ def settle(run: Run, outcome: Outcome, policy: Policy, now: Instant) -> Run:
         case Failed(detail):
             return _task_failed(run, detail, policy, now)
         case Unreached(detail, retry_after):
-            return _launch_failed(run, detail, policy, now, retry_after)
+            return _launch_failed(
+                run, detail, overrides.launch_retry or policy.launch_retry, now, retry_after
+            )
         case Unanswered(detail) if policy.on_orphan is OnOrphan.GIVE_UP:
             return run.ended(Status.FAILED, Reason.OUTCOME_UNKNOWN, now, _kept(detail))
         case Unanswered(detail, retry_after):
-            return _launch_failed(run, detail, policy, now, retry_after)
+            return _launch_failed(
+                run, detail, overrides.launch_retry or policy.launch_retry, now, retry_after
+            )
         case _:
             assert_never(outcome)
 
@@ -124,9 +137,9 @@ def _task_failed(run: Run, detail: str | None, policy: Policy, now: Instant) -> 
     return _retried(failed, policy.retry, failed.task_failures, Reason.TASK_FAILED, detail, now)
 
 
-def _launch_failed(run: Run, detail: str | None, policy: Policy, now: Instant, retry_after: int) -> Run:
+def _launch_failed(run: Run, detail: str | None, retry: Retry | None, now: Instant, retry_after: int) -> Run:
     launches = run.attempt - run.task_failures
-    tried = _retried(run, policy.launch_retry, launches, Reason.LAUNCH_FAILED, detail, now)
+    tried = _retried(run, retry, launches, Reason.LAUNCH_FAILED, detail, now)
     earliest = now + min(retry_after, RETRY_AFTER_MAX)
     return (
         tried if tried.phase is Phase.ENDED or tried.fire_at >= earliest else tried._replace(fire_at=earliest)

@@ -249,7 +249,7 @@ def _decide_ticks(draft: Draft, last: Instant) -> None:
 
 def _take_buffered(draft: Draft) -> None:
     """Reduce the ticks that fell due during the run that just ended to the newest one (`buffer_one`)."""
-    if draft.policy.catch_up is CatchUp.LATEST and draft.policy.grace == 0:
+    if draft.policy.catch_up is CatchUp.LATEST and draft.grace() == 0:
         # Catch-up will reduce all due ticks to one run anyway, including ticks after the run's end.
         return
     if draft.policy.overlap is Overlap.BUFFER_ONE and draft.ended_at is not None:
@@ -272,7 +272,7 @@ def _catch_up(draft: Draft, last: Instant) -> None:
     # A period counted from completion has one tick at a time; a late one runs now, once.
     if draft.blocked or draft.from_completion:
         return
-    missed = draft.last_due(draft.now - draft.policy.grace - 1)
+    missed = draft.last_due(draft.now - draft.grace() - 1)
     if missed is None:
         return
     match draft.policy.catch_up:
@@ -359,7 +359,7 @@ def _wait_for_the_engine(draft: Draft, tick: Instant) -> None:
     Most waits end within the grace, and cost no write. A tick that was on time must not be dropped because
     the engine was full, so it becomes a waiting run when half of its grace has passed.
     """
-    if 2 * (draft.now - tick) >= draft.policy.grace:
+    if 2 * (draft.now - tick) >= draft.grace():
         draft.hold(tick, Phase.DELAYED, fire_time(draft.schedule, tick))
     draft.unfinished = True
 

@@ -154,6 +154,7 @@ async def _start_once(authorized: AuthorizedService, start: requests.StartReques
     registrar = authorized.service.registrar
     if await registrar.is_started(start.idempotency_key, start.user_id):
         return responses.StartedAnswer(started=True, duplicate=True)
+    authorized.demand_key(start.idempotency_key)
     authorized.intend("start", **start.model_dump(mode="json"))
     started = await authorized.service.launcher.start(
         start.workflow_id, start.version, start.user_id, start.scheduled_for, start.idempotency_key
