@@ -28,6 +28,7 @@ def spans(monkeypatch):
             yield
             seen.append(("end", name, {}))
 
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
     monkeypatch.setattr(trace, "get_tracer", lambda name: Tracer() if name == "dutiful" else None)
     return seen
 
@@ -52,6 +53,12 @@ def test_a_launch_is_a_span_with_the_facts_of_its_run(spans):
         ("launch", "", {}),
         ("end", "dutiful.run", {}),
     ]
+
+
+def test_without_a_tracer_provider_there_is_no_span():
+    pytest.importorskip("opentelemetry.trace")
+    with span_of(META) as span:
+        assert span is None
 
 
 def test_without_the_api_there_is_no_span_and_no_trouble():

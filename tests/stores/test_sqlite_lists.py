@@ -6,9 +6,10 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from tests.stores.notation import declare, schedule
+from tests.stores.notation import declare, put, schedule
 from tests.stores.sqlite_rig import with_store
 
+from dutiful.core.changes import Changes
 from dutiful.runtime.ports import PART_OF_ID, RunFilter
 from dutiful.stores.sqlite.figures import matching
 from dutiful.stores.sqlite.reads import count, having
@@ -46,6 +47,24 @@ def test_all_schedules_are_counted_by_indexes_alone(tmp_path, facets, counts):
     reads = [detail for *_, detail in steps if "declarations" in detail]
     assert reads
     assert all("COVERING INDEX" in step or "declarations_damaged" in step for step in reads), reads
+
+
+def test_schedules_with_a_facet_are_counted_by_indexes_alone_without_the_damaged_ones(tmp_path):
+    path = tmp_path / "state.db"
+    puts = [put(schedule(name)) for name in "abcd"]
+    facets = [("a", [ADA, TEAM]), ("b", [ADA]), ("c", [ADA]), ("d", [TEAM])]
+    with_store(path, lambda store: store.apply(Changes(puts, facets=facets)))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE declarations SET damage = 'odd' WHERE id IN ('c', 'd')")
+        asked = []
+        connection.set_trace_callback(asked.append)
+        found = [count(connection, "default", [facet], None) for facet in (ADA, TEAM)]
+        connection.set_trace_callback(None)
+        steps = connection.execute(f"EXPLAIN QUERY PLAN {asked[0]}").fetchall()
+    assert found == [2, 1]
+    reads = [detail for *_, detail in steps if "declarations" in detail]
+    assert len(reads) == 1
+    assert "declarations_damaged" in reads[0]
 
 
 def test_without_a_filter_schedules_are_counted_by_their_pages(tmp_path):

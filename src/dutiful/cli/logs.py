@@ -24,10 +24,10 @@ class TextLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; a traceback follows on lines of its own."""
-        at = datetime.fromtimestamp(record.created).astimezone()
+        at = self.formatTime(record, "%H:%M:%S")
         event = getattr(record, "event", {})
         message = _in_words(event) if "schedule" in event else record.getMessage()
-        line = f"{at:%H:%M:%S} {_LEVELS.get(record.levelname, '')}{one_line(message)}"
+        line = f"{at} {_LEVELS.get(record.levelname, '')}{one_line(message)}"
         return line if record.exc_info is None else f"{line}\n{self.formatException(record.exc_info)}"
 
 
@@ -55,7 +55,8 @@ def _in_words(event: dict[str, Any]) -> str:
     """Return a decision about a schedule in words: what, which tick and why, without usual values."""
     parts = [f"{event['schedule']} {event['name']}"]
     if "runAt" in event:
-        parts.append(f"tick {datetime.fromisoformat(event['runAt']):%Y-%m-%d %H:%M:%S}Z")
+        day, _, time = event["runAt"].partition("T")
+        parts.append(f"tick {day} {time[:8]}Z")
     parts += [f"{event['ticks']} ticks"] if event.get("ticks", 1) > 1 else []
     parts += [f"attempt {event['attempt']}"] if event.get("attempt", 1) > 1 else []
     parts += [event["trigger"]] if event.get("trigger", "schedule") != "schedule" else []

@@ -45,7 +45,10 @@ LOGGED_MAX = 1000
 def quoted(text: object, limit: int = _QUOTE_LIMIT) -> str:
     """Return `text` fit for one line of a message: short, and without control characters."""
     shown = text if isinstance(text, str) else repr(text)
-    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown[: limit + 1])
+    shown = shown[: limit + 1]
+    # Nearly all texts are printable, and every line of the log quotes several.
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 

@@ -73,11 +73,19 @@ def _of(run: Run) -> dict[str, Any]:
     }
 
 
+class _Facts:
+    """The facts of a record as text, made when a handler asks: most formats show them in another way."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self._told = told
+
+    def __str__(self) -> str:
+        # A detail may hold several lines, and control characters; the record's `event` has it as it is.
+        return "".join(f" {key}={quoted(value, LOGGED_MAX)}" for key, value in self._told.items())
+
+
 def _log(level: int, name: str, event: Event, raised: BaseException | None = None, **facts: Any) -> None:
     if logger.isEnabledFor(level):
         told = {key: value for key, value in facts.items() if value is not None}
-        # A detail may hold several lines, and control characters; the record's `event` has it as it is.
-        shown = "".join(f" {key}={quoted(value, LOGGED_MAX)}" for key, value in told.items())
-        at = moment(event.at).isoformat()
-        extra = {"event": {"name": name, "at": at, **told}}
-        logger.log(level, "%s%s", name, shown, exc_info=raised, extra=extra)
+        extra = {"event": {"name": name, "at": moment(event.at).isoformat(), **told}}
+        logger.log(level, "%s%s", name, _Facts(told), exc_info=raised, extra=extra)

@@ -89,16 +89,17 @@ def view_schedule(due: Snapshot, note: Note | None, now: Instant) -> ScheduleVie
     facts = facts_of(due.schedule)
     if facts["executor"] is not None:
         facts["executor"] = without_secrets(facts["executor"])
+    zone, ahead = cron_of(due).zone.tzinfo, upcoming(due, now, PREVIEW)
     return ScheduleView(
         schedule_id=due.schedule.id,
-        next_run_at=next_run_at(due, now),
+        next_run_at=moment(ahead[0][0]) if ahead else None,
         updated_at=moment(note.updated_at if note is not None else 0),
         pause_note=note.pause_note if note is not None else None,
         paused_at=None if note is None else _moment(note.paused_at),
         paused_by=None if note is None else note.paused_by,
         quarantine=due.state.quarantine,
         pruned_until=moment(due.pruned_until) if due.pruned_until else None,
-        preview=fire_times(due, now, PREVIEW),
+        preview=[moment(fire_at, zone) for _, fire_at in ahead],
         **facts,
     )
 

@@ -120,14 +120,12 @@ def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> N
     puts = {put.schedule.id: put for put in changes.puts}
     known = _find(connection, namespace, puts)
     check_versions(changes.puts, {**known, **removed})
-    inline_runs.give_rows(connection, [each.number for each in known.values()])
     columns = _Columns(connection)
-    _overwrite(
-        connection, namespace, [(puts[schedule_id], each) for schedule_id, each in known.items()], columns
-    )
-    _add(
-        connection, namespace, [put for schedule_id, put in puts.items() if schedule_id not in known], columns
-    )
+    if known:
+        inline_runs.give_rows(connection, [each.number for each in known.values()])
+        _overwrite(connection, namespace, [(puts[id_], each) for id_, each in known.items()], columns)
+    if new := {id_: put for id_, put in puts.items() if id_ not in known}:
+        _add(connection, namespace, [*new.values()], columns)
     concerned = {run.schedule_id for run in (*changes.drops, *changes.rows)}
     numbers = {id_: each.number for id_, each in _find(connection, namespace, concerned).items()}
     for run in changes.drops:
@@ -138,13 +136,18 @@ def apply(connection: sqlite3.Connection, namespace: str, changes: Changes) -> N
     connection.executemany(_NOTE, notes)
     for workflow in changes.workflows:
         put_workflow(connection, namespace, workflow)
-    _write_facets(connection, namespace, changes.facets)
+    _drop_facets(connection, namespace, [id_ for id_, _ in changes.facets if id_ not in new])
+    _add_facets(connection, namespace, changes.facets)
 
 
-def _write_facets(
+def _drop_facets(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> None:
+    if ids:
+        connection.executemany(_DROP_FACETS, [(namespace, schedule_id) for schedule_id in ids])
+
+
+def _add_facets(
     connection: sqlite3.Connection, namespace: str, facets: Sequence[tuple[str, Sequence[tuple[str, str]]]]
 ) -> None:
-    connection.executemany(_DROP_FACETS, [(namespace, schedule_id) for schedule_id, _ in facets])
     rows = [(name, value, namespace, id_) for id_, pairs in facets for name, value in dict.fromkeys(pairs)]
     connection.executemany(_ADD_FACET, rows)
 

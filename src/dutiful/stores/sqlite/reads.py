@@ -202,6 +202,8 @@ def count(
 ) -> int:
     """Return how many schedules have these facets."""
     stored, parts = stored_and_parts(facets)
+    if paused is None and len(stored) == 1 and not parts:
+        return _count_with_facet(connection, namespace, *stored[0])
     if paused is None and not stored:
         return _count_with(connection, namespace, parts) if parts else _count_all(connection, namespace)
     query, values = having(facets, paused, "")
@@ -233,6 +235,17 @@ def _count_with(connection: sqlite3.Connection, namespace: str, parts: Sequence[
     counted = "SELECT count(*) FROM declarations WHERE namespace = ?" + " AND instr(id, ?) > 0" * len(parts)
     query = f"SELECT ({counted}) - ({counted} AND damage IS NOT NULL)"
     found = connection.execute(query, (namespace, *parts, namespace, *parts)).fetchone()
+    return int(found[0])
+
+
+def _count_with_facet(connection: sqlite3.Connection, namespace: str, name: str, value: str) -> int:
+    """Return how many schedules can be read and have this facet: as above, all minus the damaged ones."""
+    held = f"damage IS NOT NULL AND {_HAS_FACET.format('declarations')}"
+    found = connection.execute(
+        "SELECT (SELECT count(*) FROM facets WHERE namespace = ?1 AND name = ?2 AND value = ?3)"
+        f" - (SELECT count(*) FROM declarations WHERE namespace = ?1 AND {held})",
+        (namespace, name, value, name, value),
+    ).fetchone()
     return int(found[0])
 
 

@@ -134,17 +134,20 @@ class Writer:
         return answers
 
     def _attempt(self, connection: sqlite3.Connection, job: _Job) -> _Answer:
-        """Do one of several jobs in a savepoint, so that its failure does not undo the other jobs."""
-        connection.execute("SAVEPOINT job")
+        """Do one of several jobs; one that writes in a savepoint, so that its failure undoes no other job."""
+        if job.writes:
+            connection.execute("SAVEPOINT job")
         try:
             answer = _Answer(job.work(connection))
         except Exception as error:
             # After some failures, such as a full disk, SQLite rolls back the whole transaction.
             if not connection.in_transaction:
                 raise
-            connection.execute("ROLLBACK TO job")
+            if job.writes:
+                connection.execute("ROLLBACK TO job")
             answer = _Answer(error=explained(error, self._path))
-        connection.execute("RELEASE job")
+        if job.writes:
+            connection.execute("RELEASE job")
         return answer
 
 

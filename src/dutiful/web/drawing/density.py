@@ -29,7 +29,7 @@ class Bucket(NamedTuple):
     @property
     def below(self) -> int:
         """Return the number of ticks that are drawn below the line."""
-        return self.skipped.total()
+        return self.skipped.total() if self.skipped else 0
 
     @property
     def above(self) -> int:
@@ -151,13 +151,14 @@ def _failures(it: Density, shown: list[Bucket], top: int) -> list[str]:
 def _skips(it: Density, shown: list[Bucket]) -> str:
     """Return the most frequent reason for skips with its count, placed under the middle of its ticks."""
     total: Counter[str] = Counter()
-    for bucket in shown:
+    skipping = [bucket for bucket in shown if bucket.skipped]
+    for bucket in skipping:
         total.update(bucket.skipped)
     if not total:
         return ""
     [(reason, count)] = total.most_common(1)
-    weight = sum(bucket.skipped[reason] for bucket in shown)
-    middle = sum(it.span.x(bucket.start) * bucket.skipped[reason] for bucket in shown) / weight
+    weight = sum(bucket.skipped[reason] for bucket in skipping)
+    middle = sum(it.span.x(bucket.start) * bucket.skipped[reason] for bucket in skipping) / weight
     half = 3.3 * len(f"{reason} {count:,}")
     middle = min(max(middle, half), it.span.width - half)
     return text(middle, _BASE + 36, f"{reason} {count:,}", "t-skip", "middle")

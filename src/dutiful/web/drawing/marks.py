@@ -64,7 +64,8 @@ def drawing(width: float, height: float, css: str, *drawn: str) -> str:
 
 def bar(x: float, bottom: float, width: float, height: float) -> str:
     """Return the path of an upright bar; many bars may share one path element."""
-    return f"M{number(x)} {number(bottom)}v{number(-height)}h{number(width)}v{number(height)}z"
+    up = number(height)
+    return f"M{number(x)} {number(bottom)}v{'-' * (up != '0')}{up}h{number(width)}v{up}z"
 
 
 def hatching(left: float, right: float, top: float, height: float) -> str:

@@ -15,7 +15,7 @@ from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
@@ -128,13 +128,14 @@ def _ends_soon(ends_at: datetime | None, now: datetime) -> datetime | None:
 def _time(at: datetime, said: str) -> Markup:
     """Return an instant as a time element, whose title has the whole instant."""
     iso = rfc_3339(at)
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, iso, said)
+    # Not Markup.format, which is slow: a list has a hundred of these elements.
+    return Markup(f'<time datetime="{iso}" title="{iso}">{escape(said)}</time>')  # noqa: S704
 
 
 def _countdown(at: datetime, now: datetime) -> Markup:
     """Return the attribute by which a script may count down a distance of less than a minute."""
     seconds = round((at - now).total_seconds())
-    return Markup(' data-in="{}"').format(seconds) if 0 < seconds < 60 else Markup("")
+    return Markup(f' data-in="{seconds}"' if 0 < seconds < 60 else "")  # noqa: S704
 
 
 def _drawn(drawing: str) -> Markup:
