@@ -34,6 +34,7 @@ DutifulError
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple, TypeAlias
 
 # Messages quote at most this many characters of a text from outside; `details` keeps the whole text.
@@ -47,6 +48,14 @@ def quoted(text: object, limit: int = _QUOTE_LIMIT) -> str:
     shown = text if isinstance(text, str) else repr(text)
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def redacted(url: str) -> str:
+    """Return a URL for messages, without its user and passwords; also one that is misspelt."""
+    before, at, rest = url.rpartition("@")
+    kind, colon, _ = before.partition(":")
+    shown = f"{kind if colon else ''}://…@{rest}" if at else url
+    return re.sub(r"(?i)\b(password=)[^&#\s]*", r"\1…", shown)
 
 
 class DutifulError(Exception):
