@@ -43,6 +43,16 @@ _QUOTE_LIMIT = 80
 LOGGED_MAX = 1000
 
 
+def as_text(value: object) -> str:
+    """Return the text of a value, for an exception without one its class; also where rendering it fails."""
+    name = type(value).__name__
+    try:
+        text = str(value)
+    except Exception:  # noqa: BLE001 - a user defines the text, which may raise anything
+        return f"{name}, which cannot be shown"
+    return text or (name if isinstance(value, BaseException) else "")
+
+
 def quoted(text: object, limit: int = _QUOTE_LIMIT) -> str:
     """Return `text` fit for one line of a message: short, and without control characters."""
     shown = text if isinstance(text, str) else repr(text)
