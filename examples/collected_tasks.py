@@ -5,7 +5,7 @@ from functools import partial
 
 import dutiful
 
-TASKS = []
+TASKS: list[dutiful.Registration] = []
 
 
 def every(cron, delay=60, **options):

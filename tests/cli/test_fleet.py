@@ -188,6 +188,16 @@ def test_names_that_are_not_there_are_bad_usage_with_what_was_meant(fleet, stopp
             assert (code, "write AGENT/SCHEDULE" in output) == (2, True)
 
 
+@pytest.mark.parametrize("word", ["schedules", "enable", "explain", "history", "logs"])
+def test_a_name_may_be_two_words(fleet, word):
+    assert command(fleet, word, "reporter", "quick") == command(fleet, word, "reporter/quick")
+    code, output = command(fleet, word, "reporter", "qick")
+    assert (code, '(did you mean "quick"?)' in output) == (2, True)
+    for words in (["reporter/quick", "failing"], ["reporter", "quick", "failing"]):
+        code, output = command(fleet, word, *words)
+        assert (code, "names more than one schedule; write one AGENT/SCHEDULE" in output) == (2, True)
+
+
 @pytest.mark.parametrize("words", [["history", "nobody"], ["history", ""], ["history", "nobody/x"]])
 def test_the_history_of_nobody_is_bad_usage(fleet, stopped, words):
     for folder in (fleet, stopped):

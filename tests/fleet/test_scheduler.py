@@ -262,6 +262,19 @@ def test_what_a_job_raises_is_its_last_error_and_the_next_success_clears_it(tmp_
     )
 
 
+@pytest.mark.parametrize("kind", [SystemExit, asyncio.CancelledError, BaseException])
+def test_a_job_that_ends_the_program_has_failed_and_says_why(tmp_path, kind):
+    async def story():
+        async def job(_):
+            raise kind("bye")
+
+        async with FleetRig(tmp_path, agent(i=every("5m")), behave=job) as rig:
+            await rig.clock.advance(300)
+            return rig.state("a", "i").last_error, await rig.history("a", "i")
+
+    assert asyncio.run(story()) == ("bye", ["FAILED task_failed"] * 2)
+
+
 @pytest.mark.parametrize(
     ("result", "error", "history"),
     [
@@ -269,6 +282,8 @@ def test_what_a_job_raises_is_its_last_error_and_the_next_success_clears_it(tmp_
         (ScheduleRunResult(False, error="no disk"), "no disk", "FAILED task_failed"),
         (ScheduleRunResult(True, "no work", ran=False), None, "SKIPPED no_work"),
         ("anything else", None, "SUCCESS"),
+        (ScheduleRunResult(True, {"done": 3}), None, "SUCCESS"),
+        (ScheduleRunResult(False, error=OSError("no disk")), "no disk", "FAILED task_failed"),
     ],
 )
 def test_the_result_of_a_job_is_recorded(tmp_path, result, error, history):

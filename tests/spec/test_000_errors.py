@@ -233,3 +233,9 @@ def test_errors_of_task_structure_carry_the_value():
     with pytest.raises(errors.TaskInvalidStructureError) as caught:
         task_from_record([1, 2], [registration()])
     assert caught.value.details == {"value": [1, 2]}
+
+
+def test_errors_expose_nothing_that_is_secret():
+    with pytest.raises(errors.InvalidArgumentError) as caught:
+        Scheduler("postgresql+psycopg://me:s3cret@127.0.0.1/db")
+    assert "s3cret" not in f"{caught.value} {caught.value.details}"

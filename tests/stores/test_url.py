@@ -56,6 +56,25 @@ def test_what_names_no_store_is_refused_with_the_right_spelling(url, advice):
     assert caught.value.details == {"argument": "store", "value": url, "reason": advice}
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://me:s3cret@host/db",
+        "POSTGRESQL://me:s3cret@host/db",
+        "redis://:s3cret@host",
+        "mysql:me:s3cret@host/db",
+        "sqlite://me:s3cret@x.db",
+        "jdbc:postgresql://host/db?user=me&Password=s3cret",
+        "postgresql://host:99999/db?password=s3cret",
+        "postgresql://me:s3cret@[host/db",
+    ],
+)
+def test_the_refusal_of_a_url_does_not_show_its_password(url):
+    with pytest.raises(InvalidArgumentError) as caught:
+        store_for(url, "default")
+    assert "s3cret" not in f"{caught.value} {caught.value.details} {caught.value.__cause__!r}"
+
+
 @pytest.mark.parametrize("url", ["memory:", "sqlite:state.db", "postgresql://localhost/x"])
 @pytest.mark.parametrize("namespace", [None, 5, "", "../up", "a/b", "a\0b", "-a", "x" * 65, "ä"], ids=repr)
 def test_a_bad_namespace_is_refused_for_every_store(url, namespace):

@@ -7,7 +7,7 @@ import json
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,8 +23,15 @@ from dutiful.cli.fleet_client import (
 )
 from dutiful.cli.fleet_display import Tables, show_logs, terminal_width, watch_status
 from dutiful.cli.output import Form, Group, as_json, counted, is_coloured, print_json, reading, show
+from dutiful.fleet.control.socket import running_fleet
+from dutiful.fleet.errors import ScheduleNotFoundError
 from dutiful.fleet.types import ScheduleSkipReason
 from dutiful.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+C = TypeVar("C", bound="Callable[..., Any]")
 
 # Ctrl-C ends `asyncio.run` with the second of these if it comes before the first step of the task.
 _INTERRUPTS = KeyboardInterrupt, asyncio.CancelledError
@@ -50,8 +57,22 @@ _file = click.option(
 )  # fmt: skip
 _PROBLEM_FIELDS = ("file", "line", "path", "message", "text")
 _AGENT_FIELDS = ("name", "running", "max_concurrent", "schedules", "failing", "done", "failed")
-_name = click.argument("name", metavar="AGENT/SCHEDULE")
-_target = click.argument("name", metavar="AGENT[/SCHEDULE]")
+
+
+def _joined(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> str | None:
+    """Return AGENT/SCHEDULE, also where it is written as two words; None where nothing is named."""
+    if len(words) > 2 or (len(words) == 2 and "/" in words[0]):
+        raise click.UsageError(f"{' '.join(words)!r} names more than one schedule; write one AGENT/SCHEDULE")
+    return "/".join(words) if words else None
+
+
+def _names(metavar: str, *, required: bool = True) -> Callable[[C], C]:
+    return click.argument("name", metavar=metavar, nargs=-1, required=required, callback=_joined)
+
+
+_name = _names("AGENT/SCHEDULE")
+_target = _names("AGENT[/SCHEDULE]")
+_any_target = _names("[AGENT[/SCHEDULE]]", required=False)
 
 
 @click.group(cls=Group)
@@ -60,6 +81,7 @@ def fleet() -> None:
 
     Reads work without a running fleet too, as far as its files tell. Exit code 1 if the fleet does not
     run, refuses, or had to be stopped with jobs running; 2 for a name or a file that is not there.
+    AGENT/SCHEDULE may also be written as two words.
 
     Example: dutiful fleet init && dutiful fleet start
     """
@@ -185,13 +207,13 @@ def status(path: Path, form: Form, watch: bool) -> None:
 
 
 @fleet.command()
-@click.argument("agent", required=False)
+@_any_target
 @_file
 @reading
 @click.option("--failed", is_flag=True, help="Only schedules with an error or a problem.")
 @click.option("--reason", metavar="REASON", help="Only schedules with this skip reason, such as at_capacity.")
-def schedules(agent: str | None, path: Path, form: Form, failed: bool, reason: str | None) -> None:
-    """Print every schedule: why it does not run now, its last and next run.
+def schedules(name: str | None, path: Path, form: Form, failed: bool, reason: str | None) -> None:
+    """Print all schedules, or those named: why each does not run now, its last and next run.
 
     The last errors are in a table of their own. Exit code 1 if the fleet is stalled.
 
@@ -202,7 +224,10 @@ def schedules(agent: str | None, path: Path, form: Form, failed: bool, reason: s
         raise click.BadParameter(
             f"{reason!r} is none of {', '.join(sorted({*known}))}", param_hint="--reason"
         )
-    found = asked(path, {"ask": "schedules", "agent": agent})
+    target = agent_or_named(name)
+    found = asked(path, {"ask": "schedules", "agent": target["agent"]})
+    if target["schedule"] is not None:
+        found = _only(found, target["schedule"], target["agent"] or "")
     found = [
         each
         for each in found
@@ -212,12 +237,23 @@ def schedules(agent: str | None, path: Path, form: Form, failed: bool, reason: s
     _exit_if_stalled(path)
 
 
+def _only(found: list[dict[str, Any]], schedule: str, agent: str) -> list[dict[str, Any]]:
+    """Return the one of an agent's schedules that has this name. Raises ScheduleNotFoundError."""
+    only = [each for each in found if each["schedule"] == schedule]
+    if not only:
+        raise ScheduleNotFoundError(agent, schedule, [each["schedule"] for each in found])
+    return only
+
+
 def _names_of(reason: str | None) -> set[str | None]:
     """Return the values of --reason that find a schedule with this skip reason."""
     return {None} if reason is None else {None, reason, ScheduleSkipReason(reason).for_people}
 
 
 def _exit_if_stalled(path: Path) -> None:
+    if running_fleet(path) is None:
+        # A stopped fleet has no passes that could fail, and its files have just been read.
+        return
     stall = asked(path, {"ask": "status"})["stall"]
     if stall is not None:
         raise click.ClickException(f"the fleet triggers nothing, because its passes fail: {stall}")
@@ -323,13 +359,12 @@ def stop(path: Path, timeout: float) -> None:
 
 
 @fleet.command()
-@click.argument("agent", metavar="AGENT[/SCHEDULE]")
-@click.argument("schedule", required=False)
+@_target
 @_file
 @reading
 @click.option("--run", "number", type=click.IntRange(min=1), help="The number of the run, as in `history`.")
 @click.option("--follow", is_flag=True, help="Go on with new output, until Ctrl-C.")
-def logs(agent: str, schedule: str | None, path: Path, form: Form, number: int | None, follow: bool) -> None:
+def logs(name: str, path: Path, form: Form, number: int | None, follow: bool) -> None:
     """Print the output of a run: the latest one, or that with a number.
 
     With an agent alone it is the latest run of any of its schedules.
@@ -338,14 +373,13 @@ def logs(agent: str, schedule: str | None, path: Path, form: Form, number: int |
     """
     if follow and form != "text":
         raise click.UsageError(f"--{form} prints one answer, so not together with --follow")
-    name = f"{agent}/{schedule}" if schedule is not None else agent
     target = agent_or_named(name)
     with suppress(*_INTERRUPTS):
         show_logs(path, target["agent"] or "", target["schedule"], number, follow=follow, form=form)
 
 
 @fleet.command()
-@click.argument("name", metavar="[AGENT[/SCHEDULE]]", required=False)
+@_any_target
 @_file
 @reading
 @click.option("--limit", "-n", type=click.IntRange(1, 1000), default=20, show_default=True)

@@ -34,12 +34,23 @@ DutifulError
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple, TypeAlias
 
 # Messages quote at most this many characters of a text from outside; `details` keeps the whole text.
 _QUOTE_LIMIT = 80
 # Lines of the log quote this many.
 LOGGED_MAX = 1000
+
+
+def as_text(value: object) -> str:
+    """Return the text of a value, for an exception without one its class; also where rendering it fails."""
+    name = type(value).__name__
+    try:
+        text = str(value)
+    except Exception:  # noqa: BLE001 - a user defines the text, which may raise anything
+        return f"{name}, which cannot be shown"
+    return text or (name if isinstance(value, BaseException) else "")
 
 
 def quoted(text: object, limit: int = _QUOTE_LIMIT) -> str:
@@ -50,6 +61,14 @@ def quoted(text: object, limit: int = _QUOTE_LIMIT) -> str:
     if not shown.isprintable():
         shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def redacted(url: str) -> str:
+    """Return a URL for messages, without its user and passwords; also one that is misspelt."""
+    before, at, rest = url.rpartition("@")
+    kind, colon, _ = before.partition(":")
+    shown = f"{kind if colon else ''}://…@{rest}" if at else url
+    return re.sub(r"(?i)\b(password=)[^&#\s]*", r"\1…", shown)
 
 
 class DutifulError(Exception):

@@ -11,6 +11,7 @@ from dutiful.core.cadence import Every, OnDemand
 from dutiful.core.changes import Changes, Put
 from dutiful.core.cron.zone import epoch_ms, from_epoch_ms
 from dutiful.core.errors import OvertakenError
+from dutiful.core.plan.clock_rollback import past_recorded
 from dutiful.core.plan.draft import Draft
 from dutiful.core.plan.edit import upserted
 from dutiful.core.plan.jitter import first_wake
@@ -248,6 +249,20 @@ class AgentSchedules:
                 before = {id_: entry._replace(state=self.record(entry)) for id_, entry in entries.items()}
                 await self.cache.read()
                 await self._refresh(before)
+            if self.view.moved:
+                await self._follow_moved()
+
+    async def _follow_moved(self) -> None:
+        """Show when schedules run next whose stored state was moved, as the clock was set back."""
+        moved, self.view.moved = self.view.moved, set()
+        for due in await self._store.some(moved):
+            known = await recalled(self._store, due, due.state.decided_until)
+            self.view.follow(due.schedule.id, past_recorded(known))
+            entry = self.view.entries.get(due.schedule.id)
+            if entry is not None and not (entry.disabled or due.runs):
+                next_run_at = {"next_run_at": self.view.next_idle_run(entry)}
+                self.cache.note(entry.agent.name, entry.name, next_run_at)
+        await self.cache.flush()
 
     async def _refresh(self, before: Mapping[str, Entry]) -> None:
         self._agents_changed = False

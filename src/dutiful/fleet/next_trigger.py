@@ -109,7 +109,7 @@ def calculate_next_cron_trigger(
 def is_valid_cron_expression(expression: str) -> bool:
     """Return whether `parse_cron_expression` accepts this expression."""
     try:
-        parse_cron_expression(expression)
+        parse_cron_expression(expression, UTC)
     except CronParseError:
         return False
     return True

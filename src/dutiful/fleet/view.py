@@ -10,7 +10,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.cron.zone import epoch_ms, from_epoch_ms
-from dutiful.core.event import RunEndedByPlan, RunHeld, RunLaunched, RunSettled, TicksSkipped
+from dutiful.core.event import (
+    ClockStepped,
+    LeadershipChanged,
+    RunEndedByPlan,
+    RunHeld,
+    RunLaunched,
+    RunSettled,
+    TicksSkipped,
+)
 from dutiful.core.plan.jitter import first_wake
 from dutiful.core.policy import Reason
 from dutiful.core.run import Phase, Status
@@ -107,6 +115,8 @@ class View:
         # Grows with every change of a fact that people are shown.
         self.changes = 0
         self._states: dict[str, State] = {}
+        # Schedules whose stored state must be read again: a clock that was set back has moved it.
+        self.moved: set[str] = set()
         # When a failed run of a schedule is retried.
         self._retry_at: dict[str, Instant] = {}
         # Since when a schedule has its present skip reason, and since when an agent has no free slot.
@@ -119,6 +129,8 @@ class View:
         self.entries = {entry.id: entry for entry in entries}
         known_to_engine = [due for due in stored if due.schedule.id in self.entries]
         self._states = {due.schedule.id: due.state for due in known_to_engine}
+        self.moved = {id_ for id_, state in self._states.items() if _repeats(state)}
+        self.moved |= {entry.id for entry in self.entries.values() if _ran_after(entry, now)}
         self._reserved = {
             (run.schedule_id, run.run_at): self.entries[run.schedule_id].agent.name
             for due in known_to_engine
@@ -168,6 +180,16 @@ class View:
             state = self._states.get(run.schedule_id)
             if state is not None:
                 self._states[run.schedule_id] = _followed(state, run)
+                if _repeats(state):
+                    self.moved.add(run.schedule_id)
+        elif isinstance(event, ClockStepped | LeadershipChanged):
+            self.moved |= {id_ for id_, state in self._states.items() if _is_ahead(state, event.at)}
+
+    def follow(self, schedule_id: str, state: State) -> None:
+        """Take over the state of a schedule from the store."""
+        if schedule_id in self._states:
+            self.changes += 1
+            self._states[schedule_id] = state
 
     def _note_retry(self, run: Run) -> None:
         if run.phase is Phase.RETRY:
@@ -282,6 +304,11 @@ class View:
         wake, retry_at = _shown(first_wake(entry.schedule, state)), self._retry_at.get(entry.id)
         return min((at for at in (wake, retry_at) if at is not None), default=None)
 
+    def next_idle_run(self, entry: Entry) -> datetime | None:
+        """Return when a schedule without a running job is due next by the clock."""
+        wake = self._next(entry)
+        return None if wake is None else self.told(wake)
+
     def next_run(self, entry: Entry, ended_at: Instant) -> datetime | None:
         """Return when a schedule whose job has just ended is due next by the clock."""
         state = self._states.get(entry.id)
@@ -314,6 +341,20 @@ class View:
 def _shown(wake: Instant | None) -> Instant | None:
     """Return an instant that a datetime can hold, or None."""
     return None if wake is None or wake > _SHOWN_MAX else wake
+
+
+def _is_ahead(state: State, now: Instant) -> bool:
+    return max(state.cursor, state.ended_at or 0) > now
+
+
+def _ran_after(entry: Entry, now: Instant) -> bool:
+    """Return whether the state file has a run later than now, because the clock was set back."""
+    return entry.state.last_run_at is not None and epoch_ms(entry.state.last_run_at) > now
+
+
+def _repeats(state: State) -> bool:
+    """Return whether ticks come again, because the clock was set back."""
+    return state.decided_until > state.cursor
 
 
 def _ended_run(event: Event) -> Run | None:

@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core import event as happened
-from dutiful.core.errors import DutifulError, LostLeadershipError
-from dutiful.core.plan.outcome import Failed, Outcome, Unreached, raised, settlement
+from dutiful.core.errors import LostLeadershipError
+from dutiful.core.plan.outcome import Failed, Unreached, checked, raised, settlement
 from dutiful.core.plan.planner import plan
 from dutiful.core.policy import NO_OVERRIDES, Overrides
 from dutiful.core.run import Phase, Status
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
+    from dutiful.core.plan.outcome import Outcome
     from dutiful.core.plan.planner import Batch
     from dutiful.core.run import Run
     from dutiful.core.snapshot import Move
@@ -384,10 +385,9 @@ class Engine:
         try:
             # The process may have been frozen since the commit, and another process may lead by now.
             if self._store.holds(launch.run.epoch) or await self._is_certain(launch.run):
-                answer: object = await self._launcher.launch(launch)
+                outcome = checked(await self._launcher.launch(launch))
             else:
-                answer = Unreached("stopped while it was in doubt whether this process leads")
-            outcome = answer if isinstance(answer, Outcome) else Failed(f"the answer was {answer!r:.80}")
+                outcome = Unreached("stopped while it was in doubt whether this process leads")
         except BaseException as error:  # noqa: BLE001 - any exception is the failure of its task
             outcome = raised(error)
         flight = self._running.pop(key, None)
@@ -443,7 +443,7 @@ class Engine:
             with self._clock.hold():
                 if self._epoch is not None:
                     await self._settle_finished(self._epoch, self._now())
-        except (DutifulError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - the next pass tries again, and reports the failure
             return error
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dutiful.core.errors import InvalidArgumentError
+from dutiful.core.errors import InvalidArgumentError, redacted
 from dutiful.core.name import checked_namespace, exact
 from dutiful.stores.memory import MemoryStore
 
@@ -34,7 +34,7 @@ def store_for(url: object, namespace: object, *, shards: int = 1, lease: float =
     if kind in ("postgresql", "postgres") and rest.startswith("//"):
         return _postgres_store(exact(url), namespace, shards, lease)
     is_file = re.fullmatch(r"[\w./-]+\.(?:db|sqlite3?)", url)
-    raise InvalidArgumentError("store", url, f'write "sqlite:{url}"' if is_file else _FORMS)
+    raise InvalidArgumentError("store", redacted(url), f'write "sqlite:{url}"' if is_file else _FORMS)
 
 
 def _postgres_store(url: str, namespace: str, shards: int, lease: float) -> Store:
@@ -57,8 +57,11 @@ def sqlite_path(url: str) -> str:
         raise InvalidArgumentError("store", url, 'write "memory:" for a store that forgets all')
     if path.startswith("//"):
         if not path.startswith("///"):
-            advice = f'write "sqlite:{path[2:] or "FILE"}"; what follows two slashes would be a host'
-            raise InvalidArgumentError("store", url, advice)
+            shown = redacted(url)
+            advice = (
+                f'write "sqlite:{redacted(path)[2:] or "FILE"}"; what follows two slashes would be a host'
+            )
+            raise InvalidArgumentError("store", shown, advice)
         path = path[3:]
     if not path:
         raise InvalidArgumentError("store", url, _FORMS)

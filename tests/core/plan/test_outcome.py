@@ -17,6 +17,7 @@ from dutiful.core.plan.outcome import (
     Succeeded,
     Unanswered,
     Unreached,
+    checked,
     ended_state,
     raised,
     settle,
@@ -242,3 +243,21 @@ def test_after_a_run_its_schedule_is_looked_at_when_idle_or_for_the_retry(
 ):
     ended = run("10:00", Phase.RETRY if retried else Phase.ENDED, fire_at=6)
     assert wake_after(wake_at, idle_wake_at, ended) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (Succeeded(), Succeeded()),
+        (Succeeded(5), Succeeded("5")),
+        (Failed(ValueError("boom")), Failed("boom")),
+        (Failed(UnspeakableError()), Failed("UnspeakableError, which cannot be shown")),
+        (Accepted(7), Accepted("7")),
+        (Refused(Reason.TASK_FAILED, 5), Refused(Reason.TASK_FAILED, "5")),
+        (Refused("no"), Failed("the answer was Refused(reason='no', detail=None)")),
+        (Unreached(None, 1.5), Failed("the answer was Unreached(detail=None, retry_after=1.5)")),
+        (None, Failed("the answer was None")),
+    ],
+)
+def test_an_answer_that_no_store_could_record_becomes_one(answer, outcome):
+    assert checked(answer) == outcome

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -76,3 +78,30 @@ def test_a_full_disk_keeps_no_fleet_from_taking_its_lock(tmp_path):
     lock.hold()
     assert running_fleet(tmp_path / "fleet.yaml") is None
     lock.release()
+
+
+# Makes every lock fail in this process, as on a network file system without them.
+_WITHOUT_LOCKS = """
+import errno, os, runpy, sys
+def refuse(event, _):
+    if event == "fcntl.flock":
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+sys.addaudithook(refuse)
+sys.argv[0] = "dutiful"
+runpy.run_module("dutiful", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["start"], ".fleet.yaml.lock cannot be locked (No locks available); put it on a file system"),
+        (["disable", "a"], "state.yaml: cannot be written (No locks available)"),
+    ],
+)
+def test_a_file_system_without_locks_is_told(tmp_path, words, said):
+    fleet = "version: 1\nagents: [{name: a, schedules: {s: {type: interval, interval: 1h}}}]\n"
+    (tmp_path / "fleet.yaml").write_text(fleet)
+    line = [sys.executable, "-c", _WITHOUT_LOCKS, "fleet", *words]
+    ended = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (ended.returncode > 0, said in ended.stderr, "Traceback" in ended.stderr) == (True, True, False)

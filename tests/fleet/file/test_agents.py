@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dutiful.fleet import Agent, AgentSchedule, FleetConfigError, agent_from
+from dutiful.fleet import Agent, AgentSchedule, FleetConfigError, agent_from, is_valid_cron_expression
 from dutiful.fleet.file.agents import problems_of_schedule
 from dutiful.fleet.types import Problem
 
@@ -213,3 +213,11 @@ def test_a_schedule_made_by_hand_is_checked_the_same_way():
 @pytest.mark.parametrize("kind", ["webhook", "chat"])
 def test_a_schedule_that_the_clock_never_fires_needs_nothing(kind):
     assert [*problems_of_schedule(AgentSchedule(kind, prompt="Answer."))] == []
+
+
+def test_cron_expressions_are_checked_without_looking_up_the_zone_of_the_host(monkeypatch, caplog):
+    # Each lookup warns of this zone; where the zone is a file without a name, each compares 600 files.
+    monkeypatch.setenv("TZ", "Nowhere/Land")
+    assert problems(type="cron", interval=None, expression="0 9 * * *") == []
+    assert is_valid_cron_expression("0 9 * * *")
+    assert caplog.messages == []

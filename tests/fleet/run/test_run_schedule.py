@@ -47,8 +47,9 @@ def raising(error: BaseException):
         (Executor(lambda _: JobResult(False, "half", "no disk")), "no disk"),
         (Executor(lambda _: JobResult(False)), "the job failed and did not say why"),
         (Executor(lambda _: None), "'NoneType' object has no attribute 'success'"),
+        (Executor(lambda _: JobResult(False, error=OSError("no disk"))), "no disk"),
     ],
-    ids=["raised", "without text", "exit", "its own cancellation", "failed", "silent", "nothing"],
+    ids=["raised", "without text", "exit", "its own cancellation", "failed", "silent", "nothing", "no text"],
 )
 def test_a_job_that_fails_is_recorded_reported_and_over(world, executor, error):
     world.executor, world.sources, world.schedule = executor, Sources(), WITH_SOURCE
@@ -95,6 +96,28 @@ def test_a_source_that_fails_is_a_failed_run_without_a_job(world):
     assert world.run() == ScheduleRunResult(False, error="the source is gone", ran=False)
     assert world.executor.requests == []
     assert world.state() == ScheduleState("idle", NOW, IN_FIVE, "the source is gone")
+
+
+@pytest.mark.parametrize("error", [SystemExit("bye"), asyncio.CancelledError("bye")])
+def test_a_source_that_ends_the_program_fails_its_run_alone(world, error):
+    class Leaving(Sources):
+        async def get_next_work_item(self, *_):
+            raise error
+
+    world.sources, world.schedule = Leaving(), WITH_SOURCE
+    assert world.run() == ScheduleRunResult(False, error="bye", ran=False)
+    assert world.state() == ScheduleState("idle", NOW, IN_FIVE, "bye")
+
+
+@pytest.mark.parametrize("error", [SystemExit("bye"), asyncio.CancelledError("bye")])
+def test_a_report_that_ends_the_program_does_not_change_the_result(world, error):
+    class Leaving(Sources):
+        async def report_outcome(self, *_):
+            raise error
+
+    world.sources, world.schedule = Leaving(), WITH_SOURCE
+    assert world.run() == ScheduleRunResult(True, "looked", work_item=ITEM)
+    assert world.state() == ScheduleState("idle", NOW, IN_FIVE, None)
 
 
 def test_the_work_source_of_the_agent_is_for_schedules_without_one(world):

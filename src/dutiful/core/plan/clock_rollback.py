@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from dutiful.core.cadence import Cadence, Every, count_ticks
+from dutiful.core.cadence import Cadence, Every, count_ticks, next_tick
 from dutiful.core.run import IN_FLIGHT, Phase, Run
 
 if TYPE_CHECKING:
@@ -85,6 +85,17 @@ def recorded(
     """Return the first and last tick of each row that covers a tick in (after, last], oldest first."""
     spans = [_span(cadence, row) for row in rows if row.kind == "schedule"]
     return sorted(span for span in spans if span is not None and span[1] > after and span[0] <= last)
+
+
+def past_recorded(due: Snapshot) -> State:
+    """Return the state as if the ticks that come again, and that have rows, had been passed already."""
+    cursor = due.state.cursor
+    for first, last in recorded(due.schedule.cadence, due.repeated, cursor, due.state.decided_until):
+        tick = next_tick(due.schedule.cadence, cursor)
+        if tick is not None and tick < first:
+            break
+        cursor = max(cursor, last)
+    return due.state._replace(cursor=cursor)
 
 
 def _span(cadence: Cadence, row: Run) -> tuple[Instant, Instant] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, assert_never
 
+from dutiful.core.errors import as_text
 from dutiful.core.policy import NO_OVERRIDES, OnOrphan, Reason
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import State
@@ -62,6 +63,29 @@ class Unanswered(NamedTuple):
 
 
 Outcome: TypeAlias = Succeeded | Failed | NoWork | Accepted | Refused | Unreached | Unanswered
+
+
+def checked(answer: object) -> Outcome:
+    """Return what a launcher answered, in a form that every store can record.
+
+    Users write launchers and functions. An outcome with a number or an exception in place of a text would
+    make each attempt to record it fail, and with it the records of all other runs.
+    """
+    if type(answer) is Succeeded and answer.detail is None:
+        # Nearly all runs.
+        return answer
+    match answer:
+        case Accepted(run_id):
+            return Accepted(_text(run_id))
+        case Succeeded() | Failed() | NoWork() | Refused(reason=Reason()):
+            return answer._replace(detail=_text(answer.detail))
+        case Unreached(retry_after=int()) | Unanswered(retry_after=int()):
+            return answer._replace(detail=_text(answer.detail))
+    return Failed(f"the answer was {answer!r:.80}")
+
+
+def _text(value: object) -> str | None:
+    return value if value is None or type(value) is str else as_text(value)
 
 
 # Cached: enum attribute access is slow, and nearly every run ends in SUCCESS.

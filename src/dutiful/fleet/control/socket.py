@@ -243,6 +243,10 @@ class FleetLock:
                     self._held = descriptor
             except FileNotFoundError:
                 continue
+            except OSError as error:
+                advice = "put it on a file system that has locks"
+                problem = f"{self._path} cannot be locked ({error.strerror})"
+                raise SchedulerError(f"{problem}; {advice}") from error
             finally:
                 if self._held is None:
                     os.close(descriptor)
@@ -295,22 +299,27 @@ class Running(NamedTuple):
 
 
 def running_fleet(fleet_file: Path) -> Running | None:
-    """Return the process that runs the fleet of this file, or None if none does."""
+    """Return the process that runs the fleet of this file, or None if none does, or no lock can tell."""
     try:
         descriptor = os.open(_path_of(fleet_file), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
         return None if _locks(descriptor, fcntl.LOCK_SH) else _named_in(descriptor)
+    except OSError:
+        return None
     finally:
         os.close(descriptor)
 
 
 def _locks(descriptor: int, how: int) -> bool:
-    """Lock a file and return True; return False while another process holds a lock that excludes this."""
+    """Lock a file and return True; return False while another process holds a lock that excludes this.
+
+    Raises OSError where the file system has no locks.
+    """
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
     return True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from datetime import UTC
 from itertools import islice
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -25,6 +26,7 @@ from dutiful.fleet.types import Agent, AgentSchedule, Problem, ScheduleType
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from dutiful.core.cron.cron import Cron
     from dutiful.fleet.config_keys import Keys
 
 # Names are directories of the logs, where `.` and `..` would be others.
@@ -135,7 +137,7 @@ def _problems_of_cadence(schedule: AgentSchedule) -> Iterator[Problem]:
         yield Problem(("retry_delay",), f"{error}; write it such as 30s", schedule.retry_delay)
     parsers: list[tuple[str, str | None, str, Callable[[str], object]]] = [
         ("interval", schedule.interval, "interval", parse_duration),
-        ("expression", schedule.expression, "cron", parse_cron_expression),
+        ("expression", schedule.expression, "cron", _cron_in_any_zone),
     ]
     for key, written, kind, parse in parsers:
         if schedule.type != kind:
@@ -150,6 +152,11 @@ def _problems_of_cadence(schedule: AgentSchedule) -> Iterator[Problem]:
                 parse(written)
             except DutifulError as error:
                 yield Problem((key,), f"{error}; write it such as {_EXAMPLES[key]}", written)
+
+
+def _cron_in_any_zone(expression: str) -> Cron:
+    # Legal in one zone, legal in all; looking up the host's zone for each schedule may read many files.
+    return parse_cron_expression(expression, UTC)
 
 
 def _problems_of_configs(work_source: object, job: object, on_failure: object) -> Iterator[Problem]:
@@ -198,7 +205,7 @@ def _interval(value: Any) -> str:
 
 
 def _expression(value: Any) -> str:
-    return value if isinstance(value, str) else str(parse_cron_expression(value))
+    return value if isinstance(value, str) else str(_cron_in_any_zone(value))
 
 
 def _as_it_is(value: object) -> object:

@@ -8,10 +8,15 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.zone import epoch_ms
-from dutiful.core.errors import DutifulError
+from dutiful.core.errors import DutifulError, as_text
 from dutiful.core.plan.outcome import Failed, NoWork, Refused, Succeeded
 from dutiful.core.policy import Reason
-from dutiful.fleet.run.run_schedule import INTERRUPTED, build_schedule_prompt
+from dutiful.fleet.run.run_schedule import (
+    INTERRUPTED,
+    build_schedule_prompt,
+    checked_result,
+    comes_from_outside,
+)
 from dutiful.fleet.state.file import begun, ended, found_no_work
 from dutiful.fleet.types import ScheduleRunResult, TriggerInfo, TriggerMetadata
 from dutiful.fleet.view import Job
@@ -132,8 +137,10 @@ class JobLauncher:
         level("%s: triggered (%s)", entry.id, info.trigger_type)
         try:
             answer = await self._triggered(info)
-        except Exception as error:  # noqa: BLE001 - any exception of a job is that job's failure
-            said = str(error) or type(error).__name__
+        except BaseException as error:
+            if comes_from_outside(error):
+                raise
+            said = as_text(error)
             self._logger.error("%s: %s", entry.id, said)  # noqa: TRY400 - the job's error, not ours
             return ScheduleRunResult(False, error=said)
         return _result(answer)
@@ -188,9 +195,7 @@ def _result(answer: object) -> ScheduleRunResult:
     """Return the result from `on_trigger`; any other value means success."""
     if not isinstance(answer, ScheduleRunResult):
         return ScheduleRunResult(True)
-    if answer.success and answer.error is None:
-        return answer
-    return answer._replace(success=False, error=answer.error or "the job failed and did not say why")
+    return checked_result(answer)
 
 
 def _outcome(result: ScheduleRunResult) -> Outcome:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cron.zone import epoch_ms
-from dutiful.core.errors import LOGGED_MAX, DutifulError, quoted
+from dutiful.core.errors import LOGGED_MAX, DutifulError, as_text, quoted
 from dutiful.fleet.errors import JobNotStartedError
 from dutiful.fleet.next_trigger import calculate_next_cron_trigger, calculate_next_trigger
 from dutiful.fleet.run.jobs import executor_for
@@ -113,9 +113,12 @@ async def _with_item(trigger: TriggerInfo, executor: JobExecutor, work: _Work) -
         if found is not None and work.item is None and not schedule.run_without_work:
             return ScheduleRunResult(True, summary=found.reason or "no work", ran=False)
         prompt = build_schedule_prompt(schedule, work.item, default_prompt=trigger.agent.default_prompt)
-    except Exception as error:  # noqa: BLE001 - any error of a source fails this run only
-        await work.release(_text(error))
-        return ScheduleRunResult(False, error=_text(error), ran=False)
+    except BaseException as error:
+        if comes_from_outside(error):
+            raise
+        # Any error of a source fails this run only.
+        await work.release(as_text(error))
+        return ScheduleRunResult(False, error=as_text(error), ran=False)
     request = JobRequest(trigger.agent, trigger.schedule_name, schedule, prompt, work.item, trigger.metadata)
     return await _execute(request, work, executor)
 
@@ -124,18 +127,27 @@ async def _execute(request: JobRequest, work: _Work, executor: JobExecutor) -> S
     item = request.work_item
     try:
         done = await _awaited(executor.execute(request))
-        error = None if done.success else done.error or "the job failed and did not say why"
-        return ScheduleRunResult(bool(done.success), done.summary, error, item)
+        error = None if done.success else done.error
+        return checked_result(ScheduleRunResult(bool(done.success), done.summary, error, item))
     except JobNotStartedError as raised:
-        await work.release(_text(raised))
-        return ScheduleRunResult(False, error=_text(raised), work_item=item, ran=False)
+        await work.release(as_text(raised))
+        return ScheduleRunResult(False, error=as_text(raised), work_item=item, ran=False)
     except BaseException as raised:
-        if _comes_from_outside(raised):
+        if comes_from_outside(raised):
             raise
-        return ScheduleRunResult(False, error=_text(raised), work_item=item)
+        return ScheduleRunResult(False, error=as_text(raised), work_item=item)
 
 
-def _comes_from_outside(error: BaseException) -> bool:
+def checked_result(result: ScheduleRunResult) -> ScheduleRunResult:
+    """Return a result with texts as its texts; a job that failed says why, and one with an error failed."""
+    summary = None if result.summary is None else as_text(result.summary)
+    if result.success and result.error is None:
+        return result._replace(summary=summary)
+    error = as_text(result.error or "the job failed and did not say why")
+    return result._replace(success=False, summary=summary, error=error)
+
+
+def comes_from_outside(error: BaseException) -> bool:
     """Return whether this error must end the run; executors may raise the same classes by mistake."""
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
@@ -169,7 +181,7 @@ class _Record(NamedTuple):
                 interval = schedule.interval or ""
                 return calculate_next_trigger(now, interval, schedule.jitter_percent, now, name)
         except DutifulError as error:
-            self.logger.warning("%s: the next run cannot be calculated: %s", name, _text(error))
+            self.logger.warning("%s: the next run cannot be calculated: %s", name, as_text(error))
         return None
 
     def _write(self, change: Change) -> str | None:
@@ -177,8 +189,8 @@ class _Record(NamedTuple):
             agent, name = self.trigger.agent.name, self.trigger.schedule_name
             update_schedule_state(self.state_dir, agent, name, change)
         except (OSError, DutifulError) as error:
-            self.logger.warning("%s: the state cannot be written: %s", _name(self.trigger), _text(error))
-            return _text(error)
+            self.logger.warning("%s: the state cannot be written: %s", _name(self.trigger), as_text(error))
+            return as_text(error)
         return None
 
 
@@ -221,10 +233,12 @@ class _Work:
         async def end() -> None:
             try:
                 await _awaited(method(item.id, argument))
-            except Exception as error:  # noqa: BLE001 - see the docstring
+            except BaseException as error:
+                if comes_from_outside(error):
+                    raise
                 name = _name(self._trigger)
                 self._logger.warning(
-                    "%s: work item %s cannot be %s: %s", name, quoted(item.id), word, _text(error)
+                    "%s: work item %s cannot be %s: %s", name, quoted(item.id), word, as_text(error)
                 )
 
         ending = asyncio.ensure_future(end())
@@ -300,9 +314,9 @@ class JobRunner:
         try:
             async with asyncio.timeout(_REPORT_SECONDS):
                 done = await _awaited(executor_for(config).execute(request))
-            problem = None if done.success else done.error
+            problem = None if done.success else as_text(done.error)
         except Exception as raised:  # noqa: BLE001 - a failing report is only logged
-            problem = _text(raised)
+            problem = as_text(raised)
         if problem is not None:
             self._logger.warning("%s: on_failure failed: %s", _name(trigger), problem)
 
@@ -357,10 +371,6 @@ async def _awaited(answer: Any) -> Any:
 
 def _name(trigger: TriggerInfo) -> str:
     return f"{trigger.agent.name}/{trigger.schedule_name}"
-
-
-def _text(error: BaseException) -> str:
-    return str(error) or type(error).__name__
 
 
 def build_schedule_prompt(

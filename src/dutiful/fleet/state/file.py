@@ -230,10 +230,18 @@ def _locked(file: Path) -> Iterator[None]:
     except OSError as error:
         raise _unwritable(file, error) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _wait_for(lock, file)
         yield
     finally:
         os.close(lock)
+
+
+def _wait_for(lock: int, file: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError as error:
+        # Some network file systems have no locks.
+        raise _unwritable(file, error) from error
 
 
 def _replace(file: Path, text: str) -> None:

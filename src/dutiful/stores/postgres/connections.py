@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 import asyncpg
 from asyncpg import exceptions as pg
 
-from dutiful.core.errors import InvalidArgumentError, StoreError
+from dutiful.core.errors import InvalidArgumentError, StoreError, redacted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -100,22 +100,17 @@ def parse_address(url: str) -> Address:
         host, port = parts.hostname, parts.port
     except ValueError as error:
         problem = _SEVERAL_HOSTS if "," in url.partition("?")[0].rpartition("@")[2] else str(error)
-        raise InvalidArgumentError("store", _redacted(url), problem) from error
+        raise InvalidArgumentError("store", redacted(url), problem) from error
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     schema = options.pop("schema", None)
     if schema is None and "search_path" not in unquote(options.get("options", "")):
         schema = DEFAULT_SCHEMA
     if schema is not None and (not schema or "\0" in schema or len(schema.encode()) > 63):
-        raise InvalidArgumentError("store", _redacted(url), "a schema has a name of 1 to 63 bytes")
+        raise InvalidArgumentError("store", redacted(url), "a schema has a name of 1 to 63 bytes")
     dsn = urlunsplit(parts._replace(scheme="postgresql", query=urlencode(options), fragment=""))
     where = options.get("host") or host or "localhost"
     shown = f"postgresql://{where}{f':{port}' if port else ''}{parts.path}"
     return Address(dsn, schema, shown if schema in (None, DEFAULT_SCHEMA) else f"{shown}?schema={schema}")
-
-
-def _redacted(url: str) -> str:
-    credentials, at, rest = url.rpartition("@")
-    return f"{credentials.partition('//')[0]}//…@{rest}" if at else url
 
 
 class Session:
