@@ -336,6 +336,55 @@ def test_a_bulk_with_one_wrong_schedule_stores_nothing(service):
     assert service.get("/schedules")["schedules"] == []
 
 
+def previewed(service, *schedules):
+    return service.post("/schedules/bulk/preview", [*schedules])["schedules"]
+
+
+def test_a_preview_of_many_is_that_of_each(service):
+    service.upsert()
+    other = {**SCHEDULE, "schedule_id": "other", "cron_expr": "0 10 * * *"}
+    assert previewed(service, SCHEDULE, other) == [
+        service.post("/schedules/preview", SCHEDULE),
+        service.post("/schedules/preview", other),
+    ]
+    error = service.post("/schedules/bulk/preview", [SCHEDULE, {**other, "cron_expr": "61 * * * *"}], 422)
+    assert error["error"]["details"]["at"] == "schedules.1"
+    assert (
+        service.post("/schedules/bulk/preview", [SCHEDULE] * 101, 422)["error"]["code"] == "invalid_request"
+    )
+
+
+def test_a_preview_warns_of_runs_that_would_fail_as_an_upsert_does(service):
+    warnings = service.upsert(workflow_id="unknown")["warnings"]
+    assert len(warnings) == 1
+    assert preview(service, workflow_id="unknown")["warnings"] == warnings
+
+
+def test_a_bulk_stores_nothing_if_a_schedule_is_not_as_its_preview_found_it(service):
+    service.upsert()
+    wanted = [{**SCHEDULE, "cron_expr": "0 10 * * *"}, {**SCHEDULE, "schedule_id": "other"}]
+    seen = {one["schedule_id"]: one["revision"] for one in previewed(service, *wanted)}
+    assert (len(seen["nightly"]), seen["other"]) == (16, None)
+    for meanwhile in ({"cron_expr": "0 11 * * *"}, {"schedule_id": "other"}):
+        service.upsert(**meanwhile)
+        body = {"schedules": wanted, "revisions": seen}
+        refusal = service.post("/schedules/bulk", body, 409)["error"]
+        named = meanwhile.get("schedule_id", "nightly")
+        assert (refusal["code"], refusal["details"]["schedule_id"]) == ("outdated_plan", named)
+        service.upsert()
+    assert {one["cron_expr"] for one in service.get("/schedules")["schedules"]} == {"30 9 * * *"}
+    service.client.delete("/schedules/other")
+    assert len(service.post("/schedules/bulk", {"schedules": wanted, "revisions": seen})["schedules"]) == 2
+
+
+def test_the_revision_of_a_schedule_tells_nothing_of_the_secrets_of_its_executor(service):
+    revisions = set()
+    for password in ("one", "two"):
+        service.upsert(executor=f"redis://:{password}@127.0.0.1:1/0?stream=runs")
+        revisions.add(preview(service)["revision"])
+    assert len(revisions) == 1
+
+
 def test_a_bulk_of_more_than_ten_thousand_is_refused(service):
     small = {"workflow_id": "w", "version": 1, "user_id": "u", "cron_expr": "0 0 * * *"}
     assert service.post("/schedules/bulk", [small] * 10_001, 422)["error"]["code"] == "invalid_request"

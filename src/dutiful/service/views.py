@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 from datetime import UTC, date, datetime
 from itertools import zip_longest
@@ -82,6 +83,19 @@ def changed_fields(old: Schedule, new: Schedule) -> list[str]:
     """Return the names of the declared values in which two schedules differ, in the order of a view."""
     before, after = facts_of(old), facts_of(new)
     return [name for name in ScheduleView.__slots__ if before.get(name) != after.get(name)]
+
+
+def revision_of(known: Snapshot | None) -> str | None:
+    """Return a short text that differs for every other declaration of a schedule; None if there is none.
+
+    It may be shown, so it does not depend on the secrets in the URL of an executor.
+    """
+    if known is None:
+        return None
+    facts = facts_of(known.schedule)
+    if facts["executor"] is not None:
+        facts["executor"] = without_secrets(facts["executor"])
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def view_schedule(due: Snapshot, note: Note | None, now: Instant) -> ScheduleView:
@@ -173,6 +187,8 @@ class Preview(NamedTuple):
     counts: Counts
     # When the stored schedule was changed last, None for a new one.
     updated_at: datetime | None
+    # Names the stored declaration, None for a new schedule; a bulk can demand that it is still the same.
+    revision: str | None
     added: Sequence[datetime]
     removed: Sequence[datetime]
     moved: Sequence[MovedTime]
@@ -199,6 +215,7 @@ def preview(
         until,
         Counts(len(old), len(new)),
         None if note is None else moment(note.updated_at),
+        revision_of(known),
         added,
         removed,
         moved,
