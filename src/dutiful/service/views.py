@@ -203,7 +203,7 @@ def preview(
     before = [] if known is None else fire_times(known, now, COMPARED)
     until = min((times[-1] for times in (before, after) if len(times) == COMPARED), default=None)
     old, new = _up_to(before, until), _up_to(after, until)
-    added, removed, moved = _differences(old, new)
+    added, removed, moved = _differences(_whole_days(old, until), _whole_days(new, until))
     cron = cron_of(wanted)
     return Preview(
         schedule_id,
@@ -224,6 +224,16 @@ def preview(
 
 def _up_to(times: Sequence[datetime], until: datetime | None) -> list[datetime]:
     return [at for at in times if until is None or at <= until]
+
+
+def _whole_days(times: Sequence[datetime], until: datetime | None) -> Sequence[datetime]:
+    """Return the times before the day of `until`, whose later times are not compared, if it is not the first.
+
+    A time that moves beyond `until` would seem to be removed.
+    """
+    if until is None or not times or times[0].date() == until.date():
+        return times
+    return [at for at in times if at.date() < until.date()]
 
 
 def _differences(
