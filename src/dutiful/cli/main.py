@@ -64,6 +64,11 @@ COMMANDS = {
     "fleet": Entry(
         "dutiful.cli.fleet:fleet", "fleet", "Run a fleet of agents from a YAML file, ask it and tell it."
     ),
+    "import": Entry(
+        "dutiful.cli.imports:import_",
+        "cli",
+        "Make a schedule file from what another scheduler runs, and list what differs.",
+    ),
     "load": Entry(
         "dutiful.cli.load:load",
         "cli",
