@@ -223,7 +223,7 @@ def _item(rule: FieldRule, item: str) -> int:
     shape = _ITEM.fullmatch(item)
     if shape is None or (shape[2] or "").startswith("last"):
         raise NotImportableError(
-            f"{rule.name} {item!r} has no cron text, as the last day of a month has none"
+            f"{rule.name} {item!r} has no cron text; write days that include it, and check the date in the task"
         )
     # Weekdays are counted from Monday there.
     lowest, highest = (0, 6) if rule is WEEKDAY else (rule.low, rule.high)
