@@ -59,7 +59,7 @@ def test_cron_tz_is_the_zone_and_tz_is_not():
     schedule, differences = one("CRON_TZ=Europe/Berlin\nTZ=Asia/Tokyo\n0 9 * * * x\n")
     assert (schedule["timezone"], schedule["input"]["env"]) == ("Europe/Berlin", {"TZ": "Asia/Tokyo"})
     assert {"timezone", "TZ", "changing clocks"} <= {*differences}
-    assert "Debian" in differences["timezone"].there
+    assert "other crons" in differences["timezone"].there
 
 
 def test_nothing_is_said_about_mail_where_none_is_sent():

@@ -92,6 +92,7 @@ def test_every_document_and_list_is_read_and_other_kinds_are_left_out():
         (JOB.replace("30 2 * * *", "30 2 * *"), "expected 5 fields, got 4"),
         (f"{JOB}  concurrencyPolicy: Never\n", "concurrencyPolicy 'Never' is none of Allow, Forbid, Replace"),
         (f"{JOB}  timeZone: Mars/Phobos\n", "Mars/Phobos"),
+        (f"{JOB}  startingDeadlineSeconds: soon\n", "startingDeadlineSeconds 'soon' is no number of seconds"),
         ("kind: CronJob\n", "has no text under spec.schedule"),
         (JOB.replace('"30 2', "*/5"), "is not YAML"),
         (JOB.replace("image: b", f"image: {'b' * 20_000}"), "bytes as `input`, which holds 16,384"),

@@ -65,6 +65,12 @@ def test_the_entries_are_found_under_every_name_of_the_setting(name):
     assert [*drafts(read_beat_schedule(beat("60.0").replace("beat_schedule", name), TARGET))] == ["e"]
 
 
+def test_a_module_that_sets_no_zone_gets_the_one_that_was_asked_for():
+    target = TARGET._replace(timezone="Asia/Tokyo")
+    schedule, differences = drafts(read_beat_schedule(beat("crontab(hour=1, minute=0)"), target))["e"]
+    assert (schedule["timezone"], differences["timezone"].here) == ("Asia/Tokyo", "it is Asia/Tokyo")
+
+
 def test_an_interval_is_a_cron_text_in_utc_and_says_so():
     schedule, differences = drafts(read_beat_schedule(f"timezone = 'Asia/Tokyo'\n{beat('30.0')}", TARGET))[
         "e"
@@ -91,6 +97,7 @@ def test_entries_may_be_json():
 @pytest.mark.parametrize(
     ("schedule", "why"),
     [
+        ("1e400", "inf is no interval"),
         ("7.0", "an interval of 7 s divides no minute"),
         ("timedelta(hours=5)", "an interval of 18000 s divides no minute"),
         ("timedelta(milliseconds=500)", "an interval of 0.5 s divides no minute"),
@@ -194,6 +201,9 @@ def test_a_setting_of_a_job_is_taken_over_and_what_differs_is_told(arguments, se
         ("trigger", "has no trigger that is written out"),
         ("'cron', **given", "has arguments behind **"),
         ("CronTrigger('*')", "has arguments without a name"),
+        ("'cron', hour=1, jitter='1'", "jitter '1' is no number from 0 to 86,400"),
+        ("'cron', hour=1, misfire_grace_time='1'", "misfire_grace_time '1' is no number"),
+        ("'interval', minutes='5'", "minutes '5' is no number"),
     ],
 )
 def test_a_job_that_cannot_be_imported_is_listed_with_its_line_and_the_reason(arguments, why):

@@ -19,7 +19,14 @@ from dutiful.importers.cron_text import (
     written,
     zone_difference,
 )
-from dutiful.importers.imported import Difference, Draft, Imported, NotImportableError, Refused
+from dutiful.importers.imported import (
+    SECONDS_MAX,
+    Difference,
+    Draft,
+    Imported,
+    NotImportableError,
+    Refused,
+)
 from dutiful.importers.literal import keywords, name_of, parsed, source, value, written_keywords
 
 if TYPE_CHECKING:
@@ -44,6 +51,8 @@ _UNITS = {"weeks": 604_800, "days": 86_400, "hours": 3600, "minutes": 60, "secon
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _ITEM = re.compile(r"(?:(\*)|(\w+)(?:-(\w+))?)(?:/(\d+))?")
 _TRIGGERS = {"CronTrigger": "cron", "IntervalTrigger": "interval", "DateTrigger": "date"}
+# The longest jitter that an upsert takes, in seconds.
+_JITTER_MAX = 86_400
 _DEFAULTS = {"misfire_grace_time": 1, "coalesce": True, "max_instances": 1}
 _SCHEDULERS = re.compile(r"\w*Scheduler|configure")
 
@@ -88,7 +97,10 @@ def _scheduler(tree: ast.Module) -> _Settings:
         if isinstance(node, ast.Call) and _SCHEDULERS.fullmatch(name_of(node.func)):
             given = {each.arg: each.value for each in node.keywords}
             timezone = value(given["timezone"]) if "timezone" in given else timezone
-            defaults |= value(given["job_defaults"]) if "job_defaults" in given else {}
+            stated = value(given["job_defaults"]) if "job_defaults" in given else {}
+            if not isinstance(stated, dict):
+                raise NotImportableError("job_defaults is not written out as a dict")
+            defaults |= stated
     return _Settings(timezone, defaults)
 
 
@@ -146,7 +158,7 @@ def _draft(job: _Job, scheduler: _Settings, target: Target) -> Draft:
         **_window(given, timezone),
         **_policy({**scheduler.defaults, **_given(job, *_DEFAULTS)}, differences),
     }
-    if jitter := given.get("jitter"):
+    if jitter := _amount(given, "jitter", _JITTER_MAX):
         settings["jitter_ms"] = round(jitter * 1000)
         there, here = (
             f"a run is up to {jitter:g} s late, another time each time",
@@ -222,9 +234,8 @@ def _field(rule: FieldRule, text: str) -> str:
 def _item(rule: FieldRule, item: str) -> int:
     shape = _ITEM.fullmatch(item)
     if shape is None or (shape[2] or "").startswith("last"):
-        raise NotImportableError(
-            f"{rule.name} {item!r} has no cron text; write days that include it, and check the date in the task"
-        )
+        advice = "write days that include it, and check the date in the task"
+        raise NotImportableError(f"{rule.name} {item!r} has no cron text; {advice}")
     # Weekdays are counted from Monday there.
     lowest, highest = (0, 6) if rule is WEEKDAY else (rule.low, rule.high)
     star, first, end, step = shape.groups()
@@ -246,7 +257,15 @@ def _number(rule: FieldRule, text: str) -> int:
 
 
 def _seconds(given: Mapping[str, Any]) -> float:
-    return sum(given.get(name, 0) * unit for name, unit in _UNITS.items()) or 1
+    return sum(_amount(given, name, SECONDS_MAX) * unit for name, unit in _UNITS.items()) or 1
+
+
+def _amount(given: Mapping[str, Any], name: str, most: float) -> float:
+    """Return a number, 0 where there is none; raises NotImportableError for anything else."""
+    found = given.get(name) or 0
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= most:
+        raise NotImportableError(f"{name} {found!r} is no number from 0 to {most:,}")
+    return found
 
 
 def _window(given: Mapping[str, Any], timezone: str) -> dict[str, str]:
@@ -265,7 +284,9 @@ def _window(given: Mapping[str, Any], timezone: str) -> dict[str, str]:
 
 def _policy(job: Mapping[str, Any], differences: list[Difference]) -> dict[str, Any]:
     """Return the policy of a job; what differs about it is added."""
-    grace, instances = job["misfire_grace_time"], job["max_instances"]
+    instances, grace = job["max_instances"], job["misfire_grace_time"]
+    if grace is not None:
+        grace = _amount(job, "misfire_grace_time", SECONDS_MAX)
     settings: dict[str, Any] = {"overlap_policy": "skip" if instances == 1 else "allow"}
     if instances != 1:
         there, here = f"at most {instances} runs at once", 'any number (overlap_policy = "allow")'

@@ -17,6 +17,7 @@ from dutiful.importers.cron_text import (
     interval_difference,
     interval_text,
     written,
+    zone_difference,
 )
 from dutiful.importers.imported import Difference, Draft, Imported, NotImportableError, Refused
 from dutiful.importers.literal import keywords, name_of, parsed, source, value, written_keywords
@@ -56,8 +57,9 @@ def read_beat_schedule(text: str, target: Target, *, is_json: bool = False) -> I
     except NotImportableError as error:
         imported.refused.append(Refused("the file", "", str(error)))
         return imported
+    unnamed = [] if timezone else [zone_difference(target.timezone, "it is UTC, if no other module sets one")]
     for name, (place, entry) in entries.items():
-        imported.take(name, place, partial(_draft, entry, timezone or "UTC"))
+        imported.take(name, place, partial(_draft, entry, str(timezone or target.timezone), unnamed))
     return imported
 
 
@@ -110,11 +112,11 @@ def _json_entries(text: str) -> tuple[dict[str, tuple[str, Any]], str | None]:
     return {name: ("", entry) for name, entry in entries.items()}, timezone
 
 
-def _draft(entry: Any, timezone: str) -> Draft:
+def _draft(entry: Any, timezone: str, unnamed: list[Difference]) -> Draft:
     parts = _parts(entry)
     if not isinstance(parts.get("task"), str):
         raise NotImportableError("has no task")
-    text, timezone, differences = _cadence(parts.get("schedule"), timezone)
+    text, timezone, differences = _cadence(parts.get("schedule"), timezone, unnamed)
     work = {"task": parts["task"], "args": parts.get("args", []), "kwargs": parts.get("kwargs", {})}
     settings = {
         "cron_expr": text,
@@ -126,8 +128,8 @@ def _draft(entry: Any, timezone: str) -> Draft:
         "input": work,
     }
     differences += [_WORK, _MISSED, LOST_RUN]
-    if parts.get("options"):
-        options = ", ".join(sorted(parts["options"]))
+    if isinstance(parts.get("options"), dict) and parts["options"]:
+        options = ", ".join(sorted(map(str, parts["options"])))
         here = "no executor applies them"
         differences.append(
             Difference("options", f"{options} hold for the message", here, "Set them in the task")
@@ -145,8 +147,8 @@ def _parts(entry: Any) -> dict[str, Any]:
     return {name: node if name == "schedule" else value(node) for name, node in nodes.items()}
 
 
-def _cadence(given: Any, timezone: str) -> tuple[str, str, list[Difference]]:
-    """Return the cron text, its zone, and what differs about them."""
+def _cadence(given: Any, timezone: str, unnamed: list[Difference]) -> tuple[str, str, list[Difference]]:
+    """Return the cron text, its zone, and what differs about them; `unnamed` does where no zone is set."""
     fields = _fields(given)
     if fields is None:
         text = interval_text(_seconds(given))
@@ -155,7 +157,7 @@ def _cadence(given: Any, timezone: str) -> tuple[str, str, list[Difference]]:
     minute, hour, day, month, weekday = texts.values()
     day, weekday = both_days(day, weekday)
     zone(timezone)
-    differences = []
+    differences = [*unnamed]
     if changes_clocks(timezone):
         there = "nothing runs in the hour that comes again, and a skipped time moves (measured with 5.7)"
         here = 'dst = "vixie": a fixed time runs once on each day, and others follow real time'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,8 @@ def interval_text(seconds: float) -> str:
 
     Raises NotImportableError for other intervals.
     """
+    if not math.isfinite(seconds):
+        raise NotImportableError(f"{seconds} is no interval")
     if seconds in _WHOLE:
         return _WHOLE[int(seconds)]
     for unit, whole, form in _FORMS:

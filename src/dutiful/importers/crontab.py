@@ -96,12 +96,14 @@ class _Line:
         if self._zone is None:
             found.append(zone_difference(timezone, "it is the zone of the host"))
         else:
-            there = "CRON_TZ is the zone in cronie, and only a variable in Debian's cron"
+            there = "CRON_TZ is the zone in cronie, and other crons may take it for a variable"
             found.append(
-                Difference("timezone", there, f"it is {timezone}", "Check it if you come from Debian's")
+                Difference("timezone", there, f"it is {timezone}", "Check it if you come from another cron")
             )
         if "TZ" in self._environment:
-            there = "TZ is a variable of the command, and does not move its times"
+            there = (
+                "TZ is a variable of the command, and does not move its times, in cronie and Debian's cron"
+            )
             found.append(Difference("TZ", there, "the same, in input.env", "Nothing to do"))
         return found
 

@@ -13,7 +13,8 @@ from dutiful.core.errors import DutifulError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ID_MAX, _INPUT_MAX = 120, 16_384
+# The limits of an upsert: its ids with room for a number, its input, and its durations.
+_ID_MAX, _INPUT_MAX, SECONDS_MAX = 120, 16_384, 366 * 86_400
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 

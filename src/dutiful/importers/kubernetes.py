@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from dutiful.importers.cron_text import LOST_RUN, changes_clocks, zone_difference
-from dutiful.importers.imported import Difference, Draft, Imported, NotImportableError, Refused
+from dutiful.importers.imported import (
+    SECONDS_MAX,
+    Difference,
+    Draft,
+    Imported,
+    NotImportableError,
+    Refused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,13 +64,20 @@ def _object(of: dict[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _seconds(of: dict[str, Any], key: str) -> int | None:
+    found = of.get(key)
+    if found is None or (type(found) is int and 0 <= found <= SECONDS_MAX):
+        return found
+    raise NotImportableError(f"{key} {found!r} is no number of seconds from 0 to {SECONDS_MAX:,}")
+
+
 def _draft(document: dict[str, Any], target: Target) -> Draft:
     spec = _object(document, "spec")
     if not isinstance(spec.get("schedule"), str):
         raise NotImportableError("has no text under spec.schedule")
     template = _object(spec, "jobTemplate")
     text, timezone, differences = _cadence(spec, target)
-    deadline = spec.get("startingDeadlineSeconds")
+    deadline = _seconds(spec, "startingDeadlineSeconds")
     settings: dict[str, Any] = {
         "cron_expr": text,
         "timezone": timezone,
@@ -76,7 +90,7 @@ def _draft(document: dict[str, Any], target: Target) -> Draft:
         settings["grace_s"] = deadline
     if spec.get("suspend") is True:
         settings["paused"] = True
-    if (seconds := _object(template, "spec").get("activeDeadlineSeconds")) is not None:
+    if (seconds := _seconds(_object(template, "spec"), "activeDeadlineSeconds")) is not None:
         settings["run_timeout_s"] = seconds
     settings["input"] = {"job": template}
     return Draft(settings, [*differences, *_differences(spec, settings)])
