@@ -21,6 +21,7 @@ from click.testing import CliRunner
 import dutiful
 import dutiful.errors
 from dutiful.cli.main import cli
+from dutiful.cli.schedule_files import read_schedules
 from dutiful.core.cron import cron, dialect, lint
 from dutiful.fleet import load_fleet
 from dutiful.service.settings import settings_from
@@ -140,6 +141,8 @@ def test_the_schedule_files_and_settings_files_are_read(page, tmp_path):
         path.write_text(block.text, encoding="utf-8")
         if page.name == "service-settings.md":
             assert settings_from({"DUTIFUL_CONFIG": str(path)}).config == str(path)
+        elif page.name == "schedules-as-files.md":
+            assert read_schedules([str(path)])
         else:
             assert read_schedule_file(path).schedules, f"line {block.line}: show at least one schedule"
 

@@ -12,7 +12,7 @@ import re
 
 import pytest
 from tests.shell import Shell
-from tests.test_docs import FENCE, PAGES, ROOT, Block, commands
+from tests.test_docs import FENCE, PAGES, ROOT, Block, commands, put_data_files
 from tests.web.running import running
 
 from dutiful.httpd import errors, problems
@@ -31,6 +31,7 @@ def is_as_printed(expected: str, output: str) -> bool:
 @pytest.mark.parametrize("page", SESSIONS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_the_sessions_print_what_the_page_says(page, tmp_path):
     source = page.read_text(encoding="utf-8")
+    put_data_files(page, tmp_path)
     with running(tmp_path) as service:
         shell = Shell(tmp_path, service.url)
         for step in STEP.finditer(source):

@@ -36,12 +36,13 @@ FRAGMENTS_WITH_A_REASON = {
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 _DOORS = {"declarative", "fleet", "service"}
+_TOOLS = {"importers", "simulate", "testing"}
 _RING = {"stores", "launchers", "monitor"}
 _REACH = {"outbound", "process"}  # by which other hosts and programs are reached
 _WIRED = {"core", "runtime"} | _RING | _REACH
 # Part of the package -> the parts it may import; "" is its own __init__.
 MAY_IMPORT = {
-    "core": {"core"},
+    **{part: {"core", part} for part in ("core", "importers")},
     "errors": {"core"},
     **{part: {"core", "runtime", part} for part in ("runtime", *_RING, "testing", *_REACH)},
     "launchers": {"core", "runtime", "launchers"} | _REACH,
@@ -49,14 +50,13 @@ MAY_IMPORT = {
     "receivers": {"core", "runtime", "launchers", "receivers"},
     "httpd": {"core", "runtime", "outbound", "httpd"},
     **{part: _WIRED | {part} for part in _DOORS},
-    "fleet": _WIRED | {"httpd", "fleet"},
-    "service": _WIRED | {"httpd", "service"},
+    **{part: _WIRED | {"httpd", part} for part in ("fleet", "service")},
     "web": {"core", "runtime", "httpd", "service", "web"},
     # The simulation wires the real engine to the clock that is shipped for tests.
     "simulate": _WIRED | {"testing", "simulate"},
     "pytest_plugin": {"testing"},
     "": _WIRED | _DOORS | {"errors"},
-    "cli": _WIRED | _DOORS | {"", "errors", "httpd", "web", "receivers", "simulate", "testing", "cli"},
+    "cli": _WIRED | _DOORS | _TOOLS | {"", "errors", "httpd", "web", "receivers", "cli"},
     "__main__": {"cli"},
 }
 STANDARD_LIBRARY_ONLY = {"core", "errors", "runtime"}

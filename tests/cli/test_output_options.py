@@ -19,7 +19,8 @@ from dutiful.cli.output import print_csv
 OTHERS = {
     *("receiver run", "run", "serve", "worker", "token", "top"),
     *("cluster drain", "cluster rebalance", "store copy", "store migrate"),
-    *("tasks run-now", "tasks cancel"),
+    *("tasks run-now", "tasks cancel", "apply"),
+    *(f"import {name}" for name in ("apscheduler", "celery", "crontab", "kubernetes")),
     *(f"fleet {name}" for name in ("init", "start", "stop", "run", "cancel", "enable", "disable")),
     *("schedules pause", "schedules resume", "schedules delete", "schedules trigger", "schedules backfill"),
     *("schedules cancel", "schedules upsert", "schedules picture"),

@@ -100,8 +100,13 @@ UNKNOWN = "there is no such key"
         ("upsert", {"Cron": "* * * * *"}, f"Cron: {UNKNOWN}; did you mean 'cron_expr'?"),
         ("upsert", {"tz": "UTC"}, f"tz: {UNKNOWN}"),
         ("upsert", {"x" * 70: 1}, f"{'x' * 70}: {UNKNOWN}"),
-        ("bulk", [{**SCHEDULE, "overlap": "skip"}], f"0.overlap: {UNKNOWN}; did you mean 'overlap_policy'?"),
-        ("bulk", {"schedules": [], "x": 1}, "body: write a list of schedules, bare or under the one key"),
+        (
+            "bulk",
+            [{**SCHEDULE, "overlap": "skip"}],
+            f"schedules.0.overlap: {UNKNOWN}; did you mean 'overlap_policy'?",
+        ),
+        ("bulk", {"schedule": []}, "body: write a list of schedules, bare or under the key 'schedules'"),
+        ("bulk", {"schedules": [SCHEDULE], "x": 1}, f"x: {UNKNOWN}; there are schedules, revisions"),
         ("pause", {"id": "a", "paused": True}, f"id: {UNKNOWN}; there are schedule_id, paused, note, until"),
         ("a/trigger", {"in": 1}, f"in: {UNKNOWN}; there is input"),
         ("pause", {"schedule_id": "a b", "paused": True}, f"schedule_id: {NAMES}"),
@@ -164,7 +169,7 @@ def test_a_method_that_a_path_does_not_take_is_answered_with_those_that_it_takes
 def test_of_many_problems_of_a_bulk_the_first_are_told(service):
     answer = service.client.post("/schedules/bulk", json=[{**SCHEDULE, "cron": "x"}] * 5000)
     problems = answer.json()["error"]["details"]["problems"]
-    assert [each["at"] for each in problems] == [f"{place}.cron" for place in range(20)]
+    assert [each["at"] for each in problems] == [f"schedules.{place}.cron" for place in range(20)]
 
 
 @pytest.mark.parametrize(

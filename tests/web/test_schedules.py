@@ -107,6 +107,12 @@ def test_a_preview_names_the_fire_times_that_an_edit_moves_and_removes(service):
     assert service.get("/schedules/nightly")["cron_expr"] == SCHEDULE["cron_expr"]
 
 
+def test_a_fire_time_that_moves_beyond_the_end_of_the_comparison_is_not_told_as_removed(service):
+    service.upsert()
+    found = preview(service, cron_expr="45 9 * * *")
+    assert [len(found[name]) for name in ("added", "removed", "moved")] == [0, 0, 499]
+
+
 def test_a_preview_of_a_frequent_schedule_says_how_far_it_looked(service):
     service.upsert(cron_expr="* * * * *")
     found = preview(service, cron_expr="*/2 * * * *")
@@ -342,6 +348,55 @@ def test_a_bulk_with_one_wrong_schedule_stores_nothing(service):
     assert (error["code"], error["details"]["at"]) == ("invalid_cron_expression", "schedules.1")
     assert error["message"].startswith("schedules.1: ")
     assert service.get("/schedules")["schedules"] == []
+
+
+def previewed(service, *schedules):
+    return service.post("/schedules/bulk/preview", [*schedules])["schedules"]
+
+
+def test_a_preview_of_many_is_that_of_each(service):
+    service.upsert()
+    other = {**SCHEDULE, "schedule_id": "other", "cron_expr": "0 10 * * *"}
+    assert previewed(service, SCHEDULE, other) == [
+        service.post("/schedules/preview", SCHEDULE),
+        service.post("/schedules/preview", other),
+    ]
+    error = service.post("/schedules/bulk/preview", [SCHEDULE, {**other, "cron_expr": "61 * * * *"}], 422)
+    assert error["error"]["details"]["at"] == "schedules.1"
+    assert (
+        service.post("/schedules/bulk/preview", [SCHEDULE] * 101, 422)["error"]["code"] == "invalid_request"
+    )
+
+
+def test_a_preview_warns_of_runs_that_would_fail_as_an_upsert_does(service):
+    warnings = service.upsert(workflow_id="unknown")["warnings"]
+    assert len(warnings) == 1
+    assert preview(service, workflow_id="unknown")["warnings"] == warnings
+
+
+def test_a_bulk_stores_nothing_if_a_schedule_is_not_as_its_preview_found_it(service):
+    service.upsert()
+    wanted = [{**SCHEDULE, "cron_expr": "0 10 * * *"}, {**SCHEDULE, "schedule_id": "other"}]
+    seen = {one["schedule_id"]: one["revision"] for one in previewed(service, *wanted)}
+    assert (len(seen["nightly"]), seen["other"]) == (16, None)
+    for meanwhile in ({"cron_expr": "0 11 * * *"}, {"schedule_id": "other"}):
+        service.upsert(**meanwhile)
+        body = {"schedules": wanted, "revisions": seen}
+        refusal = service.post("/schedules/bulk", body, 409)["error"]
+        named = meanwhile.get("schedule_id", "nightly")
+        assert (refusal["code"], refusal["details"]["schedule_id"]) == ("outdated_plan", named)
+        service.upsert()
+    assert {one["cron_expr"] for one in service.get("/schedules")["schedules"]} == {"30 9 * * *"}
+    service.client.delete("/schedules/other")
+    assert len(service.post("/schedules/bulk", {"schedules": wanted, "revisions": seen})["schedules"]) == 2
+
+
+def test_the_revision_of_a_schedule_tells_nothing_of_the_secrets_of_its_executor(service):
+    revisions = set()
+    for password in ("one", "two"):
+        service.upsert(executor=f"redis://:{password}@127.0.0.1:1/0?stream=runs")
+        revisions.add(preview(service)["revision"])
+    assert len(revisions) == 1
 
 
 def test_a_bulk_of_more_than_ten_thousand_is_refused(service):

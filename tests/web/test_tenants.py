@@ -72,6 +72,7 @@ NEEDS = [
     ("GET", "/runs/unknown", None, "read"),
     ("GET", "/runs/unknown/output", None, "read"),
     ("POST", "/schedules/preview", SCHEDULE, "read"),
+    ("POST", "/schedules/bulk/preview", [SCHEDULE], "read"),
     ("GET", "/workflows/report/1", None, "read"),
     ("GET", "/metrics", None, "read"),
     ("GET", "/cluster", None, "read"),
@@ -200,6 +201,7 @@ def test_what_belongs_to_another_user_does_not_exist(guarded):
         ("DELETE", "/schedules/nightly", None),
         ("POST", "/schedules/upsert", {**SCHEDULE, "user_id": "bob"}),
         ("POST", "/schedules/bulk", [{**SCHEDULE, "user_id": "bob"}]),
+        ("POST", "/schedules/bulk/preview", [{**SCHEDULE, "user_id": "bob"}]),
     ]
     for method, path, body in tried:
         status, content = bob(method, path, body)

@@ -26,6 +26,11 @@ class Entry(NamedTuple):
 # The summaries are repeated here, so that the help imports no command: a command's module may need packages
 # that are not installed. A test compares them with the commands.
 COMMANDS = {
+    "apply": Entry(
+        "dutiful.cli.plan:apply",
+        "service",
+        "Store the schedules of files, all or none, after showing the plan and asking.",
+    ),
     "audit": Entry(
         "dutiful.cli.audit:audit",
         "service",
@@ -51,8 +56,18 @@ COMMANDS = {
         "service",
         "Check settings, store, clock and executor; exit 1 if the service could not do its work.",
     ),
+    "explain": Entry(
+        "dutiful.cli.schedules:explain",
+        "service",
+        "Say why a tick ran, did not run, or will run, and which checks it passed.",
+    ),
     "fleet": Entry(
         "dutiful.cli.fleet:fleet", "fleet", "Run a fleet of agents from a YAML file, ask it and tell it."
+    ),
+    "import": Entry(
+        "dutiful.cli.imports:import_",
+        "cli",
+        "Make a schedule file from what another scheduler runs, and list what differs.",
     ),
     "load": Entry(
         "dutiful.cli.load:load",
@@ -61,6 +76,11 @@ COMMANDS = {
     ),
     "monitor": Entry(
         "dutiful.cli.monitor:monitor", "cli", "Check a recorded trace; exit 1 if it breaks an axiom."
+    ),
+    "plan": Entry(
+        "dutiful.cli.plan:plan",
+        "service",
+        "Say what schedules in files would change, and which fire times; store nothing.",
     ),
     "receiver": Entry(
         "dutiful.cli.receiver:receiver", "receivers", "Take runs from a queue, without a line of Python."

@@ -151,9 +151,11 @@ def runs(schedule_id: str, limit: int, cursor: str | None, form: Form) -> None:
 @click.argument("at", metavar="TIME")
 @reading
 def explain(schedule_id: str, at: str, form: Form) -> None:
-    """Say why a tick ran, did not run, or will run, and which checks it passed. Without offset it is UTC.
+    """Say why a tick ran, did not run, or will run, and which checks it passed.
 
-    Example: dutiful schedules explain nightly 2026-03-08T07:30
+    A TIME without offset is UTC. `dutiful explain` and `dutiful schedules explain` are one command.
+
+    Example: dutiful explain nightly 2026-03-08T07:30, or dutiful schedules explain nightly 2026-03-08T07:30
     """
     answer = ask_about("GET", schedule_id, "explain", query={"at": iso("TIME", at)})
     show(form, answer, lambda: print_explanation(answer))

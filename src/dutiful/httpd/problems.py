@@ -21,7 +21,7 @@ from dutiful.httpd.errors import RequestRefusedError, error_body
 from dutiful.httpd.fields import ADVICE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from fastapi import FastAPI, Request
 
@@ -150,7 +150,9 @@ async def _of_model(request: Request, error: Exception) -> JSONResponse:
     if route.body_field is not None:
         taken["body"] = [route.body_field.field_info.annotation]
     problems = [
-        _problem(item, item["loc"][1:] or item["loc"], keys_of(*taken.get(item["loc"][0], ())))
+        _problem(
+            item, item["loc"][1:] or item["loc"], _keys_at(item["loc"][1:], taken.get(item["loc"][0], ()))
+        )
         for item in _first(error.errors())
     ]
     return await _of_dutiful(request, InvalidRequestError(problems))
@@ -158,7 +160,10 @@ async def _of_model(request: Request, error: Exception) -> JSONResponse:
 
 def problems_of(errors: Sequence[Any], model: type[BaseModel], *place: str | int) -> list[dict[str, str]]:
     """Return where in the value at `place` the model found the first problems, and what they are."""
-    return [_problem(item, (*place, *item["loc"]) or ("body",), keys_of(model)) for item in _first(errors)]
+    return [
+        _problem(item, (*place, *item["loc"]) or ("body",), _keys_at(item["loc"], [model]))
+        for item in _first(errors)
+    ]
 
 
 def _first(errors: Sequence[Any]) -> list[Any]:
@@ -192,16 +197,28 @@ def unknown_key(name: str, known: Sequence[str]) -> str:
     return f"there is no such key; there {'are' if len(known) > 1 else 'is'} {', '.join(known)}"
 
 
+def _keys_at(loc: Sequence[str | int], kinds: Sequence[Any]) -> tuple[str, ...]:
+    """Return the keys that the models in these types have at the place of the last part of `loc`."""
+    for part in loc[:-1]:
+        inner = [model.model_fields[part] for model in _models(*kinds) if part in model.model_fields]
+        # The number of an item of a list, or a key of a mapping, leads to no other model.
+        kinds = [field.annotation for field in inner] or kinds
+    return keys_of(*kinds)
+
+
 @lru_cache(maxsize=256)
 def keys_of(*kinds: Any) -> tuple[str, ...]:
     """Return the keys of the models in these types."""
-    found: list[str] = []
+    fields = [item for model in _models(*kinds) for item in model.model_fields.items()]
+    return tuple(field.alias or name for name, field in fields)
+
+
+def _models(*kinds: Any) -> Iterator[type[BaseModel]]:
     for kind in kinds:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            found += [field.alias or name for name, field in kind.model_fields.items()]
+            yield kind
         else:
-            found += keys_of(*get_args(kind))
-    return tuple(found)
+            yield from _models(*get_args(kind))
 
 
 async def _of_dutiful(_: Request, error: Exception) -> JSONResponse:

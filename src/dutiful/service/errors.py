@@ -7,6 +7,7 @@ RequestRefusedError
 ├── UnknownNodeError          404  no worker of the cluster has that name
 ├── WorkflowExistsError       409  that version is stored with another DAG
 ├── WorkflowInUseError        409  schedules start that version
+├── OutdatedPlanError         409  a schedule is not as it was when it was previewed
 └── DamagedScheduleError      409  the row of a schedule cannot be read
 """
 
@@ -88,6 +89,17 @@ class WorkflowInUseError(RequestRefusedError):
         super().__init__(
             message, workflow_id=workflow_id, version=version, schedules=schedules, others=others
         )
+
+
+class OutdatedPlanError(RequestRefusedError):
+    """A schedule is no longer as it was when its upsert was previewed, so nothing is stored."""
+
+    status = 409
+    code = "outdated_plan"
+
+    def __init__(self, schedule_id: str) -> None:
+        message = f"The schedule {quoted(schedule_id)!r} was changed since it was previewed"
+        super().__init__(f"{message}; nothing is stored, preview it again", schedule_id=schedule_id)
 
 
 class DamagedScheduleError(RequestRefusedError):

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import secrets
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.zone import epoch_ms
@@ -17,6 +18,7 @@ from dutiful.core.run import Status
 from dutiful.runtime.ports import PART_OF_ID, RunFilter, RunPlace
 from dutiful.runtime.registrar import Registrar, no_workflows
 from dutiful.service.declaration import Defaults, choose, declared, instant, json_value
+from dutiful.service.errors import OutdatedPlanError
 from dutiful.service.launcher import start_key
 from dutiful.service.pauses import declared_end, pause_end, paused_with_note, resumption_note, with_pause
 from dutiful.service.payload import facets_of, owner_of, payload_of
@@ -40,12 +42,13 @@ from dutiful.service.views import (
     next_run_at,
     page_size,
     preview,
+    revision_of,
     view_run,
     view_schedule,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
 
     from dutiful.core.cadence import Instant
@@ -106,11 +109,13 @@ class SchedulerRegistrar:
         may_edit: Callable[[str], bool] = lambda _: True,
         workflows: Callable[[], Awaitable[Sequence[PutWorkflow]]] = no_workflows,
         by: str | None = None,
+        revisions: Mapping[str, str | None] = MappingProxyType({}),
     ) -> list[Upserted]:
         """Store all schedules or none; the details of an error hold the `index` of the wrong one.
 
         Raises UnknownScheduleError for a stored schedule whose owner `may_edit` refuses. The `workflows` are
         stored in the same transaction. A schedule that becomes paused is paused `by` this user.
+        OutdatedPlanError: a schedule is not at the revision that its preview had.
         """
         if len(given) > BULK_MAX:
             raise InvalidArgumentError("schedules", len(given), f"send at most {BULK_MAX} at a time")
@@ -126,6 +131,8 @@ class SchedulerRegistrar:
             schedule, asked = wanted[schedule_id]
             if known is not None and not may_edit(owner_of(known.schedule)):
                 raise UnknownScheduleError(schedule_id)
+            if schedule_id in revisions and revisions[schedule_id] != revision_of(known):
+                raise OutdatedPlanError(schedule_id)
             if known is not None:
                 replaced[schedule_id] = known.schedule
             return with_pause(schedule, asked, known, self._now())

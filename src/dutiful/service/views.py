@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 from datetime import UTC, date, datetime
 from itertools import zip_longest
@@ -82,6 +83,19 @@ def changed_fields(old: Schedule, new: Schedule) -> list[str]:
     """Return the names of the declared values in which two schedules differ, in the order of a view."""
     before, after = facts_of(old), facts_of(new)
     return [name for name in ScheduleView.__slots__ if before.get(name) != after.get(name)]
+
+
+def revision_of(known: Snapshot | None) -> str | None:
+    """Return a short text that differs for every other declaration of a schedule; None if there is none.
+
+    It may be shown, so it does not depend on the secrets in the URL of an executor.
+    """
+    if known is None:
+        return None
+    facts = facts_of(known.schedule)
+    if facts["executor"] is not None:
+        facts["executor"] = without_secrets(facts["executor"])
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def view_schedule(due: Snapshot, note: Note | None, now: Instant) -> ScheduleView:
@@ -174,6 +188,8 @@ class Preview(NamedTuple):
     counts: Counts
     # When the stored schedule was changed last, None for a new one.
     updated_at: datetime | None
+    # Names the stored declaration, None for a new schedule; a bulk can demand that it is still the same.
+    revision: str | None
     added: Sequence[datetime]
     removed: Sequence[datetime]
     moved: Sequence[MovedTime]
@@ -185,10 +201,14 @@ def preview(
     """Return the effect of storing `schedule` in place of `known`, from `now` on."""
     wanted = Snapshot(schedule, State(cursor=now))
     after = fire_times(wanted, now, COMPARED)
-    before = [] if known is None else fire_times(known, now, COMPARED)
+    if known is not None and known.schedule == schedule:
+        # Most schedules of a plan are unchanged, and computing fire times is most of its cost.
+        before = after
+    else:
+        before = [] if known is None else fire_times(known, now, COMPARED)
     until = min((times[-1] for times in (before, after) if len(times) == COMPARED), default=None)
     old, new = _up_to(before, until), _up_to(after, until)
-    added, removed, moved = _differences(old, new)
+    added, removed, moved = _differences(_whole_days(old, until), _whole_days(new, until))
     cron = cron_of(wanted)
     return Preview(
         schedule_id,
@@ -200,6 +220,7 @@ def preview(
         until,
         Counts(len(old), len(new)),
         None if note is None else moment(note.updated_at),
+        revision_of(known),
         added,
         removed,
         moved,
@@ -208,6 +229,16 @@ def preview(
 
 def _up_to(times: Sequence[datetime], until: datetime | None) -> list[datetime]:
     return [at for at in times if until is None or at <= until]
+
+
+def _whole_days(times: Sequence[datetime], until: datetime | None) -> Sequence[datetime]:
+    """Return the times before the day of `until`, whose later times are not compared, if it is not the first.
+
+    A time that moves beyond `until` would seem to be removed.
+    """
+    if until is None or not times or times[0].date() == until.date():
+        return times
+    return [at for at in times if at.date() < until.date()]
 
 
 def _differences(

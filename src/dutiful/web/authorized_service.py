@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from random import getrandbits
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dutiful.httpd.auth import Caller, Scope
     from dutiful.service.declaration import ScheduleInput, ScheduleView
     from dutiful.service.types import Damaged, Upserted
+    from dutiful.service.views import Preview
     from dutiful.service.wiring import Service
     from dutiful.service.workflows import WorkflowInput
 
@@ -104,15 +106,31 @@ class AuthorizedService:
         if self.tenant is not None and _TICK_KEY.fullmatch(key):
             raise InvalidArgumentError("idempotency_key", key, _KEY_ADVICE)
 
-    async def upsert(self, declared: Mapping[str, ScheduleInput]) -> list[Upserted]:
+    async def preview(self, place: str, given: ScheduleInput) -> Preview:
+        """Return the effect of storing a schedule; errors name its place in the request."""
+        try:
+            self.demand_user(given.user_id)
+            return await self.service.registrar.preview_upsert(given, self.caller.acts_for)
+        except DutifulError as error:
+            error.details.pop("index", None)
+            if place:
+                error.details["at"] = place
+            raise
+
+    async def upsert(
+        self,
+        declared: Mapping[str, ScheduleInput],
+        revisions: Mapping[str, str | None] = MappingProxyType({}),
+    ) -> list[Upserted]:
         """Store schedules of users for whom the caller may act, all or none.
 
-        Each key is the place of its schedule in the request; errors name that place.
+        Each key is the place of its schedule in the request; errors name that place. Raises OutdatedPlanError
+        if a schedule has another revision than it had in its preview.
         """
         with _named(declared):
             self._demand_users(declared)
             return await self.service.registrar.upsert_many(
-                [*declared.values()], self.caller.acts_for, by=self.caller.user_id
+                [*declared.values()], self.caller.acts_for, by=self.caller.user_id, revisions=revisions
             )
 
     async def deploy(self, workflow: WorkflowInput, declared: Mapping[str, ScheduleInput]) -> list[Upserted]:

@@ -25,7 +25,7 @@ from dutiful.httpd.fields import (
 from dutiful.httpd.instants import Instant, LocalInstant
 from dutiful.service.declaration import ScheduleInput
 
-BULK_MAX = 10_000
+BULK_MAX, PREVIEW_MAX = 10_000, 100
 
 # The id of a schedule in the path of a route.
 ScheduleId = Annotated[str, Path(pattern=ID_PATTERN)]
@@ -48,20 +48,32 @@ class ScheduleRequest(_Declared, StrictModel):  # type: ignore[misc,valid-type]
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-def _unwrapped(given: Any) -> Any:
-    """Return the list of a bulk request, which may be under the key `schedules`."""
-    if not isinstance(given, dict):
-        return given
-    if [*given] != ["schedules"]:
-        raise ValueError("write a list of schedules, bare or under the one key 'schedules'")
-    return given["schedules"]
+def _under_key(given: Any) -> Any:
+    """Return a bulk request as an object; it may be a bare list."""
+    if isinstance(given, list):
+        return {"schedules": given}
+    if not isinstance(given, dict) or "schedules" not in given:
+        raise ValueError("write a list of schedules, bare or under the key 'schedules'")
+    return given
 
 
-BulkRequest = Annotated[
-    list[ScheduleRequest],
-    Field(min_length=1, max_length=BULK_MAX),
-    BeforeValidator(_unwrapped),
-]
+class BulkBody(StrictModel):
+    """Schedules to store, all or none; only if each schedule in `revisions` is as its preview found it."""
+
+    schedules: Annotated[list[ScheduleRequest], Field(min_length=1, max_length=BULK_MAX)]
+    revisions: dict[Id, Annotated[str, Field(max_length=64)] | None] | None = None
+
+
+BulkRequest = Annotated[BulkBody, BeforeValidator(_under_key)]
+
+
+class PreviewManyBody(StrictModel):
+    """Schedules whose upserts to preview; the answer lists fire times of each, so there is a bound."""
+
+    schedules: Annotated[list[ScheduleRequest], Field(min_length=1, max_length=PREVIEW_MAX)]
+
+
+PreviewManyRequest = Annotated[PreviewManyBody, BeforeValidator(_under_key)]
 
 
 class PauseRequest(StrictModel):

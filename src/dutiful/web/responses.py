@@ -67,8 +67,8 @@ class CountsAnswer(Answer):
 class UpsertPreviewAnswer(Answer):
     """The changes that an upsert would make.
 
-    Fire times are in the schedule's zone, and compared up to `compared_until`. `updated_at` is that of the
-    stored schedule, null for a new one.
+    Fire times are in the schedule's zone, and compared up to `compared_until`. `updated_at` and `revision`
+    are those of the stored schedule, null for a new one. `warnings` are as of an upsert.
     """
 
     schedule_id: str | None
@@ -80,9 +80,17 @@ class UpsertPreviewAnswer(Answer):
     compared_until: Instant | None
     counts: CountsAnswer
     updated_at: Instant | None
+    revision: str | None
     added: list[Instant]
     removed: list[Instant]
     moved: list[MovedAnswer]
+    warnings: list[str] = []
+
+
+class PreviewManyAnswer(Answer):
+    """The previews of several upserts, in the order in which they were given."""
+
+    schedules: list[UpsertPreviewAnswer]
 
 
 class BulkAnswer(Answer):

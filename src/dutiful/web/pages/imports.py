@@ -19,7 +19,7 @@ from dutiful.web.authorized_service import Reader, Writer
 from dutiful.web.pages import words
 from dutiful.web.pages.forms import read_form
 from dutiful.web.pages.rendering import page
-from dutiful.web.requests import BulkRequest, ScheduleRequest
+from dutiful.web.requests import BulkBody, BulkRequest, ScheduleRequest
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -30,7 +30,7 @@ router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_
 
 MOST = 100
 """The most schedules of one import; the effect of each is shown."""
-_SCHEDULES: TypeAdapter[list[ScheduleRequest]] = TypeAdapter(BulkRequest)
+_BULK: TypeAdapter[BulkBody] = TypeAdapter(BulkRequest)
 _EXAMPLE = "example"
 _EXAMPLES = {
     "heartbeat": ("*/5 * * * *", "UTC"),
@@ -57,9 +57,9 @@ def schedules_in(text: str) -> list[ScheduleRequest]:
     found = decode(text.encode("utf-8", "surrogatepass"))
     given = [found] if isinstance(found, dict) and "schedules" not in found else found
     try:
-        schedules = _SCHEDULES.validate_python(given)
+        schedules = _BULK.validate_python(given).schedules
     except ValidationError as error:
-        raise InvalidRequestError(problems_of(error.errors(), ScheduleRequest, "schedules")) from None
+        raise InvalidRequestError(problems_of(error.errors(), BulkBody)) from None
     if len(schedules) > MOST:
         problem = f"{len(schedules):,} are too many to show; `dutiful schedules upsert FILE` takes 10,000"
         raise InvalidRequestError([{"at": "schedules", "problem": problem}])
@@ -92,12 +92,7 @@ async def take(request: Request, authorized: Reader) -> Response:
 
 
 async def _effect(authorized: AuthorizedService, place: int, given: ScheduleInput) -> Effect:
-    try:
-        authorized.demand_user(given.user_id)
-        found = await authorized.service.registrar.preview_upsert(given, authorized.caller.acts_for)
-    except DutifulError as error:
-        error.details["at"] = f"schedules.{place}"
-        raise
+    found = await authorized.preview(f"schedules.{place}", given)
     next_at = found.preview[0] if found.preview else None
     return Effect(found.schedule_id, found.meaning, found.created, [*found.changed], next_at)
 

@@ -12,7 +12,7 @@ from dutiful.httpd.problems import InvalidRequestError
 from dutiful.httpd.strict_route import StrictRoute
 from dutiful.service.errors import DamagedScheduleError
 from dutiful.web import requests, responses
-from dutiful.web.authorized_service import Reader, Writer
+from dutiful.web.authorized_service import AuthorizedService, Reader, Writer
 
 router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=StrictRoute)
 
@@ -32,19 +32,40 @@ async def preview_upsert(
     authorized: Reader, schedule: requests.ScheduleRequest
 ) -> responses.UpsertPreviewAnswer:
     """Return the changes that an upsert with this body would make to a schedule, without storing anything."""
+    return await _previewed(authorized, "", schedule)
+
+
+async def _previewed(
+    authorized: AuthorizedService, place: str, schedule: requests.ScheduleRequest
+) -> responses.UpsertPreviewAnswer:
     given = schedule.as_input()
-    authorized.demand_user(given.user_id)
-    found = await authorized.service.registrar.preview_upsert(given, authorized.caller.acts_for)
-    return responses.UpsertPreviewAnswer.model_validate(found)
+    found = responses.UpsertPreviewAnswer.model_validate(await authorized.preview(place, given))
+    return found.model_copy(update={"warnings": await authorized.warnings(given)})
+
+
+@router.post("/bulk/preview")
+async def preview_many_upserts(
+    authorized: Reader, bulk: requests.PreviewManyRequest
+) -> responses.PreviewManyAnswer:
+    """Return the changes that a bulk of up to 100 schedules would make, without storing anything."""
+    found = [
+        await _previewed(authorized, f"schedules.{place}", each) for place, each in enumerate(bulk.schedules)
+    ]
+    return responses.PreviewManyAnswer(schedules=found)
 
 
 @router.post("/bulk")
-async def upsert_many_schedules(authorized: Writer, schedules: requests.BulkRequest) -> responses.BulkAnswer:
-    """Store up to 10,000 schedules, all or none; the body is a list, bare or under `schedules`."""
+async def upsert_many_schedules(authorized: Writer, bulk: requests.BulkRequest) -> responses.BulkAnswer:
+    """Store up to 10,000 schedules, all or none; the body is a list, bare or under `schedules`.
+
+    With `revisions` nothing is stored unless each schedule named there is as its preview found it.
+    """
+    schedules = bulk.schedules
     given = [{"schedule_id": each.schedule_id, "given": each.as_json()} for each in schedules]
     authorized.intend_all("upsert", given)
     stored = await authorized.upsert(
-        {f"schedules.{place}": schedule.as_input() for place, schedule in enumerate(schedules)}
+        {f"schedules.{place}": schedule.as_input() for place, schedule in enumerate(schedules)},
+        bulk.revisions or {},
     )
     authorized.record("upsert", schedule_ids=[one.schedule_id for one in stored])
     return responses.BulkAnswer(schedules=[responses.UpsertedAnswer.model_validate(one) for one in stored])

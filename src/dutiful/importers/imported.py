@@ -1,0 +1,105 @@
+"""The result of an import: schedules as the bodies of upserts, differences, and what cannot be imported."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dutiful.core.cron.cron import Cron
+from dutiful.core.errors import DutifulError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# The limits of an upsert: its ids with room for a number, its input, and its durations.
+_ID_MAX, _INPUT_MAX, SECONDS_MAX = 120, 16_384, 366 * 86_400
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Target(NamedTuple):
+    """What a source does not say: the workflow that runs, its user, and the zone of texts without one."""
+
+    workflow_id: str
+    user_id: str
+    timezone: str = "UTC"
+
+
+class Difference(NamedTuple):
+    """What is different about one thing: there, here, and what to do about it."""
+
+    about: str
+    there: str
+    here: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.about}: there, {self.there}; here, {self.here}. {self.advice}."
+
+
+class Draft(NamedTuple):
+    """One schedule that was read: its settings beside the ids, and what differs."""
+
+    settings: dict[str, Any]
+    differences: list[Difference]
+
+
+class NotImportableError(ValueError):
+    """A part of a source has no counterpart; the text says why, and what to do instead."""
+
+
+class Refused(NamedTuple):
+    """A part of a source that cannot be imported: its name, where it is, and why."""
+
+    name: str
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """All that was read of one source. `differences` are by schedule id."""
+
+    target: Target
+    schedules: list[dict[str, Any]] = field(default_factory=list)
+    differences: dict[str, list[Difference]] = field(default_factory=dict)
+    refused: list[Refused] = field(default_factory=list)
+
+    def take(self, name: str, place: str, read: Callable[[], Draft]) -> None:
+        """Add the schedule that `read` returns, or refuse it where its reading raises."""
+        try:
+            draft = read()
+            _check(draft.settings)
+        except (NotImportableError, DutifulError) as error:
+            self.refused.append(Refused(name, place, str(error)))
+            return
+        schedule_id = self._free_id(name)
+        ids = {"schedule_id": schedule_id, "workflow_id": self.target.workflow_id}
+        self.schedules.append({**ids, "version": 1, "user_id": self.target.user_id, **draft.settings})
+        self.differences[schedule_id] = draft.differences
+
+    def _free_id(self, name: str) -> str:
+        """Return an id that resembles the name and is not in use."""
+        wanted = _UNFIT.sub("-", name).strip("-.")[:_ID_MAX] or "schedule"
+        number, free = 1, wanted
+        while free in self.differences:
+            number += 1
+            free = f"{wanted}-{number}"
+        return free
+
+
+def _check(settings: dict[str, Any]) -> None:
+    """Raise unless the service takes the cron and the input of a schedule."""
+    names = ("dialect", "timezone", "gap", "fold", "dst")
+    chosen = {name: settings[name] for name in names if name in settings}
+    Cron.parse(settings["cron_expr"], **{"dialect": "standard", **chosen})
+    try:
+        size = len(json.dumps(settings.get("input"), ensure_ascii=False, allow_nan=False).encode())
+    except (TypeError, ValueError) as error:
+        raise NotImportableError(f"its work cannot be written as JSON: {error}") from None
+    if size > _INPUT_MAX:
+        message = (
+            f"its work takes {size:,} bytes as `input`, which holds {_INPUT_MAX:,}; store it in a workflow"
+        )
+        raise NotImportableError(message)
