@@ -10,7 +10,7 @@ from tests.servers.proxy import proxy_to
 
 from dutiful.runtime.cluster_ports import Member, View
 from dutiful.service.cluster import cluster_view, member_named
-from dutiful.service.errors import UnknownNodeError
+from dutiful.service.errors import AmbiguousNodeError, UnknownNodeError
 from dutiful.service.settings import settings_from
 from dutiful.service.wiring import Service
 
@@ -152,3 +152,11 @@ def test_a_node_is_found_by_its_name_and_by_its_id():
     assert member_named(VIEW, "bob") == member_named(VIEW, "2f") == MEMBERS[1]
     with pytest.raises(UnknownNodeError, match="There is no node 'eve'; there are ada, bob"):
         member_named(VIEW, "eve")
+
+
+def test_a_name_that_several_nodes_have_is_refused_with_their_ids():
+    """One of them would be drained, and perhaps not the one that is to be stopped."""
+    twins = VIEW._replace(members=[member._replace(name="ada") for member in MEMBERS])
+    with pytest.raises(AmbiguousNodeError, match=f"named 'ada'; name one by its id: {MEMBERS[0].owner}, 2f"):
+        member_named(twins, "ada")
+    assert member_named(twins, "2f").owner == "2f"

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.runtime.cluster_ports import Member
-from dutiful.service.errors import UnknownNodeError
+from dutiful.service.errors import AmbiguousNodeError, UnknownNodeError
 from dutiful.service.views import moment
 
 if TYPE_CHECKING:
@@ -85,8 +85,10 @@ def _lag_s(view: View, shard: int) -> float:
 
 
 def member_named(view: View, node: str) -> Member:
-    """Return the member with this name or id, or raise UnknownNodeError."""
-    for member in view.members:
-        if node in (member.owner, member.name):
-            return member
-    raise UnknownNodeError(node, [member.name for member in view.members])
+    """Return the member with this name or id; raise UnknownNodeError, or AmbiguousNodeError for several."""
+    found = [member for member in view.members if node in (member.owner, member.name)]
+    if not found:
+        raise UnknownNodeError(node, [member.name for member in view.members])
+    if len(found) > 1:
+        raise AmbiguousNodeError(node, [member.owner for member in found])
+    return found[0]

@@ -5,6 +5,7 @@ RequestRefusedError
 ├── UnknownWorkflowError      404  there is no such version of a workflow
 ├── NoOutputError             404  no output of that run is kept
 ├── UnknownNodeError          404  no worker of the cluster has that name
+├── AmbiguousNodeError        409  several workers of the cluster have that name
 ├── WorkflowExistsError       409  that version is stored with another DAG
 ├── WorkflowInUseError        409  schedules start that version
 ├── OutdatedPlanError         409  a schedule is not as it was when it was previewed
@@ -59,6 +60,17 @@ class UnknownNodeError(RequestRefusedError):
     def __init__(self, node: str, known: list[str]) -> None:
         there = f"there are {', '.join(known)}" if known else "no worker has joined"
         super().__init__(f"There is no node {quoted(node)!r}; {there}", node=node, known=known)
+
+
+class AmbiguousNodeError(RequestRefusedError):
+    """Several workers of the cluster have this name."""
+
+    status = 409
+    code = "ambiguous_node"
+
+    def __init__(self, node: str, ids: list[str]) -> None:
+        problem = f"There are {len(ids)} nodes named {quoted(node)!r}"
+        super().__init__(f"{problem}; name one by its id: {', '.join(ids)}", node=node, ids=ids)
 
 
 class WorkflowExistsError(RequestRefusedError):
