@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from dutiful.cli.api import Refused, ask, path_of
-from dutiful.cli.output import counted, print_json, print_table, progress_bar
-from dutiful.cli.output_options import Form, as_json, color, reading, show
+from dutiful.cli.output import (
+    Form,
+    as_json,
+    color,
+    counted,
+    print_json,
+    print_table,
+    progress_bar,
+    reading,
+    show,
+)
 from dutiful.cli.schedule_files import FiledSchedule, read_schedules
 from dutiful.core.errors import InvalidArgumentError, quoted
 
