@@ -35,7 +35,6 @@ class Service:
             "DUTIFUL_EXECUTOR": executor,
             "LOOKAHEAD_MS": "3000",
             # Ticks that a kill delays by more than 2.1 s are to count as missed.
-            "DUTIFUL_LEASE_S": "1",
             "TICK_MS": "100",
         }
         self._process: subprocess.Popen[bytes] | None = None

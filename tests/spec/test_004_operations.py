@@ -12,6 +12,7 @@ from tests.service.rig import after, given, play
 from dutiful.core.plan.outcome import Refused, Succeeded, Unreached
 from dutiful.core.policy import Reason
 from dutiful.service import Service, settings_from
+from dutiful.service.worker import takeover_ms
 
 
 def test_8_a_second_worker_stands_by_and_takes_over():
@@ -192,7 +193,7 @@ def test_11_defaults_are_for_schedules_that_name_nothing_else():
 
 @pytest.mark.parametrize(
     ("slow", "expected"),
-    [({}, [60, 11, 11]), ({"DUTIFUL_LEASE_S": "120"}, [241, 241, 241]), ({"TICK_MS": "60000"}, [70, 70, 70])],
+    [({}, [60, 5, 3]), ({"DUTIFUL_LEASE_S": "120"}, [60, 5, 3]), ({"TICK_MS": "60000"}, [62, 62, 62])],
 )
 def test_11_no_grace_is_shorter_than_the_slowest_takeover(slow, expected):
     async def story(rig):
@@ -204,11 +205,21 @@ def test_11_no_grace_is_shorter_than_the_slowest_takeover(slow, expected):
     assert play(story, **slow) == expected
 
 
-def test_11_a_lease_that_is_longer_than_at_the_upsert_makes_the_grace_longer_too():
+@pytest.mark.parametrize(
+    ("store", "expected"),
+    [("sqlite:x.db", [3.0, 3.0]), ("memory:", [3.0, 3.0]), ("postgresql://db/x", [11.0, 241.0])],
+)
+def test_11_a_takeover_waits_for_the_lease_only_where_many_machines_share_the_store(store, expected):
+    leases = [{}, {"DUTIFUL_LEASE_S": "120"}]
+    found = [takeover_ms(settings_from({"DUTIFUL_STORE": store, **lease})) / 1000 for lease in leases]
+    assert found == expected
+
+
+def test_11_a_pace_that_is_slower_than_at_the_upsert_makes_the_grace_longer_too():
     async def story(rig):
         await rig.registrar.upsert_schedule(given(end_at=after(1)))
         await rig.service.stop()
-        rig.settings = replace(rig.settings, lease_s=120)
+        rig.settings = replace(rig.settings, tick_ms=300_000)
         rig.service = rig._new()
         await rig.clock.advance(180)
         await rig.service.start()

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dutiful.service")
 _DAY_MS = 86_400_000
 # How many runs a log line of the stop lists by name.
+# On one machine the lock falls with its process: a standby, or the worker started again, leads this soon.
+_RESTART_MS = 2000
 _NAMED_MAX = 10
 
 
@@ -181,7 +183,8 @@ def overrides_of(settings: Settings) -> Overrides:
 
 def takeover_ms(settings: Settings) -> int:
     """Return how long it may take at most until another worker fires what a frozen or dead one left."""
-    return round(2000 * settings.lease_s) + settings.tick_ms
+    is_shared = settings.store.startswith(("postgresql:", "postgres:"))
+    return (round(2000 * settings.lease_s) if is_shared else _RESTART_MS) + settings.tick_ms
 
 
 def patience_ms(settings: Settings) -> int:
