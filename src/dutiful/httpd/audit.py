@@ -18,7 +18,7 @@ from dutiful.core.errors import DutifulError, InvalidArgumentError, quoted
 from dutiful.httpd.errors import AuditUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from dutiful.runtime.ports import Clock
@@ -40,7 +40,7 @@ class AuditLog:
         self._file = None if path is None else ChainedFile(path)
         self._watch = None if path is None else ChainWatch(path, clock)
 
-    def intend(self, request: str, who: str, action: str, what: Sequence[Mapping[str, Any]]) -> None:
+    def intend(self, request: str, who: str, action: str, what: Iterable[Mapping[str, Any]]) -> None:
         """Record a change before it is made, one line for each thing that changes.
 
         Raises AuditUnavailableError where the file cannot be written: the change must not be made then.
@@ -65,7 +65,7 @@ class AuditLog:
                 logger.error("the audit log lacks a line: %s", error, extra={"audit": entry})  # noqa: TRY400
 
     def _entries(
-        self, request: str, who: str, action: str, phase: str, what: Sequence[Mapping[str, Any]]
+        self, request: str, who: str, action: str, phase: str, what: Iterable[Mapping[str, Any]]
     ) -> list[dict[str, Any]]:
         at = rfc_3339(self._clock.now().astimezone(UTC))
         common = {"at": at, "who": who, "action": action, "phase": phase, "request": request}

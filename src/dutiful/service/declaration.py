@@ -225,6 +225,8 @@ def _payload(given: ScheduleInput) -> Payload:
 
 def json_value(field: str, value: Any) -> Any:
     """Return a JSON value of at most 16 KiB, or raise InvalidArgumentError."""
+    if value is None:
+        return None
     try:
         size = len(json.dumps(value, allow_nan=False, ensure_ascii=False).encode())
     except (TypeError, ValueError, RecursionError) as error:

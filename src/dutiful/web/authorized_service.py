@@ -204,7 +204,7 @@ class AuthorizedService:
         """Audit a change before it is made; raises AuditUnavailableError, which prevents the change."""
         self.intend_all(action, [what])
 
-    def intend_all(self, action: str, what: Sequence[Mapping[str, Any]]) -> None:
+    def intend_all(self, action: str, what: Iterable[Mapping[str, Any]]) -> None:
         """Audit the parts of a change, one line each, before it is made; raises AuditUnavailableError."""
         self.audit.intend(self.request, self.caller.user_id, action, what)
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
@@ -14,17 +14,22 @@ from dutiful.service.errors import DamagedScheduleError
 from dutiful.web import requests, responses
 from dutiful.web.authorized_service import AuthorizedService, Reader, Writer
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from dutiful.service.types import Upserted
+
 router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=StrictRoute)
 
 
 @router.post("/upsert")
 async def upsert_schedule(authorized: Writer, schedule: requests.ScheduleRequest) -> responses.UpsertedAnswer:
     """Store a schedule, new or edited. Without `schedule_id` it is a new one."""
-    authorized.intend("upsert", schedule_id=schedule.schedule_id, given=schedule.as_json())
-    [stored] = await authorized.upsert({"": schedule.as_input()})
+    given = schedule.as_input()
+    authorized.intend_all("upsert", _told([schedule]))
+    [stored] = await authorized.upsert({"": given})
     authorized.record("upsert", schedule_id=stored.schedule_id)
-    answer = responses.UpsertedAnswer.model_validate(stored)
-    return answer.model_copy(update={"warnings": await authorized.warnings(schedule.as_input())})
+    return _answered(stored, await authorized.warnings(given))
 
 
 @router.post("/preview")
@@ -61,14 +66,13 @@ async def upsert_many_schedules(authorized: Writer, bulk: requests.BulkRequest) 
     With `revisions` nothing is stored unless each schedule named there is as its preview found it.
     """
     schedules = bulk.schedules
-    given = [{"schedule_id": each.schedule_id, "given": each.as_json()} for each in schedules]
-    authorized.intend_all("upsert", given)
+    authorized.intend_all("upsert", _told(schedules))
     stored = await authorized.upsert(
         {f"schedules.{place}": schedule.as_input() for place, schedule in enumerate(schedules)},
         bulk.revisions or {},
     )
     authorized.record("upsert", schedule_ids=[one.schedule_id for one in stored])
-    return responses.BulkAnswer(schedules=[responses.UpsertedAnswer.model_validate(one) for one in stored])
+    return responses.BulkAnswer(schedules=[_answered(one) for one in stored])
 
 
 @router.post("/pause")
@@ -154,3 +158,13 @@ async def next_fire_times(
     await authorized.demand_schedule(schedule_id)
     preview = await authorized.service.registrar.next_fires(schedule_id, query.count)
     return responses.PreviewAnswer(schedule_id=schedule_id, preview=preview)
+
+
+def _told(schedules: Iterable[requests.ScheduleRequest]) -> Iterator[dict[str, Any]]:
+    """Yield what the audit log tells of an upsert; without its file, nothing is made of the schedules."""
+    return ({"schedule_id": each.schedule_id, "given": each.as_json()} for each in schedules)
+
+
+def _answered(stored: Upserted, warnings: Sequence[str] = ()) -> responses.UpsertedAnswer:
+    """Return the answer about one schedule, without `model_validate`, which takes twice as long."""
+    return responses.UpsertedAnswer(**stored._asdict(), warnings=[*warnings])
