@@ -106,7 +106,7 @@ THEMES = ("light", "dark")
 _UNSEEN = "|".join(
     [
         "<script .*?</script>",
-        r'data-revision="\d+"',
+        r'data-revision="\w+"',
         r'name="csrf" value="\w+"',
         "[0-9a-f]{8}…[0-9a-f]{4}",
         '="[0-9a-f]{64}"',

@@ -203,7 +203,7 @@ def test_more_schedules_than_one_preview_takes_are_planned(run):
         (NIGHTLY.replace("30 9", "61 9"), "schedules[nightly].cron_expr: Invalid cron expression"),
         (NIGHTLY + 'timezone = "Mars/Phobos"\n', "schedules[nightly].timezone: Invalid timezone"),
         (NIGHTLY + 'cron = "x"\n', "schedules[nightly].cron: 'x': there is no such key; did you mean"),
-        (NIGHTLY + 'jitter_ms = "1"\n', "schedules[nightly].jitter_ms: '1': Input should be a valid integer"),
+        (NIGHTLY + 'jitter_ms = "1"\n', "schedules[nightly].jitter_ms: '1': must be a whole number"),
         (NIGHTLY + "start_at = 2026-03-08T02:30:00\n", "[nightly].start_at: '2026-03-08T02:30:00': must be"),
         (NIGHTLY + "retry_delay_s = 5\n", "[nightly].retry_delay_s: Invalid retry_delay_s '5.0': name a"),
         (NIGHTLY + NIGHTLY, "schedules[nightly].schedule_id: is used twice; it is also in a.toml: schedules"),

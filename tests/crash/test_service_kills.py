@@ -34,8 +34,6 @@ class Service:
             "DUTIFUL_PORT": str(self.port),
             "DUTIFUL_EXECUTOR": executor,
             "LOOKAHEAD_MS": "3000",
-            # Ticks that a kill delays by more than 2.1 s are to count as missed.
-            "TICK_MS": "100",
         }
         self._process: subprocess.Popen[bytes] | None = None
 

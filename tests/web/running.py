@@ -95,8 +95,7 @@ def running(
         "DUTIFUL_DRAIN_S": "0",
         "DUTIFUL_PORT": "0",
         # Each tick wakes the worker; a look at the store every virtual second would only take time.
-        # With the time of a takeover, no more than the default grace: see `takeover_ms`.
-        "TICK_MS": "58000",
+        "TICK_MS": "60000",
         **({"DUTIFUL_EXECUTOR": "python:tests.web.running:run_dag"} if executor is None else {}),
         **environ,
     }

@@ -128,7 +128,7 @@ UNKNOWN = "there is no such key"
         ("upsert", {**SCHEDULE, "calendar": "12-25"}, "calendar: must be a list"),
         ("upsert", {**SCHEDULE, "fold": "skip"}, "fold: must be 'both', 'first' or 'last'"),
         ("pause", {"schedule_id": "a", "paused": 1}, "paused: must be true or false"),
-        ("bulk", [SCHEDULE] * 10_001, "body: must have at most 10000 items"),
+        ("bulk", [SCHEDULE] * 10_001, "schedules: must have at most 10000 items"),
         ("a/trigger", [], "body: must be a JSON object"),
     ],
 )

@@ -71,11 +71,11 @@ def test_an_upsert_warns_where_there_is_no_executor(tmp_path):
 
 
 def test_an_upsert_warns_of_a_grace_that_a_takeover_may_exceed(service):
-    warning = "another worker may take over as late as 60 s: grace_s is raised to that"
+    warning = "another worker may take over as late as 2 s: grace_s is raised to that"
     assert service.upsert(grace_s=0)["warnings"] == [warning]
-    assert service.get("/schedules/nightly")["grace_s"] == 60
+    assert service.get("/schedules/nightly")["grace_s"] == 2
     assert service.upsert(grace_s=0)["changed"] == []
-    assert service.upsert(grace_s=60)["warnings"] == []
+    assert service.upsert(grace_s=2)["warnings"] == []
 
 
 def preview(service, **changes):

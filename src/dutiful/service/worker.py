@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dutiful.service")
 _DAY_MS = 86_400_000
 # How many runs a log line of the stop lists by name.
-# On one machine the lock falls with its process: a standby, or the worker started again, leads this soon.
-_RESTART_MS = 2000
 _NAMED_MAX = 10
+# After a failed pass, and while another process leads, the next pass comes at the latest after this time.
+_RETRY_MS = 1000
 
 
 class Worker:
@@ -57,7 +57,7 @@ class Worker:
         self.launches_max = settings.launches_max or launches_that_fit(executors, _open_files_max())
         metrics.launches_max(self.launches_max)
         pace = Pace(
-            retry_after=tick,
+            retry_after=min(tick, _RETRY_MS),
             lookahead=settings.lookahead_ms,
             overrides=overrides_of(settings),
             in_flight_max=self.launches_max,
@@ -183,8 +183,10 @@ def overrides_of(settings: Settings) -> Overrides:
 
 def takeover_ms(settings: Settings) -> int:
     """Return how long it may take at most until another worker fires what a frozen or dead one left."""
-    is_shared = settings.store.startswith(("postgresql:", "postgres:"))
-    return (round(2000 * settings.lease_s) if is_shared else _RESTART_MS) + settings.tick_ms
+    if settings.store.startswith(("postgresql:", "postgres:")):
+        return round(2000 * settings.lease_s)
+    # On one machine the lock falls with its process, and a standby looks for it again and again.
+    return 2 * _RETRY_MS
 
 
 def patience_ms(settings: Settings) -> int:

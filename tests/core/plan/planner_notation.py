@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.cron import Cron
 from dutiful.core.plan.planner import Batch, plan
-from dutiful.core.policy import Policy
+from dutiful.core.policy import NO_OVERRIDES, Overrides, Policy
 from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, State, Task, Window
 from dutiful.core.snapshot import Limits, Move, Snapshot
@@ -64,11 +64,12 @@ def decided(
     used: dict[str, int] | None = None,
     blocked: bool = False,
     repeated: Sequence[Run] = (),
+    overrides: Overrides = NO_OVERRIDES,
     **state: Any,
 ) -> Move:
     """Return the move that the planner makes for one schedule; `blocked` is what its last move said."""
     due = Snapshot(declared, State(at(cursor), **state), runs, blocked=blocked, repeated=repeated)
-    (move,) = plan(Batch([due], used or {}), at(now), Limits(EPOCH))
+    (move,) = plan(Batch([due], used or {}), at(now), Limits(EPOCH, overrides=overrides))
     return move
 
 

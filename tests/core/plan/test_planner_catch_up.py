@@ -11,7 +11,7 @@ from tests.core.plan.planner_notation import EPOCH, HOUR, MINUTE, MONDAY, at, de
 from dutiful.core.cadence import Every, Once
 from dutiful.core.cron.cron import Cron
 from dutiful.core.plan.planner import Batch, plan
-from dutiful.core.policy import Capacity, CatchUp, Overlap, Reason
+from dutiful.core.policy import Capacity, CatchUp, Overlap, Overrides, Reason
 from dutiful.core.run import Phase
 from dutiful.core.schedule import State, Window
 from dutiful.core.snapshot import Limits, Snapshot
@@ -131,6 +131,19 @@ def test_beyond_the_cap_the_rest_of_the_ticks_on_time_waits_for_the_next_pass():
     assert shown(decided(declared, "10:05", "10:00")) == (
         "launch 10:01; launch 10:02; cursor 10:02; wake 10:05"
     )
+
+
+@pytest.mark.parametrize(
+    ("grace_min", "expected"),
+    [
+        (9 * MINUTE, "skip missed 10:01; cursor 10:01; wake 10:11"),
+        (10 * MINUTE, "launch 10:01; cursor 10:01; wake 10:11"),
+    ],
+)
+def test_a_grace_is_never_shorter_than_the_worker_allows(grace_min, expected):
+    declared = schedule(Cron.parse("1,11 * * * *"), grace=MINUTE)
+    found = decided(declared, "10:10:30", "10:00", overrides=Overrides(grace_min=grace_min))
+    assert shown(found) == expected
 
 
 PAUSED = [

@@ -227,7 +227,7 @@ agents:
             # Nothing else asks the store once all runs are recorded as ended.
             while (await daemon.status())["agents"][0]["done"] < 40:
                 await clock.advance(1)
-            await daemon.scheduler._store._read(lambda opened: opened.set_trace_callback(queries.append))
+            await daemon.scheduler._store._read(lambda opened, _: opened.set_trace_callback(queries.append))
             return {
                 "status": await asked(agents(daemon)),
                 "schedules": await asked(daemon.schedules(None)),
