@@ -23,8 +23,9 @@ def faults(inspection, pages, plain=None):
             found.append(f"does not say {words!r}: {text[:200]}")
         if plain is not None:
             show(plain)
-            if text.removesuffix("Live").strip() != plain.locator("main").inner_text().strip():
-                found.append("says something else without script")
+            same, other = text.removesuffix("Live").strip(), plain.locator("main").inner_text().strip()
+            if same != other:
+                found.append(f"says something else without script: {other!r} for {same!r}")
         wrong |= {name: found} if found else {}
     return wrong
 
