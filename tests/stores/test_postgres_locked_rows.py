@@ -11,6 +11,7 @@ import pytest
 from tests.stores.notation import MINUTE, T0, declare, ending, make_moves, pass_at, schedule
 from tests.stores.postgres_rig import over
 
+from dutiful.core.cadence import Once
 from dutiful.core.event import PassFailed, RunLaunched
 from dutiful.core.plan.outcome import Succeeded
 from dutiful.core.policy import Capacity
@@ -132,7 +133,8 @@ def test_an_engine_fires_beside_a_locked_schedule_and_fires_that_when_it_is_free
         launcher, events, clock = Noting(), [], SystemClock()
         engine = Engine(store, launcher, clock, events.append, "me")
         now = clock.epoch_ms()
-        await declare(store, *(schedule(id_) for id_ in "abc"))
+        # One tick each: the pass waits two seconds for the lock, and a minute may begin meanwhile.
+        await declare(store, *(schedule(id_, Once(T0)) for id_ in "abc"))
         async with locked(postgres_url, STATE("b")):
             wake = await engine.pass_once()
             await engine.idle(0.01)
