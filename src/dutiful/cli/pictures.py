@@ -34,7 +34,7 @@ def simulation_picture(
         if run.schedule_id in lanes:
             instants = (run.run_at, run.started_at, run.ended_at, run.run_until)
             times = [None if at is None else from_epoch_ms(at) for at in instants]
-            lanes[run.schedule_id].append(_tick(run.status, run.reason, run.ticks, times))
+            lanes[run.schedule_id].append(_tick(run.status, run.reason, run.ticks, run.attempt, times))
     count, days = len(lanes), (stop - begin).total_seconds() / 86_400
     scripted = [
         (each.start.astimezone(UTC), each.start.astimezone(UTC) + each.lasts) for each in file.outages
@@ -63,7 +63,7 @@ def schedule_picture(
     for run in reversed(runs):
         texts = (run["run_at"], run["started_at"], run["ended_at"], run["run_until"])
         times = [None if text is None else datetime.fromisoformat(text).astimezone(UTC) for text in texts]
-        tick, launched = _tick(run["status"], run["reason"], run["ticks"], times)
+        tick, launched = _tick(run["status"], run["reason"], run["ticks"], run["attempt"], times)
         if (tick.until or tick.at) >= start:
             lane.append((tick, launched))
     changes = ClockChange.between(zone(str(view["timezone"])), start, end)
@@ -80,7 +80,7 @@ def schedule_picture(
 
 
 def _tick(
-    status: str, reason: str | None, ticks: int, times: Iterable[datetime | None]
+    status: str, reason: str | None, ticks: int, attempt: int, times: Iterable[datetime | None]
 ) -> tuple[Tick, datetime | None]:
     """Return a tick, and when its run was launched if that was late.
 
@@ -89,7 +89,7 @@ def _tick(
     at, began, ended, until = times
     assert at is not None
     took = None if began is None or ended is None else (ended - began).total_seconds()
-    tick = Tick(at, drawn_as(status), reason, took, until=until, ticks=ticks)
+    tick = Tick(at, drawn_as(status), reason, took, until=until, ticks=ticks, attempt=attempt)
     return tick, began if began is not None and began - at >= _LATE else None
 
 

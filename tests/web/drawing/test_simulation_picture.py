@@ -55,6 +55,24 @@ def test_a_stretch_is_a_bracket_with_its_reason_and_number():
     assert "missed 4" in picture(of([Lane("a", [(stretch, None)])]))
 
 
+def labels_of(drawn):
+    return [each.text for each in ElementTree.fromstring(drawn).findall(".//{*}text[@class='t-skip']")]
+
+
+def test_neighbours_that_were_skipped_for_one_reason_share_a_label_with_their_number():
+    alternating = lane("a", ("ran", "skipped") * 4, 4 * HOUR)
+    assert labels_of(picture(of([alternating]))) == ["overlap 4"]
+    missed = Tick(NOON + 20 * HOUR, "skipped", "missed", until=NOON + 30 * HOUR, ticks=3)
+    single = Tick(NOON + 46 * HOUR, "skipped", "overlap")
+    both = Lane("a", [*alternating.ticks[:4], (missed, None), (single, None)])
+    assert labels_of(picture(of([both]))) == ["overlap 2", "missed 3", "overlap"]
+
+
+def test_a_run_that_was_launched_again_says_which_attempt_it_is():
+    again = Tick(NOON + HOUR, "ran", took=600.0, attempt=2)
+    assert ">attempt 2<" in picture(of([Lane("a", [(again, NOON + 9 * HOUR)])]))
+
+
 def test_a_change_of_the_clock_is_named():
     change = ClockChange(NOON + 10 * HOUR, 3600)
     assert "New York: clocks go forward 1 h" in picture(

@@ -120,6 +120,7 @@ class Tick(NamedTuple):
     late: bool = False
     until: datetime | None = None
     ticks: int = 1
+    attempt: int = 1
 
 
 class Bead(NamedTuple):

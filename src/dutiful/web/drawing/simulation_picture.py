@@ -7,6 +7,8 @@ bytes for the same simulation.
 from __future__ import annotations
 
 from html import escape
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dutiful.web.drawing.axis import ClockChange, Span, labels
@@ -161,19 +163,19 @@ def _drawn_of(lane: Lane) -> int:
 
 
 def _lane(span: Span, lane: Lane, base: float) -> str:
-    drawn, bars, taken = [line(0, base, span.width, base, "axis")], "", -1.0
+    drawn, bars = [line(0, base, span.width, base, "axis")], ""
     every = _drawn_of(lane)
     for place, (tick, launched) in enumerate(lane.ticks):
         if tick.state == "skipped":
-            mark, taken = _skipped(span, tick, base, taken)
-            drawn.append(mark)
-        elif tick.state == "ran" and launched is None and place % every:
-            continue  # too many to tell apart; the count at the right includes them
-        elif tick.state == "ran" and launched is None:
-            bars += _bar(span, tick, tick.at, base)
-        else:
+            continue
+        if tick.state != "ran" or launched is not None:
             drawn.append(_mark(span, tick, launched, base))
-    return "".join([*drawn, path(bars, "ran")])
+        elif (
+            place % every == 0
+        ):  # the others are too many to tell apart; the count at the right includes them
+            bars += _bar(span, tick, tick.at, base)
+    skipped = _skips(span, [tick for tick, _ in lane.ticks if tick.state == "skipped"], base)
+    return "".join([*drawn, *skipped, path(bars, "ran")])
 
 
 def _bar(span: Span, tick: Tick, begins: datetime, base: float) -> str:
@@ -181,7 +183,7 @@ def _bar(span: Span, tick: Tick, begins: datetime, base: float) -> str:
     whole = (span.end - span.start).total_seconds()
     wide = max(3.0, (tick.took or 0) / whole * span.width)
     if tick.state == "running":
-        wide = span.width - x
+        wide = max(3.0, span.width - x)
     return f"M{number(x)} {number(base)}v-16h{number(min(wide, span.width - x + 3))}v16z"
 
 
@@ -191,19 +193,30 @@ def _mark(span: Span, tick: Tick, launched: datetime | None, base: float) -> str
     if launched is not None:
         owed = circle(span.x(tick.at), base - 8, 2.5, "owed")
         drawn += owed + line(span.x(tick.at) + 3, base - 8, span.x(launched), base - 8, "late")
+        if tick.attempt > 1:
+            drawn += text(span.x(launched), base - 20, f"attempt {tick.attempt}")
     if tick.state == "failed":
         drawn += path(cross(span.x(begins) + 2, base - 24, 3.5), "cross")
     return drawn
 
 
-def _skipped(span: Span, tick: Tick, base: float, taken: float) -> tuple[str, float]:
+def _skips(span: Span, ticks: list[Tick], base: float) -> list[str]:
+    """Return the marks of skipped ticks; neighbours with one reason share a label with their number."""
+    drawn, taken = [_skipped(span, tick, base) for tick in ticks], -1.0
+    for reason, found in groupby(ticks, key=attrgetter("reason")):
+        group = list(found)
+        count = sum(tick.ticks for tick in group)
+        words = f"{reason} {count}" if count > 1 else str(reason)
+        middle = (span.x(group[0].at) + span.x(group[-1].until or group[-1].at)) / 2
+        if middle - 3 * len(words) > taken:
+            drawn.append(text(middle, base + 27, words, "t-skip", "middle"))
+            taken = middle + 3 * len(words) + 6
+    return drawn
+
+
+def _skipped(span: Span, tick: Tick, base: float) -> str:
     x = span.x(tick.at)
     if tick.until is None:
-        return path(diamond(x, base + 9, 4), "skipped"), taken
+        return path(diamond(x, base + 9, 4), "skipped")
     right = max(span.x(tick.until), x + 8)
-    words = f"{tick.reason} {tick.ticks}"
-    drawn = path(f"M{number(x)} {number(base + 4)}v6H{number(right)}v-6", "bracket")
-    if x > taken:
-        drawn += text((x + right) / 2, base + 23, words, "t-skip", "middle")
-        taken = (x + right) / 2 + 4 * len(words)
-    return drawn, taken
+    return path(f"M{number(x)} {number(base + 4)}v6H{number(right)}v-6", "bracket")
