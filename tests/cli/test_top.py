@@ -107,8 +107,8 @@ WIDE_CELLS = [
         "task_failed",
     ],
     [
-        *("▸◇", "reports.hourly-emea", "At minute 0 of every ho…", "▲▯▶" + "◇" * 17 + "○○○"),
-        *("5 min ago", "in 54 min", "overlap, 7 in a …"),
+        *("▸◇", "reports.hourly-emea", "At minute 0 of ever…", "▲▯▶" + "◇" * 17 + "○○○"),
+        *("5 min ago", "in 54 min", "overlap, 7 in a row"),
     ],
     [" ‖", "search.suggest", "At 04:00, UTC", "", "", "-", ""],
 ]
@@ -122,13 +122,22 @@ def test_120_columns_have_everything():
     ]
     ahead = "·▄·································█ 02:05  ◇ overlap 143"
     assert wide[2] == f"02:05 ·█················▁········✕········┃{ahead}"
-    columns = (3, 21, 26, 25, 14, 14, 18)
+    columns = (3, 21, 22, 25, 14, 14, 22)
     cells = [
         ("", "schedule", "when", "last 20, next 3", "last", "next", "note"),
         *WIDE_CELLS,
     ]
     rows = ["".join(cell.ljust(width) for cell, width in zip(row, columns, strict=True)) for row in cells]
     assert wide[3:] == [TOP[3], *(row.rstrip() for row in rows), "", "", "", WIDE_KEYS]
+
+
+def test_runs_under_way_are_part_of_the_account():
+    shown = replace(SHOWN, account=ACCOUNT | {"due": 41_231, "open": 23})
+    line = "24 h  41,231 due  ▮40,961  ✕12  ◇235  {}23  0 unaccounted".format
+    assert drawn(shown=shown, width=120, height=12)[1].startswith(line("▶"))
+    assert drawn(shown=shown, width=120, height=12, ascii=True)[1].startswith(
+        "24 h  41,231 due  |40,961  x12  -235  >23  0 unaccounted"
+    )
 
 
 def test_80_columns_leave_out_when_and_last():

@@ -150,9 +150,11 @@ def _account(shown: Shown, screen: Screen) -> Iterator[Text]:
     found = shown.account
     skipped = sum(found["skipped"].values())
     line = Text(f"24 h  {found['due']:,} due  ")
-    for state, count in (("ran", found["ran"]), ("failed", found["failed"]), ("skipped", skipped)):
-        mark = _shape(state, screen)
-        line += Text.assemble(mark, Text(f"{count:,}  "))
+    counts = {"ran": found["ran"], "failed": found["failed"], "skipped": skipped, "running": found["open"]}
+    for state, count in counts.items():
+        # Without the runs under way the sum would fall short of what was due.
+        if count or state != "running":
+            line += Text.assemble(_shape(state, screen), Text(f"{count:,}  "))
     lost = found["unaccounted"]
     line.append(f"{lost:,} unaccounted", "bold red" if lost else "")
     p50, p99 = found["drift_p50_s"], found["drift_p99_s"]
@@ -275,7 +277,7 @@ def _widths(rows: Sequence[Row], screen: Screen) -> list[int]:
         left = screen.width - 3 - 25 - 13
         name = min(ids, 24)
         return [name, 0, _PAST + _NEXT, 0, 11, max(0, left - name - 2)]
-    most = 24 if screen.width < _ROOMY else 40
+    most = 20 if screen.width < _ROOMY else 40
     name, when = min(ids, 30), min(most, max(len("when"), *(len(row.when) for row in rows)))
     left = screen.width - 3 - name - when - _PAST - _NEXT - 2 * 12 - 2 * 5
     return [name, when, _PAST + _NEXT, 12, 12, max(0, left)]
