@@ -9,7 +9,7 @@ from tests.stores.notation import MINUTE, T0, declare, end, pass_at, put, schedu
 from dutiful.core.cadence import Every
 from dutiful.core.changes import Changes
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.pause import paused_until
+from dutiful.core.plan.edit import paused_until
 from dutiful.core.plan.reconcile import Survey
 from dutiful.core.policy import Reason
 from dutiful.core.schedule import SkippedRange, Task, Window

@@ -14,9 +14,16 @@ from dutiful.core.errors import (
     UnknownScheduleError,
 )
 from dutiful.core.plan.backfill import Backfill, backfill, past_ticks
-from dutiful.core.plan.edit import accounted, edited, upserted
+from dutiful.core.plan.edit import (
+    accounted,
+    edited,
+    end_of_pause,
+    pause_has_ended,
+    paused_until,
+    resumed,
+    upserted,
+)
 from dutiful.core.plan.outcome import Report, Settlement, hear
-from dutiful.core.plan.pause import end_of_pause, pause_has_ended, paused_until, resumed
 from dutiful.core.plan.reconcile import Difference, Survey, reconcile
 from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.plan.verdict import Verdict, explain, minute_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.core.plan.pause import pause_has_ended, paused_until, resumed
+from dutiful.core.plan.edit import pause_has_ended, paused_until, resumed
 from dutiful.service.cache import TimedCache
 from dutiful.service.declaration import instant
 from dutiful.service.payload import has_facets
