@@ -30,7 +30,6 @@ FRAGMENT_LINES = 60
 FRAGMENTS_WITH_A_REASON = {
     "dutiful.cli.stream_encoding": "imported only on terminals without UTF-8, before anything is printed",
     "dutiful.launchers.callback": "a launcher as the other launchers, which the library chooses",
-    "dutiful.stores.postgres.integrity": "statements of a check, apart from the daily work of a store",
     "dutiful.runtime.loop_thread": "a thread with an event loop, which knows nothing of the service",
 }
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
