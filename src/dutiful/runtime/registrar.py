@@ -251,7 +251,7 @@ class Registrar:
         force: bool,
         passed: Sequence[Run] = (),
     ) -> Backfill:
-        """Return a backfill; `passed` are rows that are still to be written, before it."""
+        """Return a backfill; `passed` are ledger rows that are written together with it, before its own."""
         now = self._now()
         if start >= now:
             raise InvalidArgumentError("start", from_epoch_ms(start).isoformat(), _FUTURE)
