@@ -1,4 +1,4 @@
-"""Pauses: the one that a request asks for, and those that people look for: by their age or their note."""
+"""Pauses: reading the pause that a request asks for, and finding pauses by their age or their note."""
 
 from __future__ import annotations
 
