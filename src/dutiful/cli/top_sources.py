@@ -35,7 +35,7 @@ _STATES = {
 
 
 class ServiceSource:
-    """A running service. While nothing changes there, a look costs it one small request."""
+    """A running service. While nothing changes, a query costs the service one small request."""
 
     first_view = "needs"
     # The names of its views, in their order.
