@@ -32,7 +32,7 @@ def test_a_cursor_far_ahead_goes_on_from_now_and_remembers_what_was_decided():
     assert brought_back(cursor=AHEAD, skipped=skipped) == Rearmed(State(NOW, decided_until=AHEAD), [])
 
 
-def test_what_was_pruned_stays_decided():
+def test_pruned_ticks_stay_decided():
     due = Snapshot(schedule(), State(AHEAD), pruned_until=NOW + HOUR)
     assert rearmed(due, NOW, DAY) == Rearmed(State(NOW + HOUR, decided_until=AHEAD), [])
 
