@@ -1,4 +1,4 @@
-"""The virtual clock that users get: it flows, it jumps, and it waits for whoever is at work."""
+"""The virtual clock that users get: it flows, it jumps, and it waits for work under way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file that somebody edited: `initialize` says which field of which task is wrong, and changes nothing."""
+"""A file that a person edited: `initialize` names the wrong field of each task, and changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the outside is told: as log records, and to an observer that may be broken."""
+"""Events of the scheduler: as log records, and for an observer, which may be broken."""
 
 from __future__ import annotations
 

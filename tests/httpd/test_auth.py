@@ -1,4 +1,4 @@
-"""Who asks: the token first, then the certificate, then nobody."""
+"""The caller of a request: by token first, then by certificate; without either there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often somebody may ask."""
+"""Rate limits: how often one caller or address may send a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads that never end, on a real server."""
+"""Limits of connections on a real server: slow heads, too many peers, bytes that are not HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who connects, shown by certificates: real handshakes with made-up authorities."""
+"""Client certificates: real handshakes with made-up authorities."""
 
 from __future__ import annotations
 

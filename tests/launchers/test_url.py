@@ -1,4 +1,4 @@
-"""Which text names which executor."""
+"""The executor that each URL names, and the refusals of other texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command is told, and what it is not."""
+"""The environment of a command: which variables it gets, and which not."""
 
 from __future__ import annotations
 

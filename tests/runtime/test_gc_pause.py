@@ -1,4 +1,4 @@
-"""Full collections are held off during a burst, and given back."""
+"""Full collections are suspended during a burst, and allowed again afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop on a thread of its own: it runs what it is given, and ends when it is told."""
+"""The event loop on a thread of its own: it runs coroutines, and ends when `stop` is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store promises of how runs end and who is woken; see `contract.py`."""
+"""What every store promises of the ends of runs, and of the schedules that they wake; see `contract.py`."""
 
 from __future__ import annotations
 

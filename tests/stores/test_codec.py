@@ -1,4 +1,4 @@
-"""Texts at rest: what goes in comes out, and what cannot come out does not go in."""
+"""Stored texts: every value is read back equal, and a value that could not be read back is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the world does to a file: every case ends in an error that says what to do, or in going on."""
+"""Damaged files: each case ends in an error that says what to do, or does no harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that is alone and leaves no ledger: its state tells of it, until there is more to tell."""
+"""Inline runs: stored in the state of their schedule, until a change needs a row of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that name a store: what they mean, and what is refused with the right spelling."""
+"""The store that each URL names, and the refusals of other texts, with the right spelling."""
 
 from __future__ import annotations
 

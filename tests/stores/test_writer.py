@@ -1,4 +1,4 @@
-"""The writer thread: what waits together is committed together, and fails alone."""
+"""The writer thread: jobs that wait together are committed together, and fail alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a clock that was far ahead has written is brought back to now, and nothing else is."""
+"""State that a clock far ahead has written is brought back to the present; other state is left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The usual move is what the planner's steps come to, and it is made wherever it can be."""
+"""The fast path makes the same move as the planner's steps, and serves every case that it can."""
 
 from __future__ import annotations
 

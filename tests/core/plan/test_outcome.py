@@ -1,4 +1,4 @@
-"""What a run becomes when an attempt comes back."""
+"""The next phase of a run after each outcome of an attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a pause that has one: when the planner looks, what is skipped until then, what is owed."""
+"""Pauses with an end: when the planner wakes, which ticks are skipped, and which are owed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lock of a fleet file: who runs it, and where its state is."""
+"""The lock of a fleet file: the process that runs the fleet, and its state directory."""
 
 from __future__ import annotations
 
