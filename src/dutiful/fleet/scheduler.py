@@ -85,7 +85,7 @@ class FleetScheduler:
         self._started_at: datetime | None = None
         self._last_check_at: datetime | None = None
         self._checks = 0
-        # One trigger at a time: the free slot that a trigger finds must still be free when its run is
+        # Serialize triggers: the free slot that a trigger has seen must still be free when its run is
         # recorded.
         self._triggering = asyncio.Lock()
         self._host: Host | None = None
@@ -294,7 +294,7 @@ class FleetScheduler:
         with self._clock.hold():
             rows = await last_runs(self._store, agent, schedule, limit, failed=failed)
             if not rows and not await last_runs(self._store, agent, schedule, 1, failed=False):
-                # The history of a schedule is readable for a while after the schedule has left the fleet.
+                # A schedule that the fleet no longer has keeps its history for a while.
                 self._declared.entry(agent, schedule)
         return rows
 
@@ -354,7 +354,7 @@ class FleetScheduler:
         """Cancel the running jobs of a schedule and return how many; each ends as failed, without a retry."""
         cancelled = 0 if self._launcher is None else self._launcher.cancel(f"{agent}/{schedule}")
         if not cancelled:
-            # A job goes on after its schedule has left the fleet, and can still be cancelled.
+            # The job of a schedule that the fleet no longer has goes on, and can be cancelled too.
             self._declared.entry(agent, schedule)
         return cancelled
 
