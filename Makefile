@@ -19,10 +19,11 @@ tour: $(RUN_STAMP)  ## a tour of cron texts and simulations in the terminal
 # Servers and browsers wait, so there are two workers more than cores. The tidy rules are part of `check`.
 test: $(STAMP)  ## everything that must hold, in about eight minutes
 	@$(MAKE) --no-print-directory -j2 check docs
-	$(BIN)/python -m pytest -n $(shell expr $$(nproc) + 2) --dist worksteal -m "not soak" --ignore tests/test_tidy.py
+	$(BIN)/python -m pytest -n $(shell expr $$(nproc) + 2) --dist worksteal -m "not soak" --ignore tests/test_tidy.py --ignore tests/test_tracked_files.py
 
 quick: $(STAMP)  ## in under a minute: the core, the engine, the memory store, the tidy rules
-	$(BIN)/python -m pytest -n auto -m "not soak" tests/core tests/runtime tests/stores/test_memory.py tests/test_tidy.py
+	$(BIN)/python -m pytest -n auto -m "not soak" tests/core tests/runtime tests/stores/test_memory.py tests/test_tidy.py \
+		tests/test_tracked_files.py
 
 versions:  ## `make test` with every Python from 3.11 on that is on PATH, each in its own .venv-3.x
 	@sh scripts/versions.sh
@@ -31,7 +32,7 @@ check: $(STAMP)  ## formatter, linter, strict types, tidy rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/test_tidy.py
+	$(BIN)/python -m pytest tests/test_tidy.py tests/test_tracked_files.py
 
 docs: $(STAMP)  ## the documentation site, in build/docs; a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs

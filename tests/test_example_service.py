@@ -129,7 +129,7 @@ def test_the_banner_says_that_one_example_fails_on_purpose_and_how_to_see_why(tm
         )
 
 
-def test_a_port_that_is_taken_is_told_and_its_owner_left_alone(tmp_path):
+def test_a_taken_port_is_reported_and_its_owner_left_alone(tmp_path):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DUTIFUL_")}
     with socket.create_server(("127.0.0.1", 0)) as taken:
         own = {"DUTIFUL_PORT": str(taken.getsockname()[1]), "DUTIFUL_STORE": f"sqlite:{tmp_path}/example.db"}

@@ -1,4 +1,4 @@
-"""The virtual clock that users get: it flows, it jumps, and it waits for whoever is at work."""
+"""The virtual clock that users get: it flows, it jumps, and it waits for work under way."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_clock_tells_time_in_its_zone():
 @pytest.mark.parametrize(
     "start", ["2026-01-05T10:00:00", datetime(2026, 1, 5, 9, tzinfo=UTC), "2026-01-05T04:00:00-05:00"]
 )
-def test_a_start_without_an_offset_is_told_in_the_clocks_zone(start):
+def test_a_start_without_an_offset_is_in_the_clocks_zone(start):
     for zone in ("Europe/Berlin", ZoneInfo("Europe/Berlin")):
         clock = VirtualClock(start, timezone=zone)
         assert clock.now().isoformat() == "2026-01-05T10:00:00+01:00"

@@ -73,7 +73,7 @@ def test_a_client_certificate_that_cannot_be_read_is_named(environ, files, name)
         ask("GET", "/schedules")
 
 
-def test_a_service_that_is_not_there_is_told_with_what_to_do(environ):
+def test_a_service_that_is_not_there_is_reported_with_what_to_do(environ):
     with port_without_listener() as port:
         environ(DUTIFUL_URL=f"http://127.0.0.1:{port}")
         with pytest.raises(click.ClickException) as caught:
@@ -140,7 +140,7 @@ def test_an_id_in_another_encoding_than_the_terminal_is_sent_as_its_bytes(enviro
     ],
     ids=["refused", "failed", "no JSON", "a proxy", "unknown caller"],
 )
-def test_answers_that_are_no_success_are_told(environ, reply, kind, said):
+def test_answers_that_are_no_success_are_reported(environ, reply, kind, said):
     with serving(lambda _: reply) as web:
         environ(DUTIFUL_URL=web.url)
         with pytest.raises(kind, match=said):

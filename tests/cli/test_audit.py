@@ -22,7 +22,7 @@ def run(*arguments):
     return result.exit_code, result.output
 
 
-def test_a_whole_log_is_told_with_its_last_hash(tmp_path):
+def test_a_whole_log_is_reported_with_its_last_hash(tmp_path):
     path = written(tmp_path / "audit.jsonl", "a", "b")
     assert run(path) == (0, f"2 lines follow each other; the hash of the last is {verify([path]).last}\n")
 

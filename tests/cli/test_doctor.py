@@ -37,7 +37,7 @@ def test_a_machine_without_anything_is_fine_but_has_no_executor(examined, tmp_pa
     assert not (tmp_path / "dutiful.db").exists()
 
 
-def test_settings_that_cannot_be_read_are_told(examined):
+def test_settings_that_cannot_be_read_are_reported(examined):
     code, found = examined(TICK_MS="x")
     assert (code, found["settings"][0]) == (1, "wrong")
     assert "TICK_MS is 'x'" in found["settings"][1]

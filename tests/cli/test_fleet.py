@@ -199,7 +199,7 @@ def test_a_name_may_be_two_words(fleet, word):
 
 
 @pytest.mark.parametrize("words", [["history", "nobody"], ["history", ""], ["history", "nobody/x"]])
-def test_the_history_of_nobody_is_bad_usage(fleet, stopped, words):
+def test_the_history_of_an_unknown_agent_is_bad_usage(fleet, stopped, words):
     for folder in (fleet, stopped):
         code, output = command(folder, *words)
         assert (code, "There is no agent" in output) == (2, True)

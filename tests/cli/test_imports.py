@@ -55,7 +55,7 @@ def test_the_differences_are_comments_of_the_file_and_lines_of_standard_error(tm
     assert [each.schedule_id for each in read_schedules([str(tmp_path / "a.toml")])] == ["report"]
 
 
-def test_a_difference_of_all_schedules_is_told_once():
+def test_a_difference_of_all_schedules_is_reported_once():
     _, shown, told = run("crontab", "-", input=CRONTAB + CRONTAB.replace("report", "other"))
     assert shown.count("missed ticks:") == told.count("missed ticks:") == 1
     assert "# All of them: missed ticks:" in shown

@@ -37,7 +37,7 @@ def record(message, *arguments, level=logging.INFO, **extra):
         ({"name": "quarantined", "schedule": "odd", "error": "no zone"}, "odd quarantined, no zone"),
     ],
 )  # fmt: skip
-def test_a_decision_is_told_in_words(facts, words):
+def test_a_decision_is_reported_in_words(facts, words):
     assert TextLine().format(record("ignored", event=facts)).split(" ", 1)[1] == words
 
 

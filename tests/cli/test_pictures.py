@@ -53,7 +53,7 @@ def test_skipped_stretches_late_runs_and_clock_changes_are_drawn():
     assert 'class="late"' in drawn
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path, monkeypatch):
+def test_a_file_that_cannot_be_written_is_reported(tmp_path, monkeypatch):
     with running(tmp_path) as service:
         service.put("/workflows/report/1", {})
         service.upsert()

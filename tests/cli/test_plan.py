@@ -64,7 +64,7 @@ def test_a_plan_says_what_is_new_what_changes_and_which_fire_times_and_stores_no
     assert {one["schedule_id"] for one in service.get("/schedules")["schedules"]} == {"nightly", "weekly"}
 
 
-def test_fire_times_that_are_added_and_removed_are_counted_and_the_first_difference_is_told(run):
+def test_fire_times_that_are_added_and_removed_are_counted_and_the_first_difference_is_reported(run):
     run("apply", "--yes", a=WEEKLY)
     shown = run("plan", a=WEEKLY.replace("* * 1", "* * 1-2"))[1]
     assert "added until" in shown

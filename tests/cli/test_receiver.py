@@ -32,7 +32,7 @@ def test_a_url_that_names_no_queue_is_refused_with_advice(url, advice, tmp_path)
     assert advice in refused("--from", url, "--seen", f"sqlite:{tmp_path}/seen.db")
 
 
-def test_a_seen_store_that_cannot_be_used_is_told_in_one_line_without_its_password():
+def test_a_seen_store_that_cannot_be_used_is_reported_in_one_line_without_its_password():
     told = refused("--from", "nats://127.0.0.1", "--seen", "sqlite:missing/seen.db")
     problem = "it cannot be used: unable to open database file"
     assert told == f"Error: Invalid --seen 'sqlite:missing/seen.db': {problem}"
@@ -45,7 +45,7 @@ def test_a_seen_store_that_cannot_be_used_is_told_in_one_line_without_its_passwo
 
 
 @pytest.mark.parametrize(("package", "url"), [("nats", "nats://127.0.0.1"), ("redis", "redis://127.0.0.1/0")])
-def test_a_missing_client_is_told_with_the_extra_to_install(package, url, tmp_path, monkeypatch):
+def test_a_missing_client_is_reported_with_the_extra_to_install(package, url, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     told = refused("--from", url, "--seen", f"sqlite:{tmp_path}/seen.db")
     assert told.endswith(f"the package '{package}' is missing; install dutiful[receivers]")

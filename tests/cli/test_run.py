@@ -144,7 +144,7 @@ def test_the_trace_of_several_lives_is_one_that_the_monitor_accepts(tmp_path):
     assert names.count(None) == 2
 
 
-def test_when_nobody_reads_what_it_prints_it_goes_on(tmp_path):
+def test_the_tasks_go_on_when_the_reader_of_the_output_has_gone(tmp_path):
     with foreground(tmp_path, "tasks:ENDING", "--trace", "trace.jsonl") as run:
         run.process.stdout.close()
         assert (run.process.wait(), run.process.stderr.read()) == (0, "")

@@ -45,12 +45,12 @@ def shown(of, seconds=0, count=9):
     return [(e.name, e.began is not None, f"{e.due:%H:%M:%S}", e.last) for e in entries]
 
 
-def test_what_is_due_first_comes_first():
+def test_tasks_that_are_due_first_come_first():
     assert shown(board()) == [("daily", False, "09:30:00", ""), ("hourly", False, "10:00:00", "")]
     assert [name for name, *_ in shown(board(), count=1)] == ["daily"]
 
 
-def test_what_runs_comes_before_all_else():
+def test_running_tasks_come_first():
     it = board()
     tell(it, (0, "TaskRunStarted", "hourly"))
     assert shown(it) == [("hourly", True, "10:00:00", ""), ("daily", False, "09:30:00", "")]

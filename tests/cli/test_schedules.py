@@ -149,7 +149,7 @@ def test_a_file_that_is_not_json_is_refused(service):
     assert (code, "Error: Invalid FILE '<stdin>': is not JSON: Expecting value" in error) == (2, True)
 
 
-def test_what_the_service_refuses_is_told_with_its_reason(service):
+def test_what_the_service_refuses_is_reported_with_its_reason(service):
     wrong = json.dumps({**SCHEDULE, "cron_expr": "61 * * * *"})
     code, _, error = asking(service)("upsert", "-", input=wrong)
     assert code == 2
@@ -170,7 +170,7 @@ def test_what_the_service_refuses_is_told_with_its_reason(service):
         ["backfill", "nigthly", "--from", "2026-03-01", "--to", "2026-03-02"],
     ],
 )
-def test_an_unknown_id_is_told_with_the_nearest_one(service, arguments):
+def test_an_unknown_id_is_reported_with_the_nearest_one(service, arguments):
     assert asking(service)(*arguments) == (
         2,
         "",
@@ -215,7 +215,7 @@ def test_a_time_that_is_none_is_refused_before_anything_is_asked(service):
     assert (code, error.startswith("Error: Invalid TIME 'yesterday': write ISO 8601, ")) == (2, True)
 
 
-def test_no_service_at_the_address_is_told_with_the_way_out():
+def test_no_service_at_the_address_is_reported_with_the_way_out():
     result = CliRunner().invoke(cli, ["schedules", "list"], env={"DUTIFUL_URL": "http://127.0.0.1:1"})
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: No service answers at http://127.0.0.1:1 (")

@@ -105,7 +105,7 @@ def test_it_does_not_listen_to_others_without_auth(tmp_path):
     assert "Traceback" not in error
 
 
-def test_a_port_that_is_taken_is_told(tmp_path):
+def test_a_port_that_is_taken_is_reported(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, error = ended(tmp_path, "serve", DUTIFUL_PORT=str(port))
@@ -116,7 +116,7 @@ def test_a_port_that_is_taken_is_told(tmp_path):
     )
 
 
-def test_a_setting_that_cannot_be_used_is_told_before_anything_starts(tmp_path):
+def test_a_setting_that_cannot_be_used_is_reported_before_anything_starts(tmp_path):
     for command in ("serve", "worker"):
         code, error = ended(tmp_path, command, TICK_MS="soon", DUTIFUL_EXECUTR="x")
         assert code == 2
@@ -124,7 +124,7 @@ def test_a_setting_that_cannot_be_used_is_told_before_anything_starts(tmp_path):
         assert "did you mean DUTIFUL_EXECUTOR?" in error
 
 
-def test_an_executor_that_cannot_be_used_is_told_once(tmp_path):
+def test_an_executor_that_cannot_be_used_is_reported_once(tmp_path):
     assert ended(tmp_path, "serve", DUTIFUL_EXECUTOR="command:./absent") == (
         1,
         "Error: Invalid executor './absent': there is no such program; write its whole path\n",

@@ -379,7 +379,7 @@ def test_another_size_is_another_frame(service):
         top.until(r"schedule +when +last 20, next 3 +last +next +note")
 
 
-def test_a_service_that_dies_is_told_and_what_was_known_stays(tmp_path):
+def test_a_service_that_dies_is_reported_and_what_was_known_stays(tmp_path):
     with ExitStack() as alive:
         service = alive.enter_context(running(tmp_path))
         service.upsert()

@@ -49,7 +49,7 @@ KILLED = [Deed(99.0, "kill", "worker-1", 100.5)]
         ([*CALLS, call("all-0", 102)], GOOD),
     ],
 )
-def test_what_is_right_after_a_kill_is_not_told(log, rows):
+def test_what_is_right_after_a_kill_is_not_reported(log, rows):
     assert kinds(log, "all-0", rows, deeds=KILLED, led=LED) == set()
 
 
@@ -83,7 +83,7 @@ def test_one_tick_of_four_may_be_skipped_or_become_unknown_by_a_kill(schedule, s
         (CALLS, [GOOD[0], row("all-0", 101, "ENQUEUED")], "unexpected"),
     ],
 )
-def test_what_is_wrong_without_a_deed_is_told(log, rows, kind):
+def test_what_is_wrong_without_a_deed_is_reported(log, rows, kind):
     assert kinds(log, "all-0", rows) == {kind}
 
 

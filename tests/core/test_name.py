@@ -65,7 +65,7 @@ def test_an_empty_name_is_refused():
 
 
 @pytest.mark.parametrize("odd", ["\n", "\0", "\x1b", "\x7f", "\x85", "\ud800", "\u2028", "\u2029"], ids=ascii)
-def test_what_could_forge_a_line_is_refused_by_its_code(odd):
+def test_a_character_that_could_forge_a_line_is_refused_by_its_code(odd):
     listed = "control characters, surrogates and line separators are refused"
     assert name_flaw(f"a{odd}b") == f"must not contain U+{ord(odd):04X}: {listed}"
 

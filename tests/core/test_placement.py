@@ -106,7 +106,7 @@ def test_members_that_start_together_share_all_shards_and_then_rest(shards, know
 
 
 @given(counts, members)
-def test_a_join_moves_the_share_of_the_one_who_joins(shards, known):
+def test_a_join_moves_only_the_share_of_the_new_member(shards, known):
     town = Town(shards, *sorted(known))
     town.rounds(12)
     town.known.append("joined")
@@ -129,7 +129,7 @@ def test_a_death_moves_the_shards_of_the_dead_and_hardly_others(shards, known):
 
 
 @given(counts, members)
-def test_one_who_drains_gives_everything_and_takes_nothing(shards, known):
+def test_a_draining_member_gives_all_its_shards_and_takes_none(shards, known):
     town = Town(shards, *sorted(known), "drained")
     town.rounds(12)
     town.draining.add("drained")

@@ -1,4 +1,4 @@
-"""A nursery: forks one scheduler after the other on the same file, each of which kills itself somewhere.
+"""Forks one scheduler after the other on the same file; each of them kills itself at some step.
 
 Usage: scheduler_worker.py FOLDER KIND KILLS SEED. KIND says during what a life is killed: "initialize",
 "runs" or "stop". The place is the nth call of any function, of Python or of C, in any thread, since the

@@ -1,4 +1,4 @@
-"""Somebody outside: takes the launches of a service over HTTP, writes them down, and judges them.
+"""An outside observer: takes the launches of a service over HTTP, writes them down, and judges them.
 
 Shares no code with the service: keys are hashed here, ticks are whole seconds counted here.
 """

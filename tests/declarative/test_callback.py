@@ -164,7 +164,7 @@ def test_virtual_time_waits_for_a_thread_that_is_at_work():
 
 
 @pytest.mark.parametrize("observer", [5, "print", work, Mixed(), functools.partial(work)])
-def test_an_observer_that_cannot_be_told_is_refused(observer):
+def test_an_observer_that_cannot_be_called_is_refused(observer):
     with pytest.raises(InvalidArgumentError, match="Invalid observer"):
         Scheduler("memory:", observer=observer)
 

@@ -1,4 +1,4 @@
-"""A file that somebody edited: `initialize` says which field of which task is wrong, and changes nothing."""
+"""A file that a person edited: `initialize` names the wrong field of each task, and changes nothing."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_a_retry_after_the_end_of_all_datetimes_is_no_damage(tmp_path):
     initialize(path, tasks)
 
 
-def test_a_record_that_is_damaged_while_it_is_in_use_is_told_once_and_the_others_run(tmp_path, caplog):
+def test_a_record_that_is_damaged_while_it_is_in_use_is_reported_once_and_the_others_run(tmp_path, caplog):
     path, told, ran = tmp_path / "state.db", [], []
 
     async def callback():

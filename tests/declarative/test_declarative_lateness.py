@@ -51,7 +51,7 @@ def test_r1_the_bound_is_a_minute_and_six_milliseconds_for_each_task(tasks, seco
     assert warnings == [f"TaskStartLate job lateMs={ms}" for ms in late]
 
 
-def test_r2_a_restart_after_a_crash_that_comes_late_is_told(caplog):
+def test_r2_a_restart_after_a_crash_that_comes_late_is_reported(caplog):
     async def story(world):
         task = world.task(cron="0 10 * * *", does=world.sleeping(600))
         scheduler = world.scheduler()
@@ -101,7 +101,7 @@ def test_a_metric_of_nothing_is_zero_and_every_line_has_its_form():
     assert EventCounts().text().count("\n") == 5
 
 
-def test_a_metric_may_be_told_by_many_threads():
+def test_events_of_many_threads_are_counted():
     counts = EventCounts()
     threads = [Thread(target=told, args=(counts, *[("LoopBlocked", {})] * 2000)) for _ in range(4)]
     for thread in threads:

@@ -73,7 +73,7 @@ def test_a_run_that_outlives_its_timeout_is_cancelled_and_tried_again(store):
     ],
     ids=["its next tick is owed", "it is retried at once"],
 )
-def test_a_run_that_times_out_is_told_as_failed_before_the_start_that_follows(
+def test_a_run_that_times_out_is_reported_as_failed_before_the_start_that_follows(
     cron, timeout, delay, told, store
 ):
     async def story(world):
@@ -115,7 +115,7 @@ def test_a_timeout_counts_against_the_limit_of_retries(store):
     assert (world.ran, len(world.names(prefix="TaskRunFailed"))) == (["10:00 job", "10:01:30 job"], 2)
 
 
-def test_a_run_that_outlasts_its_next_tick_is_told_once(store, caplog):
+def test_a_run_that_outlasts_its_next_tick_is_reported_once(store, caplog):
     async def story(world):
         await world.scheduler().initialize([world.task(does=world.sleeping(200))])
         await world.clock.advance(230)
@@ -129,7 +129,7 @@ def test_a_run_that_outlasts_its_next_tick_is_told_once(store, caplog):
     assert caplog.messages == ["TaskRunOverran job runningMs=60000"]
 
 
-def test_a_change_of_options_is_told_by_name(store):
+def test_a_change_of_options_is_reported_by_name(store):
     async def story(world):
         for options in ({}, {"timeout": 30, "retry_limit": 2}, {"retry_backoff": 2}):
             scheduler = world.scheduler(ledger=options.get("retry_backoff") == 2)
@@ -245,7 +245,7 @@ def test_a_request_to_cancel_survives_a_crash(store):
     assert (world.ran, world.names(prefix="TaskRunCancelled")) == (["10:00 job"], ["TaskRunCancelled job"])
 
 
-def test_a_request_that_is_cancelled_before_its_run_begins_is_told(store):
+def test_a_request_that_is_cancelled_before_its_run_begins_is_reported(store):
     async def story(world):
         scheduler = world.scheduler()
         await scheduler.initialize([world.task(cron="0 * * * *")])

@@ -139,7 +139,7 @@ def test_a_value_that_cannot_be_is_refused(field, changes):
 
 
 @pytest.mark.parametrize("record", [None, 5, "job", [], [RECORD], True])
-def test_what_is_no_record_at_all_is_refused(record):
+def test_a_value_that_is_no_record_is_refused(record):
     with pytest.raises(TaskInvalidStructureError) as caught:
         task_from_record(record, ["job"])
     assert caught.value.details == {"value": record}

@@ -1,4 +1,4 @@
-"""What the outside is told: as log records, and to an observer that may be broken."""
+"""Events of the scheduler: as log records, and for an observer, which may be broken."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_the_engine_tells_gets_the_names_of_the_scheduler(event, name, task
     "event",
     [happened.TicksSkipped(AT, ENDED), happened.RunHeld(AT, RUN), happened.LeadershipChanged(AT, 1)],
 )
-def test_what_has_no_name_in_the_scheduler_is_not_told(event):
+def test_what_has_no_name_in_the_scheduler_is_not_reported(event):
     assert translate(event) is None
 
 
@@ -99,7 +99,7 @@ def test_an_error_of_several_lines_is_one_line_of_the_log_and_whole_in_the_recor
     assert record.event == event.as_dict()
 
 
-def test_the_log_and_the_observer_are_told_the_same(caplog):
+def test_the_log_and_the_observer_get_the_same_events(caplog):
     async def story(world):
         scheduler = world.scheduler()
         await scheduler.initialize([world.task(does=world.failing(1), delay=30)])
@@ -173,7 +173,7 @@ def test_an_observer_that_is_broken_or_absent_changes_nothing(observer, capsys):
     capsys.readouterr()
 
 
-def test_instants_are_told_in_the_zone_of_the_scheduler():
+def test_instants_are_reported_in_the_zone_of_the_scheduler():
     async def story(world):
         await world.scheduler().initialize([world.task()])
         await world.clock.advance(0)

@@ -139,7 +139,7 @@ anything = st.recursive(
 
 
 @given(st.sampled_from(TEXTS) | st.text(), st.sampled_from(TEXTS), st.sampled_from(CALLABLES), st.floats())
-def test_what_is_accepted_has_exact_names_and_texts(name, text, callback, delay):
+def test_accepted_registrations_have_exact_names_and_texts(name, text, callback, delay):
     with suppress(DutifulError):
         (schedule,) = check([(name, text, callback, delay)], "UTC").schedules
         texts = (schedule.id, schedule.task.name, schedule.cadence.text)

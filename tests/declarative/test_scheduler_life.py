@@ -191,7 +191,7 @@ def test_a_stop_that_cannot_record_a_run_says_which(url, tmp_path):
     assert world.names()[-1] == "SchedulerStopped"
 
 
-def test_an_engine_that_is_cancelled_from_outside_is_told_and_still_drained():
+def test_an_engine_that_is_cancelled_from_outside_is_reported_and_still_drained():
     async def story(world):
         scheduler = world.scheduler()
         await scheduler.initialize([world.task(does=world.sleeping(30))])

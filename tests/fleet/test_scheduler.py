@@ -131,7 +131,7 @@ def test_the_place_of_a_manual_run_is_free_again_afterwards(tmp_path):
     assert (len(triggered), history) == (3, ["SUCCESS"] * 3)
 
 
-def test_unknown_names_are_told_what_exists(tmp_path):
+def test_unknown_names_are_refused_with_the_known_ones(tmp_path):
     async def story():
         async with FleetRig(tmp_path, agent("writer", check=every("1h"))) as rig:
             with pytest.raises(AgentNotFoundError, match="writer"):

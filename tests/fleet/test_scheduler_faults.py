@@ -84,7 +84,7 @@ def test_a_state_file_that_is_deleted_is_written_again_with_all_that_it_said(tmp
     assert said == [f"WARNING {tmp_path}/state.yaml was deleted and is written again as it was; {advice}"]
 
 
-def test_a_history_that_is_deleted_is_told_until_it_is_back(tmp_path):
+def test_a_history_that_is_deleted_is_reported_until_it_is_back(tmp_path):
     async def story():
         rig = FleetRig(tmp_path, agent(i=every("5s")))
         await rig.fleet.start(rig.agents)

@@ -1,4 +1,4 @@
-"""Failed runs of a fleet: when they are retried, when not, and who hears of it."""
+"""Failed runs of a fleet: when they are retried, when not, and which jobs and callers learn of it."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_what_is_not_yaml_is_answered_with_what_to_write(text, line, path, advic
     assert flaw[2].endswith(f"; {advice}")
 
 
-def test_everything_that_can_be_read_past_is_told_at_once():
+def test_everything_that_can_be_read_past_is_reported_at_once():
     text = "a: &x 1\nb: !t 2\nc: *x\nd: 1\nd: 2\ne:\n  <<: {f: 1}\n  '<<': 2\n: 3\n"
     assert [flaw[:2] for flaw in told(text)] == [
         (1, ("a",)),

@@ -19,8 +19,8 @@ from dutiful.core.cadence import Every, Once, OnDemand
 from dutiful.core.changes import Changes, Note, Put
 from dutiful.core.cron.cron import Cron
 from dutiful.core.plan.backfill import backfill
+from dutiful.core.plan.edit import paused_until
 from dutiful.core.plan.outcome import Accepted, Failed
-from dutiful.core.plan.pause import paused_until
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Retry
 from dutiful.core.run import Status
 from dutiful.core.schedule import Schedule, Task, Window

@@ -120,7 +120,7 @@ def test_a_file_that_is_missing_between_two_is_a_break(tmp_path):
     ],
     ids=["changed", "taken out", "swapped", "doubled", "begun anew", "not ours", "cut off"],
 )
-def test_what_is_not_as_it_was_written_is_found(tmp_path, spoil, at):
+def test_every_changed_line_is_found(tmp_path, spoil, at):
     path = tmp_path / "log"
     appended(path, 1, 2, 3)
     path.write_bytes(b"".join(line + b"\n" for line in spoil(*lines(path))))

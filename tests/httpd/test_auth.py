@@ -1,4 +1,4 @@
-"""Who asks: the token first, then the certificate, then nobody."""
+"""The caller of a request: by token first, then by certificate; without either there is none."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_caller_is_found(auth, asked, caller):
         (Auth(None, CLIENTS), {"headers": []}, "token_missing"),
     ],
 )
-def test_nobody_is_taken_for_somebody(auth, asked, code):
+def test_a_request_without_proof_has_no_caller(auth, asked, code):
     with pytest.raises(UnauthenticatedError) as caught:
         auth.caller(asked)
     assert caught.value.code == code
@@ -188,7 +188,7 @@ def test_a_name_stands_for_its_client(names, caller):
         (["DNS:deployer.internal", "URI:spiffe://prod/executor"], "certificate_ambiguous"),
     ],
 )
-def test_other_names_stand_for_nobody(names, code):
+def test_certificates_of_unknown_names_prove_no_caller(names, code):
     with pytest.raises(UnauthenticatedError) as caught:
         caller_of(names, CLIENTS)
     assert caught.value.code == code

@@ -1,4 +1,4 @@
-"""How often somebody may ask."""
+"""Rate limits: how often one caller or address may send a request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_everybody_has_a_bucket_of_their_own():
     assert [admitted(bucket, who, 9) for who in ("ada", "bob", "ada")] == [3, 3, 0]
 
 
-def test_who_must_wait_is_told_how_long():
+def test_a_limited_caller_gets_the_time_to_wait():
     bucket = Rates(0.1, 1, VirtualClock("2026-03-01T00:00:00"))
     bucket.take("ada")
     with pytest.raises(TooManyRequestsError) as caught:

@@ -70,7 +70,7 @@ def test_a_body_without_end_is_not_read_for_ever():
         assert error_of(parsed(talk(port, endless))) == (413, "body_too_large")
 
 
-def test_who_waits_for_leave_to_send_is_told_at_once(port):
+def test_a_client_that_waits_for_100_continue_is_answered_at_once(port):
     sent = (
         f"POST /x HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Length: 99999\r\nExpect: 100-continue\r\n\r\n"
     )
@@ -143,7 +143,7 @@ def test_our_own_page_is_answered(port):
     assert request(port, "POST", headers={"Origin": f"http://localhost:{port}"})[0] == 200
 
 
-def test_who_listens_under_another_name_is_answered_under_it():
+def test_a_service_at_another_host_name_answers_under_it():
     with middleware_server(LOOPBACK._replace(host="Scheduler.internal")) as port:
         assert request(port, headers={"Host": "scheduler.internal:80"})[0] == 200
         assert request(port, headers={"Host": "other.internal"})[0] == 421
@@ -219,7 +219,7 @@ def test_nothing_is_read_of_a_caller_who_is_not_known():
         assert error_of(parsed(talk(port, sent))) == (401, "token_missing")
 
 
-def test_who_is_not_let_in_is_logged_without_what_they_sent(caplog):
+def test_a_refused_request_is_logged_without_its_headers_and_query(caplog):
     with middleware_server(LOOPBACK._replace(auth=Auth(clients=ReloadingFile((), dict)))) as port:
         request(port, path="/x%0ay?token=canary", headers={"Authorization": "Bearer canary"}, body=b"canary")
     (message,) = [record.getMessage() for record in caplog.records if record.name == "dutiful.web"]

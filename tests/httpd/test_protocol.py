@@ -1,4 +1,4 @@
-"""Heads that never end, on a real server."""
+"""Limits of connections on a real server: slow heads, too many peers, bytes that are not HTTP."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def told(received: bytes) -> tuple[int, str]:
     return status, content["error"]["code"]
 
 
-def test_what_is_no_http_is_refused_in_the_shape_of_all_errors():
+def test_bytes_that_are_not_http_are_refused_in_the_shape_of_all_errors():
     with middleware_server() as port:
         assert told(talk(port, b"SSH-2.0-x\r\n\r\n")) == (400, "invalid_http")
 
@@ -120,7 +120,7 @@ def test_any_number_of_offers_may_come_at_once():
         assert talk(port, one * 1200 + connect).count(b"HTTP/1.1 200 OK") == 1201
 
 
-def test_what_drips_in_after_an_answer_is_not_read_for_ever():
+def test_a_body_that_drips_in_after_its_answer_is_not_read_for_ever():
     refusing = MiddlewareSettings(
         "127.0.0.1", Auth(clients=ReloadingFile((), dict)), Limits(body_seconds=0.3)
     )
@@ -155,7 +155,7 @@ def test_head_and_body_of_an_answer_arrive_together():
     assert json.loads(body)["path"] == "/x"
 
 
-def test_what_was_written_before_the_close_is_sent():
+def test_data_written_before_the_close_is_sent():
     async def story(near, far):
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_connection(asyncio.Protocol, sock=near)

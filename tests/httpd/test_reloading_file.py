@@ -56,7 +56,7 @@ def test_a_change_that_cannot_be_used_is_logged_once_and_mended_later(reading, c
     assert watched.current() == "three"
 
 
-def test_what_cannot_be_used_at_first_is_refused(reading):
+def test_a_file_that_cannot_be_used_at_first_is_refused(reading):
     reading.path.write_text("bad", encoding="utf-8")
     with pytest.raises(DutifulError):
         ReloadingFile((str(reading.path),), reading)

@@ -61,7 +61,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("body", REFUSED, ids=lambda body: f"{body[:20]}-{len(body)}")
-def test_what_is_refused_is_told(body):
+def test_what_is_refused_is_reported(body):
     with pytest.raises(InvalidJsonError) as caught:
         decode(body)
     assert str(caught.value) == f"The body cannot be read: {REFUSED[body]}"

@@ -1,4 +1,4 @@
-"""Who connects, shown by certificates: real handshakes with made-up authorities."""
+"""Client certificates: real handshakes with made-up authorities."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def refused(port: int, context: ssl.SSLContext) -> bool:
     return False
 
 
-def test_without_a_certificate_of_our_authority_nobody_connects(folder):
+def test_a_client_without_a_certificate_of_our_authority_cannot_connect(folder):
     with middleware_server(LOOPBACK._replace(auth=folder.auth), folder.files) as port:
         assert refused(port, client(folder))
         assert refused(port, client(folder, "deployer.internal", ca=trustme.CA()))

@@ -133,7 +133,7 @@ def test_keys_are_replaced_without_a_restart(tmp_path):
     assert caught.value.code == "token_key_unknown"
 
 
-def test_a_key_file_that_breaks_locks_nobody_out(tmp_path, caplog):
+def test_a_key_file_that_breaks_locks_no_caller_out(tmp_path, caplog):
     check = check_in(tmp_path)
     path = tmp_path / "keys.json"
     path.write_text("{", encoding="utf-8")

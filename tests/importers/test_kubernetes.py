@@ -54,7 +54,7 @@ def test_a_cron_job_becomes_a_schedule_with_the_rules_of_kubernetes():
         ("failedJobsHistoryLimit: 1", {}, "history"),
     ],
 )
-def test_a_setting_is_taken_over_and_what_differs_is_told(line, settings, about):
+def test_a_setting_is_taken_over_and_what_differs_is_reported(line, settings, about):
     schedule, differences = one(f"{JOB}  {line}\n")
     assert {**schedule, **settings} == schedule
     assert about in differences

@@ -180,7 +180,7 @@ def job(arguments):
         ),
     ],
 )
-def test_a_setting_of_a_job_is_taken_over_and_what_differs_is_told(arguments, settings, about):
+def test_a_setting_of_a_job_is_taken_over_and_what_differs_is_reported(arguments, settings, about):
     schedule, differences = drafts(read_jobs(job(arguments), TARGET))["work"]
     assert {**schedule, **settings} == schedule
     assert about in differences

@@ -62,7 +62,7 @@ def test_the_callback_is_awaited_to_its_end():
     assert seen == [0, 1, 2]
 
 
-def test_a_name_that_nobody_registered_is_refused():
+def test_an_unregistered_name_is_refused():
     refusal = Refused(Reason.UNKNOWN_WORKFLOW, "no callback is registered as 'report'")
     assert launched({"other": nothing}) == refusal
 
@@ -118,7 +118,7 @@ def raising_later(error):
         (TimeoutError(), "TimeoutError: "),
     ],
 )
-def test_what_a_callback_raises_is_the_failure_of_its_run_and_of_no_other(when, error, detail):
+def test_an_exception_of_a_callback_fails_its_run_and_no_other(when, error, detail):
     async def story():
         store, clock = MemoryStore(), VirtualClock(TEN)
         launcher = CallbackLauncher({"bad": when(error), "good": nothing})

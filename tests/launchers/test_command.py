@@ -104,12 +104,12 @@ def test_a_large_dag_goes_through():
         ("./no/such/program", "there is no such program"),
     ],
 )
-def test_what_cannot_be_a_command_is_refused_at_once(text, reason):
+def test_a_text_that_is_no_command_is_refused_at_once(text, reason):
     with pytest.raises(InvalidArgumentError, match=reason):
         CommandExecutor.parse(text, SETTINGS)
 
 
-def test_a_program_that_may_not_be_executed_is_told_with_the_command_that_mends_it(tmp_path):
+def test_a_program_that_may_not_be_executed_is_reported_with_the_command_that_mends_it(tmp_path):
     program = tmp_path / "run-dag"
     program.write_text("#!/bin/sh\n")
     with pytest.raises(InvalidArgumentError, match=rf"may not be executed; run: chmod \+x {program}$"):

@@ -1,4 +1,4 @@
-"""What every executor is told."""
+"""The facts that every executor gets."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def test_nothing_else_is(text):
     assert not is_place(text)
 
 
-def test_what_a_place_names_is_found():
+def test_a_function_is_found_by_its_place():
     assert find_function("call", "json:JSONDecoder.decode").__name__ == "decode"
 
 
@@ -35,7 +35,7 @@ def test_what_a_place_names_is_found():
         ("json:__name__", "is str, which cannot be called"),
     ],
 )
-def test_what_cannot_be_found_is_told(place, reason):
+def test_a_function_that_cannot_be_found_is_reported(place, reason):
     with pytest.raises(InvalidArgumentError) as caught:
         find_function("call", place)
     assert str(caught.value) == f"Invalid call {place!r}: {reason}"
@@ -61,7 +61,7 @@ def test_coroutines_run_on_the_loop_and_the_rest_in_threads_of_their_own():
     assert asyncio.run(call(coroutine_of_thread)) == here
 
 
-def test_what_a_function_raises_is_raised():
+def test_an_exception_of_a_function_is_raised():
     def raises():
         raise KeyError("x")
 
@@ -74,7 +74,7 @@ def test_what_a_function_raises_is_raised():
         asyncio.run(call(stops))
 
 
-def test_a_thread_that_ends_after_the_loop_hurts_nobody():
+def test_a_thread_that_ends_after_the_loop_does_no_harm():
     go, ended = threading.Event(), threading.Event()
 
     def late():

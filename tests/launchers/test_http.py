@@ -122,7 +122,7 @@ def test_the_status_is_the_outcome(reply, outcome):
     assert answered(reply) == outcome
 
 
-def test_nothing_was_sent_where_nobody_listens():
+def test_nothing_was_sent_where_no_server_listens():
     with port_without_listener() as port:
         url = f"http://127.0.0.1:{port}"
         outcome = ran(url)
@@ -204,7 +204,7 @@ def test_a_public_name_that_leads_inside_is_refused():
     assert web.asked == []
 
 
-def test_what_the_operator_allows_is_open():
+def test_a_host_that_the_operator_allows_is_open():
     executor = HttpExecutor(
         "http://10.1.2.3:9000/", SETTINGS._replace(allowed=Allowed.parse(["10.1.0.0/16"]))
     )
@@ -281,7 +281,7 @@ def test_a_run_is_cancelled_by_one_signed_delete():
     assert (first.headers["dutiful-run-id"], "dutiful-run-id" in second.headers) == ("r-1", False)
 
 
-def test_cancelling_raises_nothing_where_nobody_listens():
+def test_cancelling_raises_nothing_where_no_server_listens():
     async def story(url):
         executor = HttpExecutor(url, SETTINGS)
         await executor.cancel(META, None)

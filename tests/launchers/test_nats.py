@@ -132,7 +132,7 @@ def test_a_stream_that_is_deleted_is_made_again(nats_url, own_name):
     assert second == Accepted(f"{own_name}:1")
 
 
-def test_what_is_too_large_for_the_server_is_refused(nats_url, own_name):
+def test_a_message_too_large_for_the_server_is_refused(nats_url, own_name):
     async def story():
         async with launching(nats_url, own_name) as executor:
             return await executor.run("x" * 2_000_000, META)

@@ -80,7 +80,7 @@ def test_cancelling_the_run_cancels_it():
         (f"{HERE}:WITHOUT_CALL", "is int, which cannot be called"),
     ],
 )
-def test_what_cannot_be_called_is_refused_at_once(place, reason):
+def test_a_value_that_cannot_be_called_is_refused_at_once(place, reason):
     with pytest.raises(InvalidArgumentError) as caught:
         PythonExecutor(place, SETTINGS)
     assert reason in str(caught.value)

@@ -72,7 +72,7 @@ def test_many_runs_at_once_are_all_kept_once_over_few_connections(queue, port, o
     assert connections <= 16
 
 
-def test_nothing_was_sent_where_nobody_listens(queue, own_name):
+def test_nothing_was_sent_where_no_server_listens(queue, own_name):
     async def story(url):
         async with launching(url) as executor:
             return await executor.run(DAG, META), await executor.probe()

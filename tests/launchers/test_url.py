@@ -1,4 +1,4 @@
-"""Which text names which executor."""
+"""The executor that each URL names, and the refusals of other texts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_scheme_chooses(url, kind):
         ),
     ],
 )
-def test_what_names_no_executor_is_refused_with_what_to_write(url, told):
+def test_a_url_of_no_executor_is_refused_with_what_to_write(url, told):
     with pytest.raises(InvalidArgumentError) as caught:
         executor_for(url, SETTINGS)
     assert str(caught.value) == told
@@ -124,7 +124,7 @@ def test_the_url_of_a_queue_is_refused_with_what_to_write_and_without_its_secret
         ("celery+amqp://h?task=t", "celery", "celery", "celery"),
     ],
 )
-def test_a_missing_client_is_told_with_the_extra_that_brings_it(monkeypatch, url, module, blocked, extra):
+def test_a_missing_client_is_reported_with_the_extra_that_brings_it(monkeypatch, url, module, blocked, extra):
     monkeypatch.delitem(sys.modules, f"dutiful.launchers.{module}", raising=False)
     monkeypatch.setitem(sys.modules, blocked, None)
     with pytest.raises(InvalidArgumentError) as caught:

@@ -157,7 +157,7 @@ def test_bytes_are_sent_as_they_are_with_headers_that_may_be_shown():
     assert answer.problem() == f"{web.url} answered 500: 1"
 
 
-def test_nothing_was_sent_if_nobody_listens():
+def test_nothing_was_sent_where_no_server_listens():
     with port_without_listener() as port, pytest.raises(NoAnswerError) as caught:
         send(f"http://127.0.0.1:{port}/")
     assert not caught.value.sent
@@ -273,7 +273,7 @@ def sent_to_one_that_says(raw: bytes) -> Answer:
 
 
 @pytest.mark.parametrize(("raw", "reason"), HOSTILE.values(), ids=HOSTILE)
-def test_an_answer_that_is_no_http_is_told_in_plain_words(raw, reason):
+def test_an_answer_that_is_no_http_is_reported_in_plain_words(raw, reason):
     with pytest.raises(NoAnswerError) as caught:
         sent_to_one_that_says(raw)
     assert caught.value.details["reason"] in ([reason] if reason else [NOT_HTTP, CUT])
@@ -284,7 +284,7 @@ def test_notes_before_the_answer_are_not_the_answer():
     assert sent_to_one_that_says(b"HTTP/1.1 100 Continue\r\n\r\n" * 50 + OK).json() == {}
 
 
-def test_a_server_that_wants_a_client_certificate_is_told_in_plain_words():
+def test_a_server_that_wants_a_client_certificate_is_reported_in_plain_words():
     # The alert may be lost when the server closes at once, so it is not provoked here.
     alert = aiohttp.ClientOSError(1, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert")
     assert reason_of(alert, 5) == "the server asks for a client certificate"
@@ -313,7 +313,7 @@ def test_the_certificate_must_be_for_the_name_though_the_address_is_connected_to
     assert not caught.value.sent
 
 
-def test_an_authority_nobody_knows_is_not_trusted():
+def test_an_unknown_authority_is_not_trusted():
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE)
     with (

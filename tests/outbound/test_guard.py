@@ -134,7 +134,7 @@ def test_a_url_that_is_not_plain_is_refused(url):
         ("http://example.com?q=1", "http://93.184.215.14:80/?q=1"),
     ],
 )
-def test_what_is_public_is_connected_to_by_its_address(url, target):
+def test_a_public_host_is_connected_to_by_its_address(url, target):
     assert target_of(url) == target
 
 
@@ -167,7 +167,7 @@ def refused(host: str, port: int, address: str, *allow: str) -> bool:
         ("::1", 8080, "::1", ["::1"], False),
     ],
 )
-def test_what_the_operator_names_is_open(host, port, address, allow, expected):
+def test_a_host_that_the_operator_names_is_open(host, port, address, allow, expected):
     assert refused(host, port, address, *allow) is expected
 
 

@@ -32,11 +32,11 @@ SECRET = Secret(CANARY)
         str([SECRET])[1:-1],
     ],
 )
-def test_it_reads_as_stars(shown):
+def test_a_secret_reads_as_stars(shown):
     assert shown == "***"
 
 
-def test_it_is_not_in_what_holds_it(caplog):
+def test_a_secret_is_not_shown_by_its_containers(caplog):
     @dataclass
     class Holder:
         secret: Secret
@@ -46,7 +46,7 @@ def test_it_is_not_in_what_holds_it(caplog):
     assert [text for text in seen if CANARY in text] == []
 
 
-def test_it_can_be_revealed():
+def test_a_secret_can_be_revealed():
     assert SECRET.reveal() == CANARY
 
 
@@ -59,6 +59,6 @@ def test_secrets_are_equal_if_their_texts_are():
     assert copy.copy(SECRET) == SECRET
 
 
-def test_it_is_not_pickled():
+def test_a_secret_is_not_pickled():
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(SECRET)

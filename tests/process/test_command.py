@@ -115,7 +115,7 @@ def test_a_chatty_command_does_not_fill_the_memory():
     assert after - before < 20_000, "kilobytes"
 
 
-def test_the_latest_line_is_told_while_the_command_runs():
+def test_the_latest_line_is_reported_while_the_command_runs():
     told = []
 
     async def answered_while_running():
@@ -139,14 +139,14 @@ def test_the_latest_line_is_told_while_the_command_runs():
     assert told[-1] == "step 2"
 
 
-def test_whoever_listens_cannot_end_the_command():
+def test_an_error_of_a_listener_does_not_end_the_command():
     def fall_over(line):
         raise RuntimeError(line)
 
     assert shell("echo a; echo b", on_output=fall_over) == Exit(0, "a\nb\n", "")
 
 
-def test_what_a_command_leaves_running_is_gone_when_it_has_ended():
+def test_processes_that_a_command_leaves_running_are_killed_at_its_end():
     ended = shell(FAMILY)
     family = numbers(ended.stdout)
     assert len(family) == 4

@@ -1,4 +1,4 @@
-"""What a command is told, and what it is not."""
+"""The environment of a command: which variables it gets, and which not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_little_is_passed_on(monkeypatch):
     assert environment_of({"A": "1"}, ["TOKEN", "ABSENT"]) == {**fixed, "TOKEN": "canary", "A": "1"}
 
 
-def test_what_no_variable_can_hold_is_left_out_or_mended():
+def test_a_value_that_no_variable_can_hold_is_left_out_or_mended():
     told = {"NONE": None, "LONG": "x" * 100_001, "NUL": "a\0b", "HALF": "\ud800"}
     found = environment_of(told)
     assert {name: found.get(name) for name in told} == {

@@ -30,7 +30,7 @@ def test_the_oldest_outputs_go_when_there_are_too_many(tmp_path):
     assert OutputFolder(tmp_path).read("59") == Shown("x", truncated=False)
 
 
-def test_of_much_output_the_end_is_shown_and_the_loss_is_told():
+def test_of_much_output_the_end_is_shown_and_the_loss_is_reported():
     assert shown(b"abcdef", limit=3) == Shown("def", truncated=True)
     assert shown(LEFT_OUT + b"end") == Shown(LEFT_OUT.decode() + "end", truncated=True)
     assert shown(b"\x1b[2J<b>\xff\n") == Shown("\ufffd[2J<b>\ufffd\n", truncated=False)

@@ -40,7 +40,7 @@ def test_a_run_is_accepted_when_the_broker_has_confirmed_it(rabbit, own_name):
     assert asyncio.run(story()) == (Accepted(KEY), None)
 
 
-def test_a_wrong_password_is_told_and_not_shown(rabbit, own_name):
+def test_a_wrong_password_is_reported_and_not_shown(rabbit, own_name):
     async def story():
         async with launching(url(rabbit.port, own_name, "canary")) as executor:
             return await executor.run(DAG, META), await executor.probe()

@@ -146,7 +146,7 @@ def test_a_message_that_is_not_signed_is_dropped(queue, seen):
     assert asyncio.run(story()) == ([("signed", 1)], {"signed"})
 
 
-def test_what_is_no_message_of_dutiful_is_dropped_and_the_rest_done(queue, seen):
+def test_a_foreign_message_is_dropped_and_the_others_are_done(queue, seen):
     async def story():
         await publish(queue.url, "first")
         if queue.kind == "nats":

@@ -60,7 +60,7 @@ def test_a_key_is_new_once_and_done_in_every_attempt_after(new_seen):
     assert asyncio.run(story()) == [("new", None), *[("done", None)] * 3, ("new", None)]
 
 
-def test_what_was_done_is_known_to_other_consumers_and_after_a_restart(new_seen):
+def test_finished_keys_are_known_to_other_consumers_and_after_a_restart(new_seen):
     async def story():
         async with opened(new_seen()) as (first,):
             await asked(first, 1)

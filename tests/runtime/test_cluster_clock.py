@@ -66,7 +66,7 @@ def test_a_large_step_back_is_shown_at_once(by, trip):
     assert right(now) - by - trip * 2000 - 2 <= clock.read(now) <= right(now) - by
 
 
-def test_what_was_said_more_than_a_minute_ago_is_forgotten():
+def test_a_sample_older_than_a_minute_is_forgotten():
     def drifting(now):
         return right(now) - (now - 100)
 
@@ -88,7 +88,7 @@ def test_the_clock_of_a_host_that_is_wrong_changes_nothing():
     assert clock.offset_ms() > 1_000_000
 
 
-def test_an_offset_beyond_a_bound_is_told_once_until_it_was_well_below():
+def test_an_offset_beyond_a_bound_is_reported_once_until_it_was_well_below():
     watch = OffsetWatch()
     offsets = [0, 499, -500, 600, 480, 510, 249, 700, -5000, 6000, 3000, 5500, 2000, 5000, 86_400_000]
     assert [offset for offset in offsets if watch.rises(offset)] == [-500, 700, -5000, 5000]

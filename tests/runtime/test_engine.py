@@ -54,7 +54,7 @@ def test_a_run_is_durable_before_it_is_launched():
     assert (list(stored), launched.phase) == ([launched], Phase.LAUNCHED)
 
 
-def test_what_happened_is_told_in_order():
+def test_events_come_in_the_order_in_which_things_happened():
     async def story():
         async with Rig(schedule()) as rig:
             await rig.time.advance(60)
@@ -93,7 +93,7 @@ class UnspeakableError(Exception):
         raise ValueError("not even this")
 
 
-def test_what_cannot_even_be_shown_is_a_failed_run():
+def test_an_exception_that_cannot_be_rendered_is_a_failed_run():
     async def fail(_):
         raise UnspeakableError
 
@@ -118,7 +118,7 @@ def test_an_answer_that_means_nothing_is_a_failed_run(answer):
     assert asyncio.run(story()) == ["10:01 FAILED task_failed", "10:02 FAILED task_failed"]
 
 
-def test_a_task_that_hangs_delays_nobody():
+def test_a_task_that_hangs_delays_no_other():
     async def hang(launch):
         if launch.run.schedule_id == "a":
             await asyncio.Event().wait()
@@ -169,7 +169,7 @@ def test_a_period_counts_from_the_end_of_its_run():
     assert asyncio.run(story()) == ["10:00", "10:01:20", "10:02:40"]
 
 
-def test_what_falls_due_during_a_run_is_served_once_when_it_ends():
+def test_ticks_due_during_a_run_make_one_run_when_it_ends():
     async def story():
         async def work(_):
             await rig.time.sleep(200)
@@ -298,7 +298,7 @@ def test_a_retry_without_delay_lets_others_run():
     assert noted[-1] == ("10:01", "a", "10:01", 500)
 
 
-def test_a_schedule_that_cannot_be_computed_is_told_and_left_alone():
+def test_a_schedule_that_cannot_be_computed_is_reported_and_left_alone():
     async def story():
         async with Rig(schedule(id_="good")) as rig:
             bad = schedule(Every(0, "start"), id_="bad")

@@ -89,7 +89,7 @@ def edited_before_the_commit_of_10_02(declared, edit, verdict=honest):
     return rig
 
 
-def test_a_run_that_an_edit_saved_from_the_plan_goes_on_and_nobody_is_told_otherwise():
+def test_a_run_whose_end_an_edit_overtook_goes_on_without_an_event_of_its_end():
     edited = schedule(overlap=Overlap.SKIP)
     rig = edited_before_the_commit_of_10_02(
         schedule(overlap=Overlap.CANCEL_OTHER), lambda registrar: registrar.upsert(edited)
@@ -104,7 +104,7 @@ def test_a_run_that_an_edit_saved_from_the_plan_goes_on_and_nobody_is_told_other
 
 
 @pytest.mark.parametrize(("overlap", "kind"), [(Overlap.SKIP, TicksSkipped), (Overlap.QUEUE, RunHeld)])
-def test_what_an_edit_has_overtaken_is_not_told(overlap, kind):
+def test_a_move_that_an_edit_has_overtaken_emits_no_event(overlap, kind):
     rig = edited_before_the_commit_of_10_02(
         schedule(overlap=overlap), lambda registrar: registrar.upsert(schedule(overlap=Overlap.ALLOW))
     )
@@ -117,7 +117,7 @@ def test_what_an_edit_has_overtaken_is_not_told(overlap, kind):
     assert asyncio.run(story()) == []
 
 
-def test_what_an_edit_of_another_process_has_overtaken_is_looked_at_again_at_once():
+def test_a_schedule_edited_by_another_process_during_a_pass_is_planned_again_at_once():
     once = schedule(Once(at("10:02")))
 
     async def edit(_):

@@ -51,7 +51,7 @@ def test_an_error_of_the_store_costs_a_second_and_no_tick(method, when, which):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_failed_pass_is_told_and_made_again(when):
+def test_a_failed_pass_is_reported_and_made_again(when):
     async def story():
         async with Rig(schedule(), through=nth("commit", when)) as rig:
             await rig.time.advance(61)
@@ -97,7 +97,7 @@ def test_a_store_that_is_down_for_long_is_tried_every_second():
     assert rows == ["10:01-10:09 SKIPPED missed", "10:10 SUCCESS"]
 
 
-def test_what_a_task_answered_is_not_lost_with_the_store():
+def test_the_outcome_of_a_task_is_not_lost_with_the_store():
     async def fail(_):
         return Failed("no")
 
@@ -121,7 +121,7 @@ def test_answers_are_settled_at_stop_even_when_a_pass_is_never_made_again():
     assert asyncio.run(story()) == ["10:01 SUCCESS"]
 
 
-def test_a_removed_schedule_ends_with_its_run_and_disturbs_nobody():
+def test_a_removed_schedule_ends_with_its_run_and_disturbs_no_other():
     async def story():
         async def slow(_):
             await rig.time.sleep(90)
@@ -208,7 +208,7 @@ def test_room_that_a_removed_schedule_leaves_is_taken_at_once():
     assert asyncio.run(story()) == ["a", "b"]
 
 
-def test_room_is_shared_by_all_who_name_the_group_whatever_limit_they_see():
+def test_slots_are_shared_by_all_schedules_of_the_group_whatever_limit_they_name():
     async def story():
         async def slow(_):
             await rig.time.sleep(30)

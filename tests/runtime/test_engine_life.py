@@ -33,7 +33,7 @@ def rig_with(behave, *schedules, **settings):
     return behave.rig
 
 
-def test_with_nothing_planned_no_pass_is_made_until_somebody_wakes_it():
+def test_with_nothing_planned_no_pass_is_made_until_a_wake():
     async def story():
         async with Rig() as rig:
             await rig.time.advance(60)
@@ -277,7 +277,7 @@ def test_waiting_runs_survive_a_crash():
     assert phase is Phase.LAUNCHED
 
 
-def test_lateness_is_told():
+def test_lateness_is_reported():
     async def story():
         async with Rig(schedule()) as rig:
             await rig.time.jump(75.5)
@@ -286,7 +286,7 @@ def test_lateness_is_told():
     assert asyncio.run(story()) == [(at("10:01:15.5"), 15_500)]
 
 
-def test_skips_are_told_as_they_grow():
+def test_skips_are_reported_as_they_grow():
     async def story():
         async def hang(_):
             await rig.time.sleep(1000)

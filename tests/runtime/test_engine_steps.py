@@ -20,7 +20,7 @@ DAYS = 86_400
 HOURLY = Cron.parse("0 * * * *")
 
 
-def test_a_cron_fires_again_what_a_wrong_clock_had_skipped():
+def test_a_cron_fires_the_ticks_that_a_wrong_clock_had_skipped():
     async def story():
         async with Rig(schedule(HOURLY)) as rig:
             await rig.time.jump(300 * DAYS)
@@ -116,7 +116,7 @@ def test_a_waiting_retry_does_not_wait_for_days():
     assert asyncio.run(story())[:2] == [1, 2]
 
 
-def test_a_stretch_never_replaces_what_has_run():
+def test_a_stretch_never_replaces_a_run():
     async def story():
         async with Rig(schedule(HOURLY)) as rig:
             await rig.time.advance(30 * 3600)
@@ -158,7 +158,7 @@ def test_nothing_that_has_run_runs_again_even_when_it_is_pruned_meanwhile():
     assert len(noted) == len(set(noted))
 
 
-def test_a_stretch_across_the_end_of_what_was_decided_accounts_for_the_rest():
+def test_a_stretch_across_the_last_decided_tick_accounts_for_the_rest():
     async def story():
         async with Rig(schedule(HOURLY)) as rig:
             await rig.time.advance(30 * 3600)
@@ -183,7 +183,7 @@ def test_a_stretch_that_comes_round_again_stays_as_long_as_it_was():
     assert asyncio.run(story()) == "11:00-1+16:00 SKIPPED paused"
 
 
-def test_an_edit_never_replaces_what_has_run():
+def test_an_edit_never_replaces_a_run():
     async def story():
         async with Rig(schedule(HOURLY)) as rig:
             await rig.time.advance(30 * 3600)

@@ -1,4 +1,4 @@
-"""Full collections are held off during a burst, and given back."""
+"""Full collections are suspended during a burst, and allowed again afterwards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_two_engines_leave_the_thresholds_as_they_were(first_to_end):
     assert gc.get_threshold() == (700, 10, 10)
 
 
-def test_thresholds_that_somebody_set_meanwhile_stay():
+def test_thresholds_that_the_program_sets_meanwhile_stay():
     collector = Collector()
     collector.hold(True)
     gc.set_threshold(1, 2, 3)

@@ -1,4 +1,4 @@
-"""The life of one engine: what its owner is told of."""
+"""The life of one engine, and the events that its owner gets."""
 
 from __future__ import annotations
 

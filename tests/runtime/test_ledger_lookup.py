@@ -1,4 +1,4 @@
-"""What decisions need of the ledger: the rows of ticks that come again."""
+"""The ledger rows that decisions need: those of ticks that come again after a clock rollback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop on a thread of its own: it runs what it is given, and ends when it is told."""
+"""The event loop on a thread of its own: it runs coroutines, and ends when `stop` is called."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_caller_that_blocks_its_own_loop_does_not_block_the_thread():
     assert asyncio.run(story())
 
 
-def test_what_still_runs_is_cancelled_when_the_thread_is_stopped():
+def test_tasks_still_running_are_cancelled_when_the_thread_is_stopped():
     async def story():
         thread, told = LoopThread("beside"), []
         thread.start()

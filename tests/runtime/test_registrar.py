@@ -108,7 +108,7 @@ OTHER_TICKS = Cron.parse("0,30 * * * *")
     ],
 )
 @pytest.mark.parametrize("new", [CatchUp.NONE, CatchUp.FIRE_IMMEDIATELY])
-def test_what_is_owed_under_the_old_ticks_is_settled_by_the_old_catch_up(catch_up, new, expected):
+def test_owed_ticks_of_the_old_cadence_are_settled_by_the_old_catch_up(catch_up, new, expected):
     async def story():
         async with Rig(schedule(catch_up=catch_up, overlap=Overlap.ALLOW)) as rig:
             await rig.time.advance(60)
@@ -149,7 +149,7 @@ def test_an_edit_that_keeps_the_ticks_drops_none_that_is_owed(changes):
         (CatchUp.FIRE_IMMEDIATELY, CatchUp.NONE, ["10:02 SUCCESS", "10:03 SUCCESS", "10:04 SUCCESS"]),
     ],
 )
-def test_another_catch_up_judges_only_what_passes_after_it(old, new, expected):
+def test_a_new_catch_up_judges_only_ticks_that_pass_after_the_edit(old, new, expected):
     async def story():
         async with Rig(schedule(catch_up=old, overlap=Overlap.ALLOW)) as rig:
             await rig.time.advance(60)
@@ -189,7 +189,7 @@ def test_more_than_an_edit_may_hold_is_one_range_beyond_the_cap():
     ],
     ids=["another cron", "a period", "another policy", "paused"],
 )  # fmt: skip
-def test_what_waits_for_a_run_in_flight_is_not_lost_by_an_edit(edited, skipped, noted):
+def test_a_tick_that_waits_for_a_run_in_flight_is_not_lost_by_an_edit(edited, skipped, noted):
     async def story():
         async with slow_rig(150, schedule(overlap=Overlap.BUFFER_ONE)) as rig:
             await rig.time.advance(3 * 60 + 10)
@@ -236,7 +236,7 @@ def test_an_edit_keeps_the_history_and_the_run_in_flight():
     assert rows == ["11:00 SUCCESS", "12:00 SUCCESS", "12:30 SUCCESS"]
 
 
-def test_what_passed_while_the_limit_was_reached_says_so_once_it_is_lifted():
+def test_ticks_passed_at_the_limit_are_recorded_as_such_once_the_limit_is_lifted():
     async def story():
         async with Rig(schedule(max_runs=2)) as rig:
             await rig.time.advance(330)
@@ -302,7 +302,7 @@ def test_editing_gives_a_quarantined_schedule_another_chance():
     assert (rows, mended.state.quarantine) == (["10:02 SUCCESS"], None)
 
 
-def test_what_passed_in_quarantine_is_written_down_where_it_can_be_computed_again():
+def test_ticks_passed_in_quarantine_are_recorded_once_they_can_be_computed_again():
     async def story():
         async with Rig() as rig:
             state = State(at("10:00"), quarantine="the zone was missing for a while")

@@ -103,7 +103,7 @@ def test_a_run_in_flight_goes_on_through_a_pause_and_what_waited_for_it_does_not
 
 
 @pytest.mark.parametrize("paused", [True, False])
-def test_pausing_what_is_paused_writes_nothing(paused):
+def test_pausing_a_paused_schedule_writes_nothing(paused):
     async def story():
         async with Rig(schedule(paused=paused)) as rig:
             await rig.time.advance(150)
@@ -198,7 +198,7 @@ def test_declaring_the_same_again_writes_no_schedule():
     ("text", "looks_within", "times"),
     [("1 10 * * *", 60_000, 1), ("2 10 * * *", 60_000, 0), ("2 10 * * *", None, 1)],
 )
-def test_the_engine_is_woken_for_what_is_due_before_it_looks_by_itself(text, looks_within, times):
+def test_an_edit_wakes_the_engine_only_for_ticks_before_its_next_look(text, looks_within, times):
     async def story():
         woken = []
         desk = Registrar(Journal(), VirtualClock(TEN), lambda: woken.append(True), looks_within)

@@ -112,7 +112,7 @@ BOUNDS = st.one_of(st.none(), st.integers(0, 3 * HOUR).map(lambda ms: at("10:00"
     st.one_of(st.none(), st.integers(1, 20)),
     st.floats(0, 3600),
 )
-def test_what_is_previewed_is_what_happens(cadence, jitter, early, start, end, max_runs, after):
+def test_the_previewed_fire_times_are_those_that_happen(cadence, jitter, early, start, end, max_runs, after):
     declared = schedule(
         cadence, window=Window(start, end), overlap=Overlap.ALLOW,
         jitter=jitter, jitter_early=early, max_runs=max_runs,

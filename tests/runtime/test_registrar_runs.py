@@ -219,7 +219,7 @@ def test_a_report_on_nothing_is_refused():
         asyncio.run(story())
 
 
-def test_many_schedules_are_stored_together_and_keep_what_is_the_operators():
+def test_many_schedules_are_stored_together_and_keep_their_pauses():
     async def story():
         async with Rig(schedule(id_="a"), schedule(id_="b")) as rig:
             desk = registrar(rig)

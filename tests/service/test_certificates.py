@@ -66,7 +66,7 @@ def test_the_authority_of_the_clients_is_looked_at_too(files, caplog):
     }
 
 
-def test_a_file_that_cannot_be_read_is_told_and_stops_nothing(files, caplog):
+def test_a_file_that_cannot_be_read_is_reported_and_stops_nothing(files, caplog):
     with open(files.cert, "w") as file:
         file.write("nonsense")
     [warning], _ = looked(files, "2030-01-01T00:00:00+00:00", caplog)

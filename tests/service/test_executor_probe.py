@@ -80,7 +80,7 @@ def test_readiness_follows_the_queues_that_schedules_name(caplog):
     assert "canary" not in caplog.text
 
 
-def test_a_store_that_has_failed_is_not_told_as_an_executor_that_is_away(caplog):
+def test_a_store_that_has_failed_is_not_reported_as_an_executor_that_is_away(caplog):
     async def story(rig):
         await rig.clock.advance(1)
         os.remove(f"{rig.path}-wal")

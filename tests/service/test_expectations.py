@@ -31,7 +31,7 @@ async def looked(rig, minutes):
     await rig.service.expectations.look()
 
 
-def test_a_run_that_does_not_end_in_time_is_told_once_and_counted(caplog):
+def test_a_run_that_does_not_end_in_time_is_reported_once_and_counted(caplog):
     caplog.set_level(logging.WARNING, "dutiful.service")
 
     async def story(rig):
@@ -51,7 +51,7 @@ def test_a_run_that_does_not_end_in_time_is_told_once_and_counted(caplog):
     play(story)
 
 
-def test_a_schedule_that_never_succeeds_is_told_of(caplog):
+def test_a_schedule_that_never_succeeds_is_reported(caplog):
     caplog.set_level(logging.WARNING, "dutiful.service")
 
     async def unreachable(_):
@@ -67,7 +67,7 @@ def test_a_schedule_that_never_succeeds_is_told_of(caplog):
     play(story, behave=unreachable)
 
 
-def test_a_tick_that_no_worker_takes_is_told_by_the_process_that_looks(caplog):
+def test_a_tick_that_no_worker_takes_is_reported_by_the_process_that_looks(caplog):
     caplog.set_level(logging.WARNING, "dutiful.service")
 
     async def story(rig):

@@ -52,7 +52,7 @@ def launched(executor, record, payload=PAYLOAD, texts=None):
         ({"backfill": Overlap.ALLOW}, "backfill"),
     ],
 )
-def test_the_executor_is_told_everything_about_the_run(changes, source):
+def test_the_executor_gets_every_fact_of_the_run(changes, source):
     calls, record = Calls(), run("10:01", attempt=3, epoch=9, **changes)
     assert launched(calls, record) == Accepted("run 1")
     [meta] = calls.metas

@@ -115,7 +115,7 @@ def test_more_requests_than_there_are_open_files_for_are_all_sent():
     assert (statuses, most < 150) == ({"ENQUEUED": 300}, True)
 
 
-def test_the_bound_can_be_set_and_is_told():
+def test_the_bound_can_be_set_and_is_reported():
     service = Service(settings_from({"DUTIFUL_STORE": "memory:", "DUTIFUL_LAUNCHES_MAX": "7"}))
     assert gauge(service, "max") == 7
 

@@ -162,12 +162,12 @@ WHOLE = "write a whole number from {} to {}"
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_told_with_what_to_write(name, texts, fix):
+def test_what_cannot_be_read_is_reported_with_what_to_write(name, texts, fix):
     for text in texts:
         assert problems(**{name: text}) == [(name, text, fix)]
 
 
-def test_everything_wrong_is_told_at_once():
+def test_everything_wrong_is_reported_at_once():
     environ = {"TICK_MS": "abc", "DUTIFUL_PRT": "1", "DUTIFUL_HOST": "0.0.0.0", "DUTIFUL_TLS_CERT": "c.pem"}
     with pytest.raises(SettingsError) as caught:
         settings_from(environ)
@@ -204,7 +204,7 @@ def test_everything_wrong_is_told_at_once():
         ("DUTIFUL_EXECUTOR", "comand:x", "comand:x", "did you mean command:…?"),
     ],
 )
-def test_urls_of_nothing_are_told_without_their_secrets(name, text, shown, fix):
+def test_urls_of_nothing_are_reported_without_their_secrets(name, text, shown, fix):
     assert problems(**{name: text}) == [(name, shown, fix)]
 
 
@@ -223,7 +223,7 @@ def test_a_secret_is_in_no_error():
         ("DUTIFUL_TICK_MS", "TICK_MS"),
     ],
 )
-def test_a_slip_in_a_name_is_told_and_the_value_is_not(name, near):
+def test_a_slip_in_a_name_is_reported_and_the_value_is_not(name, near):
     assert problems(**{name: "x"}) == [(name, "***", f"there is no such variable; did you mean {near}?")]
 
 
@@ -316,7 +316,7 @@ def test_a_file_has_settings_that_variables_override(tmp_path):
     assert found["DUTIFUL_CONFIG"] == (path, "environment")
 
 
-def test_everything_wrong_with_a_file_is_told_with_its_place(tmp_path):
+def test_everything_wrong_with_a_file_is_reported_with_its_place(tmp_path):
     path = written(
         tmp_path,
         'tick_ms = "1s"\ntick = 1\nDUTIFUL_STORE = "memory:"\nx-y = 1\nport = { a = 1 }\nconfig = "other"\n'
@@ -337,7 +337,7 @@ def test_everything_wrong_with_a_file_is_told_with_its_place(tmp_path):
 @pytest.mark.parametrize(
     ("text", "fix"), [(None, "cannot be read: No such file or directory"), ("a = ", "is not TOML: ")]
 )
-def test_a_file_that_cannot_be_read_is_told(tmp_path, text, fix):
+def test_a_file_that_cannot_be_read_is_reported(tmp_path, text, fix):
     path = str(tmp_path / "missing.toml") if text is None else written(tmp_path, text)
     [(name, shown, told)] = problems(DUTIFUL_CONFIG=path)
     assert (name, shown, told[: len(fix)]) == ("DUTIFUL_CONFIG", path, fix)

@@ -1,4 +1,4 @@
-"""A span per launch, told to whatever tracer the operator has set up."""
+"""One span per launch, for the tracer that the operator has set up."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_a_stop_gives_up_on_launches_that_hang_and_the_next_start_takes_them_up(
     assert play(story, behave=hang_once, DUTIFUL_DRAIN_S="0.05") == (["10:01 SUCCESS"], [1, 2])
 
 
-def test_a_store_that_cannot_be_opened_is_told_at_the_start(tmp_path):
+def test_a_store_that_cannot_be_opened_is_reported_at_the_start(tmp_path):
     path = tmp_path / "not.db"
     path.write_bytes(b"x" * 1000)
 
@@ -143,7 +143,7 @@ def test_a_store_that_cannot_be_opened_is_told_at_the_start(tmp_path):
         asyncio.run(story())
 
 
-def test_a_folder_of_outputs_that_cannot_be_used_is_told_at_the_start(tmp_path):
+def test_a_folder_of_outputs_that_cannot_be_used_is_reported_at_the_start(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InvalidArgumentError) as caught:
         Service(settings_from({"DUTIFUL_OUTPUT_DIR": f"{tmp_path}/file"}))

@@ -93,12 +93,12 @@ def test_a_caller_that_is_cancelled_takes_the_answer_from_no_other(tmp_path, mon
     assert play(tmp_path, monkeypatch, story) == (True, True, True)
 
 
-def test_a_worker_that_cannot_start_is_told_with_its_reason(tmp_path, monkeypatch):
+def test_a_worker_that_cannot_start_is_reported_with_its_reason(tmp_path, monkeypatch):
     with pytest.raises(WorkerProcessError, match="The disk is full"):
         play(tmp_path, monkeypatch, WorkerProcess.start, REFUSING)
 
 
-def test_a_worker_that_ends_before_it_starts_is_told(tmp_path, monkeypatch):
+def test_a_worker_that_ends_before_it_starts_is_reported(tmp_path, monkeypatch):
     with pytest.raises(WorkerProcessError, match="The worker process has ended"):
         play(tmp_path, monkeypatch, WorkerProcess.start, DYING)
 

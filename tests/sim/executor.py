@@ -1,4 +1,4 @@
-"""A launcher with every manner: quick, slow, failing, silent, lying, or not there at all."""
+"""A launcher with every behaviour: quick, slow, failing, silent, lying, or absent."""
 
 from __future__ import annotations
 

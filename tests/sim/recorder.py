@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cadence import Every
-from dutiful.core.plan.pause import resumed
+from dutiful.core.plan.edit import resumed
 from dutiful.core.policy import CatchUp, OnOrphan, Overlap, Policy, Reason
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.stores.memory import MemoryStore

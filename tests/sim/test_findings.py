@@ -48,7 +48,7 @@ def test_a_run_in_flight_is_still_given_up_when_its_tick_comes_again():
     assert asyncio.run(scenario()) == ["12:00 FAILED lost_run"]
 
 
-def test_an_orphan_without_room_is_run_again_however_long_nobody_was_there():
+def test_an_orphan_without_room_is_run_again_after_an_outage_of_any_length():
     policy = Policy(on_orphan=OnOrphan.RELAUNCH, run_timeout=2 * MINUTE, retry=Retry(10 * MINUTE))
     orphan = Schedule("orphan", Task("task"), Once(at("10:02")), policy)
     failed = orphan._replace(id="failed", cadence=Once(at("10:01")))
@@ -147,7 +147,7 @@ def test_the_place_of_a_removed_run_is_free_after_its_timeout_also_after_a_step_
     assert asyncio.run(scenario()) == {"hanging", "other"}
 
 
-def test_what_was_unsure_when_the_lead_was_lost_is_not_started_beside_its_own_restart():
+def test_a_launch_in_doubt_at_the_loss_of_leadership_is_not_started_beside_its_restart():
     lost = iter(["after"])
     once = schedule(Once(at("10:01")), on_orphan=OnOrphan.RESTART, run_timeout=10 * MINUTE)
 
@@ -337,7 +337,7 @@ def test_the_only_place_of_the_engine_is_not_given_away_when_an_edit_saves_its_r
     assert asyncio.run(scenario()) == (1, ["saved", "other"])
 
 
-def test_what_waits_for_a_full_engine_does_not_wait_for_a_clock_that_was_set_back():
+def test_a_run_that_waits_for_a_full_engine_does_not_wait_for_a_clock_that_was_set_back():
     first, second = (schedule(Once(at("10:01")), id_, on_orphan=OnOrphan.RELAUNCH) for id_ in ("a", "b"))
     released = asyncio.Event()
 

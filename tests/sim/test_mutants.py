@@ -1,4 +1,4 @@
-"""Who tests the tester: every mistake in the list is noticed by the checkers, each within a minute.
+"""The test of the checkers: they notice every mistake in the list, each within a minute.
 
 A mutant that does not fit the code any more breaks the engine, which any checker notices. Such a one
 proves nothing, so it is refused.

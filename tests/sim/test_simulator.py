@@ -33,7 +33,7 @@ def test_every_class_of_events_is_drawn():
     assert drawn >= set(EVENTS) - {"far"} | {"resume"}
 
 
-def test_what_fails_is_made_smaller_and_still_fails_the_same_way():
+def test_a_failing_case_is_made_smaller_and_still_fails_the_same_way():
     broken = world_of(2)
     assert (len(broken.entries), len(broken.actions)) == (5, 4)
     with MUTANTS["counts_one_tick_too_many"]():

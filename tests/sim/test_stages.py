@@ -34,7 +34,7 @@ def test_a_world_on_a_file_that_answers_in_its_time_breaks_no_rule(seed):
     assert on_file(world_of(seed)).problems == []
 
 
-def test_the_first_event_in_which_two_stores_differ_is_told():
+def test_the_first_event_in_which_two_stores_differ_is_reported():
     result = run(world_of(3))
     other = result._replace(trace=[*result.trace[:-1], "something else"], left=[])
     told = f"stores: {result.trace[-1]} in memory, something else on the file"

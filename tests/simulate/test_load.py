@@ -58,6 +58,6 @@ def test_a_move_says_the_new_text_which_fires_that_much_later(schedules):
     assert Cron.parse(move.after).next(DAY) == datetime(2026, 3, 8, 6, 59, tzinfo=UTC)
 
 
-def test_what_has_no_fixed_minute_stays_where_it_is(schedules):
+def test_a_schedule_without_a_fixed_minute_is_not_moved(schedules):
     flat = stagger(schedules("* * * * *", "0,30 * * * *"), DAY, 30)
     assert (flat.moves, max(flat.counts)) == ([], 2)

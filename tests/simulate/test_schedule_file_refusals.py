@@ -176,7 +176,7 @@ def test_everything_wrong_is_said_at_once(tmp_path):
     ],
     ids=["syntax", "not UTF-8", "huge number", "deep nesting", "no such month", "a key twice"],
 )
-def test_what_is_not_toml_is_refused_too(tmp_path, content):
+def test_a_text_that_is_not_toml_is_refused(tmp_path, content):
     path = tmp_path / "schedules.toml"
     path.write_bytes(content)
     with pytest.raises(ScheduleFileError) as caught:

@@ -31,7 +31,7 @@ def refused_state(scheduler, registrations=()):
     return state
 
 
-def test_lifecycle_events_of_a_whole_life_are_told_in_order():
+def test_lifecycle_events_of_a_whole_life_are_reported_in_order():
     async def story(world):
         scheduler = world.scheduler()
         await scheduler.initialize([world.task(cron="0 9 * * *")])

@@ -119,7 +119,7 @@ def test_persistence_names_must_match_exactly(path):
     assert differences(world)[1:] == [("Job", "added"), ("job", "removed")]
 
 
-def test_persistence_a_difference_is_told_with_what_changed(path):
+def test_persistence_a_difference_is_reported_with_what_changed(path):
     world = replace([HOURLY], [{"cron": "30 * * * *", "delay": 1.5}], path)
     told = [event for event in world.events if event["name"] == "TaskDifference"][-1]
     assert told["cronExpression"] == "0 * * * * -> 30 * * * *"

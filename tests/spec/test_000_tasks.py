@@ -53,7 +53,7 @@ def test_tasks_case_b_never_applies_to_what_lies_before_the_registration():
     assert run_for(600, cron="30 9 * * *").ran == []
 
 
-def test_tasks_start_is_told():
+def test_tasks_start_is_reported():
     assert run_for(0).names(prefix="Task") == [
         "TaskDifference job",
         "TaskRunStarted job",
@@ -86,7 +86,7 @@ def test_tasks_failure_records_its_timestamp_and_when_to_try_again():
     assert (run.phase, clock(run.fire_at)) == (Phase.RETRY, "10:01:30")
 
 
-def test_tasks_failure_is_told_with_its_error():
+def test_tasks_failure_is_reported_with_its_error():
     world = run_for(0, does=lambda world: world.failing())
     told = world.events[-1]
     assert (told["name"], told["task"], told["error"]) == ("TaskRunFailed", "job", "ValueError: as planned")

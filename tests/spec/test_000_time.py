@@ -183,7 +183,7 @@ def test_time_r2_a_run_cut_short_by_a_crash_starts_again_at_once():
     assert play(story, lag=0.001).ran == ["10:00 job", "10:00:20 job"]
 
 
-def test_time_a_start_beyond_the_bound_is_told_and_logged(caplog):
+def test_time_a_start_beyond_the_bound_is_reported_and_logged(caplog):
     async def story(world):
         await world.scheduler().initialize([world.task(cron="0 * * * *")])
         await world.clock.advance(0)
@@ -196,7 +196,7 @@ def test_time_a_start_beyond_the_bound_is_told_and_logged(caplog):
     assert "TaskStartLate job" in caplog.text
 
 
-def test_time_a_start_within_the_bound_is_not_told():
+def test_time_a_start_within_the_bound_is_not_reported():
     async def story(world):
         await world.scheduler().initialize([world.task(cron="0 11 * * *")])
         await world.suspend(3600 + 59)

@@ -170,7 +170,7 @@ def test_7_feedback_may_come_before_the_launch_is_answered():
 
 
 @pytest.mark.parametrize("answer", [Accepted("second"), Unanswered("timeout"), Unreached("reset")])
-def test_7_that_a_run_began_may_be_told_before_the_launch_is_answered(answer):
+def test_7_that_a_run_began_may_be_reported_before_the_launch_is_answered(answer):
     async def story(rig):
         async def overtake(meta):
             await rig.registrar.report(meta.idempotency_key, "STARTED", run_id="first")

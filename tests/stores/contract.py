@@ -203,7 +203,7 @@ class LoadingContract:
         assert await store.load(T0, 10) == await store.load(T0, 10)
 
     @stored
-    async def test_what_is_loaded_has_its_state_and_open_runs_oldest_first(self, store):
+    async def test_a_loaded_schedule_has_its_state_and_its_open_runs_oldest_first(self, store):
         await declare(store, schedule(overlap=Overlap.ALLOW, catch_up=CatchUp.FIRE_IMMEDIATELY))
         await store.lead("me")
         launches = await pass_at(store, T0 + 2 * MINUTE)
@@ -217,7 +217,7 @@ class CommitContract:
     """A move happens whole and once, or not at all."""
 
     @stored
-    async def test_what_is_launched_was_recorded_before(self, store):
+    async def test_a_run_is_recorded_before_it_is_launched(self, store):
         await declare(store, schedule())
         await store.lead("me")
         launches = await pass_at(store, T0 + 5)

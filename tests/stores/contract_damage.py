@@ -119,7 +119,7 @@ class DamageContract:
         assert self.live(look) == (2, [("a", CHECKSUM)], 1, ["b"])
 
     @pytest.mark.parametrize("read", READS.values(), ids=READS)
-    def test_whoever_finds_a_schedule_damaged_marks_it(self, read):
+    def test_any_read_that_finds_a_schedule_damaged_marks_it(self, read):
         self.live(declare_for_later)
         self.spoil()
 
@@ -258,7 +258,7 @@ class DamageContract:
         [f"UPDATE texts SET text = replace(text, '* *', '1 *') {OF_A}", f"DELETE FROM texts {OF_A}"],
         ids=["changed", "deleted"],
     )
-    def test_what_refers_to_a_text_that_is_not_as_it_was_differs_from_any_declaration(self, damage):
+    def test_a_schedule_of_a_changed_text_differs_from_any_declaration(self, damage):
         self.live(lambda store: declare(store, A, B, C))
         self.alter(damage)
 
@@ -271,7 +271,7 @@ class DamageContract:
     @pytest.mark.parametrize(
         "changed", ["'soon'", "replace(text, ':', ': ')"], ids=["no-text", "same-meaning"]
     )
-    def test_who_declares_a_changed_text_anew_puts_it_right_for_all(self, changed):
+    def test_declaring_a_changed_text_anew_repairs_it_for_all_schedules(self, changed):
         self.live(lambda store: declare(store, A, B))
         self.alter(f"UPDATE texts SET text = {changed} {OF_A}")
 
@@ -286,7 +286,7 @@ class DamageContract:
         assert self.live(heal) == (["b", "a"], [])
 
     @pytest.mark.parametrize("column", ["cadence", "policy"])
-    def test_a_schedule_without_its_text_is_told(self, column):
+    def test_a_schedule_without_its_text_is_reported(self, column):
         self.live(lambda store: declare(store, A, B))
         self.alter(f"UPDATE declarations SET {column}_number = 7 WHERE id = 'a'")
         problem = f"{column}: the table texts has no number 7, where its text should be"

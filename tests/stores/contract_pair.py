@@ -55,7 +55,7 @@ class PairContract:
         assert (launch.run.attempt, again.run.attempt) == (1, 2)
 
     @paired
-    async def test_the_one_that_was_deposed_writes_nothing_and_holds_nothing(self, first, second):
+    async def test_a_deposed_leader_writes_nothing_and_holds_nothing(self, first, second):
         await first.lead("me")
         await declare(first, schedule())
         [launch] = await pass_at(first, T0)

@@ -7,8 +7,8 @@ from tests.stores.notation import MINUTE, T0, due_at, end, pass_at, put, rows, s
 
 from dutiful.core.changes import Changes, Note
 from dutiful.core.errors import LostLeadershipError
+from dutiful.core.plan.edit import paused_until
 from dutiful.core.plan.jitter import first_wake
-from dutiful.core.plan.pause import paused_until
 from dutiful.core.policy import Reason
 from dutiful.runtime.ports import PausedUntil
 from dutiful.runtime.registrar import end_pauses, without_ended_pauses

@@ -1,4 +1,4 @@
-"""What every store promises of how runs end and who is woken; see `contract.py`."""
+"""What every store promises of the ends of runs, and of the schedules that they wake; see `contract.py`."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class SettlementContract:
         ]
 
     @stored
-    async def test_what_was_never_stored_is_not_settled(self, store):
+    async def test_an_outcome_of_an_unknown_run_is_not_recorded(self, store):
         await declare(store, schedule("a"), schedule("gone"))
         await store.lead("me")
         a, gone = await pass_at(store, T0)
@@ -320,7 +320,7 @@ class WakingContract:
         assert await due_at(store, T0 + 5) == ["b", "low"]
 
     @stored
-    async def test_a_place_that_the_planner_frees_wakes_those_who_wait_for_it(self, store):
+    async def test_a_slot_that_the_planner_frees_wakes_the_schedules_blocked_on_it(self, store):
         lost = schedule("a", Once(T0), capacity=ONE_PLACE, run_timeout=MINUTE)
         await declare(store, lost, schedule("b", Once(T0), capacity=ONE_PLACE))
         await store.lead("me")
@@ -332,7 +332,7 @@ class WakingContract:
         assert launch.run.schedule_id == "b"
 
     @stored
-    async def test_a_place_that_an_edit_or_a_removal_frees_wakes_those_who_wait_for_it(self, store):
+    async def test_a_slot_that_an_edit_or_a_removal_frees_wakes_the_schedules_blocked_on_it(self, store):
         await declare(store, *(schedule(id_, Once(T0), capacity=ONE_PLACE) for id_ in "abc"))
         await store.lead("me")
         assert [len(await pass_at(store, T0)) for _ in range(2)] == [1, 0]
@@ -345,7 +345,9 @@ class WakingContract:
         assert launch.run.schedule_id == "c"
 
     @stored
-    async def test_who_is_asked_for_is_loaded_with_what_is_due_and_the_places_of_its_group(self, store):
+    async def test_a_schedule_asked_for_is_loaded_beside_the_due_ones_with_the_slots_of_its_group(
+        self, store
+    ):
         other = Capacity("other", 2)
         await declare(store, schedule("b", capacity=ONE_PLACE), schedule("a"), schedule("c", capacity=other))
         await store.lead("me")

@@ -64,7 +64,7 @@ class KeyContract:
         assert (found.created_at, found.updated_at) == (T0, T0 + 1)
 
     @stored
-    async def test_a_key_that_nobody_has_is_not_found(self, store):
+    async def test_an_unknown_key_is_not_found(self, store):
         await declare(store, schedule())
         await store.lead("me")
         await pass_at(store, T0)
@@ -144,7 +144,7 @@ class ReportContract:
         assert (await store.get("a")).state.succeeded_at == T0 + 5
 
     @stored
-    async def test_what_began_is_accepted_whatever_the_launch_answers(self, store):
+    async def test_a_run_reported_as_started_is_accepted_whatever_its_launch_answers(self, store):
         launch = await self.launched(store, launch_retry=Retry(1000))
         found = launch.run._replace(status=Status.ENQUEUED)
         # An in-process launcher would say STARTED from the beginning.
@@ -192,7 +192,7 @@ class ReportContract:
         assert await rows(store) == [(0, "SUCCESS", "ended")]
 
     @stored
-    async def test_a_report_wakes_those_who_wait(self, store):
+    async def test_a_report_wakes_the_schedules_that_wait_for_its_run(self, store):
         await declare(store, schedule("a", Every(MINUTE)), schedule("b", Cron.parse("14 22 * * *")))
         await store.lead("me")
         a, b = await pass_at(store, T0)
@@ -257,7 +257,7 @@ class PageContract:
         assert await store.recent(1) == recent[:1]
 
     @stored
-    async def test_what_was_pruned_is_told(self, store):
+    async def test_the_last_pruned_tick_is_reported(self, store):
         await declare(store, schedule())
         assert (await store.get("a")).pruned_until == 0
         await store.lead("me")
@@ -375,7 +375,7 @@ class RunQueryContract:
             assert await self.found(store, oldest_first=True, **wanted) == (runs.split()[::-1], None), wanted
 
     @stored
-    async def test_runs_are_found_by_what_made_them(self, store):
+    async def test_runs_are_found_by_their_trigger(self, store):
         await self.filled(store)
         past = Run(
             "a", T0 - MINUTE, "schedule", Status.ENQUEUED, Phase.DELAYED, T0, backfill=Overlap.QUEUE,
@@ -461,7 +461,7 @@ class DropContract:
         assert before[0].state.skipped == SkippedRange(T0, Reason.PAUSED, 4)
 
     @stored
-    async def test_what_has_run_is_never_dropped(self, store):
+    async def test_a_row_of_a_run_is_never_dropped(self, store):
         await declare(store, schedule())
         await store.lead("me")
         [launch] = await pass_at(store, T0)

@@ -30,7 +30,7 @@ class StretchContract:
         )
 
     @pytest.mark.parametrize("way", ["commit", "apply"])
-    def test_it_begins_after_a_run(self, way, tmp_path):
+    def test_a_stretch_begins_after_a_run(self, way, tmp_path):
         @stored
         async def story(self, store):
             await declare(store, schedule())
@@ -47,7 +47,7 @@ class StretchContract:
 
     @pytest.mark.parametrize("way", ["commit", "apply"])
     @pytest.mark.parametrize("ticks", [1, 2])
-    def test_one_that_is_no_longer_than_what_was_decided_is_left_out(self, way, ticks, tmp_path):
+    def test_a_stretch_whose_ticks_are_all_decided_is_left_out(self, way, ticks, tmp_path):
         @stored
         async def story(self, store):
             await declare(store, schedule())

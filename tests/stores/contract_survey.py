@@ -9,7 +9,7 @@ from tests.stores.notation import MINUTE, T0, declare, end, pass_at, put, schedu
 from dutiful.core.cadence import Every
 from dutiful.core.changes import Changes
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.pause import paused_until
+from dutiful.core.plan.edit import paused_until
 from dutiful.core.plan.reconcile import Survey
 from dutiful.core.policy import Reason
 from dutiful.core.schedule import SkippedRange, Task, Window
@@ -33,7 +33,7 @@ class SurveyContract:
         assert await store.survey([]) == Survey([], [])
 
     @stored
-    async def test_what_is_stored_as_declared_is_not_named(self, store):
+    async def test_a_schedule_stored_as_declared_is_not_in_the_survey(self, store):
         kept = [schedule("b"), schedule("a", Every(MINUTE)), schedule("c")._replace(window=Window(T0, None))]
         await declare(store, *kept)
         assert await store.survey(kept) == Survey([], [])
@@ -42,13 +42,13 @@ class SurveyContract:
         assert await store.survey(again) == Survey([], ["a"])
 
     @stored
-    async def test_what_is_declared_and_not_stored_comes_in_the_order_of_the_declaration(self, store):
+    async def test_declared_schedules_that_are_not_stored_come_in_the_order_of_the_declaration(self, store):
         declared = [schedule("z"), schedule("b"), schedule("y"), schedule("a")]
         await declare(store, schedule("b"))
         assert await store.survey(declared) == Survey([(declared[n], None) for n in (0, 2, 3)], [])
 
     @stored
-    async def test_what_is_stored_and_not_declared_comes_as_it_was_first_stored(self, store):
+    async def test_stored_schedules_that_are_not_declared_come_in_the_order_of_storing(self, store):
         await declare(store, *map(schedule, ["z", "b", "y", "a"]))
         await declare(store, schedule("z", grace=1))
         assert await store.survey([schedule("b")]) == Survey([], ["z", "y", "a"])
@@ -76,7 +76,7 @@ class SurveyContract:
         assert await store.survey([schedule("a"), schedule("b")]) == Survey([], [])
 
     @stored
-    async def test_what_has_open_runs_is_named_with_them(self, store):
+    async def test_a_schedule_with_open_runs_is_in_the_survey_with_its_runs(self, store):
         await declare(store, schedule("a"), schedule("b"), schedule("later", Every(10 * MINUTE)))
         declared = [schedule("later", Every(10 * MINUTE)), schedule("b"), schedule("a")]
         await store.lead("me")

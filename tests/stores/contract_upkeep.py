@@ -49,7 +49,7 @@ class LeadershipContract:
         assert epochs == [1, 2, 3]
 
     @stored
-    async def test_who_does_not_lead_writes_nothing(self, store):
+    async def test_a_store_that_does_not_lead_writes_nothing(self, store):
         await declare(store, schedule())
         with pytest.raises(LostLeadershipError):
             await store.commit([], 0)

@@ -1,4 +1,4 @@
-"""Texts at rest: what goes in comes out, and what cannot come out does not go in."""
+"""Stored texts: every value is read back equal, and a value that could not be read back is refused."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_a_zone_without_a_name_is_refused_before_it_is_stored(zone):
     ],
     ids=lambda case: case if isinstance(case, str) else "",
 )
-def test_what_could_not_be_read_again_is_refused(schedule, message):
+def test_a_value_that_could_not_be_read_again_is_refused(schedule, message):
     with pytest.raises(CodecError) as caught:
         declare(schedule)
     assert message in str(caught.value)

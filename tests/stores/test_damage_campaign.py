@@ -1,4 +1,4 @@
-"""Random damage to the file: it is refused, told, or makes no difference."""
+"""Random damage to the file: it is refused, reported, or makes no difference."""
 
 from __future__ import annotations
 

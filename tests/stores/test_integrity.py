@@ -63,7 +63,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("statement", "problem"), WRONG.values(), ids=WRONG)
-def test_a_check_finds_what_does_not_fit(newest_postgres_url, statement, problem):
+def test_a_check_finds_rows_that_contradict_each_other(newest_postgres_url, statement, problem):
     url = newest_postgres_url
     over(url, fill, count=1)
     assert check(url) == (0, [])

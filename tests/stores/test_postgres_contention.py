@@ -101,7 +101,7 @@ async def is_waiting(url):
     return await execute(url, "SELECT 1 FROM pg_locks WHERE NOT granted")
 
 
-def test_a_session_is_kept_alive_also_after_an_error_that_nobody_expected(postgres_url, caplog):
+def test_a_session_is_kept_alive_also_after_an_unexpected_error(postgres_url, caplog):
     async def story(store):
         await store.join(me("1"), ignore)
         lock, failures = store._database.lock, [ValueError("not expected")]

@@ -64,7 +64,7 @@ def test_a_process_that_waited_for_the_migration_of_another_finds_its_tables(pos
 # Sessions
 
 
-def test_a_session_that_is_lost_and_regained_with_nobody_between_keeps_its_epoch(postgres_url):
+def test_a_lost_session_keeps_its_epoch_where_no_other_process_led_meanwhile(postgres_url):
     async def story(store):
         assert await store.lead("me") == 1
         await declare(store, schedule())

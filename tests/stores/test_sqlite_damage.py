@@ -1,4 +1,4 @@
-"""What the world does to a file: every case ends in an error that says what to do, or in going on."""
+"""Damaged files: each case ends in an error that says what to do, or does no harm."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_truncated_file_is_found_after_a_crash(crashed):
     assert crashed.read_bytes() == content
 
 
-def test_damage_that_shows_only_when_it_is_read_is_told_then(path):
+def test_damage_that_shows_only_when_it_is_read_is_reported_then(path):
     with_store(path, populate)
     content = bytearray(path.read_bytes())
     content[4096 * 3 :] = b"\xff" * (len(content) - 4096 * 3)
@@ -206,7 +206,7 @@ def test_an_index_that_does_not_fit_its_table_is_refused_until_it_is_made_anew(p
     with_store(path, nothing)
 
 
-def test_where_somebody_leads_the_file_is_not_looked_over_again(path):
+def test_a_file_is_not_verified_again_while_a_process_leads(path):
     with_store(path, populate)
 
     async def lead(store):
@@ -242,7 +242,7 @@ def test_a_log_that_is_damaged_in_its_middle_is_refused_and_left_as_it_is(tmp_pa
     with_store(image, nothing)
 
 
-def test_a_log_that_cannot_be_read_is_told(path):
+def test_a_log_that_cannot_be_read_is_reported(path):
     with_store(path, populate)
     path.with_name("state.db-wal").mkdir()
     assert "cannot be opened" in refusal(path)
@@ -251,7 +251,7 @@ def test_a_log_that_cannot_be_read_is_told(path):
 # What must survive
 
 
-def test_what_a_later_release_added_survives_edits_and_runs(path):
+def test_keys_of_a_later_release_survive_edits_and_runs(path):
     with_store(path, populate)
     edit(
         path,

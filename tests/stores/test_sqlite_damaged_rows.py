@@ -64,7 +64,7 @@ def test_runs_are_found_beside_a_payload_that_is_no_json(path, owner, found):
 
 
 @pytest.mark.parametrize("name", ["clean", "epoch"])
-def test_a_fact_that_is_no_number_is_told(path, name):
+def test_a_fact_that_is_no_number_is_reported(path, name):
     with_store(path, populate)
     edit(path, f"UPDATE meta SET value = 'x' WHERE name = '{name}'")
 

@@ -1,4 +1,4 @@
-"""A run that is alone and leaves no ledger: its state tells of it, until there is more to tell."""
+"""Inline runs: stored in the state of their schedule, until a change needs a row of its own."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def told(path):
     return answer
 
 
-def test_it_is_found_by_all_who_ask_and_has_no_row(path):
+def test_an_inline_run_is_found_by_every_query_and_has_no_row(path):
     async def story(store):
         await declare(store, lone())
         await store.lead("me")
@@ -70,7 +70,7 @@ def test_it_is_found_by_all_who_ask_and_has_no_row(path):
     with_store(path, story)
 
 
-def test_its_end_is_written_once(path):
+def test_the_end_of_an_inline_run_is_written_once(path):
     async def story(store):
         await declare(store, lone())
         await store.lead("me")
@@ -88,7 +88,7 @@ def test_its_end_is_written_once(path):
 @pytest.mark.parametrize(
     ("outcome", "phase"), [(Failed("oh"), Phase.RETRY), (Accepted("7"), Phase.ACCEPTED)], ids=str
 )
-def test_it_gets_a_row_when_it_does_not_just_end(path, outcome, phase):
+def test_an_inline_run_gets_a_row_when_it_does_not_just_end(path, outcome, phase):
     async def story(store):
         await declare(store, lone(retry=Retry(1000)), lone("b"))
         await store.lead("me")
@@ -102,7 +102,7 @@ def test_it_gets_a_row_when_it_does_not_just_end(path, outcome, phase):
     with_store(path, story)
 
 
-def test_it_gets_a_row_when_another_run_begins_beside_it(path):
+def test_an_inline_run_gets_a_row_when_another_run_begins_beside_it(path):
     async def story(store):
         await declare(store, lone(overlap=Overlap.ALLOW))
         await store.lead("me")
@@ -119,7 +119,7 @@ def test_it_gets_a_row_when_another_run_begins_beside_it(path):
     with_store(path, story)
 
 
-def test_it_gets_a_row_when_its_schedule_is_edited(path):
+def test_an_inline_run_gets_a_row_when_its_schedule_is_edited(path):
     async def story(store):
         await declare(store, lone())
         await store.lead("me")
@@ -133,7 +133,7 @@ def test_it_gets_a_row_when_its_schedule_is_edited(path):
     with_store(path, story)
 
 
-def test_it_gets_a_row_when_somebody_reports_of_it(path):
+def test_an_inline_run_gets_a_row_when_it_is_reported_on(path):
     async def story(store):
         await declare(store, lone())
         await store.lead("me")
@@ -144,7 +144,7 @@ def test_it_gets_a_row_when_somebody_reports_of_it(path):
     with_store(path, story)
 
 
-def test_it_goes_with_its_schedule(path):
+def test_an_inline_run_is_removed_with_its_schedule(path):
     async def story(store):
         await declare(store, lone())
         await store.lead("me")
@@ -218,7 +218,7 @@ def test_a_survey_finds_it_at_work(path):
     [{"ledger": True}, {"run_timeout": 30_000}, {"capacity": Capacity("g", 1)}],
     ids=["has a ledger", "times out before its next tick", "shares places"],
 )
-def test_what_a_state_cannot_tell_has_a_row_at_once(path, policy):
+def test_a_run_that_a_state_cannot_hold_has_a_row_at_once(path, policy):
     async def story(store):
         await declare(store, lone(**policy))
         await store.lead("me")
@@ -243,7 +243,7 @@ def test_a_tick_that_was_decided_before_does_not_run_again(path):
     with_store(path, story)
 
 
-def test_a_trigger_of_somebody_that_passes_over_what_it_knows_is_not_in_the_way(path):
+def test_a_foreign_trigger_that_skips_known_keys_does_no_harm(path):
     async def story(store):
         await declare(store, lone("a"), lone("b"))
         await store.lead("me")

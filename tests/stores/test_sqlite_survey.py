@@ -49,7 +49,7 @@ async def live(store):
 
 
 @pytest.mark.parametrize(("damage", "problem"), DAMAGES.items())
-def test_what_is_damaged_is_marked_and_differs_from_any_declaration(path, damage, problem):
+def test_a_damaged_schedule_is_marked_and_differs_from_any_declaration(path, damage, problem):
     with_store(path, live)
     edit(path, *damage.split("; "))
 
@@ -62,7 +62,7 @@ def test_what_is_damaged_is_marked_and_differs_from_any_declaration(path, damage
     assert with_store(path, look) == Survey([(schedule("a"), None)], [])
 
 
-def test_what_is_damaged_and_not_declared_is_marked_and_left_alone(path):
+def test_a_damaged_schedule_that_is_not_declared_is_marked_and_left_alone(path):
     with_store(path, lambda store: declare(store, schedule("a"), schedule("b"), schedule("c")))
     edit(path, "UPDATE declarations SET payload = 'hello' WHERE id = 'a'")
 
@@ -116,7 +116,7 @@ def test_a_namespace_sees_its_own(path):
     assert with_store(path, look) == Survey([(schedule("a"), None)], ["c"])
 
 
-def test_what_a_later_release_wrote_is_read_and_compared_by_what_it_means(path):
+def test_texts_of_a_later_release_are_compared_by_their_meaning(path):
     with_store(path, lambda store: declare(store, schedule("a")))
 
     columns = encode(schedule("a"))

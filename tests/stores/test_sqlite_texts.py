@@ -72,7 +72,7 @@ READS = {
 
 @pytest.mark.parametrize("column", ["cadence", "policy"])
 @pytest.mark.parametrize("read", READS)
-def test_a_schedule_without_its_text_is_told_by_whoever_reads_it(path, read, column):
+def test_a_schedule_without_its_text_is_damaged_in_every_read(path, read, column):
     with_store(path, lambda store: declare(store, A, B))
     edit(path, f"UPDATE declarations SET {column}_number = 7 WHERE id = 'a'")
 
@@ -94,7 +94,7 @@ def test_a_person_is_shown_a_schedule_without_its_text(path):
     assert ask(path, "SELECT schedule_id, cron_expr, problem FROM schedules") == [("a", None, problem)]
 
 
-def test_what_was_read_is_kept_until_the_file_is_opened_again(path):
+def test_texts_are_cached_until_the_file_is_opened_again(path):
     async def look(store):
         await declare(store, A)
         assert await due_at(store, T0) == ["a"]
@@ -110,7 +110,7 @@ def test_what_was_read_is_kept_until_the_file_is_opened_again(path):
 # Several at once
 
 
-def test_what_another_store_declares_is_read_with_its_texts(path):
+def test_a_schedule_that_another_store_declares_is_read_with_its_texts(path):
     async def share(store):
         other = SqliteStore(path)
         await other.open()
@@ -187,7 +187,7 @@ def test_where_all_are_in_use_there_is_no_other_look_until_there_are_twice_as_ma
     assert with_store(path, prune_again_and_again) == (10_003, 10_001)
 
 
-def test_a_text_that_was_deleted_is_stored_again_for_those_who_remember_it(path):
+def test_a_deleted_text_is_stored_again_by_a_store_that_caches_it(path):
     async def come_back(store):
         await declare(store, A)
         assert await due_at(store, T0) == ["a"]

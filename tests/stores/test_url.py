@@ -1,4 +1,4 @@
-"""Texts that name a store: what they mean, and what is refused with the right spelling."""
+"""The store that each URL names, and the refusals of other texts, with the right spelling."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_path_is_taken_as_written_and_slashes_are_read_as_sqlalchemy_reads_the
     ],
     ids=repr,
 )
-def test_what_names_no_store_is_refused_with_the_right_spelling(url, advice):
+def test_a_url_of_no_store_is_refused_with_the_right_spelling(url, advice):
     with pytest.raises(InvalidArgumentError) as caught:
         store_for(url, "default")
     assert caught.value.details == {"argument": "store", "value": url, "reason": advice}

@@ -1,4 +1,4 @@
-"""The writer thread: what waits together is committed together, and fails alone."""
+"""The writer thread: jobs that wait together are committed together, and fail alone."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def count(connection):
 
 
 @bench
-async def test_what_waits_together_shares_one_transaction(bench):
+async def test_jobs_that_wait_together_share_one_transaction(bench):
     _, *answers = await bench.together(*map(insert, range(50)))
     assert answers == list(range(50))
     # The other transaction is of the read that kept the thread busy.
@@ -126,7 +126,7 @@ async def test_a_read_cannot_become_a_write(bench):
 
 
 @bench
-async def test_work_that_nobody_waits_for_any_more_is_not_begun(bench):
+async def test_a_job_whose_caller_was_cancelled_is_not_begun(bench):
     gate, begun = threading.Event(), threading.Event()
     busy = bench.writer.read(lambda _: begun.set() or gate.wait())
     begun.wait()
@@ -173,7 +173,7 @@ async def test_a_value_that_no_column_holds_is_an_error_of_the_store(bench):
     assert isinstance(caught.value.__cause__, OverflowError)
 
 
-def test_a_connection_that_fails_is_reported_to_who_starts(tmp_path):
+def test_a_failed_connection_is_raised_by_start(tmp_path):
     def connect():
         return sqlite3.connect(tmp_path / "missing" / "t.db")
 
@@ -201,7 +201,7 @@ def test_a_start_that_is_given_up_leaves_no_thread_behind(tmp_path):
     asyncio.run(give_up())
 
 
-def test_an_answer_to_a_loop_that_is_gone_harms_nobody(tmp_path):
+def test_an_answer_to_a_closed_loop_is_dropped(tmp_path):
     bench, gate = Bench(tmp_path / "t.db"), threading.Event()
 
     async def leave_early():

@@ -42,7 +42,7 @@ def test_the_list_has_them_beside_the_others(damaged):
     assert "checksum does not match" in problem_of(damaged)
 
 
-def test_one_that_is_asked_for_is_told_with_what_is_wrong(damaged):
+def test_a_damaged_schedule_is_answered_with_its_problem(damaged):
     status, code, details = error_of(damaged.client.get("/schedules/nightly"))
     assert (status, code, details) == (
         409,
@@ -74,7 +74,7 @@ def test_the_overview_shows_them(damaged):
     )
 
 
-def test_they_are_counted(damaged):
+def test_damaged_schedules_are_counted(damaged):
     assert "dutiful_schedules_damaged 1.0" in damaged.client.get("/metrics").text.splitlines()
 
 
@@ -84,19 +84,19 @@ def test_stored_again_it_is_whole(damaged):
     assert damaged.get("/schedules")["damaged"] == []
 
 
-def test_it_can_be_deleted(damaged):
+def test_a_damaged_schedule_can_be_deleted(damaged):
     assert damaged.client.delete("/schedules/nightly").status_code == 204
     assert damaged.get("/schedules")["damaged"] == []
     assert damaged.client.get("/schedules/nightly").status_code == 404
 
 
-def test_what_was_never_there_is_unknown(damaged):
+def test_an_id_that_was_never_stored_is_unknown(damaged):
     assert damaged.client.get("/schedules/never").status_code == 404
     assert damaged.client.delete("/schedules/never").status_code == 404
 
 
 @pytest.mark.parametrize("question", ["", "/edit", "/delete", "/run", "/pause", "/backfill"])
-def test_every_page_about_it_says_what_is_wrong_and_how_to_mend_it(damaged, question):
+def test_every_page_about_a_damaged_schedule_says_what_is_wrong_and_how_to_mend_it(damaged, question):
     found = page(damaged, f"/ui/schedules/nightly{question}", 409)
     assert f"Its row cannot be read: {problem_of(damaged)}." in found.text
     assert "/ui/schedules/new?id=nightly" in found.links
@@ -118,7 +118,7 @@ def test_the_form_in_which_it_is_stored_again_has_its_id(damaged):
     assert damaged.get("/schedules")["damaged"] == []
 
 
-def test_it_is_deleted_on_its_page_once_its_id_is_typed(damaged):
+def test_a_damaged_schedule_is_deleted_on_its_page_once_its_id_is_typed(damaged):
     here = "/ui/schedules/nightly"
     answer = post(damaged, f"{here}/delete", csrf(damaged, here), typed="nightl")
     assert (answer.status_code, "Type nightly to delete it" in answer.text) == (409, True)

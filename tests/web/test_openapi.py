@@ -1,4 +1,4 @@
-"""The document of the interface: committed, and kept by the service whatever is sent."""
+"""The OpenAPI document: committed, and obeyed by every answer of the service."""
 
 from __future__ import annotations
 

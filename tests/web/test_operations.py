@@ -1,4 +1,4 @@
-"""What operators and their tools ask."""
+"""The endpoints for operators and their tools."""
 
 from __future__ import annotations
 

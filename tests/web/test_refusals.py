@@ -75,7 +75,7 @@ def refused(answer):
         ({"cron_expr": None}, "cron_expr"),
     ],
 )
-def test_what_is_wrong_with_a_schedule_is_told_by_its_place(service, changes, at):
+def test_what_is_wrong_with_a_schedule_is_reported_by_its_place(service, changes, at):
     answer = service.client.post("/schedules/upsert", json={**SCHEDULE, **changes})
     assert refused(answer) == (422, "invalid_request")
     assert answer.json()["error"]["details"]["problems"][0]["at"] == at
@@ -166,7 +166,7 @@ def test_a_method_that_a_path_does_not_take_is_answered_with_those_that_it_takes
     assert answer.json()["error"]["message"] == "POST is not answered here; use GET, DELETE, HEAD"
 
 
-def test_of_many_problems_of_a_bulk_the_first_are_told(service):
+def test_of_many_problems_of_a_bulk_the_first_are_reported(service):
     answer = service.client.post("/schedules/bulk", json=[{**SCHEDULE, "cron": "x"}] * 5000)
     problems = answer.json()["error"]["details"]["problems"]
     assert [each["at"] for each in problems] == [f"schedules.{place}.cron" for place in range(20)]
@@ -275,7 +275,7 @@ def test_a_body_that_does_not_say_its_length_is_counted(service):
         ("GET", "/static/%2e%2e/app.py", 404, "not_found"),
     ],
 )
-def test_what_is_not_there_is_told_in_the_same_shape(service, method, path, status, code):
+def test_what_is_not_there_is_reported_in_the_same_shape(service, method, path, status, code):
     assert refused(service.client.request(method, path)) == (status, code)
 
 
@@ -304,7 +304,7 @@ def test_an_unknown_schedule_cannot_be_paused_or_run_again(service):
         assert refused(service.client.post(path, json=body)) == (404, "unknown_schedule")
 
 
-def test_a_range_that_ends_before_it_begins_is_told_as_it_was_sent(service):
+def test_a_range_that_ends_before_it_begins_is_reported_as_it_was_sent(service):
     service.upsert()
     range_ = {"start": "2026-03-02T00:00:00Z", "end": "2026-03-01T00:00:00Z"}
     answer = service.client.post("/schedules/nightly/backfill", json=range_)
@@ -313,7 +313,7 @@ def test_a_range_that_ends_before_it_begins_is_told_as_it_was_sent(service):
     assert (answer.status_code, answer.json()["error"]["message"]) == (422, message)
 
 
-def test_a_run_that_nobody_knows_has_no_status(service):
+def test_an_unknown_run_has_no_status(service):
     answer = service.client.post("/runs/nobody-knows-this/status", json={"status": "SUCCESS"})
     assert refused(answer)[0] == 404
 
@@ -366,7 +366,7 @@ class Broken:
         raise ZeroDivisionError("secret/path.py")
 
 
-def test_a_bug_is_told_without_its_trace():
+def test_a_bug_is_reported_without_its_trace():
     async def ask():
         transport = httpx2.ASGITransport(create_app(Broken()), raise_app_exceptions=False)
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -378,6 +378,6 @@ def test_a_bug_is_told_without_its_trace():
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_an_error_of_json_is_not_told_as_that_of_an_item(service):
+def test_an_error_of_json_is_not_reported_as_that_of_an_item(service):
     answer = service.client.post("/schedules/upsert", content="{]").json()["error"]
     assert answer["message"].startswith("The body cannot be read: ")

@@ -160,7 +160,7 @@ def test_the_runs_of_all_schedules_are_found_by_what_became_of_them(service):
     assert pages == [4, 2]
 
 
-def test_a_run_that_nobody_knows_and_a_cursor_that_nobody_gave_are_refused(service):
+def test_an_unknown_run_and_a_made_up_cursor_are_refused(service):
     assert service.client.get("/runs/" + "0" * 64).json()["error"]["code"] == "unknown_run"
     for path, cursor in (
         ("/runs", _cursor(2**63, 1, "schedule")),
@@ -198,7 +198,7 @@ def test_a_failed_run_has_a_reason_and_the_words_of_its_task(service):
     )
 
 
-def test_a_run_of_a_workflow_that_nobody_stored_fails_at_once(service):
+def test_a_run_of_an_unknown_workflow_fails_at_once(service):
     service.upsert(workflow_id="nothing")
     service.advance(1801)
     (run,) = service.get("/schedules/nightly/runs")["runs"]

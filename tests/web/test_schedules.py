@@ -107,7 +107,7 @@ def test_a_preview_names_the_fire_times_that_an_edit_moves_and_removes(service):
     assert service.get("/schedules/nightly")["cron_expr"] == SCHEDULE["cron_expr"]
 
 
-def test_a_fire_time_that_moves_beyond_the_end_of_the_comparison_is_not_told_as_removed(service):
+def test_a_fire_time_that_moves_beyond_the_end_of_the_comparison_is_not_reported_as_removed(service):
     service.upsert()
     found = preview(service, cron_expr="45 9 * * *")
     assert [len(found[name]) for name in ("added", "removed", "moved")] == [0, 0, 499]

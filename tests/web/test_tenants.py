@@ -187,7 +187,7 @@ def test_the_list_of_pages_is_complete():
     assert routes == PAGE_NEEDS.keys() | OPEN_PAGES
 
 
-def test_what_belongs_to_another_user_does_not_exist(guarded):
+def test_schedules_of_another_user_do_not_exist(guarded):
     ada, bob = asking(guarded, "ada"), asking(guarded, "bob")
     ada("POST", "/schedules/upsert", SCHEDULE)
     tried = [
@@ -228,7 +228,7 @@ def test_of_two_users_who_want_the_same_id_at_once_one_gets_it(guarded):
     assert statuses == [[200, 404]] * 20
 
 
-def test_nobody_acts_for_another_user(guarded):
+def test_a_user_cannot_act_for_another_user(guarded):
     bob = asking(guarded, "bob")
     for path, body in [
         ("/schedules/upsert", {**SCHEDULE, "schedule_id": "new"}),
@@ -250,7 +250,7 @@ def test_pausing_by_filter_stays_with_the_caller(guarded):
     assert ada("GET", "/schedules/nightly")[1]["paused"] is False
 
 
-def test_nobody_reports_on_the_runs_of_another_user(guarded):
+def test_a_user_cannot_report_on_the_runs_of_another_user(guarded):
     ada, bob, root = asking(guarded, "ada"), asking(guarded, "bob"), asking(guarded, "root", "admin")
     ada("PUT", "/workflows/report/1", {"hang": True})
     ada("POST", "/schedules/upsert", SCHEDULE)
@@ -322,7 +322,7 @@ def test_an_owner_is_any_subject_that_a_token_names(guarded, user):
 
 
 @pytest.mark.parametrize("user", ["", "a\nb", "a\u2028b", "\x00", "x" * 256])
-def test_what_could_forge_a_line_is_no_user(guarded, user):
+def test_a_text_that_could_forge_a_line_is_no_user(guarded, user):
     status, content = asking(guarded, "root", "admin")(
         "POST", "/schedules/upsert", {**SCHEDULE, "user_id": user}
     )

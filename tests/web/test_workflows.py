@@ -151,7 +151,7 @@ def test_an_id_that_cannot_be_written_is_replaced_by_a_stable_one():
         ([{**TRIGGER, "name": "a"}, {**TRIGGER, "name": "a"}], "triggers.1"),
     ],
 )
-def test_a_trigger_that_cannot_be_read_is_told_by_its_place(triggers, at):
+def test_a_trigger_that_cannot_be_read_is_reported_by_its_place(triggers, at):
     with pytest.raises(InvalidRequestError) as refused:
         schedules_of("w", 1, {"triggers": triggers}, "me")
     assert refused.value.details["problems"][0]["at"] == at

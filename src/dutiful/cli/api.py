@@ -141,7 +141,7 @@ def _tls() -> ssl.SSLContext:
 
 def path_of(schedule_id: str, *rest: str) -> str:
     """Return the path of a schedule, with the id encoded as one segment."""
-    # An argument that is not in the encoding of the terminal has surrogates.
+    # An argument in another encoding than the terminal's holds surrogates.
     return "/".join(["", "schedules", quote(schedule_id, safe="", errors="surrogateescape"), *rest])
 
 
@@ -167,7 +167,7 @@ def with_near_names(error: Refused, schedule_id: str) -> Refused:
 
 def token() -> str | None:
     """Return the token in DUTIFUL_TOKEN, None if it is not set; raises click.UsageError."""
-    # Files and secrets of other systems often end with a line end, which is no part of a token.
+    # Files and secrets of other systems often end with a line end, which is not part of the token.
     found = os.environ.get("DUTIFUL_TOKEN", "").strip()
     if not found.isprintable():
         raise click.UsageError("DUTIFUL_TOKEN has several lines or control characters: write the token alone")

@@ -45,7 +45,7 @@ def asked(path: Path, request: dict[str, Any]) -> Any:
     """Return the answer of the running fleet, or the answer from its files."""
     request = {**request, "file": str(path.absolute())}
     running = _started(path)
-    # The lock names the state directory of the running fleet; its file may name another by now.
+    # Use the state directory that the lock names: the file may have been edited to name another one.
     known, state_dir = (None, running.state_dir) if running is not None else _found(path)
     if running is not None and running.is_cut_off:
         raise click.ClickException(

@@ -103,7 +103,7 @@ class Tables:
         return [_name(each), _schedule_state(each), each["when"], *times, self._reason(each)]
 
     def _reason(self, each: Document) -> str:
-        """Return why a schedule does not run, and since when; nothing if it starts with the next pass."""
+        """Return why a schedule does not run, and since when; "" if it starts with the next pass."""
         since = f" for {span(self._now - _read(each['skipped_since']))}" if each["skipped_since"] else ""
         reason = each["skip_reason"]
         return f"{ScheduleSkipReason(reason).for_people}{since}" if reason else ""

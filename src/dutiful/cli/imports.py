@@ -15,8 +15,7 @@ from dutiful.core.errors import quoted
 from dutiful.importers.apscheduler import read_jobs
 from dutiful.importers.celery_beat import read_beat_schedule
 from dutiful.importers.crontab import read_crontab
-from dutiful.importers.imported import NotImportableError, Target
-from dutiful.importers.schedule_toml import common, to_toml
+from dutiful.importers.imported import NotImportableError, Target, common, to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
 
 # The summaries are repeated here, so that the help imports no command: a command's module may need packages
-# that are not installed. A test compares them with the commands.
+# that are not installed. A test compares the two.
 COMMANDS = {
     "apply": Entry(
         "dutiful.cli.plan:apply",
@@ -138,7 +138,8 @@ class LazyGroup(Group):
         try:
             command: click.Command = getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError as error:
-            # A shell that completes a line would print a refusal, as a traceback, into that line.
+            # Shell completion would print a refusal, with its traceback, into the line that is being
+            # completed.
             if ctx.resilient_parsing:
                 return click.Command(cmd_name)
             _refuse_without_extra(cmd_name, error)
@@ -169,8 +170,8 @@ def _refuse_without_extra(command: str, error: ModuleNotFoundError) -> None:
 
 
 def _extras(own: str, package: str) -> str:
-    """Return the extra of a command, with another one where only that brings a package."""
-    # Imported here: it brings much that no start of the command needs.
+    """Return the extra of a command, and the extra that brings this package if that is another one."""
+    # Imported here, because it loads much that no other start of the command needs.
     from importlib.metadata import requires
 
     named = re.compile(rf"{re.escape(package)}\b.*\bextra == ['\"](\w+)['\"]", re.IGNORECASE)

@@ -47,7 +47,7 @@ _COLOURS = {
     "warning": "red",
     "wrong": "red",
 }
-# What --color says, for `click.Context.color`; auto is neither.
+# The values of --color for `click.Context.color`; `auto` stands for None.
 _WHEN = {"always": True, "never": False}
 # The shapes of the web pages, in Unicode and in ASCII; colours only repeat their meaning.
 SHAPES = {
@@ -169,12 +169,11 @@ def _csv_cell(value: Any) -> str:
 
 @contextmanager
 def progress_bar(label: str, *, is_still: bool = False) -> Iterator[Callable[[float], None] | None]:
-    """Yield a function that takes the fraction of the work that is done, from 0 to 1; None without a
-    terminal.
+    """Yield a function that draws the fraction of the work that is done, from 0 to 1; else None.
 
-    The bar is drawn on standard error and removed at the end: it is never part of the output. It moves to and
-    fro until the first fraction is told. A bar that `is_still` is drawn with each fraction and in no thread,
-    which would take time from work that is measured.
+    None is yielded without a terminal. The bar is drawn on standard error and removed at the end: it is never
+    part of the output. It moves to and fro until the first fraction comes. A bar that `is_still` is drawn
+    with each fraction and without a thread, which would take time from work that is measured.
     """
     if not sys.stderr.isatty():
         yield None
@@ -184,7 +183,7 @@ def progress_bar(label: str, *, is_still: bool = False) -> Iterator[Callable[[fl
 
     percent = TaskProgressColumn("{task.percentage:>3.0f} %")
     columns = (TextColumn("{task.description}"), BarColumn(), percent, TimeRemainingColumn())
-    # Standard output may be a file, so it must not be led through the console of the bar.
+    # Standard output may be a file, so the bar's console must not capture it.
     with Progress(
         *columns,
         console=Console(stderr=True),

@@ -33,7 +33,7 @@ _PHASES = {
     "SchedulerStopRequested": "stopping: waiting for what runs; once more to stop at once",
     "SchedulerStopped": "stopped",
 }
-# Up to this many tasks are drawn once a second; twice as many tasks half as often.
+# Up to this many tasks are drawn once a second, twice as many every two seconds.
 _OFTEN = 10_000
 # Events that are printed above the table, where they stay visible.
 _KEPT = {

@@ -46,7 +46,7 @@ _COLUMNS = {
     Status.ENQUEUED: "unfinished",
     Status.SKIPPED: "skipped",
 }
-# Stands for an id where an event is of no schedule; no id may have parentheses.
+# Printed in place of a schedule id for events of the engine; no id may contain parentheses.
 _ENGINE = "(engine)"
 
 

@@ -1,6 +1,7 @@
 """Standard output and standard error in an encoding that lacks letters, such as ASCII or Latin-1.
 
-Left alone, click writes UTF-8 to a terminal in ASCII, and a letter that Latin-1 lacks ends the command.
+Without this module, click writes UTF-8 to a terminal in ASCII, and a letter that Latin-1 lacks ends the
+command.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _STATES = {
 
 
 class ServiceSource:
-    """A running service. While nothing changes there, a look costs it one small request."""
+    """A running service. While nothing changes, a query costs the service one small request."""
 
     first_view = "needs"
     # The names of its views, in their order.
@@ -59,7 +59,8 @@ class ServiceSource:
             self._lines = [_line(line) for line in ask("GET", "/summary/schedules", query)["schedules"]]
             self._asked = asked
         found = self._found
-        now = _read(found["now"]) + timedelta(seconds=self._clock.monotonic() - self._read_at)
+        since = timedelta(seconds=self._clock.monotonic() - self._read_at)
+        now = datetime.fromisoformat(found["now"]) + since
         paused = f", {found['paused']:,} paused" if found["paused"] else ""
         return Shown(
             _url().partition("://")[2].rstrip("/"),
@@ -116,7 +117,7 @@ def health(found: dict[str, Any], now: datetime) -> str:
         return f"not working: {known['reason']}"
     parts = ["working", *_leading(found["leaders"], found["standby"])]
     if known["last_pass_at"] is not None:
-        age = max(0.0, (now - _read(known["last_pass_at"])).total_seconds())
+        age = max(0.0, (now - datetime.fromisoformat(known["last_pass_at"])).total_seconds())
         parts.append(f"pass {age:.1f} s ago")
     return ", ".join(parts)
 
@@ -146,8 +147,8 @@ def _line(line: dict[str, Any]) -> Row:
         f"{line['meaning']}, {place}",
         line["past"],
         line["to_come"],
-        None if line["last_at"] is None else _read(line["last_at"]),
-        None if line["next_run_at"] is None else _read(line["next_run_at"]),
+        _read(line["last_at"]),
+        _read(line["next_run_at"]),
         line["note"],
     )
 
@@ -213,7 +214,7 @@ def _task(view: dict[str, Any]) -> Row:
     if "damage" in view:
         return Row(view["name"], "aside", "", (), 0, None, None, view["damage"])
     ends = [(view["last_success_at"], "ran"), (view["last_failure_at"], "failed")]
-    known = sorted((_read(at), state) for at, state in ends if at is not None)
+    known = sorted((datetime.fromisoformat(at), state) for at, state in ends if at is not None)
     last, state = known[-1] if known else (None, "to_come")
     state = "aside" if view["quarantine"] else "running" if view["running_since"] else state
     note = view["quarantine"] or (f"retry: {view['error']}" if view["retry_at"] else "")
@@ -222,7 +223,7 @@ def _task(view: dict[str, Any]) -> Row:
 
 
 def _due(view: dict[str, Any]) -> datetime | None:
-    return min(filter(None, map(_read_or_none, (view["retry_at"], view["next"]))), default=None)
+    return min(filter(None, map(_read, (view["retry_at"], view["next"]))), default=None)
 
 
 class FleetSource:
@@ -325,13 +326,13 @@ def _fleet_row(each: dict[str, Any]) -> Row:
     # Imported late, as in `_ask`.
     from dutiful.fleet.types import ScheduleSkipReason
 
-    last, error = _read_or_none(each["last_run_at"]), each["problem"] or each["last_error"]
+    last, error = _read(each["last_run_at"]), each["problem"] or each["last_error"]
     state = "to_come" if last is None else "failed" if error else "ran"
     state = {"running": "running", "disabled": "paused"}.get(each["status"], state)
     # A schedule that is not due yet needs no note: its next time says so.
     reason = each["skip_reason"] or "not_due"
     note = error or (ScheduleSkipReason(reason).for_people if reason != "not_due" else "")
-    due = _read_or_none(each["next_run_at"])
+    due = _read(each["next_run_at"])
     name = f"{each['agent']}/{each['schedule']}"
     return Row(name, state, each["when"], (), int(due is not None), last, due, note)
 
@@ -349,9 +350,5 @@ def _counts(rows: list[Row]) -> dict[str, int | None]:
     return {view: len(_in_view(rows, view, "")) for view in ("needs", "running", "all")}
 
 
-def _read(text: str) -> datetime:
-    return datetime.fromisoformat(text)
-
-
-def _read_or_none(text: str | None) -> datetime | None:
-    return None if text is None else _read(text)
+def _read(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

@@ -44,7 +44,7 @@ LOGGED_MAX = 1000
 
 
 def as_text(value: object) -> str:
-    """Return the text of a value, for an exception without one its class; also where rendering it fails."""
+    """Return the text of a value; its class for an exception without a text, or where rendering fails."""
     name = type(value).__name__
     try:
         text = str(value)
@@ -64,7 +64,7 @@ def quoted(text: object, limit: int = _QUOTE_LIMIT) -> str:
 
 
 def redacted(url: str) -> str:
-    """Return a URL for messages, without its user and passwords; also one that is misspelt."""
+    """Return a URL for messages, without its user and passwords. Misspelt URLs are accepted."""
     before, at, rest = url.rpartition("@")
     kind, colon, _ = before.partition(":")
     shown = f"{kind if colon else ''}://…@{rest}" if at else url

@@ -25,8 +25,9 @@ _LAUNCHED = Phase.LAUNCHED
 class RunLaunched(NamedTuple):
     """A run was recorded and handed to the launcher.
 
-    `late` is by how many ms the run could have started earlier: since its fire time, the end of the run
-    before it, and the beginning of leadership. `before` is the phase it was in, None for a new run.
+    `late` is by how many ms the run could have started earlier: since its fire time, the end of the previous
+    run, and the beginning of leadership. `before` is the phase of the run before the launch, None for a new
+    run.
     """
 
     at: Instant

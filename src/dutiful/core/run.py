@@ -89,7 +89,8 @@ class Run(NamedTuple):
     detail: str | None = None
     # When the row was last written; like `created_at`, set only where a ledger is kept.
     updated_at: Instant | None = None
-    # How many attempts ended because the task failed; in the other attempts the task did not end.
+    # How many attempts ended because the task failed. Other attempts ended without an end of the task, as a
+    # failed launch does.
     task_failures: int = 0
     # The fields from here on never change. `backfill`: a user requested this past tick, under this overlap.
     backfill: Overlap | None = None

@@ -65,8 +65,8 @@ class State(NamedTuple):
     ended_at: Instant | None = None
     skipped: SkippedRange | None = None
     quarantine: str | None = None
-    # Ticks up to here may have been decided before the clock was set back. The rows show which ones were;
-    # those ticks get no second row.
+    # Ticks up to here may have been decided before the clock was set back. The ledger shows which of them
+    # have a row; these ticks get no second row.
     decided_until: Instant = 0
 
 

@@ -145,7 +145,8 @@ def _misshapen(registration: Any) -> str:
     fits = (isinstance(name, str), isinstance(text, str), callable(callback), _is_duration(delay))
     place = fits.index(False)
     if inspect.iscoroutine(callback):
-        # It was made for this registration alone, and would be reported as never awaited.
+        # Close the coroutine, which asyncio would report as never awaited: it was made for this registration
+        # alone.
         callback.close()
         return f"{_PARTS[2]}, not coroutine; write {callback.__name__} without ()"
     return f"{(*_PARTS, _DELAY_PART)[place]}, not {type(registration[place]).__name__}"

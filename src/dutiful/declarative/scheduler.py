@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
 Lifecycle: TypeAlias = Literal["uninitialized", "initializing", "running", "stopping", "stopped"]
 
-# A start is late beyond one minute, and 6 ms more for each task (R1: 100,000 tasks, ten minutes).
+# A start counts as late after one minute, and 6 ms more for each task: 100,000 tasks may start over ten
+# minutes.
 _LATE, _LATE_PER_TASK = 60_000, 6
 _LOOK_EVERY_MS = 1000
 _OTHER_LOOP = "stop() must be called in the event loop that called initialize()"
@@ -143,7 +144,7 @@ class Scheduler:
         except asyncio.CancelledError:
             if not stopping.cancelled():
                 raise
-            # A program that cancels all its tasks cancelled the stop, not the caller: stop again.
+            # The program cancelled all its tasks, and so the stop instead of its caller: stop again.
             if self._stopping is stopping:
                 self._stopping = asyncio.create_task(self._stop(), name="dutiful-stop")
             assert self._stopping is not None

@@ -253,7 +253,7 @@ class AgentSchedules:
                 await self._follow_moved()
 
     async def _follow_moved(self) -> None:
-        """Show when schedules run next whose stored state was moved, as the clock was set back."""
+        """Update the next runs of schedules whose stored state was moved when the clock was set back."""
         moved, self.view.moved = self.view.moved, set()
         for due in await self._store.some(moved):
             known = await recalled(self._store, due, due.state.decided_until)

@@ -40,8 +40,8 @@ _AUTOMATIC = ("interval", "cron")
 _GO = ScheduleCheckResult(should_trigger=True)
 _ENDINGS = {Status.SUCCESS: "done", Status.FAILED: "failed", Status.SKIPPED: "no_work"}
 _LOG_AGAIN = timedelta(minutes=1)
-# A later instant may be outside of datetime's years in some zone. An interval may reach beyond it: such a
-# schedule has no next run that could be shown.
+# A later instant may lie outside datetime's years in some zone. The next run of a schedule with such an
+# interval is not shown.
 _SHOWN_MAX = epoch_ms(datetime(9999, 12, 30, tzinfo=UTC))
 
 
@@ -52,7 +52,7 @@ def shown(problem: Problem) -> str:
 
 
 class Entry(NamedTuple):
-    """One schedule of one agent: its declaration, its record in the state file, and the core schedule."""
+    """One schedule of one agent: as declared, as recorded in the state file, and as the core schedule."""
 
     agent: Agent
     name: str
@@ -86,7 +86,7 @@ class Job(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """Failing passes: since when, why, and when that was last logged."""
+    """Failing passes: since when, the problem, and when the problem was last logged."""
 
     since: datetime
     problem: str
@@ -103,7 +103,7 @@ class View:
         # The numbers of jobs by agent and by schedule, because every check needs both.
         self._of_agent: Counter[str] = Counter()
         self._of_schedule: Counter[str] = Counter()
-        # Recorded manual runs that begin with the next pass -> the agent whose slot each takes.
+        # Recorded manual runs that begin with the next pass -> the agent whose slot each run takes.
         self._reserved: dict[tuple[str, Instant], str] = {}
         # The latest manual run of each schedule that has begun.
         self._begun: dict[str, Instant] = {}
@@ -112,7 +112,7 @@ class View:
         # Schedules whose latest run found no work; their ledger rows will be merged.
         self.empty_polls: set[str] = set()
         self.stall: Stall | None = None
-        # Grows with every change of a fact that people are shown.
+        # Counts the changes of facts that are shown to people.
         self.changes = 0
         self._states: dict[str, State] = {}
         # Schedules whose stored state must be read again: a clock that was set back has moved it.
@@ -152,7 +152,7 @@ class View:
         }
 
     def _held(self, entry: Entry) -> Skip | None:
-        """Return why a schedule cannot run at any time, or None."""
+        """Return why a schedule can never run as it stands, or None."""
         if entry.problem is not None:
             return Skip.QUARANTINED
         if entry.written.type not in _AUTOMATIC:

@@ -147,7 +147,7 @@ class ChainedFile:
             raise InvalidArgumentError(
                 "audit log", str(path), f"cannot be opened: {error.strerror}"
             ) from None
-        # The size at which this process last left the file, and the hash of its last line then.
+        # The size of the file and the hash of its last line, as of the last write of this process.
         self._end, self._last = 0, BEGINNING
 
     def append(self, entries: Iterable[Mapping[str, Any]]) -> None:
@@ -194,7 +194,7 @@ class ChainedFile:
         line, torn = _tail(self._file, size)
         after = self._last if line is None else _hash(line)
         if torn and _is_whole(torn):
-            # Only the line end is missing.
+            # Only the line end is missing, so the record is whole.
             self._write(b"\n", _hash(torn))
         elif torn:
             mark = _ENCODER.encode({_TORN: len(torn), _AFTER: after, _PREVIOUS: _hash(torn)}).encode()
@@ -210,7 +210,7 @@ class ChainedFile:
             while content:
                 content = content[os.write(self._file, content) :]
         except BaseException:
-            # A full disk may have taken a part of the content, which must not stay.
+            # A full disk may have taken a part of the content: remove that part.
             with suppress(OSError):
                 os.ftruncate(self._file, size)
             raise
@@ -248,9 +248,9 @@ class ChainWatch:
             return self._verify(file)
 
     def verified_now(self, most: int | None = None) -> Verified | None:
-        """Return the verified chain without a wait; raises as `verify` does.
+        """Return the verified chain without waiting; raises as `verify` does.
 
-        None while another thread verifies it, and where more than `most` bytes are to be read.
+        None while another thread verifies the file, and where more than `most` bytes would have to be read.
         """
         if not self._turn.acquire(blocking=False):
             return None
@@ -276,7 +276,7 @@ class ChainWatch:
         return found.st_size - (self._seen.end if self._continues(found) else 0)
 
     def _continues(self, found: os.stat_result) -> bool:
-        """Return whether the part of the file that is verified need not be read again."""
+        """Return whether the file still begins with its verified part."""
         is_same = self._seen.inode == found.st_ino and self._seen.end <= found.st_size
         return is_same and self._clock.monotonic() < self._whole_again
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 READ_MAX = 4_194_304
-"""The most bytes before its place that one call reads; `Found.older` says where to go on."""
+"""The most bytes that one call reads; `Found.older` is the place from which the next call continues."""
 _BLOCK = 65_536
 # The head of a line as `AuditLog` writes it. Lines whose head does not match the filter are not parsed.
 _HEAD = re.compile(
@@ -22,7 +22,7 @@ _HEAD = re.compile(
 
 
 class Wanted(NamedTuple):
-    """A filter of changes; what is empty or None matches all."""
+    """A filter of changes; fields that are empty or None match all."""
 
     who: str = ""
     action: str = ""

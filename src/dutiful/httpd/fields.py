@@ -5,14 +5,25 @@ A type checker sees the plain Python type, so that programs may build the same v
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, StringConstraints
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    PlainSerializer,
+    StringConstraints,
+    WithJsonSchema,
+)
 
+from dutiful.core.cron.zone import rfc_3339
 from dutiful.core.name import SUBJECT_MAX
-from dutiful.httpd.instants import Instant
 
 ID_PATTERN = r"^[A-Za-z0-9._-]{1,128}$"
 KEY_PATTERN = r"^[!-~]{1,256}$"
@@ -28,6 +39,13 @@ ADVICE = {
 # JSON numbers beyond this are rounded by some clients.
 INTEGER_MAX = 2**53 - 1
 _SECONDS_MAX = 366 * 86_400
+_RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)", re.ASCII
+)
+# In a query string an unescaped + is decoded as a space.
+_LOST_PLUS = re.compile(r" (?=\d\d:\d\d\Z)", re.ASCII)
+# Instants that every zone can represent: the first and last day of the calendar overflow in some.
+_FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
 
 class StrictModel(BaseModel):
@@ -52,13 +70,43 @@ def fields_of(declared: type, defaults: Mapping[str, Any] = MappingProxyType({})
 
     The module of the class may import the types of its annotations for the type checker only.
     """
-    names = globals() | {"Instant": Instant}
-    hints = get_type_hints(declared, localns=names, include_extras=True)
+    hints = get_type_hints(declared, localns=globals(), include_extras=True)
     return {name: (hint, defaults.get(name, ...)) for name, hint in hints.items()}
 
 
 def _checked_as(strict: Any) -> GetPydanticSchema:
     return GetPydanticSchema(lambda _, handler: handler(strict))
+
+
+def parse_instant(given: Any) -> datetime:
+    """Return the instant of an RFC 3339 text, in UTC; raises ValueError for anything else."""
+    time = parse_time(given)
+    return in_utc(time) if isinstance(given, str) else time
+
+
+def parse_time(given: Any) -> datetime:
+    """Return the time of an RFC 3339 text, with its own offset; raises ValueError for anything else."""
+    if isinstance(given, datetime) and given.tzinfo is not None:
+        return given
+    if not isinstance(given, str) or not _RFC_3339.fullmatch(text := _LOST_PLUS.sub("+", given)):
+        raise ValueError("must be an RFC 3339 time with an offset, such as 2026-03-08T02:30:00Z")
+    try:
+        instant = datetime.fromisoformat(text.upper())
+    except ValueError as error:
+        raise ValueError(f"is no time of the calendar: {error}") from error
+    in_utc(instant)
+    return instant
+
+
+def in_utc(instant: datetime) -> datetime:
+    """Return an instant in UTC; raises ValueError for one that some zone cannot represent."""
+    try:
+        utc = instant.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"is no time of the calendar: {error}") from error
+    if not _FIRST <= utc <= _LAST:
+        raise ValueError("is too near an end of the calendar")
+    return utc
 
 
 Id = Annotated[str, Field(pattern=ID_PATTERN)]
@@ -73,3 +121,14 @@ Labels = Annotated[Mapping[str, str], _checked_as(Annotated[dict[Id, Text], Fiel
 _Days = Annotated[list[Annotated[str, Field(max_length=21)]], Field(max_length=1000)]
 # Days of a calendar, such as 2026-12-25.
 Days = Annotated[Sequence[str], _checked_as(_Days)]
+# RFC 3339, always with an offset.
+Instant = Annotated[
+    datetime,
+    BeforeValidator(parse_instant),
+    PlainSerializer(rfc_3339, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+# An instant with the offset that it is written with.
+LocalInstant = Annotated[
+    datetime, BeforeValidator(parse_time), WithJsonSchema({"type": "string", "format": "date-time"})
+]

@@ -158,7 +158,7 @@ class RequestMiddleware:
         if not settings.auth.is_on:
             check_host(scope, settings.host)
         if not settings.auth.is_on or settings.auth.clients is not None:
-            # A browser proves its user here without being asked: by its machine or its certificate.
+            # Any site can make a browser send a request that its machine or its certificate authorises.
             check_origin(scope)
         if is_page(scope["path"]):
             settings.pages.check(scope)

@@ -30,11 +30,12 @@ logger = logging.getLogger("dutiful.web")
 
 # A bulk request can have ten thousand problems; an answer lists the first ones.
 _PROBLEMS_MAX = 20
-# Where a model has at most so many keys, an unknown key that resembles none of them is answered with all.
+# For an unknown key that resembles no known one, list all keys of a model that has at most this many.
 _KEYS_LISTED = 12
 # Characters of an unknown key that are compared with the known ones.
 _COMPARED = 64
-# The validator's types of a value that is no object; its messages name classes.
+# The types of problems under which the validator refuses a value that is no object. Their messages would name
+# classes.
 _NO_OBJECT = ("model_type", "model_attributes_type", "dict_type")
 # What to write where the validator refuses a value, by the validator's type of the problem.
 _DEMANDS = {

@@ -112,11 +112,11 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refuse(_TOO_LARGE)
 
     def _parse(self, data: bytes) -> bytes:
-        """Parse data, and return what is to be parsed next.
+        """Parse data, and return the data that must be parsed next.
 
         At the head of a request that offers another protocol the parser stops and drops the body. Java's
         HttpClient offers h2c with every first request, and RFC 9110 lets a server ignore the offer. So the
-        request is parsed again without it.
+        request is parsed again without the offer.
         """
         try:
             self.parser.feed_data(data)
@@ -127,7 +127,7 @@ class LimitedProtocol(HttpToolsProtocol):
         return b""
 
     def _should_upgrade(self) -> bool:
-        """Return whether the callbacks of the parser shall pass over the head that was just parsed."""
+        """Return whether the parser's callbacks must ignore the head that was just parsed."""
         # A CONNECT stops the parser with and without an offer; it is answered as any other method.
         return bool(self.scope["method"] != "CONNECT")
 

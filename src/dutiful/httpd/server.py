@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dutiful.web")
 
-# Seconds that requests in progress may take after `stop`, and between two looks whether they have ended.
+# Seconds that requests in progress may take after `stop`, and seconds between two checks for their end.
 _GRACE_SECONDS = 5
 _LOOK_SECONDS = 0.01
 # The Date header of answers is renewed this often.
 _DATE_SECONDS = 1
 _BACKLOG = 128
-# What asyncio says of a connection for which no open file is left; it tries again after a second.
+# The message of asyncio about a connection for which no open file is left. asyncio accepts it again after a
+# second.
 _NO_FILE = "socket.accept() out of system resource"
 
 
@@ -66,7 +67,8 @@ class HttpServer(uvicorn.Server):
             proxy_headers=False,
             access_log=False,
             log_config=None,
-            # asyncio accepts as many connections at once, and tells each one for which no file is left.
+            # asyncio accepts this many connections at once, and reports each of them for which no file is
+            # left.
             backlog=_BACKLOG,
         )
         super().__init__(config)
@@ -117,9 +119,9 @@ class HttpServer(uvicorn.Server):
             task.cancel()
 
     def _tell(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log what no task takes; once a second where connections wait for a file to be closed.
+        """Log errors that belong to no task; at most once a second where open files have run out.
 
-        asyncio tells it of each connection that waits, with a traceback.
+        asyncio reports that for each connection that waits, with a traceback.
         """
         if context.get("message") != _NO_FILE:
             loop.default_exception_handler(context)

@@ -45,7 +45,7 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
         connection.context = watched.current()
 
     front = _context(files)
-    # Called for every ClientHello, also one without a server name.
+    # OpenSSL calls this for every ClientHello, also for a ClientHello without a server name.
     front.sni_callback = refresh
     return front
 

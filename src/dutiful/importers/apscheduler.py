@@ -283,7 +283,7 @@ def _window(given: Mapping[str, Any], timezone: str) -> dict[str, str]:
 
 
 def _policy(job: Mapping[str, Any], differences: list[Difference]) -> dict[str, Any]:
-    """Return the policy of a job; what differs about it is added."""
+    """Return the policy of a job, and add what is different about it to `differences`."""
     instances, grace = job["max_instances"], job["misfire_grace_time"]
     if grace is not None:
         grace = _amount(job, "misfire_grace_time", SECONDS_MAX)

@@ -50,7 +50,7 @@ _MISSED = Difference(
 
 
 def read_beat_schedule(text: str, target: Target, *, is_json: bool = False) -> Imported:
-    """Return the schedules of a module that sets `beat_schedule`, or of such a mapping as JSON."""
+    """Return the schedules of a module that sets `beat_schedule`, or of such a mapping in JSON."""
     imported = Imported(target)
     try:
         entries, timezone = _json_entries(text) if is_json else _entries(text)
@@ -148,7 +148,7 @@ def _parts(entry: Any) -> dict[str, Any]:
 
 
 def _cadence(given: Any, timezone: str, unnamed: list[Difference]) -> tuple[str, str, list[Difference]]:
-    """Return the cron text, its zone, and what differs about them; `unnamed` does where no zone is set."""
+    """Return the cron text, its zone, and its differences; `unnamed` are those of an app without a zone."""
     fields = _fields(given)
     if fields is None:
         text = interval_text(_seconds(given))

@@ -25,7 +25,7 @@ _MAIL = Difference(
 
 
 def read_crontab(text: str, target: Target, *, system: bool = False) -> Imported:
-    """Return the schedules of a crontab; in that of the `system` the word after the fields is a user."""
+    """Return the schedules of a crontab; in a `system` crontab the word after the fields is a user."""
     imported, environment = Imported(target), dict[str, str]()
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
@@ -86,7 +86,7 @@ class _Line:
         if "~" in fields:
             raise NotImportableError(f"{fields!r} has a random value (~); write a number, or use jitter_ms")
         minute, hour, day, month, weekday = ("*" if part == "*/1" else part for part in self._fields)
-        # Cron takes a day field that begins with an asterisk, also */2, as one that both must match.
+        # Where a day field begins with an asterisk, as */2 does, cron demands that both day fields match.
         if "*" in (day[0], weekday[0]):
             day, weekday = both_days(day, weekday)
         return f"{minute} {hour} {day} {month} {weekday}"

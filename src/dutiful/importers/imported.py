@@ -1,4 +1,7 @@
-"""The result of an import: schedules as the bodies of upserts, differences, and what cannot be imported."""
+"""The result of an import: schedules as the bodies of upserts, differences, and what cannot be imported.
+
+The result becomes a file for `dutiful plan`: TOML, with the differences as comments.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cron.cron import Cron
-from dutiful.core.errors import DutifulError
+from dutiful.core.errors import DutifulError, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 # The limits of an upsert: its ids with room for a number, its input, and its durations.
 _ID_MAX, _INPUT_MAX, SECONDS_MAX = 120, 16_384, 366 * 86_400
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+# A key that TOML takes without quotes.
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Target(NamedTuple):
@@ -103,3 +108,51 @@ def _check(settings: dict[str, Any]) -> None:
             f"its work takes {size:,} bytes as `input`, which holds {_INPUT_MAX:,}; store it in a workflow"
         )
         raise NotImportableError(message)
+
+
+def common(imported: Imported) -> list[Difference]:
+    """Return the differences that every schedule has, where there are several schedules."""
+    first, *others = imported.differences.values() or [[]]
+    return [each for each in first if others and all(each in other for other in others)]
+
+
+def to_toml(imported: Imported) -> str:
+    """Return the text of the file; raises NotImportableError for a null, which TOML lacks."""
+    shared = common(imported)
+    parts = ["".join(f"# All of them: {_line(each)}\n" for each in shared)] if shared else []
+    for schedule in imported.schedules:
+        own = [each for each in imported.differences[schedule["schedule_id"]] if each not in shared]
+        parts.append("".join([*(f"# {_line(each)}\n" for each in own), *_table(schedule)]))
+    parts += [f"# Not imported: {_line(each.name)}: {_line(each.reason)}\n" for each in imported.refused]
+    return "\n".join(parts)
+
+
+def _table(schedule: dict[str, Any]) -> Iterator[str]:
+    yield "[[schedules]]\n"
+    for name, value in schedule.items():
+        yield f"{name} = {_value(value)}\n"
+
+
+def _value(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return repr(value)
+        case str():
+            # A TOML text is a JSON text, but DEL needs an escape.
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case list() | tuple():
+            return f"[{', '.join(map(_value, value))}]"
+        case dict():
+            inner = ", ".join(f"{_key(str(name))} = {_value(each)}" for name, each in value.items())
+            return f"{{{inner}}}"
+    raise NotImportableError("an input has a null, which TOML lacks; write JSON: --output FILE.json")
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _value(name)
+
+
+def _line(text: object) -> str:
+    return quoted(" ".join(str(text).split()), limit=1000)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PREFIX = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.+)")
-# Forbid starts the latest tick that it held back once the run ends, as buffer_one does.
+# `Forbid` holds ticks back during a run, and starts the latest of them once the run ends, as buffer_one does.
 _OVERLAPS = {"Allow": "allow", "Forbid": "buffer_one", "Replace": "cancel_other"}
 _WORK = Difference(
     *("work", "the controller creates a Job", "your executor gets the Job's template as input.job"),
@@ -97,7 +97,7 @@ def _draft(document: dict[str, Any], target: Target) -> Draft:
 
 
 def _cadence(spec: dict[str, Any], target: Target) -> tuple[str, str, list[Difference]]:
-    """Return the cron text, its zone, and what differs about them."""
+    """Return the cron text, its zone, and their differences."""
     text, timezone, differences = spec["schedule"].strip(), spec.get("timeZone"), list[Difference]()
     if prefixed := _PREFIX.fullmatch(text):
         timezone, text = timezone or prefixed[1], prefixed[2]

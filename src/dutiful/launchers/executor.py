@@ -54,7 +54,7 @@ class Meta(NamedTuple):
 
 
 class Mode(StrEnum):
-    """The meaning of a 2xx from a web service: the run is accepted and reports later, or it has succeeded."""
+    """The meaning of a 2xx of a web service: accepted, with a report to follow, or succeeded."""
 
     REPORT = "report"
     WEBHOOK = "webhook"

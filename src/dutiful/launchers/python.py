@@ -110,8 +110,8 @@ def find_function(setting: str, place: str) -> Callable[..., Any]:
 async def call(function: Callable[..., Any], *arguments: object) -> object:
     """Return the result of a function: coroutines run on this loop, other functions in a thread of their own.
 
-    Exceptions of the function are raised. A cancelled call leaves its thread running, because threads cannot
-    be stopped.
+    Exceptions of the function are raised. A cancelled call leaves its thread running: threads cannot be
+    stopped.
     """
     if inspect.iscoroutinefunction(function):
         return await function(*arguments)

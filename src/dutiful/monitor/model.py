@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import tzinfo
 
-    # List name -> (name, cron text, delay) of each task, with an optional mapping of retry options; or the
-    # list that a scheduler gets.
+    # List name -> (name, cron text, delay) of each task, with an optional mapping of retry options. The
+    # registrations that a scheduler takes are accepted as well.
     Registrations = Mapping[str, Sequence[tuple[Any, ...]]]
 
 # Beyond this many tasks the bound on a start grows by 6 ms (in microseconds) per task.

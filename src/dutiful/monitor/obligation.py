@@ -27,16 +27,16 @@ class Task:
 
     cron: Cron
     delay: int
-    # The start after which due minutes are owed one; a requested run leaves it where it is.
+    # Each minute that is due after this start is owed a start. A requested run does not move the mark.
     mark: int
-    # The last start of all.
+    # The last start of the task, requested or not.
     attempted: int
     retry: int | None = None
     orphan: bool = False
     # When a user requested a run that has not begun.
     requested: int | None = None
     started: int | None = None
-    # Whether the run that was started last is one that a user requested, in a trace that says so.
+    # Whether a user requested the last run that started. Not every trace says so.
     manual: bool = False
     ended: float = -NEVER
     # Start of the last run that succeeded: the next such start needs a due minute in between.
@@ -63,7 +63,7 @@ class Task:
         return self.orphan or self.retry is not None or self.requested is not None
 
     def cancel(self) -> None:
-        """End whatever waits: a run that a crash cut short, a retry, or a request that has not begun."""
+        """Cancel the start that waits: of a run that a crash cut short, of a retry, or of a request."""
         self.retry, self.orphan, self.requested = None, False, None
 
     def fail(self, now: int) -> None:
@@ -73,7 +73,7 @@ class Task:
             self.retry = now + self.delay * self.retry_backoff ** min(self.failures - 1, 64)
 
     def pending_since(self) -> float | None:
-        """Return since when, or from when, a start is owed; None while the task runs."""
+        """Return the instant from which a start is owed, past or future; None while the task runs."""
         if self.started is not None:
             return None
         if self.orphan:

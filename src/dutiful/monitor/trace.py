@@ -70,7 +70,7 @@ class _Converter:
             self._add("InitStart", event)
         if call not in self._standing_by or name in ("Crash", "Frozen", "Unfrozen"):
             if name in ("RunStart", "RunCancelled") and event.get("trigger") == "manual":
-                # The scheduler tells of a request only when its run begins, or is cancelled before that.
+                # The scheduler reports a request only when its run begins, or is cancelled before that.
                 self._add("RunRequest", event)
             self._add(name, event)
         elif name == "StopEnd":

@@ -28,7 +28,7 @@ _BYTES_MAX = 2**20
 
 
 class Received(NamedTuple):
-    """The answer to a request; `body` is cut at the limit, and `is_whole` says whether it was."""
+    """The answer to a request; `body` is cut at the limit, and `is_whole` is False for a cut body."""
 
     status: int
     headers: Mapping[str, str]
@@ -57,7 +57,7 @@ class ExchangeError(Exception):
 
 
 class Departure:
-    """Whether the first byte of a request may have left this process."""
+    """Records whether the first byte of a request may have left this process."""
 
     def __init__(self) -> None:
         self.sent = False
@@ -235,7 +235,7 @@ def reason_of(error: Exception, connect_seconds: float) -> str:
         case aiohttp.ClientResponseError():
             return "the answer is not valid HTTP"
         case _ if "CERTIFICATE_REQUIRED" in str(error):
-            # In TLS 1.3 the server says so after the handshake, in place of an answer.
+            # In TLS 1.3 a server that refuses the client says so after the handshake, in place of an answer.
             return "the server asks for a client certificate"
         case _:
             return "the connection was closed before the answer"

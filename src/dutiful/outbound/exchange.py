@@ -36,7 +36,7 @@ class NoAnswerError(DutifulError):
 
 
 class Answer(NamedTuple):
-    """An answer, unparsed and not decompressed; `body` is cut at the limit, and `is_whole` says so."""
+    """An answer, unparsed and not decompressed; `body` is cut at the limit, and `is_whole` is False then."""
 
     origin: str
     status: int

@@ -28,7 +28,7 @@ DESCRIPTORS = 6
 _OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 # Seconds between asking a command to end and killing it.
 GRACE = 5.0
-# Seconds for which the streams may stay open after the warden: it ends last, unless it is killed.
+# The warden ends last, unless it is killed. After its end the streams may stay open for this many seconds.
 _LINGER = 1.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # One variable may be 128 KiB on Linux, its name included.
@@ -117,7 +117,7 @@ def _read_error(talk: asyncio.Future[Any]) -> None:
 def allow_many_commands() -> None:
     """Raise the limit of open files of this process, but not of its commands, as far as the system allows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Some systems have a lower limit than the one that they tell.
+    # Some systems accept less than the limit that they report.
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

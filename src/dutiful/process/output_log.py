@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LEFT_OUT = b"[earlier output was left out]\n"
 # Bytes of an output that are shown at a time by default.
 SHOWN_BYTES = 65_536
-# A folder keeps at most so many outputs of so many bytes; old ones are deleted after so many new ones.
+# A folder keeps at most this many outputs of this many bytes. Old outputs are deleted after so many new ones.
 _OUTPUTS_MAX, _BYTES_MAX, _LOOK_EVERY = 1000, 1024 * 1024, 50
 
 

@@ -126,7 +126,7 @@ def let_go_of_the_streams() -> None:
 
 
 def heed(lifeline: int, child: int) -> bool:
-    """Pass a request to end on to the command; return False when the parent is gone."""
+    """Pass the parent's request to end on to the command; return False when the parent is gone."""
     try:
         asked = os.read(lifeline, 64)
     except OSError:
@@ -144,7 +144,7 @@ def signal_all(child: int, number: int) -> None:
 
 
 def signal_orphans(number: int) -> None:
-    """Signal the orphans that the kernel has handed to the warden; those of another user are waited for."""
+    """Signal the orphans that the warden has inherited. It must wait for orphans of another user."""
     for orphan in orphans():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(orphan, number)

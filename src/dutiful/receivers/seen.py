@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dutiful.runtime.ports import Clock
 
 
-# At least as long as a service keeps its ledger: 30 days, and a day for late messages.
+# At least as long as a service keeps its ledger (30 days), and one day more for late messages.
 KEEP_S = 31 * 86_400.0
 LEASE_S = 60.0
 

@@ -39,8 +39,8 @@ _LOOK_S = 0.5
 # leave the shard to the other. A shard that stays free longer than the second number (ms) is in trouble, and
 # more looks do not help.
 _FREE_LOOK_S, _FREE_LOOK_MS = 0.05, 3000
-# This many seconds after a lost session a process takes only the shards that it had: the other processes are
-# coming back, too.
+# For this many seconds after a lost session, a process takes only the shards that it had before: the other
+# processes reconnect at the same time.
 _REGAIN_S = 2.0
 # A hand-over waits this many seconds for a run that was launched while it began.
 _HAND_OVER_S = 1.0
@@ -83,7 +83,8 @@ class Cluster:
         self._leaving: dict[int, asyncio.Task[None]] = {}
         # Shards of this process that another process should lead, as of the last look.
         self.to_give: tuple[int, ...] = ()
-        # Shards that made no progress here, each with the instant until which this process does not take it.
+        # Shards that made no progress here, each with the instant before which this process does not take it
+        # again.
         self._shunned: dict[int, Instant] = {}
         self._due_before = 0
         self._seen = Seen()

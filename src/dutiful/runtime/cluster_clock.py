@@ -73,8 +73,8 @@ class SampledClock:
         return shown
 
 
-# The host's clock may differ from the database's by less than these (ms). Nothing fires at another time for
-# it, but logs, tokens and certificates are judged by the host's clock.
+# Differences (ms) between the host's clock and the database's from which on one is reported. They move no
+# fire time, but logs, tokens and certificates go by the host's clock.
 CLOCK_WARNING_MS, CLOCK_ALARM_MS = 500, 5000
 
 

@@ -328,7 +328,7 @@ class Engine:
         await in_flight.let_cancelled_runs_end()
         for launch in in_flight.recorded_launches(recorded):
             self._start(launch, self._now(), 0)
-            # Let this run begin before the pass goes on: the plan may end it, and then it must not begin.
+            # Let this run begin before the pass plans: a run that the plan ends must not begin afterwards.
             self._waited = False
 
     def _limits(self, epoch: int, batch: Batch, now: Instant) -> Limits:

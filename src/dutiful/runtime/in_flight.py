@@ -101,7 +101,7 @@ def recorded_launches(moves: Iterable[tuple[Move, Snapshot]]) -> list[Launch]:
 
 
 def _standing(run: Run) -> tuple[Phase, int, int]:
-    """Return the fields that are equal in a launched run and in its stored row."""
+    """Return the fields by which a launched run and its stored row are recognised as the same attempt."""
     return run.phase, run.attempt, run.epoch
 
 

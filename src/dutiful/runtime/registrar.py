@@ -14,9 +14,16 @@ from dutiful.core.errors import (
     UnknownScheduleError,
 )
 from dutiful.core.plan.backfill import Backfill, backfill, past_ticks
-from dutiful.core.plan.edit import accounted, edited, upserted
+from dutiful.core.plan.edit import (
+    accounted,
+    edited,
+    end_of_pause,
+    pause_has_ended,
+    paused_until,
+    resumed,
+    upserted,
+)
 from dutiful.core.plan.outcome import Report, Settlement, hear
-from dutiful.core.plan.pause import end_of_pause, pause_has_ended, paused_until, resumed
 from dutiful.core.plan.reconcile import Difference, Survey, reconcile
 from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.plan.verdict import Verdict, explain, minute_of
@@ -244,7 +251,7 @@ class Registrar:
         force: bool,
         passed: Sequence[Run] = (),
     ) -> Backfill:
-        """Return a backfill; `passed` are rows that are still to be written, before it."""
+        """Return a backfill; `passed` are ledger rows that are written together with it, before its own."""
         now = self._now()
         if start >= now:
             raise InvalidArgumentError("start", from_epoch_ms(start).isoformat(), _FUTURE)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 TEN_MINUTES = 600_000
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
-# The ticks of the last ms that are counted anew for each overview, and as many before them.
+# Ticks of the last 10 to 20 s (ms) are counted anew for each overview; counts of earlier ticks are cached.
 _LIVE = 10_000
 # The usual duration of a schedule is the median of this many runs.
 _USUAL_OF = 20
@@ -46,7 +46,7 @@ _NEXT_READ = 200
 MINUTE_COUNTED = 10_000
 # A run is long from this many times its usual duration on, and not before this many seconds.
 _LONG, _LONG_S = 3, 60.0
-# The most schedules to read before asking whether more of them matter.
+# Schedules to read at first; more are read only if all of these matter.
 _FIRST_READ = 100
 # The kinds of trouble, worst first.
 _KINDS = ["quarantined", "failed", "skipping"]
@@ -142,8 +142,8 @@ class Soon(NamedTuple):
 class Matching(NamedTuple):
     """The number of schedules that match a filter, of paused ones, and of those that fire within an hour.
 
-    `paused` counts those that are paused as asked: until whenever, or until one end. `soon` is counted up to
-    1,000.
+    `paused` counts the pauses that the filter asks for: all of them, or those with one end. `soon` is counted
+    up to 1,000.
     """
 
     schedules: int
@@ -159,12 +159,12 @@ class Board:
         self._settled: TimedCache[list[Tally]] = TimedCache(clock)
         self._loads: TimedCache[Load] = TimedCache(clock)
         self._delays: TimedCache[list[float]] = TimedCache(clock)
-        # The number in the bar of every page: what needs an operator, by kind of caller.
+        # How many things need an operator, as the bar of every page shows it; by kind of caller.
         self.needs: TimedCache[tuple[int]] = TimedCache(clock, 10_000)
 
     async def revision(self) -> str:
         """Return a text that differs after every write to the store, and tells nothing about the writes."""
-        # A tenant may see it, and the store's own text counts the writes of all users.
+        # Hash the store's own text: it counts the writes of all users, and tenants see the revision.
         return hashlib.sha256((await self._store.revision()).encode()).hexdigest()[:16]
 
     async def census(self, owner: str | None = None) -> Census:
@@ -179,7 +179,8 @@ class Board:
     ) -> Matching:
         """Return how many schedules have all of these facets: (`user`, `workflow` or `label`, value)."""
         now = self._now()
-        # They come by their next wake, so read more only while all that were read fire within the hour.
+        # The store returns the schedules by their next wake: read more only while all of these fire within
+        # the hour.
         for limit in (_FIRST_READ, _LATE_READ):
             next_ones = await self._store.soonest(limit, facets)
             soon = sum(1 for due in next_ones for tick, _ in upcoming(due, now, 1) if tick <= now + _HOUR)
@@ -192,7 +193,7 @@ class Board:
         return (await self.day_and_next(owner))[0]
 
     async def day_and_next(self, owner: str | None = None) -> tuple[Day, list[Soon]]:
-        """Return the account of a day, and the next minutes in which schedules fire, by one read of these."""
+        """Return the account of a day, and the next minutes in which schedules fire; both share one read."""
         now = self._now()
         until = now - now % TEN_MINUTES + TEN_MINUTES
         first, tallies, forecast, delays = await asyncio.gather(
@@ -205,7 +206,7 @@ class Board:
         return Day(tallies, forecast, account, spread(delays)), await self._next(first, owner)
 
     async def _next(self, first: Sequence[Snapshot], owner: str | None) -> list[Soon]:
-        """Return the minutes that are known whole, and the minute in which the read ended, counted."""
+        """Return the minutes whose schedules were all read, and the minute in which the read ended."""
         now = self._now()
         groups = soon(first, now)
         idle = (due for due in reversed(first) if not due.runs)
@@ -221,8 +222,9 @@ class Board:
     async def _tallies(self, now: Instant, until: Instant, owner: str | None) -> list[Tally]:
         """Return the tallies of the day before `until`.
 
-        Those before the last minute hardly change, and are kept for a minute; those of the last minute are
-        kept until ten seconds more are over, because hundreds of runs a second are slow to count.
+        Those of ticks before the last minute hardly change, and are cached for a minute. Those of the last
+        minute are cached for ten seconds, and only the last 10 to 20 s are counted anew: hundreds of runs a
+        second are slow to count.
         """
         settled, live = now - now % _MINUTE - _MINUTE, now - now % _LIVE - _LIVE
         present = settled - settled % TEN_MINUTES
@@ -244,7 +246,7 @@ class Board:
     async def _unaccounted(self, first: Sequence[Snapshot], now: Instant, owner: str | None) -> int:
         """Return how many ticks are overdue without a row; every decided tick has one."""
         found = sum(_undecided(due, now - _LATE) for due in first)
-        # Usually no schedule is overdue, and the first ones show it: the overdue ones come first.
+        # The schedules come most overdue first, so the first ones usually show that the others are on time.
         if not found or len(first) < _NEXT_READ:
             return found
         late = await self._store.soonest(_LATE_READ, _facets(owner))

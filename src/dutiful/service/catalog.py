@@ -71,7 +71,7 @@ class Listed(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a page begins: after so many schedules of a list, or after an id; and how long it is."""
+    """The beginning of a page (after so many schedules of a list, or after an id) and its size."""
 
     first: int
     after: str
@@ -103,7 +103,7 @@ class Catalog:
             self._store.count(wanted.all_facets, paused=True),
         )
         listed = await self._listed(wanted, troubled, running, place)
-        # To count the ids with some part, the store looks at all ids; a page with all of them is the count.
+        # Do not count if the page has all: to count the ids with some part, the store looks at every id.
         is_whole = wanted.is_plain and cursor is None and listed.cursor is None
         every = len(listed.schedules) if is_whole else await self._store.count(wanted.all_facets)
         return listed, _counts(troubled, len(running), every, paused)
@@ -163,7 +163,7 @@ class Catalog:
 
     async def _worst_first(self, wanted: Wanted, troubled: Sequence[Snapshot], place: _Place) -> Listed:
         """Return the schedules in trouble, and after them the others by id."""
-        # One more than the page has, to know whether another page follows.
+        # Read one schedule more than the page has, to know whether another page follows.
         found = sorted(troubled, key=worst_first)[place.first : place.first + place.size + 1]
         known, in_trouble = {due.schedule.id for due in troubled}, min(len(found), place.size)
         after = place.after

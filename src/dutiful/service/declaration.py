@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     # Only the web evaluates the annotations of ScheduleInput and ScheduleView: a worker needs no pydantic.
     from pydantic import Field
 
-    from dutiful.httpd.fields import Days, Id, Labels, Seconds, SomeSeconds, User, Version, one_of
-    from dutiful.httpd.instants import Instant
+    from dutiful.httpd.fields import Days, Id, Instant, Labels, Seconds, SomeSeconds, User, Version, one_of
 
 E = TypeVar("E", bound=StrEnum)
 

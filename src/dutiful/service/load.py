@@ -24,7 +24,7 @@ READ_MAX = 1000
 """The most schedules of a filter that are counted."""
 DAY = 86_400_000
 _ONE = timedelta(days=1)
-# What a cron knows of a day in UTC: the offset of its zone, and whether the local days around it have ticks.
+# The kind of a day in UTC for a cron: the offset of its zone, and which local days around it have ticks.
 _Likeness: TypeAlias = "tuple[timedelta | None, tuple[bool, ...]] | None"
 
 
@@ -147,7 +147,7 @@ def days_load(crons: Iterable[tuple[Cron, int]], since: Instant, until: Instant)
 
 
 def _days_of(cron: Cron) -> object:
-    """Return a value that crons with the same days and zone have in common."""
+    """Return the key by which crons with the same days and zone are grouped."""
     fields = cron.fields
     return fields.day, fields.month, fields.weekday, fields.either_day, cron.zone.name, cron.calendar
 
@@ -158,7 +158,7 @@ def _group_load(group: Sequence[tuple[Cron, int]], days: Sequence[Instant]) -> d
         kinds = _likenesses(group[0][0], days)
     except CronCalculationError:
         return {}
-    # One day of each kind, and every day that is like no other.
+    # The first day of each kind, and every day without a kind.
     first = {(kind or day): day for day, kind in reversed([*zip(days, kinds, strict=True)])}
     ticks = {kind: sum(_ticks(cron, day) * number for cron, number in group) for kind, day in first.items()}
     return {day: ticks[kind or day] for day, kind in zip(days, kinds, strict=True)}
@@ -172,7 +172,7 @@ def _ticks(cron: Cron, day: Instant) -> int:
 
 
 def _likenesses(cron: Cron, days: Sequence[Instant]) -> list[_Likeness]:
-    """Return the kind of each day to this cron; None for a day near a change of the clock, like no other."""
+    """Return the kind of each day for this cron; None for a day near a change of the clock."""
     dates = [datetime.fromtimestamp(day / 1000, UTC).date() for day in days]
     around = [dates[0] - _ONE + place * _ONE for place in range(len(dates) + 2)]
     begins = [datetime.combine(each, time(), cron.zone.tzinfo) for each in [*around, around[-1] + _ONE]]

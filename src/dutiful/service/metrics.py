@@ -104,7 +104,7 @@ class Metrics:
         self._surroundings = _SurroundingGauges(registry)
         # The samples of a worker in another process, by name and labels.
         self._others: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
-        # A range of skipped ticks grows in its row: the number of its ticks counted so far, by schedule.
+        # By schedule, the growing range of skipped ticks and how many of its ticks are counted so far.
         self._counted: dict[str, tuple[Instant, int]] = {}
 
     def __call__(self, event: Event) -> None:
@@ -183,7 +183,7 @@ class Metrics:
         return [(each.name, each.labels, each.value) for each in found if not each.name.endswith("_created")]
 
     def add(self, samples: Samples) -> None:
-        """Export the sum of these samples of another process and the own ones, instead of any before."""
+        """Take another process's samples, in place of earlier ones; `collect` adds them to the own ones."""
         self._others = {(name, frozenset(labels.items())): value for name, labels, value in samples}
 
     def collect(self) -> Iterator[Metric]:
@@ -195,7 +195,7 @@ class Metrics:
                 for each in metric.samples
             ]
             names = {f"{metric.name}{suffix}" for suffix in ("", "_total")}
-            # Labels that only the other process has met yet.
+            # Samples whose labels only the other process has.
             more = [key for key in others if key[0] in names]
             metric.samples = own + [
                 Sample(name, dict(labels), others.pop((name, labels))) for name, labels in more
@@ -244,7 +244,7 @@ class _ClusterGauges:
 
     def set(self, view: ClusterView) -> None:
         self._gauge("dutiful_cluster_nodes", "Workers that have joined the cluster").set(len(view.nodes))
-        # Exported by nodes that lead none, too.
+        # Create the gauge on nodes without shards as well, so that they export a 0.
         self._shards_led()
         free = sum(shard.node is None for shard in view.shards)
         self._gauge("dutiful_shards_free", "Shards that no worker leads").set(free)

@@ -1,11 +1,11 @@
-"""Pauses: the one that a request asks for, and those that people look for: by their age or their note."""
+"""Pauses: reading the pause that a request asks for, and finding pauses by their age or their note."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from dutiful.core.errors import InvalidArgumentError
-from dutiful.core.plan.pause import pause_has_ended, paused_until, resumed
+from dutiful.core.plan.edit import pause_has_ended, paused_until, resumed
 from dutiful.service.cache import TimedCache
 from dutiful.service.declaration import instant
 from dutiful.service.payload import has_facets

@@ -193,7 +193,7 @@ class Service:
         return Readiness(*health[:4], free, max(shard.lag_s for shard in view.shards), view.clock_offset_ms)
 
     async def _seen_lately(self) -> ClusterView:
-        """Return the cluster as of the last second: anybody may ask for the readiness, and often."""
+        """Return the cluster as of the last second: anonymous callers may ask for the readiness often."""
         now = self.clock.monotonic()
         if self._seen is None or now - self._seen[0] >= _SEEN_FOR_S:
             if not isinstance(self._store, Sharded):
@@ -219,7 +219,7 @@ class Service:
     async def _probed(self) -> str | None:
         """Probe the executor of the service and those that schedules name; return their problems."""
         named = dict[str, str]()
-        # A store that fails is told by the passes and by `readiness`, and is no fault of an executor.
+        # A store that fails is reported by the passes and by `readiness`; the executors are not to blame.
         with suppress(StoreError):
             named = await named_executors(self._store)
         urls = [None, *islice(named, EXECUTORS_MAX)]

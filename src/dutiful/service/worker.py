@@ -145,7 +145,7 @@ class Worker:
         return Health(reason is None, leading, moment(passed_at), reason, self._trouble)
 
     def _failing(self) -> str | None:
-        """Return that passes fail, without the error text: probes are public, and it contains paths."""
+        """Return the problem that passes fail, without the error: it has paths, and probes are public."""
         return None if self._trouble is None else "passes fail; the log of the service says why"
 
     def _overdue_shards(self, cluster: Cluster) -> str | None:
@@ -182,7 +182,7 @@ def overrides_of(settings: Settings) -> Overrides:
 
 
 def takeover_ms(settings: Settings) -> int:
-    """Return how long it may take at most until another worker fires what a frozen or dead one left."""
+    """Return the longest time until another worker takes over from a frozen or dead worker."""
     if settings.store.startswith(("postgresql:", "postgres:")):
         return round(2000 * settings.lease_s)
     # On one machine the lock falls with its process, and a standby looks for it again and again.

@@ -152,7 +152,7 @@ class WorkerProcess:
     def _fail(self, word: str, problem: str) -> None:
         waiting = self._answers.pop(word)
         waiting.set_exception(WorkerProcessError(problem))
-        # Read it: after a timeout no caller does, and asyncio would log the error as lost.
+        # Retrieve the error: after a timeout no caller does, and asyncio would log it as never retrieved.
         waiting.exception()
 
     async def _keep(self) -> None:
@@ -230,7 +230,7 @@ class Lifeline:
             os._exit(1)
 
     def _made(self) -> Firing | DutifulError:
-        """Return the service, or the error for which it could not be made; the parent process is told it."""
+        """Return the service, or the error that prevented it, which is sent to the parent process."""
         try:
             return self._make_service()
         except DutifulError as error:

@@ -1,4 +1,4 @@
-"""What `dutiful store check` looks for beyond damaged schedules: rows that do not agree with each other."""
+"""The checks of `dutiful store check` beyond damaged schedules: rows that contradict each other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCHEDULE = TABLES["runs"].columns.index("schedule")
 
 
 class Inconsistency(NamedTuple):
-    """A schedule, or "" for rows that belong to none, and which of its rows do not agree."""
+    """A schedule, or "" for rows that belong to none, and the contradiction between its rows."""
 
     id: str
     problem: str
@@ -26,14 +26,14 @@ class Inconsistency(NamedTuple):
 
 @runtime_checkable
 class Counting(Protocol):
-    """A store that keeps counts and places, which can differ from the rows that they are made from."""
+    """A store with derived columns, such as counts, which can differ from the rows behind them."""
 
     async def inconsistencies(self) -> Sequence[Inconsistency]:
         """Return the rows whose derived columns are not what they should be."""
 
 
 async def inconsistencies(store: Transferable) -> list[Inconsistency]:
-    """Read every row of a namespace, and return what does not fit together; damage is not repeated."""
+    """Read every row of a namespace, and return the contradictions; damaged schedules are not repeated."""
     ids = {row[0]: row[1] async for rows in chunks(store, "declarations") for row in rows}
     stated = {row[0] async for rows in chunks(store, "states") for row in rows}
     found = [Inconsistency(str(ids[number]), "has no state") for number in ids.keys() - stated]

@@ -283,7 +283,7 @@ def readable_run(schedule_id: str, row: Row) -> Run:
 def readable_cadences(
     rows: Iterable[tuple[int, int, int, str]], texts: Mapping[tuple[int, int], Shared]
 ) -> list[tuple[Cadence, Policy, int, str]]:
-    """Return cadences and policies whose numbers are in the rows, each with the other two values of its row.
+    """Return the cadences and policies of rows, each with the last two values of its row.
 
     A text that cannot be read is left out: its schedules are damaged.
     """

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 CHUNK = 2000
 COPIER = "transfer"
-"""The owner of the shards of a namespace that is being copied."""
+"""The owner of the shards of a namespace while it is copied."""
 COPYING = "copy"
-"""The door that owns a namespace which is being written to: every other door is refused until it is whole."""
+"""The door that owns an incomplete copy: every other door is refused until the copy is complete."""
 
 
 class Table(NamedTuple):
@@ -141,7 +141,7 @@ async def chunks(source: Transferable, table: str) -> AsyncIterator[list[Row]]:
 
 
 def shifted(table: str, rows: Sequence[Row], offset: int) -> list[list[object]]:
-    """Return rows with the numbers of schedules that they have in the store which is written to."""
+    """Return rows with the numbers that their schedules get in the target store."""
     columns, _, number = TABLES[table]
     moved = [list(row) for row in rows]
     if number is not None:

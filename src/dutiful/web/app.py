@@ -44,8 +44,8 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         503: "The store or the audit log cannot be used at the moment",
     }.items()
 }
-# The model is given once, which defines its schema in the document. The framework makes a validator for every
-# model of every route when the route is first asked for, and nothing is ever validated against this one.
+# Name the model in one answer only, which defines its schema in the document. The framework makes a validator
+# for every model of every route when the route is first used, and no answer is validated by this model.
 _ERRORS[500]["model"] = responses.ErrorAnswer
 
 

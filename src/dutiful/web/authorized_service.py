@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ALIKE_READ = 100
-# The form of the keys of all runs in the ledger.
+# The form of every key in the ledger.
 _TICK_KEY = re.compile(r"[0-9a-fA-F]{64}")
 _KEY_ADVICE = (
     "64 hexadecimal digits are the key of a tick, which only a caller that acts for all users may start; "
@@ -47,8 +47,8 @@ class AuthorizedService:
     service: Service
     caller: Caller
     audit: AuditLog
-    # The id of the request, in every line of the audit log that the request writes. Not a secret: os.urandom,
-    # which gives other threads a turn, took a tenth of the time of an upsert.
+    # The id of the request, which is in every line that it writes to the audit log. It need not be secret:
+    # os.urandom, which gives other threads a turn, took a tenth of the time of an upsert.
     request: str = field(default_factory=lambda: f"{getrandbits(64):016x}")
 
     @property
@@ -67,7 +67,7 @@ class AuthorizedService:
             raise UnknownScheduleError(schedule_id)
 
     async def _unless_damaged(self, schedule_id: str, read: Awaitable[T]) -> T:
-        """Return what is read of a schedule; a schedule that cannot be read seems unknown to its reader."""
+        """Return the result of a read of a schedule; a schedule that cannot be read counts as unknown."""
         try:
             return await read
         except UnknownScheduleError:
@@ -145,7 +145,7 @@ class AuthorizedService:
             )
 
     async def kept(self, workflow_id: str, declared: Sequence[str]) -> list[str]:
-        """Return the caller's schedules of earlier triggers of a workflow that its DAG no longer declares."""
+        """Return the caller's schedules of this workflow whose triggers the DAG no longer declares."""
         known = self._own(await self.service.registrar.schedules_of(workflow_id))
         return [id_ for id_ in known if id_.startswith(f"{workflow_id}.") and id_ not in declared]
 
@@ -162,7 +162,7 @@ class AuthorizedService:
             raise WorkflowInUseError(workflow_id, version, own, len(using) - len(own))
 
     def _own(self, users: Mapping[str, str]) -> list[str]:
-        """Return the schedules that the caller may see, of schedules with their users."""
+        """Return the ids of the schedules whose users the caller may act for."""
         return [id_ for id_, user_id in users.items() if self.caller.acts_for(user_id)]
 
     async def warnings(self, given: ScheduleInput) -> list[str]:

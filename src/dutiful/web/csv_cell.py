@@ -1,8 +1,8 @@
-"""The rule for texts in CSV, of the pages and of the command line: no spreadsheet takes one for a formula."""
+"""The rule for texts in CSV, of pages and of the command line: no spreadsheet may run a text as a formula."""
 
 from __future__ import annotations
 
-# A spreadsheet takes a cell that begins with one of these for a formula, and runs it.
+# Spreadsheets run a cell as a formula if it begins with one of these characters.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 

@@ -128,7 +128,7 @@ class ListQuery(QueryModel):
 
 
 class Turn(NamedTuple):
-    """One page of a list, and the queries that lead to the pages before and after it."""
+    """One page of a list, and the queries that lead to the pages before and after this page."""
 
     shown: list[Document]
     before: str | None
@@ -200,7 +200,7 @@ def _needs_you(each: Document) -> bool:
 
 
 def worst_first(schedules: list[Document]) -> list[Document]:
-    """Return schedules in the order of attention: in trouble, running, held back, then by their next time."""
+    """Return schedules by need of attention: in trouble, running, held back, then by their next time."""
 
     def attention(each: Document) -> tuple[int, str]:
         if _needs_you(each):
@@ -276,7 +276,7 @@ def _standing(each: Document, *, running: bool) -> tuple[str, str, str]:
 
 
 def at(text: str | None) -> datetime | None:
-    """Return the instant that a text of the fleet names, None for None."""
+    """Return the instant of a text in an answer of the fleet, None for None."""
     return None if text is None else datetime.fromisoformat(text)
 
 
@@ -294,7 +294,7 @@ async def one(
     """Show one schedule: why it does not run now, its history, and the output of a run."""
     fleet: FleetAnswers = request.app.state.fleet
     jobs = _jobs(await fleet.status())
-    # A running job may print the same line again and again, which makes no new revision.
+    # Always refresh the page of a running job: the job may print the same line again, without a new revision.
     if (agent, schedule) not in jobs:
         await live(request)
     why = await fleet.explain(agent, schedule, request.app.state.clock.now())

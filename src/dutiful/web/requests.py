@@ -1,6 +1,5 @@
 """The models of requests; they are strict, so that nothing is guessed and typing errors are reported."""
 
-# ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
@@ -14,6 +13,8 @@ from dutiful.httpd.fields import (
     INTEGER_MAX,
     KEY_PATTERN,
     Id,
+    Instant,
+    LocalInstant,
     QueryModel,
     StrictModel,
     Text,
@@ -22,7 +23,6 @@ from dutiful.httpd.fields import (
     fields_of,
     one_of,
 )
-from dutiful.httpd.instants import Instant, LocalInstant
 from dutiful.service.declaration import ScheduleInput
 
 BULK_MAX, PREVIEW_MAX = 10_000, 100

@@ -1,14 +1,12 @@
 """The models of responses, which are also the schemas of the OpenAPI document."""
 
-# ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, create_model
 
-from dutiful.httpd.fields import fields_of
-from dutiful.httpd.instants import Instant
+from dutiful.httpd.fields import Instant, fields_of
 from dutiful.service.declaration import ScheduleView
 
 

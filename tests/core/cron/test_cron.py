@@ -151,7 +151,7 @@ def test_the_epoch_questions_are_the_same_questions():
     [datetime.fromisoformat("2026-01-01"), date(2026, 1, 1), "2026-01-01T00:00Z", 0, None, timedelta(1)],
 )
 @pytest.mark.parametrize("ask", ["next", "previous", "matches"])
-def test_what_is_no_instant_is_refused(ask, given):
+def test_an_argument_that_is_no_instant_is_refused(ask, given):
     with pytest.raises(InvalidArgumentError) as caught:
         getattr(Cron.parse("0 9 * * *"), ask)(given)
     assert caught.value.details == {
@@ -161,7 +161,7 @@ def test_what_is_no_instant_is_refused(ask, given):
     }
 
 
-def test_between_refuses_what_is_no_instant():
+def test_between_refuses_an_argument_that_is_no_instant():
     naive = datetime.fromisoformat("2026-01-01")
     for start, end in ((naive, at("2026-01-02")), (at("2026-01-01"), naive)):
         with pytest.raises(InvalidArgumentError):

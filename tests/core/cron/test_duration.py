@@ -91,7 +91,7 @@ def unit(text):
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_the_first_thing_wrong_with_a_duration_is_told(text, reason):
+def test_the_first_thing_wrong_with_a_duration_is_reported(text, reason):
     with pytest.raises(IntervalParseError) as caught:
         parse_duration(text)
     assert (str(caught.value), caught.value.input) == (reason, text)
@@ -119,7 +119,7 @@ def test_a_duration_is_written_in_its_largest_whole_unit_and_read_back(duration,
 @pytest.mark.parametrize(
     "duration", [timedelta(0), timedelta(seconds=-1), timedelta(milliseconds=1), timedelta(seconds=1.5)]
 )
-def test_what_cannot_be_written_in_whole_seconds_is_refused(duration):
+def test_a_duration_without_whole_seconds_is_refused(duration):
     with pytest.raises(InvalidArgumentError) as caught:
         format_duration(duration)
     assert caught.value.details == {

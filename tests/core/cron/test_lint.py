@@ -135,7 +135,7 @@ DST_REMARKS = [
 
 
 @pytest.mark.parametrize(("text", "settings", "message"), DST_REMARKS)
-def test_changes_of_offset_are_told_before_they_happen(text, settings, message):
+def test_changes_of_offset_are_reported_before_they_happen(text, settings, message):
     code = "dst_gap" if SPRING in message else "dst_fold"
     assert remarks(text, timezone="America/New_York", **settings) == [Finding(code, "warning", message)]
 

@@ -209,7 +209,7 @@ def test_the_dialect_in_which_a_text_would_be_legal_is_known(text, dialect):
 
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), (" \t ", 0), ("*", 1), ("* * * *", 4), ("* " * 7, 7)])
-def test_the_number_of_fields_is_told(text, count):
+def test_the_number_of_fields_is_reported(text, count):
     for dialect in ("posix", "standard"):
         check(text, dialect, "expression", f"expected 5 fields, got {count} {FIVE}")
     check(text, "seconds", "expression", f"expected 5 or 6 fields, got {count} {SIX}")

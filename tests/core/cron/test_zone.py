@@ -293,7 +293,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest_one(given, hint):
 
 
 @pytest.mark.parametrize("given", [None, 3600, b"UTC", ["UTC"]])
-def test_what_is_neither_a_name_nor_a_tzinfo_is_refused(given):
+def test_a_zone_that_is_neither_a_name_nor_a_tzinfo_is_refused(given):
     with pytest.raises(InvalidArgumentError) as caught:
         Cron.parse("0 0 * * *", timezone=given)
     reason = "write an IANA name such as 'Europe/Berlin', or a tzinfo"

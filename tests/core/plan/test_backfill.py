@@ -84,7 +84,7 @@ def test_a_tick_without_a_row_waits_to_run_now_under_its_own_key():
     assert (planned.accepted, planned.already_recorded) == (1, 0)
 
 
-def test_what_has_run_waits_or_is_under_way_does_not_run_again():
+def test_a_tick_with_a_run_ended_waiting_or_in_flight_does_not_run_again():
     rows = [
         ran("10:01"),
         run("10:02"),
@@ -98,7 +98,7 @@ def test_what_has_run_waits_or_is_under_way_does_not_run_again():
     assert (nothing.changes.puts, nothing.changes.rows, nothing.accepted) == ((), (), 0)
 
 
-def test_what_was_pruned_is_neither_run_nor_taken_for_recorded():
+def test_a_pruned_tick_is_neither_run_nor_counted_as_recorded():
     planned = ask(due()._replace(pruned_until=at("10:03")), "10:01", "10:05")
     assert pieces(planned) == ["10:04"]
     assert (planned.accepted, planned.already_recorded, planned.unknown) == (1, 0, 3)
@@ -180,7 +180,7 @@ def test_the_planner_lets_the_tick_of_today_go_first():
     assert shown(move) == "launch 10:30; cursor 10:30; wake 10:31; blocked"
 
 
-def test_the_planner_runs_what_was_asked_for_while_paused():
+def test_the_planner_runs_a_backfill_of_a_paused_schedule():
     move = planned_move(waiting("10:01"), paused=True)
     assert shown(move).startswith("attempt 1 of 10:01; ")
 

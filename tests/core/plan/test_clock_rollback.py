@@ -1,4 +1,4 @@
-"""What a clock that was far ahead has written is brought back to now, and nothing else is."""
+"""State that a clock far ahead has written is brought back to the present; other state is left alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_cursor_far_ahead_goes_on_from_now_and_remembers_what_was_decided():
     assert brought_back(cursor=AHEAD, skipped=skipped) == Rearmed(State(NOW, decided_until=AHEAD), [])
 
 
-def test_what_was_pruned_stays_decided():
+def test_pruned_ticks_stay_decided():
     due = Snapshot(schedule(), State(AHEAD), pruned_until=NOW + HOUR)
     assert rearmed(due, NOW, DAY) == Rearmed(State(NOW + HOUR, decided_until=AHEAD), [])
 

@@ -1,4 +1,4 @@
-"""The usual move is what the planner's steps come to, and it is made wherever it can be."""
+"""The fast path makes the same move as the planner's steps, and serves every case that it can."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_every_policy_that_may_decide_is_tried():
 
 @settings(max_examples=1000)
 @given(situations())
-def test_the_usual_move_is_what_the_steps_come_to(situation):
+def test_the_fast_path_makes_the_move_that_the_steps_make(situation):
     due, now, limits = situation
     move = single_tick_move(due, now, limits)
     if move is not None:
@@ -99,7 +99,7 @@ def test_the_usual_move_is_what_the_steps_come_to(situation):
 
 
 @given(crons, policies, lateness)
-def test_it_is_made_for_every_single_tick_that_is_on_time(cron, policy, late):
+def test_the_fast_path_serves_every_single_tick_that_is_on_time(cron, policy, late):
     tick = cron.next_epoch(NOON // 1000) * 1000
     plain = Policy(policy.overlap, policy.catch_up, grace=late, run_timeout=policy.run_timeout)
     due = Snapshot(Schedule("s", Task("t"), cron, plain), State(tick - 1))

@@ -1,4 +1,4 @@
-"""What a run becomes when an attempt comes back."""
+"""The next phase of a run after each outcome of an attempt."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_trace_of_what_was_raised_begins_where_it_was_called():
     assert [frame.name for frame in traceback.extract_tb(failed.error.__traceback__)] == ["task"]
 
 
-def test_what_somebody_else_took_is_still_in_flight():
+def test_an_accepted_run_is_still_in_flight():
     accepted = settle(run("10:00"), Accepted("r-1"), Policy(), LATER)
     assert accepted == run("10:00", Phase.ACCEPTED, status=Status.ENQUEUED, run_id="r-1")
 
@@ -107,7 +107,7 @@ def test_a_launch_that_is_accepted_in_the_end_keeps_no_word_of_the_tries_before(
     assert (accepted.reason, accepted.detail, accepted.ended_at) == (None, None, None)
 
 
-def test_a_report_ends_what_was_accepted():
+def test_a_report_ends_an_accepted_run():
     accepted = run("10:00", Phase.ACCEPTED)
     assert settle(accepted, Succeeded(), Policy(), LATER).phase is Phase.ENDED
 
@@ -190,7 +190,7 @@ def test_a_success_after_a_retry_has_no_reason_left():
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in NEXT_PHASES[Phase.ENDED]])
-def test_what_has_ended_stays_so(phase):
+def test_an_ended_run_stays_ended(phase):
     with pytest.raises(AssertionError):
         run("10:00", Phase.ENDED).to(phase)
 
@@ -259,5 +259,5 @@ def test_after_a_run_its_schedule_is_looked_at_when_idle_or_for_the_retry(
         (None, Failed("the answer was None")),
     ],
 )
-def test_an_answer_that_no_store_could_record_becomes_one(answer, outcome):
+def test_an_outcome_that_no_store_could_record_is_made_recordable(answer, outcome):
     assert checked(answer) == outcome

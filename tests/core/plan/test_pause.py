@@ -1,4 +1,4 @@
-"""The end of a pause that has one: when the planner looks, what is skipped until then, what is owed."""
+"""Pauses with an end: when the planner wakes, which ticks are skipped, and which are owed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from tests.core.plan.planner_notation import HOUR, MINUTE, MINUTELY, at, clock, 
 from dutiful.core.cadence import Every, OnDemand
 from dutiful.core.changes import Changes, Note, Put
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.edit import edited
+from dutiful.core.plan.edit import edited, end_of_pause, pause_has_ended, paused_until, resumed
 from dutiful.core.plan.jitter import first_wake
-from dutiful.core.plan.pause import end_of_pause, pause_has_ended, paused_until, resumed
 from dutiful.core.policy import Overlap
 from dutiful.core.run import Phase
 from dutiful.core.schedule import State, Window

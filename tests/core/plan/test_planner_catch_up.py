@@ -81,13 +81,13 @@ def test_when_everything_was_missed_latest_runs_the_newest():
     )
 
 
-def test_what_fell_due_during_a_run_is_served_once_as_soon_as_it_ends():
+def test_ticks_due_during_a_run_make_one_run_as_soon_as_it_ends():
     declared = schedule(overlap=Overlap.BUFFER_ONE, catch_up=CatchUp.NONE)
     move = decided(declared, "10:20:10", "10:00", ended_at=at("10:20:10"))
     assert shown(move) == "skip replaced 10:01-10:19 x19; launch 10:20; cursor 10:20; wake 10:21"
 
 
-def test_what_was_missed_after_the_run_had_ended_is_no_obligation_of_that_run():
+def test_ticks_missed_after_the_end_of_a_run_are_judged_by_catch_up():
     declared = schedule(overlap=Overlap.BUFFER_ONE, catch_up=CatchUp.NONE)
     move = decided(declared, "10:20:10", "10:00", ended_at=at("10:00:20"))
     assert shown(move) == "skip missed 10:01-10:19 x19; launch 10:20; cursor 10:20; wake 10:21"

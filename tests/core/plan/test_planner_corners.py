@@ -114,7 +114,7 @@ def test_the_loss_of_an_accepted_run_leaves_a_full_engine_full():
     assert shown(move) == "FAILED lost_run 10:00; cancel 10:00; cursor 10:02; wake 10:03"
 
 
-def test_who_has_waited_longest_for_a_place_gets_it():
+def test_the_schedule_that_waited_longest_for_a_slot_gets_it():
     group = Capacity("g", 1)
     hourly, minutely = Cron.parse("0 * * * *"), schedule(id_="minutely", capacity=group)
     late = Snapshot(minutely, State(at("10:02")), blocked=True)

@@ -129,7 +129,7 @@ def test_a_waiting_run_needs_room_like_any_other():
         assert shown(move) == "cursor 10:00; wake never; blocked"
 
 
-def test_a_manual_run_waits_for_nobody():
+def test_a_manual_run_waits_for_no_other_run():
     declared = schedule(OnDemand(), paused=True, overlap=Overlap.SKIP)
     by_hand = run("10:00", Phase.DELAYED, kind="manual")
     move = decided(declared, "10:00", "10:00", run("09:59"), by_hand)

@@ -37,7 +37,7 @@ def test_a_new_schedule_is_added_and_woken_at_its_first_tick():
     )
 
 
-def test_a_new_schedule_without_ticks_is_woken_by_nobody():
+def test_a_new_schedule_without_ticks_has_no_wake():
     new = schedule(OnDemand())
     assert reconcile(survey(new), arm)[1] == Changes([Put(new, NOW, None, version=0)], [])
 
@@ -86,7 +86,7 @@ def test_a_schedule_with_a_run_in_flight_is_orphaned():
     assert reconcile(survey(schedule(), known=known), arm) == ([Difference("s", "orphaned")], Changes([], []))
 
 
-def test_a_run_that_only_waits_orphans_nobody():
+def test_a_waiting_run_makes_no_orphan():
     known = Snapshot(schedule(), NOW, [run("10:00", Phase.QUEUED)])
     assert reconcile(survey(schedule(), known=known), arm)[0] == []
 
@@ -98,7 +98,7 @@ def test_an_edited_schedule_with_open_runs_is_looked_at_at_once():
     assert changes == Changes([Put(edited, NOW, 0, version=0)], [])
 
 
-def test_what_is_no_longer_declared_is_removed():
+def test_a_schedule_that_is_no_longer_declared_is_removed():
     assert reconcile(survey(undeclared=["a", "c"]), arm) == (
         [Difference("a", "removed"), Difference("c", "removed")],
         Changes([], ["a", "c"]),

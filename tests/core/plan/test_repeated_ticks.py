@@ -42,7 +42,7 @@ def test_rows_cover_their_ticks_oldest_first():
     assert recorded(HOURLY, rows, at("10:00"), at("17:00")) == expected
 
 
-def test_a_row_that_reaches_beyond_an_end_is_told_whole():
+def test_a_row_that_reaches_beyond_an_end_is_reported_whole():
     rows = [skipped("08:00", "11:00", 4), skipped("14:00", "20:00", 7)]
     expected = [(at("08:00"), at("11:00")), (at("14:00"), at("20:00"))]
     assert recorded(HOURLY, rows, at("10:00"), at("15:00")) == expected
@@ -63,7 +63,7 @@ def test_rows_of_another_kind_and_of_another_cadence_cover_no_ticks_but_those_th
     ]
 
 
-def test_what_is_skipped_leaves_out_what_is_on_record():
+def test_a_skip_leaves_out_ticks_that_have_rows():
     rows = [run("11:00"), skipped("13:00", "14:00", 2), run("17:00")]
     assert shown(decided(PAUSED, "18:30", "09:00", repeated=rows)) == (
         "skip paused 10:00; skip paused 12:00; skip paused 15:00-16:00 x2; skip paused 18:00; "
@@ -71,7 +71,7 @@ def test_what_is_skipped_leaves_out_what_is_on_record():
     )
 
 
-def test_what_is_all_on_record_is_passed_over():
+def test_ticks_that_all_have_rows_are_passed_over():
     rows = [skipped("09:00", "20:00", 12)]
     move = decided(PAUSED, "18:30", "10:00", repeated=rows)
     assert (shown(move), move.state.skipped) == ("cursor 18:00; wake 19:00", None)

@@ -38,23 +38,23 @@ def test_nothing_moves_an_end(status, said):
 
 @pytest.mark.parametrize("found", [OPEN[0], OPEN[1], OPEN[3]])
 @pytest.mark.parametrize("attempt", [None, 2, 3])
-def test_what_began_is_in_flight_with_somebody_else(found, attempt):
+def test_a_run_reported_as_started_is_accepted(found, attempt):
     assert hear(found, Report(STARTED, attempt), Policy(), NOW) == found._replace(
         phase=Phase.ACCEPTED, status=STARTED, reason=None, ended_at=None, detail=None
     )
 
 
-def test_that_an_earlier_attempt_began_says_nothing_of_the_present_one():
+def test_a_start_of_an_earlier_attempt_does_not_count_for_the_present_one():
     assert [hear(found, Report(STARTED, 1), Policy(), NOW) for found in OPEN] == [None] * 4
 
 
-def test_that_it_began_is_heard_once():
+def test_a_start_is_recorded_once():
     assert hear(OPEN[2], Report(STARTED), Policy(), NOW) is None
 
 
 @pytest.mark.parametrize("phase", [Phase.QUEUED, Phase.DELAYED])
 @pytest.mark.parametrize("said", [STARTED, SUCCESS, FAILED])
-def test_what_was_never_launched_has_nothing_to_report(phase, said):
+def test_a_report_on_a_run_that_was_never_launched_is_ignored(phase, said):
     assert hear(run("10:00", phase), Report(said), Policy(), NOW) is None
 
 
@@ -71,7 +71,7 @@ def test_rows_that_stay_say_when_they_were_written():
         assert (became.created_at, became.updated_at) == (at("10:00"), NOW)
 
 
-def test_what_failed_is_kept_in_short():
+def test_the_detail_of_a_failure_is_cut():
     assert hear(OPEN[1], Report(FAILED, error="x" * 10_000), Policy(), NOW).detail == "x" * 1999 + "…"
 
 

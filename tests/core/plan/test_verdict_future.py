@@ -115,7 +115,7 @@ def test_the_text_speaks_of_the_clock_on_the_wall_where_there_is_no_instant(when
         ),
     ],
 )  # fmt: skip
-def test_what_an_outage_left_behind_is_explained_before_it_is_decided(policy, when, code, text):
+def test_ticks_of_an_outage_are_explained_before_they_are_decided(policy, when, code, text):
     async def told():
         async with Rig(schedule(HOURLY, **policy)) as rig:
             await rig.crash()

@@ -97,7 +97,7 @@ def iso(when: str) -> str:
 @pytest.mark.parametrize(
     ("when", "inside"), [("10:59", False), ("11:00", True), ("12:00", True), ("12:01", False)]
 )
-def test_what_lies_outside_the_window_is_not_due(when, inside):
+def test_an_instant_outside_the_window_is_not_due(when, inside):
     window = Window(at("11:00"), at("12:00"))
 
     async def told():
@@ -126,7 +126,7 @@ def test_a_quarantined_schedule_is_explained_by_its_error():
     ]
 
 
-def test_the_instant_may_be_told_in_any_zone():
+def test_the_instant_may_be_given_in_any_zone():
     async def told():
         async with Rig(schedule(HOURLY)) as rig:
             await rig.time.advance(3600)

@@ -66,7 +66,7 @@ def test_a_tick_outside_the_window_names_the_window():
     assert asked(what)[-1] == Step("In its window", False, "from 2023-11-14 22:15 UTC, no end")
 
 
-def test_what_only_the_future_tells_is_open():
+def test_a_check_that_the_future_decides_is_open():
     later = datetime.fromtimestamp((T0 + 5 * MINUTE) / 1000, UTC)
     assert [step.passed for step in asked(due(), at=later)] == [True, True, True, *[None] * 5]
 

@@ -1,4 +1,4 @@
-"""The control socket: who may ask, how much, how long, and what happens with what is left of the dead."""
+"""The control socket: permissions, sizes and time limits of requests, and leftovers of dead processes."""
 
 from __future__ import annotations
 

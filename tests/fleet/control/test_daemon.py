@@ -91,7 +91,7 @@ async def report(request):
 REPORTS: list[tuple[str, ...]] = []
 
 
-def test_the_on_failure_job_is_told_once_retries_are_used_up(tmp_path):
+def test_the_on_failure_job_runs_once_retries_are_used_up(tmp_path):
     REPORTS.clear()
     text = f"""
 version: 1

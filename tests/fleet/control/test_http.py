@@ -173,7 +173,7 @@ def test_a_webhook_with_a_bad_signature_learns_no_name_of_the_fleet():
     assert "bad_signature" in unknown
 
 
-def test_a_key_that_is_unknown_is_told_with_the_one_that_was_meant():
+def test_a_key_that_is_unknown_is_reported_with_the_one_that_was_meant():
     async def steps(client):
         place = "/agents/a/schedules/hook/trigger"
         answers = [

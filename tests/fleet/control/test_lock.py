@@ -1,4 +1,4 @@
-"""The lock of a fleet file: who runs it, and where its state is."""
+"""The lock of a fleet file: the process that runs the fleet, and its state directory."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ runpy.run_module("dutiful", run_name="__main__")
         (["disable", "a"], "state.yaml: cannot be written (No locks available)"),
     ],
 )
-def test_a_file_system_without_locks_is_told(tmp_path, words, said):
+def test_a_file_system_without_locks_is_reported(tmp_path, words, said):
     fleet = "version: 1\nagents: [{name: a, schedules: {s: {type: interval, interval: 1h}}}]\n"
     (tmp_path / "fleet.yaml").write_text(fleet)
     line = [sys.executable, "-c", _WITHOUT_LOCKS, "fleet", *words]

@@ -26,7 +26,7 @@ agents:
 """
 
 
-def test_what_a_running_fleet_can_be_told(tmp_path):
+def test_a_running_fleet_obeys_each_command(tmp_path):
     put_fleet(tmp_path, FLEET)
     (tmp_path / "inbox").mkdir()
     with started(tmp_path) as fleet:
@@ -181,7 +181,7 @@ def test_a_terminal_that_closes_stops_a_fleet_as_other_signals_do(tmp_path):
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_stalled_fleet_is_told_by_every_question_about_it_until_it_is_mended(tmp_path):
+def test_a_stalled_fleet_is_reported_by_every_question_about_it_until_it_is_mended(tmp_path):
     # No job ends while the state file is replaced, which would write it again.
     put_fleet(tmp_path, YEARLY)
     questions = (["status"], ["schedules"], ["explain", "a/yearly"])

@@ -81,7 +81,7 @@ def test_numbers_may_be_texts(written, read):
     assert problems(jitter_percent=written) == []
 
 
-def test_none_is_as_good_as_nothing():
+def test_a_key_with_the_value_none_counts_as_left_out():
     document = {"name": "writer", "instances": None, "schedules": None, "job": None, "default_prompt": None}
     assert agent_from(document) == Agent("writer", {})
 
@@ -187,7 +187,7 @@ def test_a_bad_schedule_does_not_stop_its_agent():
         ),
     ],
 )
-def test_what_is_wrong_with_a_schedule_is_told_by_its_key(changes, path, told):
+def test_what_is_wrong_with_a_schedule_is_reported_by_its_key(changes, path, told):
     assert ((path,), told) in problems(**changes)
 
 

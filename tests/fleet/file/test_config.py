@@ -148,7 +148,7 @@ def test_variables_come_from_the_environment_of_the_process(tmp_path, monkeypatc
     assert load_fleet(path).agents == (Agent("writer", {}),)
 
 
-def test_everything_wrong_is_told_at_once_from_top_to_bottom(refused):
+def test_everything_wrong_is_reported_at_once_from_top_to_bottom(refused):
     text = """\
 version: 2
 agents:
@@ -186,13 +186,13 @@ def test_two_agents_of_one_name_are_refused_wherever_they_are_written(refused):
     ]
 
 
-def test_a_mistake_in_the_defaults_is_told_once(refused):
+def test_a_mistake_in_the_defaults_is_reported_once(refused):
     text = "version: 1\ndefaults: {job: 5}\nagents: [{name: a}, {name: b}, {name: c}]\n"
     (line,) = refused(text)
     assert line.startswith("fleet.yaml:2: defaults.job: '5': must be a mapping with a `type`")
 
 
-def test_a_mistake_in_a_shared_file_is_told_once(refused):
+def test_a_mistake_in_a_shared_file_is_reported_once(refused):
     text = "version: 1\nagents: [{path: a.yaml}, {path: a.yaml, overrides: {name: b}}]\n"
     known = "name, default_prompt, work_source, job, on_failure, instances, schedules"
     assert refused(text, a="name: a\nwho: me\n") == [f"a.yaml:2: who: is unknown; write one of {known}"]
@@ -236,7 +236,7 @@ def test_a_fleet_file_that_cannot_be_read_is_named(path):
     assert [problem.file for problem in caught.value.problems] == [path]
 
 
-def test_a_missing_version_is_told_at_the_line_where_the_document_begins(tmp_path):
+def test_a_missing_version_is_reported_at_the_line_where_the_document_begins(tmp_path):
     path = tmp_path / "fleet.yaml"
     path.write_text("# A fleet.\n\nagents: []\n")
     with pytest.raises(FleetConfigError) as refused:

@@ -58,7 +58,7 @@ def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path):
     assert problem(path) == (2, "", "has the byte 0xE9, which is not UTF-8; save the file as UTF-8")
 
 
-def test_an_empty_file_is_told_what_to_hold(tmp_path):
+def test_an_empty_file_is_refused_with_what_to_write(tmp_path):
     path = tmp_path / "fleet.yaml"
     path.touch()
     said = "is empty; write a fleet (`version: 1` and `agents`) or an agent (`name`) into it"
@@ -123,7 +123,7 @@ def test_a_long_secret_is_not_shown_in_its_short_form_either():
     assert "canary" not in str(located)
 
 
-def test_problems_with_variables_and_missing_values_are_told_with_their_place():
+def test_problems_with_variables_and_missing_values_are_reported_with_their_place():
     root = compose("a: ${NOBODY}\nb:\nc: ~\n", 100).root
     found, problems = part_of(root, "fleet.yaml", {})
     assert isinstance(found, Part)

@@ -57,7 +57,7 @@ def test_a_file_that_is_included_later_is_watched_from_then_on(watched, tmp_path
     assert names(watched.reload()) == ["a", "b", "d"]
 
 
-def test_a_broken_file_is_told_once_and_changes_nothing(watched, tmp_path, said):
+def test_a_broken_file_is_reported_once_and_changes_nothing(watched, tmp_path, said):
     put_fleet(tmp_path, FLEET + "  - {nme: c}\n")
     assert (watched.reload(), watched.reload()) == (None, None)
     assert names(watched.fleet.agents) == ["a", "b"]
@@ -67,7 +67,7 @@ def test_a_broken_file_is_told_once_and_changes_nothing(watched, tmp_path, said)
     assert watched.problem in line
 
 
-def test_another_mistake_is_told_again(watched, tmp_path, said):
+def test_another_mistake_is_reported_again(watched, tmp_path, said):
     for key in ("nme", "nam"):
         put_fleet(tmp_path, FLEET + f"  - {{{key}: c}}\n")
         watched.reload()
@@ -85,7 +85,7 @@ def test_a_file_that_is_gone_and_comes_back(watched, tmp_path, name):
     assert watched.problem is None
 
 
-def test_a_mistake_can_be_mended_in_another_file_than_the_one_it_is_told_of(watched, tmp_path):
+def test_a_mistake_can_be_mended_in_another_file_than_its_report_names(watched, tmp_path):
     put_fleet(tmp_path, "name: b", "a.yaml")
     assert watched.reload() is None
     assert "is the name of agents[0] too" in watched.problem

@@ -1,4 +1,4 @@
-"""What an agent is told to do."""
+"""The prompt that an agent gets."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_a_run_that_is_cancelled_while_it_reports_has_reported(world):
     assert world.state() == ScheduleState("idle", NOW, IN_FIVE, None)
 
 
-def test_a_source_that_cannot_be_told_does_not_hide_the_result(world, caplog):
+def test_a_source_that_takes_no_report_does_not_hide_the_result(world, caplog):
     world.sources, world.schedule = Sources(broken=True), WITH_SOURCE
     assert world.run() == ScheduleRunResult(True, "looked", work_item=ITEM)
     assert caplog.messages == ["scout/look: work item list-1:7 cannot be reported: the source is gone"]

@@ -64,7 +64,7 @@ def test_what_a_record_says(text, state):
         ),
     ],
 )
-def test_what_cannot_be_read_is_told(text, told):
+def test_what_cannot_be_read_is_reported(text, told):
     with pytest.raises(ValueError, match=r"\w") as caught:
         read_record(record(text))
     assert str(caught.value) == told

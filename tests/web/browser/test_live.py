@@ -141,7 +141,7 @@ def test_the_switch_and_its_key_stop_the_refreshing(service, page):
     assert switch.get_attribute("aria-pressed") == "true"
 
 
-def test_a_service_that_cannot_be_reached_is_told_and_asked_less_often(service, page):
+def test_a_service_that_cannot_be_reached_is_reported_and_asked_less_often(service, page):
     opened(page, service, "/")
     tried = []
     page.route("**/*", lambda route: (tried.append(1), route.abort()))

@@ -34,7 +34,7 @@ def test_an_audit_file_is_shown_with_its_chain_and_its_last_hash_to_copy(kept):
     assert re.fullmatch("[0-9a-f]{64}", copied)
 
 
-def test_a_change_of_a_schedule_that_has_no_id_yet_is_told_without_one(kept):
+def test_a_change_of_a_schedule_that_has_no_id_yet_is_reported_without_one(kept):
     kept.post("/schedules/upsert", {**SCHEDULE, "schedule_id": None})
     log = AuditLog(kept.clock, kept.file)
     log.intend("r1", "eve", "deploy", [{"given": {"cron_expr": "* * * * *"}}])
@@ -44,7 +44,7 @@ def test_a_change_of_a_schedule_that_has_no_id_yet_is_told_without_one(kept):
     assert "eve deploy · what changed asked for, not done" in shown
 
 
-def test_a_break_is_told_with_its_file_and_line(kept):
+def test_a_break_is_reported_with_its_file_and_line(kept):
     kept.upsert()
     page(kept, "/ui/audit")
     with kept.file.open("ab") as file:

@@ -29,7 +29,7 @@ def test_a_second_text_that_is_refused_is_said_at_its_field(service):
     assert "The difference" not in shown.text
 
 
-def test_the_load_of_the_next_fire_time_is_told_and_leads_to_its_minute(service):
+def test_the_load_of_the_next_fire_time_is_shown_and_leads_to_its_minute(service):
     service.upsert(schedule_id="a", cron_expr="45 9 * * *")
     service.upsert(schedule_id="b", cron_expr="45 9 * * *")
     shown = page(service, "/ui/cron?e=45+9+*+*+*")

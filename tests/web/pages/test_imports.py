@@ -60,7 +60,7 @@ def test_one_object_a_list_and_the_body_of_the_api_are_stored(service, wrap):
         (json.dumps([SCHEDULE] * 101), "101 are too many to show; `dutiful schedules upsert FILE` takes"),
     ],
 )
-def test_what_cannot_be_stored_is_told_and_the_text_stays(service, text, said):
+def test_what_cannot_be_stored_is_reported_and_the_text_stays(service, text, said):
     for do in ("show", "store"):
         answer = send(service, text, do)
         assert answer.status_code == 422

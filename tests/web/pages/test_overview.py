@@ -105,7 +105,7 @@ def test_the_first_schedule_is_stored_by_lines_that_name_this_service(service):
     assert line == f"DUTIFUL_URL={service.url} dutiful schedules upsert FILE"
 
 
-def test_a_schedule_whose_last_run_failed_needs_somebody(service):
+def test_a_schedule_whose_last_run_failed_needs_attention(service):
     service.put("/workflows/broken/1", {"fail": "no such table"})
     service.upsert(schedule_id="bad", cron_expr="* * * * *", workflow_id="broken")
     service.advance(61)
@@ -118,7 +118,7 @@ def test_a_schedule_whose_last_run_failed_needs_somebody(service):
     assert [link.partition("?")[0] for link in found.links if "icon" in link] == ["/static/icon-needs.svg"]
 
 
-def test_every_page_says_how_many_things_need_somebody(service):
+def test_every_page_says_how_many_things_need_attention(service):
     service.put("/workflows/broken/1", {"fail": "no such table"})
     for name in ("bad", "worse"):
         service.upsert(schedule_id=name, cron_expr="1 9 * * *", workflow_id="broken")
@@ -221,7 +221,7 @@ def test_what_comes_is_counted_from_the_cadences(service):
     )
 
 
-def test_more_than_ten_that_need_somebody_are_counted(service):
+def test_more_than_ten_things_that_need_attention_are_counted(service):
     service.put("/workflows/broken/1", {"fail": "no such table"})
     many = [
         {**SCHEDULE, "schedule_id": f"s{number:02}", "workflow_id": "broken", "cron_expr": "* * * * *"}

@@ -54,7 +54,7 @@ def test_the_end_of_a_form_is_an_instant(form, now, zone, end):
         ("soon", "That is not a time that can be read"),
     ],
 )
-def test_an_end_that_cannot_be_meant_is_told(given, problem):
+def test_an_end_that_cannot_be_meant_is_reported(given, problem):
     end, said = asked_end({"until_at": given}, UTC, at("2026-03-02T09:00Z"))
     assert (end, said.startswith(problem)) == (None, True)
 

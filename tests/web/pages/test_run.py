@@ -108,7 +108,7 @@ def test_a_run_that_was_never_launched_is_recorded():
     ]
 
 
-def test_a_run_that_was_retried_is_told_as_the_ledger_has_it(service):
+def test_a_retried_run_is_shown_as_the_ledger_has_it(service):
     service.put("/workflows/broken/1", {"fail": "disk full"})
     service.upsert(cron_expr="1 9 * * *", workflow_id="broken", retry_limit=2, retry_delay_s=30)
     service.advance(61)

@@ -80,7 +80,7 @@ def test_any_time_can_be_asked_about(minutely, asked, said):
     assert said in page(minutely, f"/ui/schedules/good?at={asked}").text
 
 
-def test_a_tick_to_come_is_told_in_the_zone_of_its_schedule(service):
+def test_a_tick_to_come_is_shown_in_the_zone_of_its_schedule(service):
     service.upsert(schedule_id="night", cron_expr="30 2 * * *", timezone="America/New_York")
     text = page(service, "/ui/schedules/night?at=2026-03-09+02:30").text
     assert "It is due and will fire at Mon 9 Mar 02:30 UTC−4." in text

@@ -1,4 +1,4 @@
-"""The machine room: who leads, is it in time, how large is the store, does anything expire."""
+"""The page of the system: who leads, whether it is on time, the size of the store, expiring certificates."""
 
 from __future__ import annotations
 

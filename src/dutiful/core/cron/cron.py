@@ -34,7 +34,7 @@ _NAMED_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """When something is due. Equal texts with equal settings are equal, hashable and shared."""
+    """A parsed cron text. Equal texts with equal settings give one shared, hashable object."""
 
     text: str
     dialect: str
@@ -199,7 +199,7 @@ def _parse(
 
 
 def _days(calendar: Sequence[str]) -> tuple[str, ...]:
-    # A single text is a sequence too, of characters that are no days.
+    # Refuse a single text: it is a sequence as well, but of characters.
     if isinstance(calendar, str | bytes) or not isinstance(calendar, Iterable):
         raise InvalidArgumentError("calendar", calendar, "write a list of days, such as ['2026-12-25']")
     return tuple(calendar)

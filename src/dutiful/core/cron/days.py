@@ -26,7 +26,7 @@ _EVERY_SEVENTH_DAY = sum(1 << n for n in range(0, 366, 7))
 
 BLOCK_BITS = 6
 BLOCK_MASK = (1 << BLOCK_BITS) - 1
-# Ninety years of blocks. Then the cache is cleared, so that a long walk keeps memory bounded.
+# Ninety years of blocks. A full cache is cleared, so that a long walk keeps memory bounded.
 _BLOCKS_MAX = 512
 
 
@@ -43,7 +43,7 @@ class Days:
     ) -> None:
         self._spec, self._excluded = (day, month, weekday, either), excluded
         self._masks: dict[tuple[bool, int], int] = {}
-        # A search would look for a match in every year there is.
+        # Without this flag, a search where no day ever matches would walk through every year there is.
         self._never = not any(self._mask(leap, weekday) for leap in (False, True) for weekday in range(7))
         self.ahead, self.back = Distances(self, 1), Distances(self, -1)
 

@@ -186,7 +186,7 @@ def _parse_in(text: str, rule: FieldRule, part: str, dialect: Dialect) -> int:
     try:
         return parse_field(rule, part, dialect)
     except FieldParseError as error:
-        # The new message has the whole reason, so a traceback shows it alone; `__context__` keeps the other.
+        # `from None`: the new message has the whole reason, so the traceback need not show the first error.
         raise InvalidCronExpressionError(text, rule.name, error.reason) from None
 
 
@@ -247,7 +247,8 @@ def _number(rule: FieldRule, token: str, part: str, dialect: Dialect) -> int:
     if token.isdigit() and len(digits) <= 2 and rule.low <= (n := int(digits)) <= high:
         return n
     named = rule.names.get(token.lower())
-    # Also where names are refused: the refusal says how to write the whole field without them.
+    # Read a name also in dialects without names: the refusal then says how to write the whole field in
+    # numbers.
     if named is not None:
         return named
     raise FieldParseError(_not_a_value(rule, token, part, high), part, rule.name)

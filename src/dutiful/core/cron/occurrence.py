@@ -96,7 +96,7 @@ class Occurrences:
         return found
 
     def _parts(self, since: int, until: int) -> Iterator[tuple[int | None, int, int, int]]:
-        """Yield the stretches of (since, until]: a tick moved to its start or None, low, high and offset."""
+        """Yield each stretch of (since, until] as (tick moved to its start or None, low, high, offset)."""
         begin, until = max(since + 1, _INSTANT_MIN), min(until, _INSTANT_MAX)
         while begin <= until:
             start, end, offset, low, high = self._timeline.at(begin)

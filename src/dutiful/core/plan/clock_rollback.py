@@ -29,8 +29,8 @@ class Rearmed(NamedTuple):
 def rearmed(due: Snapshot, now: Instant, beyond: int) -> Rearmed | None:
     """Return the schedule as it continues from `now`; None unless it was more than `beyond` ms ahead.
 
-    Its rows stay, so a tick that has run does not run again. Only instants read from a clock count as ahead:
-    a retry may well be planned for the day after tomorrow.
+    The rows of the schedule stay, so a tick that has run does not run again. Only instants read from a clock
+    count as ahead: a retry may well be planned for the day after tomorrow.
     """
     said = [due.state.cursor, due.state.ended_at or 0, *map(_said_at, due.runs)]
     if max(said) <= now + beyond:
@@ -39,7 +39,7 @@ def rearmed(due: Snapshot, now: Instant, beyond: int) -> Rearmed | None:
 
 
 def _said_at(run: Run) -> Instant:
-    """Return the latest instant read from a clock in the row of an open run."""
+    """Return the latest instant in the row of an open run that was read from a clock."""
     if run.phase is Phase.RETRY:
         return run.ended_at or 0
     # A queued or delayed run has a fire time near the clock that set it; a retry may be far ahead of it.

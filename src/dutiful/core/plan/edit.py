@@ -1,6 +1,7 @@
 """Edits: which ticks a new or replaced schedule owes, and what happens to older ticks.
 
-An edit governs the ticks after it. It never makes a past tick due, and never drops a tick that is owed.
+An edit governs the ticks after it. It never makes a past tick due, and never drops a tick that is owed. To
+pause or resume a schedule is an edit, also where a pause ends by itself.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dutiful.core.cadence import Every, last_tick
-from dutiful.core.changes import Changes, Put
+from dutiful.core.changes import Changes, Note, Put
 from dutiful.core.errors import DutifulError
 from dutiful.core.plan.draft import Draft
 from dutiful.core.plan.jitter import first_wake
@@ -65,6 +66,39 @@ def accounted(due: Snapshot, now: Instant) -> Changes | None:
     move = draft.move()
     put = Put(due.schedule, move.state, move.wake_at, due.version)
     return Changes([put], rows=[*move.inserts, *move.changes])
+
+
+def paused_until(schedule: Schedule, until: Instant | None) -> Schedule:
+    """Return the schedule, paused until this instant, or until a user resumes it."""
+    return schedule._replace(paused=True, pause_until=until)
+
+
+def resumed(schedule: Schedule) -> Schedule:
+    """Return the schedule, not paused."""
+    return schedule._replace(paused=False, pause_until=None)
+
+
+def pause_has_ended(schedule: Schedule, now: Instant) -> bool:
+    """Return whether the schedule is stored as paused although its pause has ended."""
+    return schedule.pause_until is not None and schedule.pause_until <= now
+
+
+def end_of_pause(due: Snapshot, now: Instant) -> Changes | None:
+    """Return the changes that resume a schedule whose pause has ended; None where it has not.
+
+    The changes are dated one millisecond before the end of the pause, however late they are made: earlier
+    ticks were paused, and the tick at the end of the pause and later ones are owed.
+    """
+    until = due.schedule.pause_until
+    if until is None or until > now:
+        return None
+    schedule = resumed(due.schedule)
+    try:
+        changes = edited(due, schedule, until - 1)
+    except (DutifulError, ArithmeticError, LookupError, TypeError, ValueError):
+        # A schedule that cannot be computed stays quarantined: the planner finds the same error.
+        changes = Changes([Put(schedule, due.state, now, due.version)])
+    return changes._replace(notes=[(schedule.id, Note(until))])
 
 
 def _fresh_cursor(schedule: Schedule, now: Instant) -> Instant:

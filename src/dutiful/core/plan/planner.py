@@ -88,8 +88,7 @@ def decide_in_steps(due: Snapshot, now: Instant, limits: Limits, used: dict[str,
         end_cancelled_runs(draft)
         adopt_orphans(draft)
         if expire_lost_runs(draft):
-            # What follows the failure, its retry or the next tick, is for the next pass: each attempt that
-            # failed is recorded and told.
+            # Leave the retry, or the next tick, to the next pass, so that each failed attempt is recorded.
             draft.unfinished = True
             return draft.move()
         resume_waiting_runs(draft)

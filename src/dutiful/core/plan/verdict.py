@@ -15,8 +15,8 @@ from dutiful.core.cron.dialect import DIALECTS
 from dutiful.core.cron.zone import epoch_ms, from_epoch_ms, rfc_3339
 from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.draft import Draft
+from dutiful.core.plan.edit import end_of_pause
 from dutiful.core.plan.jitter import fire_time, opening_cursor
-from dutiful.core.plan.pause import end_of_pause
 from dutiful.core.plan.planner import decide
 from dutiful.core.plan.upcoming import HORIZON
 from dutiful.core.policy import Capacity, OnOrphan, Reason, Retry

@@ -31,7 +31,7 @@ _OPEN = (Status.ENQUEUED, Status.STARTED)
 
 
 class Target(NamedTuple):
-    """A schedule that is to be triggered: its type, its own prompt, and whether it is disabled."""
+    """The facts of a schedule on which a trigger depends: its type, its prompt, whether it is disabled."""
 
     type: str
     prompt: str

@@ -45,7 +45,7 @@ _WEBHOOK = Caller("webhook", frozenset({"trigger"}), "nobody")
 
 
 class Secrets(NamedTuple):
-    """The token of callers, and the secret with which webhooks are signed; None accepts none of that kind."""
+    """The token of callers, and the secret that signs webhooks. None: this kind of request is refused."""
 
     token: str | None
     webhook: str | None
@@ -117,7 +117,7 @@ class TriggerBody(StrictModel):
 
 
 class SchedulesQuery(QueryModel):
-    """The agent whose schedules are wanted; without one those of all."""
+    """The agent whose schedules are listed; None lists those of all agents."""
 
     agent: str | None = None
 
@@ -130,7 +130,7 @@ class RunsQuery(QueryModel):
 
 
 class OutputQuery(QueryModel):
-    """The number of a run; without one the latest is meant."""
+    """The number of the run whose output is returned; None: the latest run."""
 
     run: Annotated[int, Field(ge=1)] | None = None
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("dutiful.fleet")
 VERSION = 1
 FILE_NAME = "control.sock"
-# Long enough for a long prompt, and for the answer of a fleet with a hundred thousand schedules.
+# Enough for a long prompt, and for the answer of a fleet with a hundred thousand schedules.
 _REQUEST_MAX, _ANSWER_MAX = 1024 * 1024, 64 * 1024 * 1024
 _SECONDS_MAX = 10.0
 _CONNECTIONS_MAX = 16
@@ -254,7 +254,7 @@ class FleetLock:
 
     def _lock(self, descriptor: int) -> None:
         while not _locks(descriptor, fcntl.LOCK_EX):
-            # A command that looks who runs the fleet shares the lock for a moment; a fleet never shares it.
+            # A command shares the lock for a moment to read who runs the fleet; a fleet never shares it.
             if not _locks(descriptor, fcntl.LOCK_SH):
                 running = _named_in(descriptor)
                 process = "Another process" if running is None else f"Process {running.pid}"
@@ -270,9 +270,10 @@ class FleetLock:
         assert self._held is not None
         facts = {"pid": os.getpid(), "state_dir": str(self._state_dir), "ready": int(ready)}
         content = json.dumps(facts).encode()
-        # On a full disk the lock names nobody, and commands look in the state directory that the file names.
+        # On a full disk the lock names no process; commands then look in the state directory that the file
+        # names.
         with suppress(OSError):
-            # In this order: a reader must not find an empty file when only `ready` changes.
+            # Write before truncating: a reader must not find an empty file when only `ready` changes.
             os.pwrite(self._held, content, 0)
             os.ftruncate(self._held, len(content))
 
@@ -299,7 +300,7 @@ class Running(NamedTuple):
 
 
 def running_fleet(fleet_file: Path) -> Running | None:
-    """Return the process that runs the fleet of this file, or None if none does, or no lock can tell."""
+    """Return the process that runs the fleet of this file. None: no process does, or no lock can tell."""
     try:
         descriptor = os.open(_path_of(fleet_file), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -210,4 +210,4 @@ class StoppedFleet:
 
 
 def _nobody_to_wake() -> None:
-    """Do nothing: explaining changes no schedule."""
+    """Wake no engine: explaining changes no schedule."""

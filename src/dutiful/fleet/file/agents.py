@@ -155,7 +155,8 @@ def _problems_of_cadence(schedule: AgentSchedule) -> Iterator[Problem]:
 
 
 def _cron_in_any_zone(expression: str) -> Cron:
-    # Legal in one zone, legal in all; looking up the host's zone for each schedule may read many files.
+    # A cron text that is legal in one zone is legal in all. Looking up the host's zone for each schedule may
+    # read many files.
     return parse_cron_expression(expression, UTC)
 
 
@@ -179,7 +180,7 @@ def _name(value: object) -> str:
 
 
 def _naming(name: object) -> str:
-    """Return how to write a name, for one that was refused."""
+    """Return advice on how to write the name of an agent or a schedule, in place of this refused one."""
     return "would be another directory of the logs; write another name" if name in (".", "..") else _NAMING
 
 

@@ -87,7 +87,7 @@ def read_fleet(
 
 
 class _Enough(Exception):  # noqa: N818
-    """So many problems were found that looking for more would only cost time."""
+    """Raised once so many problems are known that a further search would only cost time."""
 
 
 class _FleetReader:
@@ -184,7 +184,7 @@ class _FleetReader:
         return agent
 
     def _check_jobs(self, part: Part, agent: Agent) -> None:
-        """Record why jobs of an agent could not run; their descriptions are known to be valid."""
+        """Record why jobs of an agent could not run on this host; their descriptions are valid."""
         for name, schedule in agent.schedules.items():
             if not schedule.enabled or any(problems_of_schedule(schedule)):
                 continue
@@ -264,7 +264,7 @@ class _FleetReader:
         return part
 
     def _spend(self, part: Part) -> None:
-        """Refuse defaults and shared files that are small as written and huge when filled in."""
+        """Refuse defaults and shared files that are small in the file and huge once they are filled in."""
         self._left -= len(part.spots)
         if self._left < 0:
             said = f"the fleet has more than {_VALUES_MAX:,} values with its defaults; make it smaller"
@@ -298,7 +298,7 @@ def _in_zone(agent: Agent, zone: str | None) -> Agent:
 
 
 def _hollow(key: str, node: Node) -> Node:
-    """Return the lists of agents and defaults empty; their content is read part by part."""
+    """Return the lists of agents and of defaults without their content, which is read part by part."""
     kind = type(node.value)
     return Node(kind(), node.line) if key in {"agents", "defaults"} and kind in {dict, list} else node
 

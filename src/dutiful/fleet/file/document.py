@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 SIZE_MAX = 1_000_000
 # More than any reasonable file of that size has (15 bytes per value); a hostile file is stopped here.
 _VALUES_MAX = 65_000
-# `$` without a brace is a plain dollar; `$${` stands for `${` itself.
+# `$` without a brace is a plain dollar. `$${` is written for a literal `${`.
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 _INSIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
-# Shorter values are not masked: they could be confused with the words of the message around them.
+# Shorter values are not masked: a mask could hide ordinary words of the message around them.
 _SECRET_LENGTH = 4
 
 

@@ -92,7 +92,7 @@ class JobLauncher:
         return outcome
 
     def note_given_up(self, run: Run) -> None:
-        """Report a failed run that is not retried, because the next run of its schedule came first."""
+        """Report a failed run whose retry is dropped, because the next run of its schedule came first."""
         entry = self._view.entries.get(run.schedule_id)
         if entry is not None:
             self._tell_failure(self._info(self._job(entry, run), run), run.detail or "")
@@ -181,7 +181,7 @@ class JobLauncher:
 
 
 def _given_up(run: Run, why: str) -> Outcome:
-    """Return the outcome of a run that is not carried out (again): the error of its last attempt, and why."""
+    """Return the outcome of a run that is not carried out, or not again: its last error, and the reason."""
     return Refused(Reason.TASK_FAILED, f"{run.detail}; {why}" if run.detail else why)
 
 

@@ -65,11 +65,12 @@ async def run_schedule(
 ) -> ScheduleRunResult:
     """Do one job of a schedule and return its result; raises only on cancellation.
 
-    The state is `running` meanwhile, and afterwards has the time of completion, the next run and the last
-    error; a disabled schedule stays disabled. A claimed work item is reported, or released if the job did not
-    begin or was cancelled. A work source without work means no job, unless the schedule says
-    `run_without_work`. A state that cannot be written at the start means no job either: the schedule would be
-    due again at once.
+    During the run the state is `running`. Afterwards it has the time of completion, the next run and the last
+    error; a disabled schedule stays disabled.
+
+    A claimed work item is reported, or released if the job did not begin or was cancelled. A work source
+    without work means no job, unless the schedule says `run_without_work`. A state that cannot be written at
+    the start means no job either: the schedule would be due again at once.
     """
     prompt = build_schedule_prompt(schedule, default_prompt=agent.default_prompt)
     # A webhook or chat schedule is only ever triggered by hand.
@@ -139,7 +140,7 @@ async def _execute(request: JobRequest, work: _Work, executor: JobExecutor) -> S
 
 
 def checked_result(result: ScheduleRunResult) -> ScheduleRunResult:
-    """Return a result with texts as its texts; a job that failed says why, and one with an error failed."""
+    """Return a result with plain texts. A failed job has an error text, and a job with an error failed."""
     summary = None if result.summary is None else as_text(result.summary)
     if result.success and result.error is None:
         return result._replace(summary=summary)
@@ -349,7 +350,7 @@ class JobRunner:
             log.write(chunk)
 
     def _note(self, trigger: TriggerInfo, text: str) -> None:
-        """Write how a run ended behind its output."""
+        """Append a line to the output of a run that says how the run ended."""
         log = self._log_of(trigger)
         if log is not None:
             log.note(f"[{text}]".encode("utf-8", "replace"))

@@ -133,7 +133,7 @@ class StateCache:
 
 
 def _both(first: Change, second: Change) -> Change:
-    """Return one change with the effect of both, in order."""
+    """Return one change that has the effect of these two, one after the other."""
     return lambda known: {
         **(first(known) if callable(first) else first),
         **(second(known) if callable(second) else second),

@@ -109,7 +109,7 @@ class _Parts(NamedTuple):
 async def commit(session: Session, fence: Fence, moves: Sequence[Move]) -> Committed:
     """Record the moves made from the present version; return them, and the runs to launch, in order."""
     rare = _rare_places(moves)
-    # Lock the schedules in the order of their numbers, as other writes do: any other may end in a deadlock.
+    # Lock the schedules in the order of their numbers, as all writers do: any other order may deadlock.
     ordered = sorted(range(len(moves)), key=lambda place: moves[place].due.number)
     usual = [place for place in ordered if place not in rare]
     try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DEFAULT_SCHEMA = "dutiful"
 _CONNECT_WITHIN_S = 10.0
-# A transaction that lost against a concurrent one, or met a row that it had just added, is repeated.
+# Repeat a transaction that lost against a concurrent one, or that met a row which the other had just added.
 _TRIES = 4
 _AGAIN = (pg.DeadlockDetectedError, pg.SerializationError, pg.UniqueViolationError)
 # Errors of asyncpg itself. It raises InternalClientError when a connection is used after the server has
@@ -65,15 +65,16 @@ class Deadlines(NamedTuple):
 
 
 PASSES = Deadlines(4.0, 5.0)
-"""Deadlines of what passes and launches wait for: a slower one is better repeated."""
+"""Deadlines of statements for which passes and launches wait: a slow one is better repeated."""
 EDITS = Deadlines(60.0, 65.0)
 """Deadlines of other reads and of edits: declaring a million schedules takes a while."""
 MIGRATION = Deadlines(0.0, 86_400.0)
 """No deadline in the server: an index of a ledger of years takes as long as it takes."""
 
-# A plan that was made while a table was empty joins from the wrong side once the table is full: a settle of
-# 20,000 runs took up to 60 s instead of 0.3. So the statements of a pass are planned each time. They write by
-# keys: a batch of 2,000 may not read a table of 20,000 rows whole, however cheap the planner thinks that is.
+# A plan that the server made while a table was empty joins from the wrong side once the table is full: a
+# settle of 20,000 runs took up to 60 s instead of 0.3. So the statements of a pass are planned each time.
+# They write by keys: a batch of 2,000 must not scan a table of 20,000 rows, however cheap the server's
+# planner believes that to be.
 PASS_SETTINGS = {"plan_cache_mode": "force_custom_plan", "enable_seqscan": "off", "random_page_cost": "1.1"}
 
 

@@ -11,10 +11,10 @@ BEGINNING = -(2**63)
 """Below every wake."""
 # A query from the beginning that took less (in seconds) is cheap enough to be repeated each time.
 _SLOW_S = 0.005
-# A slow query from the beginning is not repeated for this many times as long, so that it takes a twentieth of
-# the time at most.
+# After a slow query from the beginning, wait this many times its duration before the next one, so that such
+# queries take a twentieth of the time at most.
 _REST = 20.0
-# Wakes are written for about the time of writing, by clocks and in transactions that may be this late (ms).
+# A wake is about the time of its writing. Clocks and long transactions may make it this late (ms).
 _LATE_MS = 60_000
 
 
@@ -41,8 +41,8 @@ class DueFrom:
     def found(self, first: Instant | None, now: Instant, began: float, ended: float) -> None:
         """Note the wake of the first live row that a query from the beginning found, None for no row.
 
-        A query that began elsewhere changes nothing, nor does one that began before `forget`: it may not
-        have seen what was written.
+        A query with another start changes nothing, nor does one that began before `forget`: it may have
+        missed rows that were written since.
         """
         if self.at(began) != BEGINNING or began <= self._forgotten:
             return
@@ -51,5 +51,5 @@ class DueFrom:
         self._until = ended + self._rest * took if took >= self._slow_s else 0.0
 
     def forget(self, time: float) -> None:
-        """Let the next query begin at the beginning: a wake may have been written that is long past."""
+        """Begin the next query at the beginning: a wake in the distant past may have been written."""
         self._until, self._forgotten = 0.0, time

@@ -128,7 +128,8 @@ class LockSession:
         """Take a lock that is not held; return the generation that holds it, None where another does."""
 
         async def ask(session: Session) -> int | None:
-            # Read here, where the session cannot be replaced: the question may have waited for a new one.
+            # Read the generation inside the job, where the session cannot be replaced: the job may have
+            # waited for a new session.
             generation = self.generation
             is_held = await session.value("SELECT pg_try_advisory_lock($1, $2)", kind, key)
             return generation if is_held else None
@@ -151,7 +152,7 @@ class LockSession:
         await self.ask(lambda session: session.listen(channel, heard))
 
     def check_backend(self, pid: int) -> None:
-        """Raise StoreError where another backend answered than the one with which the session began."""
+        """Raise StoreError where the answering backend is not the one with which the session began."""
         if self._who is not None and pid != self._who[0]:
             raise pooled(self._address)
 

@@ -28,8 +28,8 @@ _LOCKED = (
 )
 # A log line names this many schedules.
 _NAMED_MAX = 10
-# The schedules among these that cannot be written now. The end of a run also wakes the schedules that are
-# blocked on its group, so that a locked one of those keeps the whole group waiting.
+# Selects the schedules among these that cannot be written now. The end of a run also wakes the schedules that
+# are blocked on its group, so one locked schedule of the group delays them all.
 _LOCKED_STATES = (
     "WITH own AS MATERIALIZED (SELECT number, shard, capacity_group FROM states"
     " WHERE number = ANY($1::bigint[])),"
@@ -76,9 +76,9 @@ class LockedRows:
             try:
                 return await write(items), set()
             except LockNotAvailableError:
-                # It waited as long as for an edit, and has written nothing.
+                # The write waited as long as an edit may, and wrote nothing.
                 pass
-        # Ask first while anything is locked, so that no write waits for a row that is known to be locked.
+        # While any row is locked, look for locked rows first, so that no write waits for one.
         targets = [target(item) for item in items]
         locked = await _locked(session, self._numbers.union(number for number, *_ in targets), targets)
         self._tell({id_ for number, id_, _ in targets if number in locked - self._numbers})

@@ -71,7 +71,7 @@ class Membership:
         database = self._database
         await database.places()
         self._me = me
-        database.lock.on_regained = self._join_again
+        database.lock.on_regained = self._lock_node
         await database.open_lock()
 
         def hear(payload: str) -> None:
@@ -95,9 +95,6 @@ class Membership:
             problem = f"The member {me.name!r} of {database.address.shown} is still held by its last session"
             raise StoreError(problem, "it ends by itself within a lease; it is tried again")
         database.hints.send()
-
-    async def _join_again(self) -> None:
-        await self._lock_node()
 
     async def look(self) -> View:
         """Return the members and shards as they are now, and keep the session alive."""

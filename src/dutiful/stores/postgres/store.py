@@ -8,7 +8,8 @@ import os
 from typing import TYPE_CHECKING, TypeVar
 
 from dutiful.core.errors import StoreError
-from dutiful.stores.postgres import integrity, migration, transfer
+from dutiful.stores.integrity import Inconsistency
+from dutiful.stores.postgres import migration, transfer
 from dutiful.stores.postgres.connections import parse_address
 from dutiful.stores.postgres.copied import wait_for_edits
 from dutiful.stores.postgres.database import OpenDatabase
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from dutiful.core.snapshot import Move
     from dutiful.runtime.cluster_ports import Member, View
     from dutiful.runtime.ports import Committed, Leader, Loaded, Retention
-    from dutiful.stores.integrity import Inconsistency
     from dutiful.stores.postgres.connections import Session
+    from dutiful.stores.postgres.edits import Places
     from dutiful.stores.rows import Row
     from dutiful.stores.transfer import Facts
 
@@ -36,6 +37,21 @@ T = TypeVar("T")
 _SIZE = (
     "SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class"
     " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+)
+# One statement, and therefore one snapshot: a pass changes runs and counts in one transaction.
+_COUNTS = (
+    "SELECT id, open_runs, in_flight, open_from, count(phase) AS open,"
+    " count(phase) FILTER (WHERE phase IN ('launched', 'accepted')) AS flying, min(run_at) AS first"
+    " FROM declarations JOIN states USING (number) LEFT JOIN runs ON schedule = number AND phase <> 'ended'"
+    " WHERE namespace = $1 GROUP BY number, id, open_runs, in_flight, open_from"
+    " HAVING open_runs <> count(phase) OR min(run_at) < coalesce(open_from, min(run_at) + 1)"
+    " OR in_flight <> count(phase) FILTER (WHERE phase IN ('launched', 'accepted'))"
+)
+_PLACED = "SELECT id, capacity_group, shard FROM declarations JOIN states USING (number) WHERE namespace = $1"
+_UNDECLARED = (
+    "SELECT states.number FROM states JOIN shards USING (shard)"
+    " LEFT JOIN declarations ON declarations.number = states.number"
+    " WHERE shards.namespace = $1 AND declarations.number IS NULL"
 )
 
 
@@ -146,7 +162,7 @@ class PostgresStore(NamespaceStore):
         places = await self._database.find_places()
         if places is None:
             return []
-        return await self._read(lambda session: integrity.inconsistencies(session, self._namespace, places))
+        return await self._read(lambda session: _inconsistencies(session, self._namespace, places))
 
     # Copies
 
@@ -226,3 +242,21 @@ class PostgresStore(NamespaceStore):
     async def prune(self, now: Instant, retention: Retention) -> int:
         """Delete ended rows beyond the retention."""
         return await (await self._only()).prune(now, retention)
+
+
+async def _inconsistencies(session: Session, namespace: str, places: Places) -> list[Inconsistency]:
+    """Return the schedules whose derived columns are not what they should be."""
+    found = [
+        Inconsistency(
+            row["id"],
+            f"its state has open_runs {row['open_runs']}, in_flight {row['in_flight']} and open_from"
+            f" {row['open_from']}, and its ledger {row['open']}, {row['flying']} and {row['first']}",
+        )
+        for row in await session.rows(_COUNTS, namespace)
+    ]
+    for schedule_id, group, shard in await session.rows(_PLACED, namespace):
+        right = places.shards[places.place(schedule_id, group)]
+        if shard != right:
+            found.append(Inconsistency(schedule_id, f"is in shard {shard}, and belongs to shard {right}"))
+    rows = await session.rows(_UNDECLARED, namespace)
+    return found + [Inconsistency("", f"the state {number} has no declaration") for (number,) in rows]

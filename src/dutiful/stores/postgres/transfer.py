@@ -55,7 +55,7 @@ async def facts(session: Session, namespace: str) -> Facts:
 
 
 async def _written(session: Session, namespace: str) -> str:
-    """Return a text that is another one after a write: the transactions that wrote the rows, added up."""
+    """Return a text that changes with every write: the sums of the transactions that wrote the rows."""
     sums = [
         await session.value(f"SELECT sum({table}.xmin::text::bigint)::text FROM {_where(table)}", namespace)
         for table in TABLES

@@ -118,7 +118,7 @@ class Pruning:
         self._pruned_at = self._whole_at = 0
 
     def grown_since(self, now: Instant, retention: Retention) -> Instant:
-        """Return since when a ledger must have grown to be looked into."""
+        """Return the instant since which a ledger must have grown for the prune to look at it."""
         whole = retention != self._retention or not 0 <= now - self._whole_at < _DAY_MS
         return 0 if whole else self._pruned_at - _LATE_MS
 

@@ -110,7 +110,7 @@ _WAKING = (
     "FROM states INDEXED BY states_due CROSS JOIN declarations USING (number)"
     " WHERE states.namespace = ? AND wake_at IS NOT NULL AND paused = 0 AND damage IS NULL"
 )
-# The ids are searched once, along their index, and not for each row that wakes.
+# A subquery, so that the ids are searched once, along their index, and not for each row that wakes.
 _WITH_PART = (
     " AND states.number IN (SELECT number FROM declarations WHERE namespace = ? AND instr(id, ?) > 0)"
 )
@@ -214,8 +214,8 @@ def count(
 def _count_all(connection: sqlite3.Connection, namespace: str) -> int:
     """Return how many schedules can be read.
 
-    All rows without those of other namespaces and the damaged ones: SQLite counts a whole table by its pages,
-    and a condition would make it look at every row.
+    Counts all rows and subtracts those of other namespaces and the damaged ones: SQLite counts a whole table
+    by its pages, and a condition would make it look at every row.
     """
     found = connection.execute(
         "SELECT (SELECT count(*) FROM declarations)"

@@ -21,7 +21,7 @@ _USED = (
     "(SELECT cadence_number FROM declarations WHERE namespace = :namespace"
     " UNION SELECT policy_number FROM declarations WHERE namespace = :namespace)"
 )
-# Where the rows of a namespace are, by table.
+# The FROM item and the condition of a namespace's rows, by table.
 _WHERE = {
     "texts": f"texts WHERE number IN {_USED}",
     "states": "states JOIN declarations USING (number) WHERE declarations.namespace = :namespace",
@@ -68,7 +68,7 @@ def count_rows(connection: sqlite3.Connection, namespace: str, table: str) -> in
 def write_rows(
     connection: sqlite3.Connection, namespace: str, table: str, rows: Sequence[Row], offset: int
 ) -> None:
-    """Write rows; a text that is there already is the same one."""
+    """Write rows. A text that is stored already is equal, because its number is its hash."""
     columns = TABLES[table].columns
     values = shifted(table, rows, offset)
     if table == "states":

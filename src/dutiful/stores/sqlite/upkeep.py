@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Schedules per slice: small enough that the commits of a pass do not wait long.
 _SLICE = 100
-# Candidates only; `rearmed` decides which schedules are ahead.
+# Selects candidates; `rearmed` decides which of them are ahead of the clock.
 _AHEAD = """number IN (
   SELECT number FROM states WHERE max(cursor, coalesce(ended_at, 0)) > ?2
   UNION ALL SELECT schedule FROM runs INDEXED BY runs_open

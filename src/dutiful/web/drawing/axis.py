@@ -49,7 +49,7 @@ class ClockChange(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The time that a drawing shows, the `zone` of its labels, and the width of the drawing in pixels.
+    """The time that a drawing shows, the `zone` of its labels, and its width in pixels.
 
     Both ends are in UTC: Python compares two datetimes of one zone by their wall times.
     """

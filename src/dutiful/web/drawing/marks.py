@@ -136,7 +136,7 @@ def shape(state: str, size: int = 14) -> str:
     return f'<svg class="plot shape" {box} aria-hidden="true">{_SHAPES[state]}</svg>'
 
 
-# Most places that are drawn; the words beside the drawing have the number.
+# At most so many places are drawn; the words beside the drawing have the number.
 _PLACES_MAX = 12
 
 

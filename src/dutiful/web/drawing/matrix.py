@@ -61,7 +61,7 @@ Links: TypeAlias = "Mapping[int, tuple[str, str]]"
 
 
 class Year(NamedTuple):
-    """The days of a calendar from `first` on, in weeks from Monday; a day that is missing has no ticks."""
+    """The days of a calendar from `first` on, in weeks from Monday; days that are not given have no ticks."""
 
     first: date
     days: Mapping[date, Became]
@@ -85,7 +85,7 @@ def year(it: Year, css: str = "wide") -> str:
         day = monday + timedelta(days=place)
         week, row = divmod(place, 7)
         kind = it.days.get(day, "none")
-        # Half a square is another shape than a whole one, for readers who see no colours.
+        # Half a square differs from a whole one in shape, for readers who see no colours.
         shape = half if kind == "moved" else square
         squares.setdefault(_CSS[kind], []).append(f"M{columns[week]} {rows[row]}{shape}")
         if kind in _SIGNED or day == it.first or day in it.clock_changes:

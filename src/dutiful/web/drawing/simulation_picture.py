@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 LANES_MAX, MARKS_MAX = 20, 2000
-"""The most lanes of a picture, and the measure by which a lane of many successful ticks is thinned out."""
+"""The most lanes of a picture, and the measure by which lanes with many successful ticks are thinned out."""
 
 _LEFT, _RIGHT, _TOP, _LANE, _WIDTH = 150, 210, 62, 64, 1100
 _LIGHT = {
@@ -158,7 +158,7 @@ def _names(lane: Lane, base: float) -> str:
 
 
 def _drawn_of(lane: Lane) -> int:
-    """Return of how many successful ticks of a lane one is drawn."""
+    """Return n where one in n successful ticks of a lane is drawn."""
     return max(1, len(lane.ticks) * LANES_MAX // MARKS_MAX // 4)
 
 

@@ -156,7 +156,7 @@ def _brackets(span: Span, ticks: list[Tick], pitch: float) -> list[str]:
         words = f"{reason or 'skipped'} {sum(tick.ticks for tick in skipped)}"
         half, middle = 3.2 * len(words), (left + right) / 2
         middle = min(max(middle, half), span.width - half)
-        # A label that would run into the one before it is left out; its bracket and the table remain.
+        # Leave out a label that would run into the label before; its bracket and the table remain.
         if middle - half > taken:
             drawn.append(text(middle, _BASE + 34, words, "t-skip", "middle"))
             taken = middle + half + pitch / 2

@@ -16,8 +16,7 @@ from pydantic import Field
 
 from dutiful.core.errors import DutifulError
 from dutiful.httpd.audit_reader import Found, Wanted, line_at, read_back
-from dutiful.httpd.fields import QueryModel
-from dutiful.httpd.instants import in_utc
+from dutiful.httpd.fields import QueryModel, in_utc
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
 from dutiful.web.pages.rendering import page

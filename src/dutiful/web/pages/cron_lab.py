@@ -142,7 +142,7 @@ def with_year(told: Meaning, now: datetime) -> Meaning:
 
 @lru_cache(maxsize=64)
 def _drawn_year(cron: Cron, now: datetime) -> tuple[str, str]:
-    """Return the drawings of a year; cached, because each key in any field of a form asks for them again."""
+    """Return the drawings of a year; cached, because each key typed into a form asks for them again."""
     zone = cron.zone
     found = ClockChange.between(zone, now, now + timedelta(days=366))
     changes = frozenset(change.at.astimezone(zone.tzinfo).date() for change in found)

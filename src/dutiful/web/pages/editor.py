@@ -39,7 +39,7 @@ _NUMBERS = {
     "retry_limit": int, "retry_delay_s": float, "retry_backoff": int,
 }  # fmt: skip
 _TIMES = ("start_at", "end_at")
-# How a comma within a label is written, since commas part the labels.
+# The escape of a comma inside a label, because commas separate labels.
 _COMMA = "\\,"
 NEW = {
     "schedule_id": "", "workflow_id": "", "version": "1", "user_id": "", "labels": "",
@@ -141,7 +141,7 @@ def _written(value: object) -> str:
         case datetime():
             return rfc_3339(value)
         case float():
-            # All digits: a rounded number would be stored by an edit of another field.
+            # With all digits: a rounded number would be stored by an edit of another field.
             return repr(value).removesuffix(".0")
         case Mapping():
             return ", ".join(f"{name}={text.replace(',', _COMMA)}" for name, text in value.items())
@@ -178,7 +178,7 @@ def _input(given: dict[str, str], view: ScheduleView | None) -> ScheduleInput:
     if view is not None and given["labels"] == _written(view.labels):
         # The text loses blanks at the ends of a label.
         wanted["labels"] = view.labels
-    # The pause is the operator's: an upsert that does not name it leaves it as it is.
+    # An upsert without `paused` leaves the pause as it is: pausing is for operators.
     wanted |= {"paused": None, "pause_until": None}
     if view is None:
         wanted["schedule_id"] = given["schedule_id"].strip() or None

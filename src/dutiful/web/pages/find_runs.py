@@ -41,7 +41,7 @@ class Found(NamedTuple):
 
     @property
     def back_to(self) -> datetime | None:
-        """Return the tick up to which the ledger was read; None where it was read to its end."""
+        """Return the tick up to which the ledger was read; None if it was read to its end."""
         return None if self.cursor is None else reached(self.cursor)
 
 

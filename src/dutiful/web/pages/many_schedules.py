@@ -56,7 +56,7 @@ class BulkQuery(QueryModel):
 
     @staticmethod
     def of(form: dict[str, str]) -> BulkQuery:
-        """Return what a form asks for."""
+        """Return the query that a form asks for."""
         named = [each for each in form.get("ids", "").split() if re.fullmatch(ID_PATTERN, each)]
         state = form.get("state", "all")
         return BulkQuery(

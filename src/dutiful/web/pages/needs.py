@@ -72,7 +72,7 @@ async def first_needs(authorized: AuthorizedService, found: Needs, most: int) ->
 async def note_needs(request: Request) -> None:
     """Count the things that need the caller, for the bar of a page; the number is kept for some seconds."""
     caller = getattr(request.state, "caller", None)
-    # The overview counts anew in any case.
+    # The overview shows its own, fresh count.
     if caller is None or not caller.may("read") or request.url.path == "/":
         return
     state = request.app.state
@@ -84,12 +84,12 @@ async def note_needs(request: Request) -> None:
     try:
         (request.state.needs_count,) = await state.service.board.needs.get(_kind_of(authorized), count)
     except StoreError:
-        # The page itself says so, if it needs the store at all.
+        # A page that needs the store reports the error itself.
         return
 
 
 async def note_needs_unless_polled(request: Request) -> None:
-    """Count for a page that a person opens; a refresh counts after it has seen that something changed."""
+    """Count for a page that a person opens. A page that refreshes itself counts only after a change."""
     if request.method == "GET" and "dutiful-revision" not in request.headers:
         await note_needs(request)
 

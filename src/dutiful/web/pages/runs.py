@@ -44,7 +44,7 @@ GROUPED = 1000
 AGAIN_MAX = 100
 STATUSES = ("SUCCESS", "FAILED", "SKIPPED", "STARTED", "ENQUEUED")
 TRIGGERS = {"schedule": "the schedule", "manual": "hand", "backfill": "a backfill"}
-# The widest range that is proposed where the one asked for has no entries.
+# The widest range that is proposed in place of a range without entries.
 _WIDEST = timedelta(days=366)
 _REASONS = tuple(reason.value for reason in Reason)
 # Trouble first.
@@ -183,7 +183,7 @@ async def _facts(authorized: AuthorizedService, wanted: Filter) -> dict[str, Any
 
 
 def sum_up(found: Found, groups: int, now: datetime) -> str:
-    """Return what of the ledger a page shows: 60 entries, back to Mon 2 Nov 10:31."""
+    """Return which part of the ledger a page shows, in words: 60 entries, back to Mon 2 Nov 10:31."""
     said = f"{len(found.runs):,} {'entry' if len(found.runs) == 1 else 'entries'}"
     if groups:
         said = (

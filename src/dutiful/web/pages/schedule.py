@@ -127,7 +127,7 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
 
 
 def _chosen(query: ScheduleQuery, **changes: str | None) -> dict[str, str | None]:
-    """Return the query with other choices; they begin at the first page of the ledger."""
+    """Return the query with other choices, at the first page of the ledger."""
     return {"range": query.range, "at": query.at, "entries": query.entries, **changes}
 
 
@@ -162,7 +162,7 @@ async def _ledger(
 
 
 def usual_range(cron: Cron, now: datetime) -> str:
-    """Return the shortest range with at least 20 ticks, else a year, so that each tick can be seen."""
+    """Return the shortest range with at least 20 ticks, so that each tick can be seen; else a year."""
     begin = int(now.timestamp())
     for name, length in RANGES.items():
         if cron.count_epoch(begin - int(length.total_seconds()), begin) >= _TICKS_WANTED // 3:

@@ -13,8 +13,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import Field
 
 from dutiful.core.cron.zone import epoch_ms, rfc_3339
-from dutiful.httpd.fields import QueryModel
-from dutiful.httpd.instants import Instant
+from dutiful.httpd.fields import Instant, QueryModel
 from dutiful.runtime.ports import PART_OF_ID
 from dutiful.service.catalog import READ_MAX, Listed, Order, State, Wanted
 from dutiful.service.declaration import ScheduleView

@@ -13,8 +13,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import Field
 
 from dutiful.core.errors import CronCalculationError, DutifulError, UnknownScheduleError
-from dutiful.httpd.fields import QueryModel
-from dutiful.httpd.instants import in_utc, parse_instant
+from dutiful.httpd.fields import QueryModel, in_utc, parse_instant
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
 from dutiful.web.pages.ledger_entries import CSS, became, state_of

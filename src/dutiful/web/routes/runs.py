@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query
 
-from dutiful.httpd.instants import in_utc
+from dutiful.httpd.fields import in_utc
 from dutiful.httpd.strict_route import StrictRoute
 from dutiful.service.errors import NoOutputError
 from dutiful.web import requests, responses

@@ -128,7 +128,7 @@ def test_a_cancelled_job_is_gone():
     assert ends(int(line), 0)
 
 
-def test_the_latest_line_is_told_with_the_request():
+def test_the_latest_line_is_reported_with_the_request():
     told = []
     shell(
         "echo one", on_output=lambda asked, line: told.append((asked.agent.name, asked.schedule_name, line))

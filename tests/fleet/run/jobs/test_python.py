@@ -123,7 +123,7 @@ def test_a_plain_function_has_a_thread_of_its_own_and_the_context_of_the_run():
     ("name", "error"),
     [("fall", ValueError), ("leave", SystemExit), ("stop", RuntimeError), ("run_out", TimeoutError)],
 )
-def test_what_a_function_raises_is_raised(name, error):
+def test_an_exception_of_a_function_is_raised(name, error):
     with pytest.raises(error):
         do(name)
 

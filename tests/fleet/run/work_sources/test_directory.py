@@ -221,7 +221,7 @@ def test_what_the_dead_leave_behind_is_tidied_up(inbox):
     assert play(story, config(inbox)) == 2, "the lock and the directory of this process"
 
 
-def test_one_who_hands_out_the_items_of_many_directories_knows_which_is_whose(tmp_path):
+def test_items_of_many_directories_go_back_to_their_own_directory(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     for path in (first, second):
         path.mkdir()
