@@ -65,6 +65,7 @@ class Imported:
     schedules: list[dict[str, Any]] = field(default_factory=list)
     differences: dict[str, list[Difference]] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
+    _last_numbers: dict[str, int] = field(default_factory=dict)
 
     def take(self, name: str, place: str, read: Callable[[], Draft]) -> None:
         """Add the schedule that `read` returns, or refuse it where its reading raises."""
@@ -82,10 +83,11 @@ class Imported:
     def _free_id(self, name: str) -> str:
         """Return an id that resembles the name and is not in use."""
         wanted = _UNFIT.sub("-", name).strip("-.")[:_ID_MAX] or "schedule"
-        number, free = 1, wanted
-        while free in self.differences:
+        # Hundreds of lines of a crontab may begin with cd, so the search goes on where it ended.
+        number = self._last_numbers.get(wanted, 0) + 1
+        while (free := wanted if number == 1 else f"{wanted}-{number}") in self.differences:
             number += 1
-            free = f"{wanted}-{number}"
+        self._last_numbers[wanted] = number
         return free
 
 
