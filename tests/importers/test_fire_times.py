@@ -23,6 +23,7 @@ ZONES = ("UTC", "Europe/Berlin")
 CHANGES = {datetime(2026, month, day, tzinfo=UTC).date() for month, day in ((3, 28), (3, 29), (10, 25))}
 
 APSCHEDULER = [
+    "'cron'",
     "'cron', hour=3",
     "'cron', day_of_week='mon-fri', hour=9, minute=30",
     "'cron', day_of_week=0, hour=9",
@@ -55,6 +56,7 @@ CELERY = [
     "crontab(0, 0, day_of_month='1', month_of_year='*/3')",
     "crontab(minute=0, hour='22-2')",
     "crontab(minute=[1, 2], hour=7)",
+    "crontab.from_string('5 4 * * 1-5')",
     "30.0",
     "timedelta(minutes=20)",
     "schedule(run_every=60 * 60 * 6)",

@@ -29,7 +29,10 @@ def to_toml(imported: Imported) -> str:
     parts = ["".join(f"# All of them: {_line(each)}\n" for each in shared)] if shared else []
     for schedule in imported.schedules:
         own = [each for each in imported.differences[schedule["schedule_id"]] if each not in shared]
-        parts.append("".join([*(f"# {_line(each)}\n" for each in own), *_table(schedule)]))
+        try:
+            parts.append("".join([*(f"# {_line(each)}\n" for each in own), *_table(schedule)]))
+        except NotImportableError as error:
+            raise NotImportableError(f"{schedule['schedule_id']}: {error}") from None
     parts += [f"# Not imported: {_line(each.name)}: {_line(each.reason)}\n" for each in imported.refused]
     return "\n".join(parts)
 
@@ -54,7 +57,7 @@ def _value(value: Any) -> str:
         case dict():
             inner = ", ".join(f"{_key(str(name))} = {_value(each)}" for name, each in value.items())
             return f"{{{inner}}}"
-    raise NotImportableError("an input has a null, which TOML lacks; write JSON: --output FILE.json")
+    raise NotImportableError("its input has a null, which TOML lacks; write JSON: --output FILE.json")
 
 
 def _key(name: str) -> str:
