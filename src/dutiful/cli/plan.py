@@ -58,8 +58,9 @@ class Planned(NamedTuple):
 
     @property
     def warnings(self) -> list[str]:
-        """Return what is odd about the cron text, and why runs would fail."""
-        odd = [one["message"] for one in self.found.get("findings", ()) if one["level"] == "warning"]
+        """Return what is odd about a cron text that is not stored yet, and why runs would fail."""
+        findings = () if self.action == "unchanged" else self.found.get("findings", ())
+        odd = [one["message"] for one in findings if one["level"] == "warning"]
         return [*odd, *self.found.get("warnings", ())]
 
     def as_json(self) -> dict[str, Any]:
@@ -103,6 +104,8 @@ def apply(files: tuple[str, ...], prune: str | None, yes: bool, as_json: bool) -
 
     Example: dutiful apply schedules.toml --prune team=billing --yes
     """
+    if "-" in files and not yes:
+        raise click.UsageError("- is standard input, which cannot answer a question too: give --yes")
     planned = _planned(read_schedules(files), prune)
     changes = _changes(planned)
     if not as_json:
@@ -192,8 +195,22 @@ def _store(changes: Sequence[Planned], prune: str | None) -> None:
                 ask("POST", "/schedules/bulk", body=body)
         except Refused as error:
             raise _outdated(error.message) if error.code == "outdated_plan" else error from error
-    for one in deletions:
-        ask("DELETE", path_of(one.schedule_id))
+    _delete(deletions)
+
+
+def _delete(deletions: Sequence[Planned]) -> None:
+    """Delete schedules one by one; the error of one says how many are left."""
+    for done, one in enumerate(deletions):
+        try:
+            ask("DELETE", path_of(one.schedule_id))
+        except click.ClickException as error:
+            # Another apply may have been faster.
+            if isinstance(error, Refused) and error.code == "unknown_schedule":
+                continue
+            left = f"{len(deletions) - done:,} of {counted(len(deletions), 'schedule')} to delete are left"
+            told = f"{error.message}\nThe changes are stored; {left}: apply again."
+            failure = Refused(error.code, told) if isinstance(error, Refused) else click.ClickException(told)
+            raise failure from error
 
 
 def _outdated(message: str) -> click.ClickException:
@@ -229,12 +246,22 @@ def _settings(one: Planned) -> str:
 
 
 def _fire_times(one: Planned) -> str:
-    """Return the fire times that change, in words."""
-    found = one.found
-    if one.action in ("delete", "new"):
-        first = found["preview"][0] if found["preview"] else None
-        verb = "next was" if one.action == "delete" else "first"
-        return "never" if first is None else f"{_meaning(found)}{verb} {_at(first)}"
+    """Return the fire times that change, in words, and whether they are held up or let go."""
+    told = _first(one) if one.action in ("delete", "new") else _moves(one.found)
+    is_paused = one.body is not None and one.body.get("paused")
+    if is_paused and (one.action == "new" or "paused" in one.found["changed"]):
+        return f"{told}; none fires while it is paused"
+    return f"{told}; resumed" if "paused" in one.found.get("changed", ()) else told
+
+
+def _first(one: Planned) -> str:
+    if not one.found["preview"]:
+        return "never"
+    verb = "next was" if one.action == "delete" else "first"
+    return f"{_meaning(one.found)}{verb} {_at(one.found['preview'][0])}"
+
+
+def _moves(found: dict[str, Any]) -> str:
     counts = [f"{len(found[name]):,} {name}" for name in ("moved", "removed", "added") if found[name]]
     if not counts:
         return "unchanged"
