@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +24,7 @@ from dutiful.cli.schedule_files import FiledSchedule, read_schedules
 from dutiful.core.errors import InvalidArgumentError, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence, Set
 
 _files = click.argument("files", metavar="FILE…", nargs=-1, required=True)
 _prune = click.option(
@@ -126,12 +127,21 @@ def _planned(filed: Sequence[FiledSchedule], prune: str | None) -> list[Planned]
     with progress_bar("comparing schedules") as progress:
         for first in range(0, len(filed), _PREVIEWED):
             some = filed[first : first + _PREVIEWED]
-            answer = ask("POST", "/schedules/bulk/preview", body=[one.body for one in some])
+            answer = _ask_about(some, "/schedules/bulk/preview", [one.body for one in some])
             for one, found in zip(some, answer["schedules"], strict=True):
                 planned.append(Planned(one.schedule_id, _action(found), one.place, one.body, found))
             if progress is not None:
                 progress((first + len(some)) / len(filed))
     return sorted(planned, key=lambda one: _ORDER.index(one.action))
+
+
+def _ask_about(some: Sequence[FiledSchedule | Planned], path: str, body: Any) -> Any:
+    """Return the answer to a bulk; a refusal names the place of a schedule in its file, not in the bulk."""
+    try:
+        return ask("POST", path, body=body)
+    except Refused as error:
+        message = re.sub(r"\bschedules\.(\d+)\b", lambda found: some[int(found[1])].place, error.message)
+        raise Refused(error.code, message) from error
 
 
 def _action(found: dict[str, Any]) -> str:
@@ -154,17 +164,29 @@ def _leftover(filed: Sequence[FiledSchedule], prune: str) -> list[dict[str, Any]
         advice = f"every schedule in the files needs this label; {without[0]} has it not"
         raise InvalidArgumentError("--prune", prune, advice)
     known = {one.schedule_id for one in filed}
-    return [one for one in _labelled(prune) if one["schedule_id"] not in known]
+    labelled = _labelled(prune, {str(one.body["user_id"]) for one in filed})
+    return [one for one in labelled if one["schedule_id"] not in known]
 
 
-def _labelled(label: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _labelled(label: str, users: Set[str]) -> list[dict[str, Any]]:
+    """Return the stored schedules with a label that the caller may see, of these users at least.
+
+    A list without a user has those of all users only for a token that acts for all, else the caller's own.
+    """
+    found = [*_listed(label, None)]
+    for user in sorted(users - {one["user_id"] for one in found}):
+        found += _listed(label, user)
+    return found
+
+
+def _listed(label: str, user: str | None) -> Iterator[dict[str, Any]]:
     cursor: str | None = None
     while True:
-        page = ask("GET", "/schedules", {"label": label, "limit": _PAGE, "cursor": cursor})
-        found += page["schedules"]
+        query = {"label": label, "user_id": user, "limit": _PAGE, "cursor": cursor}
+        page = ask("GET", "/schedules", query)
+        yield from page["schedules"]
         if (cursor := page["next_cursor"]) is None:
-            return found
+            return
 
 
 def _changes(planned: Sequence[Planned]) -> list[Planned]:
@@ -179,7 +201,8 @@ def _store(changes: Sequence[Planned], prune: str | None) -> None:
         raise click.UsageError(f"{len(upserts):,} schedules would change; apply at most {_STORED:,} at once")
     if deletions and prune is not None:
         # Deleting takes no revision, so look again just before.
-        now = {one["schedule_id"]: one["updated_at"] for one in _labelled(prune)}
+        labelled = _labelled(prune, {one.found["user_id"] for one in deletions})
+        now = {one["schedule_id"]: one["updated_at"] for one in labelled}
         for one in deletions:
             if now.get(one.schedule_id) != one.found["updated_at"]:
                 raise _outdated(
@@ -192,7 +215,7 @@ def _store(changes: Sequence[Planned], prune: str | None) -> None:
         }
         try:
             with progress_bar("storing schedules"):
-                ask("POST", "/schedules/bulk", body=body)
+                _ask_about(upserts, "/schedules/bulk", body)
         except Refused as error:
             raise _outdated(error.message) if error.code == "outdated_plan" else error from error
     _delete(deletions)
