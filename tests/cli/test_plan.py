@@ -265,6 +265,10 @@ def test_more_schedules_than_one_preview_takes_are_planned(run):
         (NIGHTLY + "retry_delay_s = 5\n", "[nightly].retry_delay_s: Invalid retry_delay_s '5.0': name a"),
         (NIGHTLY + NIGHTLY, "schedules[nightly].schedule_id: is used twice; it is also in a.toml: schedules"),
         ('[[schedules]]\nworkflow_id = "x"\n', "schedules[0].schedule_id: is missing"),
+        (
+            '[[schedules]]\nid = "x"\ncron = "0 9 * * *"\n',
+            "schedules[0].schedule_id: is missing; this is a file for `dutiful simulate`",
+        ),
         ('schedules = ["x"]\n', "schedules[0]: 'x': write an object with the keys of a schedule"),
         (f'x = 1\n{NIGHTLY}', "x: there is no such key; there is schedules"),
         ("", "schedules: write at least one"),

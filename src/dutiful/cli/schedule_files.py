@@ -82,7 +82,10 @@ class _Reader:
             if isinstance(given, dict) and isinstance(given.get("schedule_id"), str):
                 yield from self._schedule(place, {key: _as_json(value) for key, value in given.items()})
             elif isinstance(given, dict):
-                self.problems.append(f"{place}.schedule_id: is missing; a file is applied again and again")
+                why = "a file is applied again and again"
+                if {"id", "cron"} <= given.keys():
+                    why = "this is a file for `dutiful simulate`; here the keys are those of an upsert"
+                self.problems.append(f"{place}.schedule_id: is missing; {why}")
             else:
                 self.problems.append(f"{place}: {_shown(given)}: write an object with the keys of a schedule")
 
