@@ -11,6 +11,7 @@ from tests.ports import port_without_listener
 from tests.web_server import Reply, serving
 
 from dutiful.cli.api import Refused, ask, path_of
+from dutiful.runtime.clock import SystemClock
 
 
 @pytest.fixture
@@ -145,3 +146,36 @@ def test_answers_that_are_no_success_are_reported(environ, reply, kind, said):
         environ(DUTIFUL_URL=web.url)
         with pytest.raises(kind, match=said):
             ask("GET", "/schedules")
+
+
+def busy(seconds):
+    said = {"error": {"code": "too_many_requests", "message": f"Too many requests; try again in {seconds} s"}}
+    return Reply(429, said, {"retry-after": str(seconds)})
+
+
+@pytest.fixture
+def waited(monkeypatch):
+    """How long a command has slept each time, without the sleep."""
+    lengths: list[float] = []
+
+    async def sleep(_clock, seconds):
+        lengths.append(seconds)
+
+    monkeypatch.setattr(SystemClock, "sleep", sleep)
+    return lengths
+
+
+def test_a_command_with_too_many_requests_waits_as_long_as_the_service_says(environ, waited):
+    replies = [busy(2), busy(1), Reply(200, {"ok": 1})]
+    with serving(lambda _: replies.pop(0)) as web:
+        environ(DUTIFUL_URL=web.url)
+        assert ask("DELETE", "/schedules/a") == {"ok": 1}
+    assert waited == [2, 1]
+
+
+def test_a_command_gives_up_where_requests_are_too_many_for_a_minute(environ, waited):
+    with serving(lambda _: busy(25)) as web:
+        environ(DUTIFUL_URL=web.url)
+        with pytest.raises(Refused, match="Too many requests; try again in 25 s"):
+            ask("GET", "/schedules")
+    assert waited == [25, 25]

@@ -99,3 +99,9 @@ def test_without_yaml_only_cron_jobs_cannot_be_imported(tmp_path):
     done = run_without("yaml", "import", "kubernetes", str(tmp_path / "a"))
     needed = 'dutiful import kubernetes needs yaml, which is not installed: pip install "dutiful[fleet]"'
     assert (done.returncode, done.stderr) == (1, f"Error: {needed}\n")
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_source_may_begin_with_a_byte_order_mark(tmp_path, source):
+    (tmp_path / "given").write_text(SOURCES[source], encoding="utf-8-sig")
+    assert run(source, tmp_path / "given") == run(source, "-", input=SOURCES[source])

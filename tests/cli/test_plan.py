@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import click
 import pytest
 from click.testing import CliRunner
 from tests.web.running import SCHEDULE, running
 
+from dutiful.cli import plan
 from dutiful.cli.main import cli
 
 NIGHTLY = """
@@ -85,6 +87,14 @@ def test_a_plan_warns_of_odd_cron_texts_and_of_runs_that_would_fail(run):
     assert shown.count("warning: nightly: ") == 2
 
 
+def test_what_is_odd_about_a_text_that_is_stored_is_told_no_more_but_why_its_runs_would_fail_is(run):
+    odd = NIGHTLY.replace("30 9 * * *", "0 9 1 * 1").replace('"report"', '"other"')
+    assert run("apply", "--yes", a=odd)[1].count("warning: nightly: ") == 2
+    told = "runs fail with unknown_workflow until PUT /workflows/other/1"
+    warnings = [line for line in run("plan", a=odd)[1].splitlines() if line.startswith("warning")]
+    assert warnings == [f"warning: nightly: the workflow is not stored: {told}"]
+
+
 def test_a_check_exits_with_1_while_anything_would_change(run):
     assert run("plan", "--check", a=NIGHTLY)[0] == 1
     assert run("apply", "--yes", a=NIGHTLY)[0] == 0
@@ -126,6 +136,16 @@ def test_a_pause_of_an_operator_survives_an_apply(service, run):
     run("apply", "--yes", a=LATER)
     stored = service.get("/schedules/nightly")
     assert (stored["cron_expr"], stored["paused"], stored["pause_note"]) == ("0 10 * * *", True, "ask Ada")
+
+
+def test_a_pause_in_a_file_is_told_beside_the_fire_times(run):
+    paused = NIGHTLY + "paused = true\n"
+    first = "At 09:30, in UTC; first Mon 2026-03-02 09:30:00 +00:00"
+    assert f"new             {first}; none fires while it is paused" in run("apply", "--yes", a=paused)[1]
+    assert "unchanged            unchanged" in run("plan", a=paused)[1]
+    assert "change  paused    unchanged; resumed" in run("plan", a=NIGHTLY + "paused = false\n")[1]
+    run("apply", "--yes", a=NIGHTLY + "paused = false\n")
+    assert "change  paused    unchanged; none fires while it is paused" in run("plan", a=paused)[1]
 
 
 def test_a_plan_that_was_overtaken_is_not_applied(service, run, monkeypatch):
@@ -176,6 +196,28 @@ def test_a_schedule_to_delete_that_was_changed_meanwhile_stays(service, run, mon
     assert service.get("/schedules/weekly")["cron_expr"] == "0 6 * * 1"
 
 
+def test_deletions_that_fail_half_way_say_how_many_are_left_and_what_is_stored(service, run, monkeypatch):
+    named = ["a", "b", "c", "d"]
+    run("apply", "--yes", a=WEEKLY + "".join(NIGHTLY.replace("nightly", name) for name in named))
+    real, deleted = plan.ask, []
+
+    def ask(method, path, *rest, **options):
+        if method == "DELETE":
+            deleted.append(path)
+            service.client.delete("/schedules/a")
+            if len(deleted) > 2:
+                raise click.ClickException("The service went away")
+        return real(method, path, *rest, **options)
+
+    monkeypatch.setattr(plan, "ask", ask)
+    code, _, told = run("apply", "--prune", "team=red", "--yes", a=WEEKLY.replace("0 6", "0 7"))
+    said = "The changes are stored; 2 of 4 schedules to delete are left: apply again."
+    assert (code, told) == (1, f"Error: The service went away\n{said}\n")
+    monkeypatch.undo()
+    assert {one["schedule_id"] for one in service.get("/schedules")["schedules"]} == {"c", "d", "weekly"}
+    assert service.get("/schedules/weekly")["cron_expr"] == "0 7 * * 1"
+
+
 def test_json_has_the_fire_times_and_csv_a_line_for_each_schedule(run):
     code, shown, _ = run("plan", "--json", a=NIGHTLY)
     (one,) = json.loads(shown)["schedules"]
@@ -190,6 +232,21 @@ def test_a_plan_takes_json_from_standard_input(run):
     assert run("plan", "-", given=json.dumps({"schedules": [SCHEDULE]}))[0] == 0
     assert run("plan", "-", given=json.dumps(SCHEDULE))[0] == 0
     assert "line 2: at character 2 it is no JSON" in run("plan", "-", given="[\n,]")[2]
+
+
+def test_to_apply_standard_input_needs_a_yes_in_advance(service, run):
+    code, _, told = run("apply", "-", given=json.dumps([SCHEDULE]))
+    assert (code, told.splitlines()[-1]) == (
+        2,
+        "Error: - is standard input, which cannot answer a question too: give --yes",
+    )
+    assert run("apply", "-", "--yes", given=json.dumps([SCHEDULE]))[0] == 0
+    assert service.get("/schedules/nightly")["cron_expr"] == "30 9 * * *"
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(run):
+    assert run("plan", a=f"\ufeff{NIGHTLY}")[0] == 0
+    assert run("plan", "-", given=f"\ufeff{json.dumps(SCHEDULE)}")[0] == 0
 
 
 def test_more_schedules_than_one_preview_takes_are_planned(run):
@@ -208,6 +265,10 @@ def test_more_schedules_than_one_preview_takes_are_planned(run):
         (NIGHTLY + "retry_delay_s = 5\n", "[nightly].retry_delay_s: Invalid retry_delay_s '5.0': name a"),
         (NIGHTLY + NIGHTLY, "schedules[nightly].schedule_id: is used twice; it is also in a.toml: schedules"),
         ('[[schedules]]\nworkflow_id = "x"\n', "schedules[0].schedule_id: is missing"),
+        (
+            '[[schedules]]\nid = "x"\ncron = "0 9 * * *"\n',
+            "schedules[0].schedule_id: is missing; this is a file for `dutiful simulate`",
+        ),
         ('schedules = ["x"]\n', "schedules[0]: 'x': write an object with the keys of a schedule"),
         (f'x = 1\n{NIGHTLY}', "x: there is no such key; there is schedules"),
         ("", "schedules: write at least one"),

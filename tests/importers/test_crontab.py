@@ -55,6 +55,14 @@ def test_variables_are_those_of_the_lines_after_them():
     assert (first["schedule_id"], second["schedule_id"]) == ("x", "x-2")
 
 
+def test_programs_of_one_name_get_ids_by_number():
+    lines = "".join(
+        f"{number} * * * * {name} {number}\n" for number, name in enumerate(["x", "x", "x-2", "x"])
+    )
+    imported = read_crontab(lines, TARGET)
+    assert [each["schedule_id"] for each in imported.schedules] == ["x", "x-2", "x-2-2", "x-3"]
+
+
 def test_cron_tz_is_the_zone_and_tz_is_not():
     schedule, differences = one("CRON_TZ=Europe/Berlin\nTZ=Asia/Tokyo\n0 9 * * * x\n")
     assert (schedule["timezone"], schedule["input"]["env"]) == ("Europe/Berlin", {"TZ": "Asia/Tokyo"})
@@ -68,7 +76,22 @@ def test_nothing_is_said_about_mail_where_none_is_sent():
 
 def test_a_percent_sign_begins_the_standard_input():
     schedule, _ = one(r"0 9 * * * mail -s 100\% ada%hello%you" + "\n")
-    assert schedule["input"] == {"command": "mail -s 100% ada", "stdin": "hello\nyou"}
+    assert schedule["input"] == {"command": "mail -s 100% ada", "stdin": "hello\nyou\n"}
+    assert one("0 9 * * * mail%hello%\n")[0]["input"]["stdin"] == "hello\n"
+    assert one("0 9 * * * mail%\n")[0]["input"] == {"command": "mail"}
+
+
+def test_only_a_line_feed_ends_a_line():
+    schedule, _ = one("0 9 * * * printf 'a\x0cb\u2028c'\r\n")
+    assert schedule["input"] == {"command": "printf 'a\x0cb\u2028c'"}
+
+
+@pytest.mark.parametrize(
+    ("minute", "is_told"), [("5/15", True), ("1,5/15", True), ("5-59/15", False), ("*/15", False)]
+)
+def test_a_step_after_one_value_is_told_as_it_is_refused_or_ignored_by_cron(minute, is_told):
+    schedule, differences = one(f"{minute} * * * * x")
+    assert (schedule["cron_expr"], "step" in differences) == (f"{minute} * * * *", is_told)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,14 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from apscheduler.triggers.cron import CronTrigger
 from celery import Celery
 from celery.schedules import crontab, schedule
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dutiful import Cron
+from dutiful.core.cron.dialect import DIALECTS, MONTH_NAMES, WEEKDAY_NAMES, parse_fields, values
 from dutiful.importers.apscheduler import read_jobs
 from dutiful.importers.celery_beat import read_beat_schedule
 from dutiful.importers.imported import Target
@@ -23,6 +27,7 @@ ZONES = ("UTC", "Europe/Berlin")
 CHANGES = {datetime(2026, month, day, tzinfo=UTC).date() for month, day in ((3, 28), (3, 29), (10, 25))}
 
 APSCHEDULER = [
+    "'cron'",
     "'cron', hour=3",
     "'cron', day_of_week='mon-fri', hour=9, minute=30",
     "'cron', day_of_week=0, hour=9",
@@ -55,6 +60,7 @@ CELERY = [
     "crontab(0, 0, day_of_month='1', month_of_year='*/3')",
     "crontab(minute=0, hour='22-2')",
     "crontab(minute=[1, 2], hour=7)",
+    "crontab.from_string('5 4 * * 1-5')",
     "30.0",
     "timedelta(minutes=20)",
     "schedule(run_every=60 * 60 * 6)",
@@ -124,3 +130,73 @@ def test_an_entry_of_beat_fires_at_the_same_times(when, zone):
         last = begin + delta
         found.append(last.astimezone(UTC))
     assert_equal(imported, [at for at in found if START <= at < END], zone)
+
+
+def field_texts(low, high, names=()):
+    """Return fields as both schedulers take them: values, ranges, steps and lists of them."""
+    value = st.sampled_from([*map(str, range(low, high + 1)), *names])
+    step = st.integers(1, high).map(str)
+    item = st.one_of(
+        st.just("*"),
+        value,
+        st.builds("*/{}".format, step),
+        st.builds("{}-{}".format, value, value),
+        st.builds("{}-{}/{}".format, value, value, step),
+    )
+    return st.lists(item, min_size=1, max_size=3).map(",".join)
+
+
+def calls(day, month):
+    """Return the arguments of a trigger whose fields for the day and the month have these names."""
+    fields = {
+        "minute": field_texts(0, 59),
+        "hour": field_texts(0, 23),
+        day: field_texts(1, 31),
+        month: field_texts(1, 12, MONTH_NAMES),
+        "day_of_week": field_texts(0, 6, WEEKDAY_NAMES),
+    }
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+def fields_of(imported):
+    """Return the fields that were imported; None where they have no cron text."""
+    if imported.refused:
+        (refused,) = imported.refused
+        assert any(
+            why in refused.reason for why in ("must both match", "cannot exist", "after a name", "longer")
+        )
+        return None
+    return parse_fields(imported.schedules[0]["cron_expr"], DIALECTS["seconds"])
+
+
+def written(fields):
+    return ", ".join(f"{name}={text!r}" for name, text in fields.items())
+
+
+@settings(max_examples=200, deadline=None)
+@given(calls("day_of_month", "month_of_year"))
+def test_the_fields_of_a_crontab_of_celery_have_the_values_that_they_have_there(fields):
+    there = crontab(**fields)
+    entry = f"{{'task': 't', 'schedule': crontab({written(fields)})}}"
+    here = fields_of(read_beat_schedule(f"beat_schedule = {{'e': {entry}}}", Target("w", "u")))
+    if here is not None:
+        days = (there.day_of_month, there.month_of_year, there.day_of_week)
+        assert [{*values(bits)} for bits in here[1:6]] == [{*there.minute}, {*there.hour}, *map(set, days)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(calls("day", "month"))
+def test_a_cron_trigger_of_apscheduler_fires_at_the_times_of_its_fields(fields):
+    try:
+        there = CronTrigger(**fields, timezone="UTC")
+    except ValueError:
+        # Ranges that run backwards, and steps that are longer than their range.
+        return
+    imported = read_jobs(f"scheduler.add_job(work, CronTrigger({written(fields)}))", Target("w", "u"))
+    if fields_of(imported) is None:
+        return
+    cron, at = Cron.parse(imported.schedules[0]["cron_expr"], "seconds"), START
+    for _ in range(5):
+        fired = there.get_next_fire_time(at, at + timedelta(seconds=1))
+        at = cron.next(at)
+        assert at == fired

@@ -76,6 +76,14 @@ def test_the_zone_may_stand_before_the_schedule():
 
 def test_question_marks_and_steps_of_one_are_asterisks():
     assert one(JOB.replace("30 2 * * *", "30 2 ? */1 1"))[0]["cron_expr"] == "30 2 * * 1"
+    assert one(JOB.replace("30 2 * * *", "30 2 ?/2 * ?"))[0]["cron_expr"] == "30 2 */2 * *"
+
+
+def test_a_null_is_a_key_that_is_left_out():
+    template = "{metadata: {creationTimestamp: null}, spec: {template"
+    text = JOB.replace("{spec: {template", template) + "  concurrencyPolicy: null\n  timeZone: null\n"
+    schedule, _ = one(text)
+    assert schedule == {**one(JOB)[0], "input": {"job": {"metadata": {}, **one(JOB)[0]["input"]["job"]}}}
 
 
 def test_every_document_and_list_is_read_and_other_kinds_are_left_out():
@@ -85,9 +93,20 @@ def test_every_document_and_list_is_read_and_other_kinds_are_left_out():
     assert [each["schedule_id"] for each in imported.schedules] == ["billing.nightly", "billing.listed"]
 
 
+def test_the_items_of_a_list_of_cron_jobs_need_not_say_their_kind():
+    item = "{metadata: {name: a}, spec: {schedule: '0 1 * * *'}}"
+    assert one(f"kind: CronJobList\nitems: [{item}]")[0]["schedule_id"] == "a"
+    assert read_cron_jobs(f"kind: JobList\nitems: [{item}]", Target("k", "ada")).schedules == []
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
+        ("", "has no CronJob"),
+        ("kind: ConfigMap\n", "has no CronJob"),
+        ("items: &all\n- items: *all\n", "is not YAML: Circular reference detected"),
+        (JOB.replace("image: b", "image: 2026-13-45"), "is not YAML: month must be in 1..12"),
+        (f"{JOB}  concurrencyPolicy: [Allow]\n", "concurrencyPolicy ['Allow'] is none of Allow, Forbid"),
         (JOB.replace("30 2 * * *", "@every 5m"), "'@every 5m' is an interval"),
         (JOB.replace("30 2 * * *", "30 2 * *"), "expected 5 fields, got 4"),
         (f"{JOB}  concurrencyPolicy: Never\n", "concurrencyPolicy 'Never' is none of Allow, Forbid, Replace"),

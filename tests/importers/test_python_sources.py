@@ -8,7 +8,7 @@ import pytest
 
 from dutiful.importers.apscheduler import read_jobs
 from dutiful.importers.celery_beat import read_beat_schedule
-from dutiful.importers.imported import Target
+from dutiful.importers.imported import Refused, Target
 
 TARGET = Target("w", "ada")
 BEAT = """
@@ -94,9 +94,96 @@ def test_entries_may_be_json():
     assert read_beat_schedule("[1]", TARGET, is_json=True).refused[0].reason.startswith("write the entries")
 
 
+SIXTY = "{'task': 't', 'schedule': 60}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"CELERY_BEAT_SCHEDULE: dict[str, Any] = {{'e': {SIXTY}}}",
+        f"app.conf.beat_schedule |= {{'e': {SIXTY}}}",
+        f"app.conf.beat_schedule.update({{'e': {SIXTY}}})",
+        f"app.conf.beat_schedule['e'] = {SIXTY}",
+        f"app.conf['beat_schedule'] = {{'e': {SIXTY}}}",
+        f"CELERY_BEAT_SCHEDULE = {{'e': {SIXTY}}}\napp.conf.beat_schedule = CELERY_BEAT_SCHEDULE",
+        f"NAME, EVERY = 'e', 60\nENTRIES = {{'e': {SIXTY}}}\napp.conf.update(beat_schedule=ENTRIES)",
+    ],
+)
+def test_entries_are_found_however_they_are_set(text):
+    schedule, _ = drafts(read_beat_schedule(text, TARGET))["e"]
+    assert (schedule["cron_expr"], schedule["input"]["task"]) == ("* * * * *", "t")
+
+
+def test_an_entry_that_is_added_while_the_module_runs_or_is_set_twice_is_listed():
+    text = f"""
+@app.on_after_configure.connect
+def setup(sender, **kwargs):
+    sender.add_periodic_task(10.0, greet.s("hello"), name="greet")
+if DEBUG:
+    beat_schedule = {{"e": {SIXTY}}}
+else:
+    beat_schedule = {{"e": {SIXTY}, f"{{name}}": {SIXTY}, "f": {SIXTY}}}
+"""
+    imported = read_beat_schedule(text, TARGET)
+    assert [each["schedule_id"] for each in imported.schedules] == ["f"]
+    assert imported.refused == [
+        Refused(
+            "add_periodic_task",
+            "line 4",
+            "its task has its name at run time; write it as an entry of beat_schedule",
+        ),
+        Refused("e", "line 6", "is set in the lines 6 and 8; keep one of them"),
+        Refused("e", "line 8", "is set in the lines 6 and 8; keep one of them"),
+        Refused("f'{name}'", "line 8", "its name is not written out, and code is not run; write it"),
+    ]
+
+
+def test_a_crontab_may_be_made_from_a_string():
+    schedule, _ = drafts(read_beat_schedule(beat("crontab.from_string('5 4 * * 1')"), TARGET))["e"]
+    assert schedule["cron_expr"] == "5 4 * * 1"
+
+
+CONSTANTS = """
+from pytz import utc
+ZONE: str = "Europe/Berlin"
+HOUR, DAYS = 3, "mon"
+EVERY = 5 * 60
+NOON = 12
+NOON = 13
+FROM = datetime(2026, 7, 1)
+DEFAULTS = {"misfire_grace_time": EVERY}
+CHANGED = {}
+CHANGED["misfire_grace_time"] = 1
+scheduler = BackgroundScheduler(timezone=ZONE, job_defaults=DEFAULTS)
+"""
+
+
+def test_constants_of_a_module_have_their_values():
+    text = f"{CONSTANTS}scheduler.add_job(work, 'interval', seconds=EVERY, start_date=FROM)\n"
+    schedule, _ = drafts(read_jobs(text, TARGET))["work"]
+    wanted = {"cron_expr": "*/5 * * * *", "grace_s": 300, "start_at": "2026-07-01T00:00:00+02:00"}
+    assert {**schedule, **wanted} == schedule
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("scheduler.add_job(work, 'cron', hour=NOON)", "NOON"),
+        ("scheduler.add_job(work, 'cron', hour=LATER)\nLATER = 3", "LATER"),
+        ("def add(ZONE):\n    scheduler.add_job(work, 'cron', hour=3, timezone=ZONE)", "ZONE"),
+        ("scheduler.add_job(work, 'cron', hour=3, kwargs=CHANGED)", "CHANGED"),
+    ],
+)
+def test_a_name_that_may_have_another_value_is_no_constant(line, name):
+    text = CONSTANTS.replace("timezone=ZONE, ", "") + line
+    (refused,) = read_jobs(text, TARGET).refused
+    assert refused.reason == f"`{name}` is not written out, and code is not run; write its value"
+
+
 @pytest.mark.parametrize(
     ("schedule", "why"),
     [
+        ("crontab(minute='5/10')", "'5/10' has a step after one value"),
         ("1e400", "inf is no interval"),
         ("7.0", "an interval of 7 s divides no minute"),
         ("timedelta(hours=5)", "an interval of 18000 s divides no minute"),
@@ -122,7 +209,7 @@ def test_an_entry_that_cannot_be_imported_is_listed_with_its_line_and_the_reason
         ("x = 1", "sets no beat_schedule"),
         ("beat_schedule = made()", "line 1: `beat_schedule` is not written out as a dict"),
         ("beat_schedule = {", "is not Python"),
-        ("timezone = zone_of(host)\nbeat_schedule = {}", "`zone_of(host)` is not written out"),
+        ("timezone = zone_of(host)\nbeat_schedule = {}", "line 1: `zone_of(host)` is not written out"),
     ],
 )
 def test_a_module_without_entries_that_are_written_out_is_refused(text, why):
@@ -149,6 +236,9 @@ def test_jobs_of_apscheduler_keep_their_zone_their_arguments_and_their_rules():
     assert (found["refresh"][0]["cron_expr"], found["refresh"][0]["timezone"]) == ("*/5 * * * *", "UTC")
 
 
+HOURLY = "'cron', hour=1"
+
+
 def job(arguments):
     return f"scheduler.add_job(work, {arguments})"
 
@@ -173,6 +263,16 @@ def job(arguments):
         ("CronTrigger(hour=1, timezone=ZoneInfo('Asia/Tokyo'))", {"timezone": "Asia/Tokyo"}, "work"),
         ("CronTrigger(hour=1, timezone=pytz.utc)", {"timezone": "UTC"}, "work"),
         ("IntervalTrigger(hours=6)", {"cron_expr": "0 */6 * * *"}, "interval"),
+        ("'cron'", {"cron_expr": "* * * * * *", "dialect": "seconds"}, "work"),
+        (
+            "'cron', [1], {'a': 2}, hour=1",
+            {"input": {"function": "work", "args": [1], "kwargs": {"a": 2}}},
+            "work",
+        ),
+        ("'cron', hour=1, kwargs=dict(a=2)", {"input": {"function": "work", "kwargs": {"a": 2}}}, "work"),
+        ("'cron', hour=1, next_run_time=None", {"paused": True}, "first run"),
+        ("'cron', hour=1, next_run_time=datetime.now()", {}, "first run"),
+        ("'cron', hour=1, timezone=utc", {"timezone": "UTC"}, "work"),
         (
             "'cron', hour=1, start_date='2026-07-01', timezone='Europe/Berlin'",
             {"start_at": "2026-07-01T00:00:00+02:00"},
@@ -197,6 +297,13 @@ def test_a_setting_of_a_job_is_taken_over_and_what_differs_is_reported(arguments
         ("'cron', year=2027", "cron texts have no year"),
         ("'cron', week='*/2'", "cron texts have no week"),
         ("'cron', day=1, day_of_week='mon'", "must both match there; here either is enough"),
+        ("'cron', day_of_week='mon-fri/2'", "weekday 'mon-fri/2' has a step or a number after a name"),
+        (
+            "'cron', month='jan-2'",
+            "month 'jan-2' has a step or a number after a name, which is ignored there",
+        ),
+        ("*given", "has arguments behind ** or *"),
+        ("'cron', hour=1, id=f'{name}'", "`f'{name}'` is not written out"),
         ("'cron', hour=HOUR", "`HOUR` is not written out, and code is not run"),
         ("trigger", "has no trigger that is written out"),
         ("'cron', **given", "has arguments behind **"),
@@ -209,6 +316,31 @@ def test_a_setting_of_a_job_is_taken_over_and_what_differs_is_reported(arguments
 def test_a_job_that_cannot_be_imported_is_listed_with_its_line_and_the_reason(arguments, why):
     (refused,) = read_jobs(job(arguments), TARGET).refused
     assert (refused.name, refused.place, why in refused.reason) == ("work", "line 1", True), refused
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        ("BackgroundScheduler(timezone='Asia/Tokyo')", "line 2: this scheduler has other settings"),
+        ("BackgroundScheduler()", "line 2: this scheduler has other settings"),
+        (
+            "BackgroundScheduler({'apscheduler.timezone': 'UTC'})",
+            "line 2: the settings are behind apscheduler.",
+        ),
+        ("AsyncIOScheduler(timezone=get_localzone())", "line 2: `get_localzone()` is not written out"),
+        ("AsyncIOScheduler(job_defaults=[])", "line 2: job_defaults is not written out as a dict"),
+    ],
+)
+def test_a_module_whose_jobs_may_have_other_settings_is_refused(second, why):
+    first = "scheduler = BackgroundScheduler(timezone='Europe/Berlin')"
+    (refused,) = read_jobs(f"{first}\nother = {second}\n{job(HOURLY)}", TARGET).refused
+    assert (refused.name, why in refused.reason) == ("the file", True), refused
+
+
+def test_schedulers_with_the_same_settings_are_one_and_a_later_configure_counts():
+    text = "a = BackgroundScheduler()\nb = BackgroundScheduler()\na.configure(timezone='Asia/Tokyo')\n"
+    schedule, _ = drafts(read_jobs(text + job(HOURLY), TARGET))["work"]
+    assert schedule["timezone"] == "Asia/Tokyo"
 
 
 def test_a_module_without_jobs_is_refused():

@@ -42,6 +42,10 @@ def test_an_empty_file_has_no_schedules(tmp_path):
     assert read(tmp_path, "") == ScheduleFile((), {}, ())
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    assert read(tmp_path, "\ufeff") == ScheduleFile((), {}, ())
+
+
 def test_every_key_has_its_place(tmp_path):
     text = """
         [[schedules]]

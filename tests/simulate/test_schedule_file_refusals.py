@@ -98,6 +98,10 @@ def test_a_refusal_names_the_schedule_the_key_the_value_and_the_way_out(tmp_path
     [
         ("[[schedules]]\ncron = '* * * * *'", "schedules[1].id: is missing"),
         ("[[schedules]]\nid = 'a'\n[[schedules]]\nid = 'a'", "schedules[a].id: is used twice"),
+        (
+            "[[schedules]]\nschedule_id = 'a'\ncron_expr = '* * * * *'\nversion = 1",
+            "schedules: this is a file for `dutiful plan`; here they have `id` and `cron`",
+        ),
         ("schedules = 5", "schedules: write it as [[schedules]] tables"),
         ("schedules = [1]", "schedules: write it as [[schedules]] tables"),
         ("[schedules]\nid = 'a'", "schedules: write it as [[schedules]] tables"),

@@ -11,12 +11,14 @@ import json
 import os
 import ssl
 from difflib import get_close_matches
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import click
 
 from dutiful.core.errors import quoted
+from dutiful.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 DEFAULT_URL = "http://127.0.0.1:8787"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _TIMEOUT_SECONDS = 30.0
+# A command that sends hundreds of requests may exceed the rate of its token, but not for long.
+_WAIT_SECONDS_MAX = 60
 
 
 class Refused(click.ClickException):
@@ -43,12 +47,18 @@ def ask(
     body: Any = None,
     headers: dict[str, str] | None = None,
 ) -> Any:
-    """Return the answer of the service.
+    """Return the answer of the service; while it says that there were too many requests, ask again.
 
     Raises Refused if the service refuses, and a ClickException if it cannot be reached or has failed.
     """
-    status, _, content = _asked(method, path + _query(query or {}), body, headers or {})
-    return _content(status, content, _service_url())
+    waited = 0
+    while True:
+        status, said, content = _asked(method, path + _query(query or {}), body, headers or {})
+        pause = int(said.get("retry-after", "1"))
+        if status != HTTPStatus.TOO_MANY_REQUESTS or waited + pause > _WAIT_SECONDS_MAX:
+            return _content(status, content, _service_url())
+        asyncio.run(SystemClock().sleep(pause))
+        waited += pause
 
 
 def ask_if_changed(path: str, revision: str | None) -> tuple[Any, Mapping[str, str]]:

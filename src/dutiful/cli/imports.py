@@ -138,7 +138,7 @@ def _import(source: str, options: dict[str, Any], read: Callable[[str, Target], 
 
 def _text(path: str) -> str:
     try:
-        with click.open_file(path, encoding="utf-8") as file:
+        with click.open_file(path, encoding="utf-8-sig") as file:
             return str(file.read())
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error

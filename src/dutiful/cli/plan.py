@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +24,7 @@ from dutiful.cli.schedule_files import FiledSchedule, read_schedules
 from dutiful.core.errors import InvalidArgumentError, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence, Set
 
 _files = click.argument("files", metavar="FILE…", nargs=-1, required=True)
 _prune = click.option(
@@ -58,8 +59,9 @@ class Planned(NamedTuple):
 
     @property
     def warnings(self) -> list[str]:
-        """Return what is odd about the cron text, and why runs would fail."""
-        odd = [one["message"] for one in self.found.get("findings", ()) if one["level"] == "warning"]
+        """Return what is odd about a cron text that is not stored yet, and why runs would fail."""
+        findings = () if self.action == "unchanged" else self.found.get("findings", ())
+        odd = [one["message"] for one in findings if one["level"] == "warning"]
         return [*odd, *self.found.get("warnings", ())]
 
     def as_json(self) -> dict[str, Any]:
@@ -103,6 +105,8 @@ def apply(files: tuple[str, ...], prune: str | None, yes: bool, as_json: bool) -
 
     Example: dutiful apply schedules.toml --prune team=billing --yes
     """
+    if "-" in files and not yes:
+        raise click.UsageError("- is standard input, which cannot answer a question too: give --yes")
     planned = _planned(read_schedules(files), prune)
     changes = _changes(planned)
     if not as_json:
@@ -123,12 +127,21 @@ def _planned(filed: Sequence[FiledSchedule], prune: str | None) -> list[Planned]
     with progress_bar("comparing schedules") as progress:
         for first in range(0, len(filed), _PREVIEWED):
             some = filed[first : first + _PREVIEWED]
-            answer = ask("POST", "/schedules/bulk/preview", body=[one.body for one in some])
+            answer = _ask_about(some, "/schedules/bulk/preview", [one.body for one in some])
             for one, found in zip(some, answer["schedules"], strict=True):
                 planned.append(Planned(one.schedule_id, _action(found), one.place, one.body, found))
             if progress is not None:
                 progress((first + len(some)) / len(filed))
     return sorted(planned, key=lambda one: _ORDER.index(one.action))
+
+
+def _ask_about(some: Sequence[FiledSchedule | Planned], path: str, body: Any) -> Any:
+    """Return the answer to a bulk; a refusal names the place of a schedule in its file, not in the bulk."""
+    try:
+        return ask("POST", path, body=body)
+    except Refused as error:
+        message = re.sub(r"\bschedules\.(\d+)\b", lambda found: some[int(found[1])].place, error.message)
+        raise Refused(error.code, message) from error
 
 
 def _action(found: dict[str, Any]) -> str:
@@ -151,17 +164,29 @@ def _leftover(filed: Sequence[FiledSchedule], prune: str) -> list[dict[str, Any]
         advice = f"every schedule in the files needs this label; {without[0]} has it not"
         raise InvalidArgumentError("--prune", prune, advice)
     known = {one.schedule_id for one in filed}
-    return [one for one in _labelled(prune) if one["schedule_id"] not in known]
+    labelled = _labelled(prune, {str(one.body["user_id"]) for one in filed})
+    return [one for one in labelled if one["schedule_id"] not in known]
 
 
-def _labelled(label: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _labelled(label: str, users: Set[str]) -> list[dict[str, Any]]:
+    """Return the stored schedules with a label that the caller may see, of these users at least.
+
+    A list without a user has those of all users only for a token that acts for all, else the caller's own.
+    """
+    found = [*_listed(label, None)]
+    for user in sorted(users - {one["user_id"] for one in found}):
+        found += _listed(label, user)
+    return found
+
+
+def _listed(label: str, user: str | None) -> Iterator[dict[str, Any]]:
     cursor: str | None = None
     while True:
-        page = ask("GET", "/schedules", {"label": label, "limit": _PAGE, "cursor": cursor})
-        found += page["schedules"]
+        query = {"label": label, "user_id": user, "limit": _PAGE, "cursor": cursor}
+        page = ask("GET", "/schedules", query)
+        yield from page["schedules"]
         if (cursor := page["next_cursor"]) is None:
-            return found
+            return
 
 
 def _changes(planned: Sequence[Planned]) -> list[Planned]:
@@ -176,7 +201,8 @@ def _store(changes: Sequence[Planned], prune: str | None) -> None:
         raise click.UsageError(f"{len(upserts):,} schedules would change; apply at most {_STORED:,} at once")
     if deletions and prune is not None:
         # Deleting takes no revision, so look again just before.
-        now = {one["schedule_id"]: one["updated_at"] for one in _labelled(prune)}
+        labelled = _labelled(prune, {one.found["user_id"] for one in deletions})
+        now = {one["schedule_id"]: one["updated_at"] for one in labelled}
         for one in deletions:
             if now.get(one.schedule_id) != one.found["updated_at"]:
                 raise _outdated(
@@ -189,11 +215,25 @@ def _store(changes: Sequence[Planned], prune: str | None) -> None:
         }
         try:
             with progress_bar("storing schedules"):
-                ask("POST", "/schedules/bulk", body=body)
+                _ask_about(upserts, "/schedules/bulk", body)
         except Refused as error:
             raise _outdated(error.message) if error.code == "outdated_plan" else error from error
-    for one in deletions:
-        ask("DELETE", path_of(one.schedule_id))
+    _delete(deletions)
+
+
+def _delete(deletions: Sequence[Planned]) -> None:
+    """Delete schedules one by one; the error of one says how many are left."""
+    for done, one in enumerate(deletions):
+        try:
+            ask("DELETE", path_of(one.schedule_id))
+        except click.ClickException as error:
+            # Another apply may have been faster.
+            if isinstance(error, Refused) and error.code == "unknown_schedule":
+                continue
+            left = f"{len(deletions) - done:,} of {counted(len(deletions), 'schedule')} to delete are left"
+            told = f"{error.message}\nThe changes are stored; {left}: apply again."
+            failure = Refused(error.code, told) if isinstance(error, Refused) else click.ClickException(told)
+            raise failure from error
 
 
 def _outdated(message: str) -> click.ClickException:
@@ -229,12 +269,22 @@ def _settings(one: Planned) -> str:
 
 
 def _fire_times(one: Planned) -> str:
-    """Return the fire times that change, in words."""
-    found = one.found
-    if one.action in ("delete", "new"):
-        first = found["preview"][0] if found["preview"] else None
-        verb = "next was" if one.action == "delete" else "first"
-        return "never" if first is None else f"{_meaning(found)}{verb} {_at(first)}"
+    """Return the fire times that change, in words, and whether they are held up or let go."""
+    told = _first(one) if one.action in ("delete", "new") else _moves(one.found)
+    is_paused = one.body is not None and one.body.get("paused")
+    if is_paused and (one.action == "new" or "paused" in one.found["changed"]):
+        return f"{told}; none fires while it is paused"
+    return f"{told}; resumed" if "paused" in one.found.get("changed", ()) else told
+
+
+def _first(one: Planned) -> str:
+    if not one.found["preview"]:
+        return "never"
+    verb = "next was" if one.action == "delete" else "first"
+    return f"{_meaning(one.found)}{verb} {_at(one.found['preview'][0])}"
+
+
+def _moves(found: dict[str, Any]) -> str:
     counts = [f"{len(found[name]):,} {name}" for name in ("moved", "removed", "added") if found[name]]
     if not counts:
         return "unchanged"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from codecs import BOM_UTF8
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,7 +53,7 @@ def _document(path: str) -> Any:
         raise ScheduleFileError(path, ["name it with the suffix .toml or .json, by what it holds"])
     try:
         with click.open_file(path, "rb") as file:
-            content = file.read()
+            content = file.read().removeprefix(BOM_UTF8)
         return decode(content) if suffix == ".json" else tomllib.loads(content.decode("utf-8"))
     except InvalidJsonError as error:
         raise ScheduleFileError(path, [_json_problem(error, content)]) from error
@@ -81,7 +82,10 @@ class _Reader:
             if isinstance(given, dict) and isinstance(given.get("schedule_id"), str):
                 yield from self._schedule(place, {key: _as_json(value) for key, value in given.items()})
             elif isinstance(given, dict):
-                self.problems.append(f"{place}.schedule_id: is missing; a file is applied again and again")
+                why = "a file is applied again and again"
+                if {"id", "cron"} <= given.keys():
+                    why = "this is a file for `dutiful simulate`; here the keys are those of an upsert"
+                self.problems.append(f"{place}.schedule_id: is missing; {why}")
             else:
                 self.problems.append(f"{place}: {_shown(given)}: write an object with the keys of a schedule")
 

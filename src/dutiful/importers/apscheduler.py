@@ -27,7 +27,15 @@ from dutiful.importers.imported import (
     NotImportableError,
     Refused,
 )
-from dutiful.importers.literal import keywords, name_of, parsed, source, value, written_keywords
+from dutiful.importers.literal import (
+    keywords,
+    name_of,
+    parsed,
+    source,
+    value,
+    value_of_setting,
+    written_keywords,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,6 +61,11 @@ _ITEM = re.compile(r"(?:(\*)|(\w+)(?:-(\w+))?)(?:/(\d+))?")
 _TRIGGERS = {"CronTrigger": "cron", "IntervalTrigger": "interval", "DateTrigger": "date"}
 # The longest jitter that an upsert takes, in seconds.
 _JITTER_MAX = 86_400
+# The arguments of a job in their order, as far as they may be given without a name.
+_ARGUMENTS = (
+    *("trigger", "args", "kwargs", "id", "name", "misfire_grace_time", "coalesce", "max_instances"),
+    *("next_run_time", "jobstore", "executor", "replace_existing"),
+)
 _DEFAULTS = {"misfire_grace_time": 1, "coalesce": True, "max_instances": 1}
 _SCHEDULERS = re.compile(r"\w*Scheduler|configure")
 
@@ -92,33 +105,56 @@ def read_jobs(text: str, target: Target) -> Imported:
 
 
 def _scheduler(tree: ast.Module) -> _Settings:
-    timezone, defaults = None, dict(_DEFAULTS)
+    """Return the settings of the scheduler of a module; raises NotImportableError where there are several."""
+    made: list[dict[str, Any]] = []
+    configured: dict[str, Any] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _SCHEDULERS.fullmatch(name_of(node.func)):
-            given = {each.arg: each.value for each in node.keywords}
-            timezone = value(given["timezone"]) if "timezone" in given else timezone
-            stated = value(given["job_defaults"]) if "job_defaults" in given else {}
-            if not isinstance(stated, dict):
-                raise NotImportableError("job_defaults is not written out as a dict")
-            defaults |= stated
-    return _Settings(timezone, defaults)
+            stated = _stated(node)
+            if name_of(node.func) == "configure":
+                configured |= stated
+            elif made and stated != made[0]:
+                problem = "this scheduler has other settings than another one; import them from two modules"
+                raise NotImportableError(f"line {node.lineno}: {problem}")
+            else:
+                made.append(stated)
+    settings = {**(made[0] if made else {}), **configured}
+    return _Settings(settings.get("timezone"), {**_DEFAULTS, **settings.get("job_defaults", {})})
+
+
+def _stated(node: ast.Call) -> dict[str, Any]:
+    """Return the zone and the defaults of jobs that a call states."""
+    for each in node.args:
+        if isinstance(each, ast.Dict) and any("apscheduler." in ast.unparse(key) for key in each.keys if key):
+            problem = (
+                "the settings are behind apscheduler.… keys; write timezone and job_defaults as arguments"
+            )
+            raise NotImportableError(f"line {node.lineno}: {problem}")
+    given = {each.arg: each.value for each in node.keywords}
+    stated: dict[str, Any] = {
+        name: value_of_setting(given[name]) for name in ("timezone", "job_defaults") if name in given
+    }
+    if not isinstance(stated.get("job_defaults", {}), dict):
+        raise NotImportableError(f"line {node.lineno}: job_defaults is not written out as a dict")
+    return stated
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[int, _Job]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and name_of(node.func) == "add_job":
-            arguments = _arguments(node, ("func", "trigger"))
+            arguments = _arguments(node, ("func", *_ARGUMENTS))
             yield node.lineno, _Job(_function(arguments.get("func")), arguments.get("trigger"), arguments)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for each in node.decorator_list:
                 if isinstance(each, ast.Call) and name_of(each.func) == "scheduled_job":
-                    arguments = _arguments(each, ("trigger",))
+                    arguments = _arguments(each, _ARGUMENTS)
                     yield each.lineno, _Job(node.name, arguments.get("trigger"), arguments)
 
 
 def _arguments(node: ast.Call, names: tuple[str, ...]) -> dict[str, ast.expr]:
     named = {each.arg or "**": each.value for each in node.keywords}
-    return {**dict(zip(names, node.args, strict=False)), **named}
+    given = {**dict(zip(names, node.args, strict=False)), **named}
+    return given | {"**": node} if any(isinstance(each, ast.Starred) for each in node.args) else given
 
 
 def _function(node: ast.expr | None) -> str:
@@ -135,7 +171,9 @@ def _name(job: _Job) -> str:
 
 def _draft(job: _Job, scheduler: _Settings, target: Target) -> Draft:
     if "**" in job.arguments:
-        raise NotImportableError("has arguments behind **; write them out")
+        raise NotImportableError("has arguments behind ** or *; write them out")
+    if "id" in job.arguments:
+        value(job.arguments["id"])
     kind, given = _trigger(job)
     differences: list[Difference] = []
     timezone = given.get("timezone") or scheduler.timezone
@@ -165,6 +203,8 @@ def _draft(job: _Job, scheduler: _Settings, target: Target) -> Draft:
             "up to so much early or late",
         )
         differences.append(Difference("jitter", there, f"{here}, the same for each tick", "Set jitter_ms"))
+    if "next_run_time" in job.arguments:
+        settings |= _first_run(job.arguments["next_run_time"], differences)
     work = _given(job, "args", "kwargs")
     settings["input"] = {"function": job.function, **work}
     return Draft(settings, [*differences, _WORK, LOST_RUN])
@@ -174,6 +214,18 @@ _WORK = Difference(
     *("work", "the function is called in the program", "your executor gets its name and arguments as input"),
     "Let a python:MODULE:FUNCTION executor call it",
 )
+
+
+def _first_run(node: ast.expr, differences: list[Difference]) -> dict[str, Any]:
+    """Return the pause that a job without a next run has; what differs about its first run is added."""
+    is_paused = isinstance(node, ast.Constant) and node.value is None
+    there = "the job is added paused" if is_paused else f"it first runs at next_run_time, {source(node)}"
+    here = "the same (paused)" if is_paused else "it first runs at its first fire time"
+    advice = (
+        "Leave `paused` out once it is stored; it is the operator's" if is_paused else "Trigger it by hand"
+    )
+    differences.append(Difference("first run", there, here, advice))
+    return {"paused": True} if is_paused else {}
 
 
 def _given(job: _Job, *names: str) -> dict[str, Any]:
@@ -210,7 +262,7 @@ def _cron_text(given: Mapping[str, Any], differences: list[Difference]) -> str:
     for name in ("year", "week"):
         if str(given.get(name, "*")) != "*":
             raise NotImportableError(f"cron texts have no {name}; use start_at and end_at, or leave it out")
-    last = max((place for place, name in enumerate(_FIELDS) if name in given), default=-1)
+    last = max((place for place, name in enumerate(_FIELDS) if name in given), default=len(_FIELDS))
     texts: dict[str, str] = {}
     for place, (name, rule) in enumerate(_FIELDS.items()):
         if rule is not None:
@@ -239,6 +291,9 @@ def _item(rule: FieldRule, item: str) -> int:
     # Weekdays are counted from Monday there.
     lowest, highest = (0, 6) if rule is WEEKDAY else (rule.low, rule.high)
     star, first, end, step = shape.groups()
+    if first and not first.isdecimal() and (step or (end and end.isdecimal())):
+        problem = "has a step or a number after a name, which is ignored there; write the values"
+        raise NotImportableError(f"{rule.name} {item!r} {problem}")
     low = lowest if star else _number(rule, first)
     high = highest if star or (step and end is None) else low if end is None else _number(rule, end)
     if not lowest <= low <= high <= highest:
@@ -293,7 +348,9 @@ def _policy(job: Mapping[str, Any], differences: list[Difference]) -> dict[str, 
         differences.append(Difference("overlap", there, here, 'Write "skip" or "queue" for one at a time'))
     if grace is None:
         settings["catchup_policy"] = "latest" if job["coalesce"] else "fire_immediately"
-        there = "a run is never too late" + (", and missed runs become one" if job["coalesce"] else "")
+        there = "a run is never too late, if its job store is kept" + (
+            ", and missed runs become one" if job["coalesce"] else ""
+        )
         here = f'catchup_policy = "{settings["catchup_policy"]}"'
         advice = "Nothing to do"
     elif grace <= 60:

@@ -6,7 +6,7 @@ import ast
 import json
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dutiful.core.cron.dialect import DAY, HOUR, MINUTE, MONTH, MONTH_NAMES, WEEKDAY, WEEKDAY_NAMES
 from dutiful.core.cron.zone import zone
@@ -20,10 +20,19 @@ from dutiful.importers.cron_text import (
     zone_difference,
 )
 from dutiful.importers.imported import Difference, Draft, Imported, NotImportableError, Refused
-from dutiful.importers.literal import keywords, name_of, parsed, source, value, written_keywords
+from dutiful.importers.literal import (
+    is_written_out,
+    keywords,
+    name_of,
+    parsed,
+    source,
+    value,
+    value_of_setting,
+    written_keywords,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from dutiful.core.cron.dialect import FieldRule
     from dutiful.importers.imported import Target
@@ -38,6 +47,9 @@ _FIELDS: dict[str, FieldRule] = {
     "day_of_week": WEEKDAY,
 }
 _NAMES = {MONTH: MONTH_NAMES, WEEKDAY: WEEKDAY_NAMES}
+_UNNAMED_ZONE = "it is UTC, if no other module sets one, and the host's with enable_utc = False"
+# A name, its place, and its settings: a node of a module, or an object of JSON.
+_Entry: TypeAlias = tuple[str, str, Any]
 _WORK = Difference(
     *("work", "beat sends the task to its queue", "your executor gets its name and arguments as input"),
     "Let a celery+… executor call the task that input.task names",
@@ -53,45 +65,87 @@ def read_beat_schedule(text: str, target: Target, *, is_json: bool = False) -> I
     """Return the schedules of a module that sets `beat_schedule`, or of such a mapping in JSON."""
     imported = Imported(target)
     try:
-        entries, timezone = _json_entries(text) if is_json else _entries(text)
+        entries, timezone = _json_entries(text) if is_json else _entries(parsed(text), imported.refused)
     except NotImportableError as error:
         imported.refused.append(Refused("the file", "", str(error)))
         return imported
-    unnamed = [] if timezone else [zone_difference(target.timezone, "it is UTC, if no other module sets one")]
-    for name, (place, entry) in entries.items():
+    unnamed = [] if timezone else [zone_difference(target.timezone, _UNNAMED_ZONE)]
+    for name, place, entry in entries:
         imported.take(name, place, partial(_draft, entry, str(timezone or target.timezone), unnamed))
     return imported
 
 
-def _entries(text: str) -> tuple[dict[str, tuple[str, Any]], str | None]:
-    """Return the entries by name, each with its line and node, and the zone of the app."""
-    entries, timezone, found = dict[str, tuple[str, Any]](), None, False
-    for name, node in _settings(parsed(text)):
+def _entries(tree: ast.Module, refused: list[Refused]) -> tuple[list[_Entry], str | None]:
+    """Return the entries, and the zone of the app; entries without one clear name are refused."""
+    timezone, found = None, dict[tuple[ast.expr, ast.expr], None]()
+    dicts, added = 0, [*_added(tree)]
+    for name, node in _settings(tree):
         if name in _ZONES:
-            timezone = str(value(node))
+            timezone = str(value_of_setting(node))
         elif not isinstance(node, ast.Dict) or None in node.keys:
             raise NotImportableError(f"line {node.lineno}: `{name}` is not written out as a dict")
         else:
-            found = True
-            keys = [key for key in node.keys if key is not None]
-            for key, entry in zip(keys, node.values, strict=True):
-                entries[str(value(key))] = f"line {entry.lineno}", entry
-    if not found:
+            dicts += 1
+            # One dict may be found under two names, as one is assigned to the other.
+            found |= {(key, each): None for key, each in zip(node.keys, node.values, strict=True) if key}
+    if not dicts and not added:
         raise NotImportableError("sets no beat_schedule; give the module that does")
-    return entries, timezone
+    refused += added
+    return [*_named(found, refused)], timezone
+
+
+def _named(found: Iterable[tuple[ast.expr, ast.expr]], refused: list[Refused]) -> Iterator[_Entry]:
+    lines: dict[str, list[int]] = {}
+    for key, entry in found:
+        lines.setdefault(ast.unparse(key), []).append(entry.lineno)
+    for key, entry in found:
+        name, line, places = source(key), f"line {entry.lineno}", lines[ast.unparse(key)]
+        if not is_written_out(key):
+            refused.append(Refused(name, line, "its name is not written out, and code is not run; write it"))
+        elif len(places) > 1:
+            why = f"is set in the lines {' and '.join(map(str, places))}; keep one of them"
+            refused.append(Refused(str(value(key)), line, why))
+        else:
+            yield str(value(key)), line, entry
+
+
+def _added(tree: ast.Module) -> Iterator[Refused]:
+    """Yield what the module adds to the schedule while it runs."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and name_of(node.func) == "add_periodic_task":
+            why = "its task has its name at run time; write it as an entry of beat_schedule"
+            yield Refused("add_periodic_task", f"line {node.lineno}", why)
 
 
 def _settings(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     """Yield each setting of beat: assigned, an argument of a call such as `conf.update`, or in a dict."""
     wanted = _SCHEDULES | _ZONES
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            yield from ((name_of(each), node.value) for each in node.targets if name_of(each) in wanted)
-        elif isinstance(node, ast.Call) and name_of(node.func) in ("update", "Celery", "config_from_object"):
-            yield from ((each.arg, each.value) for each in node.keywords if each.arg in wanted)
-            for argument in node.args:
-                if isinstance(argument, ast.Dict):
-                    yield from _in_dict(argument, wanted)
+        match node:
+            case ast.Assign(targets, assigned):
+                for each in targets:
+                    yield from _assigned(each, assigned, wanted)
+            case ast.AnnAssign(target=each, value=ast.expr() as assigned) | ast.AugAssign(each, _, assigned):
+                yield from _assigned(each, assigned, wanted)
+            case ast.Call(ast.Attribute(inner, "update"), arguments) if name_of(inner) in _SCHEDULES:
+                yield from ((name_of(inner), each) for each in arguments)
+            case ast.Call(func) if name_of(func) in ("update", "Celery", "config_from_object"):
+                yield from ((each.arg, each.value) for each in node.keywords if each.arg in wanted)
+                for argument in node.args:
+                    if isinstance(argument, ast.Dict):
+                        yield from _in_dict(argument, wanted)
+
+
+def _assigned(target: ast.expr, assigned: ast.expr, wanted: set[str]) -> Iterator[tuple[str, ast.expr]]:
+    """Yield a setting that is assigned by its name, under its name, or entry by entry."""
+    if name_of(target) in wanted:
+        yield name_of(target), assigned
+    elif isinstance(target, ast.Subscript):
+        entry = ast.Dict([target.slice], [assigned], lineno=target.lineno)
+        if name_of(target.value) in _SCHEDULES:
+            yield name_of(target.value), entry
+        else:
+            yield from _in_dict(entry, wanted)
 
 
 def _in_dict(node: ast.Dict, wanted: set[str]) -> Iterator[tuple[str, ast.expr]]:
@@ -100,7 +154,7 @@ def _in_dict(node: ast.Dict, wanted: set[str]) -> Iterator[tuple[str, ast.expr]]
             yield key.value, each
 
 
-def _json_entries(text: str) -> tuple[dict[str, tuple[str, Any]], str | None]:
+def _json_entries(text: str) -> tuple[list[_Entry], str | None]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -109,7 +163,7 @@ def _json_entries(text: str) -> tuple[dict[str, tuple[str, Any]], str | None]:
     entries = found.get("beat_schedule", found) if isinstance(found, dict) else None
     if not isinstance(entries, dict) or not all(isinstance(each, dict) for each in entries.values()):
         raise NotImportableError("write the entries as an object: each name with its task and schedule")
-    return {name: ("", entry) for name, entry in entries.items()}, timezone
+    return [(name, "", entry) for name, entry in entries.items()], timezone
 
 
 def _draft(entry: Any, timezone: str, unnamed: list[Difference]) -> Draft:
@@ -117,7 +171,7 @@ def _draft(entry: Any, timezone: str, unnamed: list[Difference]) -> Draft:
     if not isinstance(parts.get("task"), str):
         raise NotImportableError("has no task")
     text, timezone, differences = _cadence(parts.get("schedule"), timezone, unnamed)
-    work = {"task": parts["task"], "args": parts.get("args", []), "kwargs": parts.get("kwargs", {})}
+    work = {"task": parts["task"], "args": parts.get("args") or [], "kwargs": parts.get("kwargs") or {}}
     settings = {
         "cron_expr": text,
         **({"dialect": "seconds"} if len(text.split()) == 6 else {}),
@@ -167,6 +221,8 @@ def _cadence(given: Any, timezone: str, unnamed: list[Difference]) -> tuple[str,
 
 def _fields(given: Any) -> dict[str, Any] | None:
     """Return the fields of a crontab; None for anything else."""
+    if isinstance(given, ast.Call) and name_of(given.func) == "from_string" and given.args:
+        given = value(given.args[0])
     if isinstance(given, ast.Call) and name_of(given.func) == "crontab":
         named = dict(
             zip(
@@ -220,6 +276,8 @@ def _item(rule: FieldRule, item: str) -> int:
     numbers = numbers or [*range(first, rule.high + 1), *range(rule.low, last + 1)]
     if slash and (not step.isdecimal() or int(step) < 1):
         raise NotImportableError(f"{item!r} has no step after its slash")
+    if slash and not dash and span != "*":
+        raise NotImportableError(f"{item!r} has a step after one value; write a range")
     return sum({1 << number for number in numbers[:: int(step) if slash else 1]})
 
 

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from dutiful.importers.imported import Target
 
 _SETTING = re.compile(r"""\s*(["']?)([A-Za-z_]\w*)\1\s*=\s*(.*?)\s*""")
+_LONE_STEP = re.compile(r"(?:^|,)\w+/")
+_STEP = Difference(
+    *("step", "one value with a step, 5/15, is that value alone or refused, by the program"),
+    "it is from that value to the end, 5-59/15",
+    "Write the value alone, or the range",
+)
 _MISSED = Difference(
     *("missed ticks", "a minute that passes while cron is down is lost"),
     "it is recorded as missed, and a tick that is found at most a minute late runs",
@@ -27,7 +33,7 @@ _MAIL = Difference(
 def read_crontab(text: str, target: Target, *, system: bool = False) -> Imported:
     """Return the schedules of a crontab; in a `system` crontab the word after the fields is a user."""
     imported, environment = Imported(target), dict[str, str]()
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
             continue
@@ -53,7 +59,7 @@ class _Line:
         self._fields, rest = parts[:count], parts[count:]
         self._user = rest.pop(0) if system and rest else None
         self._command, self._stdin = _split_percent(rest[0] if rest else "")
-        self._zone = environment.pop("CRON_TZ", None)
+        self._zone = environment.pop("CRON_TZ", None) or None
         self._environment, self._timezone = environment, timezone
 
     @property
@@ -112,6 +118,7 @@ class _Line:
         here = "your executor gets it as input.command, and runs it as its own user"
         work = Difference("command", runs_as, here, "Check its PATH and files; input.env has the variables")
         found = [work, _MISSED, LOST_RUN]
+        found += [_STEP] if any(_LONE_STEP.search(part) for part in self._fields) else []
         if self._environment.get("MAILTO") != "":
             found.append(_MAIL)
         if changes_clocks(timezone):
@@ -122,6 +129,10 @@ class _Line:
 
 
 def _split_percent(command: str) -> tuple[str, str]:
-    r"""Return a command and its standard input: % ends a line, the first one ends the command, \% is a %."""
+    r"""Return a command and its standard input: % ends a line, the first one ends the command, \% is a %.
+
+    Cron ends the last line of the input too.
+    """
     first, *lines = (part.replace("\\%", "%") for part in re.split(r"(?<!\\)%", command))
-    return first.strip(), "\n".join(lines)
+    text = "\n".join(lines)
+    return first.strip(), text if not text or text.endswith("\n") else f"{text}\n"

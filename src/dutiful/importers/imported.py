@@ -70,6 +70,7 @@ class Imported:
     schedules: list[dict[str, Any]] = field(default_factory=list)
     differences: dict[str, list[Difference]] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
+    _last_numbers: dict[str, int] = field(default_factory=dict)
 
     def take(self, name: str, place: str, read: Callable[[], Draft]) -> None:
         """Add the schedule that `read` returns, or refuse it where its reading raises."""
@@ -87,10 +88,11 @@ class Imported:
     def _free_id(self, name: str) -> str:
         """Return an id that resembles the name and is not in use."""
         wanted = _UNFIT.sub("-", name).strip("-.")[:_ID_MAX] or "schedule"
-        number, free = 1, wanted
-        while free in self.differences:
+        # Hundreds of lines of a crontab may begin with cd, so the search goes on where it ended.
+        number = self._last_numbers.get(wanted, 0) + 1
+        while (free := wanted if number == 1 else f"{wanted}-{number}") in self.differences:
             number += 1
-            free = f"{wanted}-{number}"
+        self._last_numbers[wanted] = number
         return free
 
 
@@ -122,7 +124,10 @@ def to_toml(imported: Imported) -> str:
     parts = ["".join(f"# All of them: {_line(each)}\n" for each in shared)] if shared else []
     for schedule in imported.schedules:
         own = [each for each in imported.differences[schedule["schedule_id"]] if each not in shared]
-        parts.append("".join([*(f"# {_line(each)}\n" for each in own), *_table(schedule)]))
+        try:
+            parts.append("".join([*(f"# {_line(each)}\n" for each in own), *_table(schedule)]))
+        except NotImportableError as error:
+            raise NotImportableError(f"{schedule['schedule_id']}: {error}") from None
     parts += [f"# Not imported: {_line(each.name)}: {_line(each.reason)}\n" for each in imported.refused]
     return "\n".join(parts)
 
@@ -147,7 +152,7 @@ def _value(value: Any) -> str:
         case dict():
             inner = ", ".join(f"{_key(str(name))} = {_value(each)}" for name, each in value.items())
             return f"{{{inner}}}"
-    raise NotImportableError("an input has a null, which TOML lacks; write JSON: --output FILE.json")
+    raise NotImportableError("its input has a null, which TOML lacks; write JSON: --output FILE.json")
 
 
 def _key(name: str) -> str:

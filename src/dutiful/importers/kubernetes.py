@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,31 +38,56 @@ def read_cron_jobs(text: str, target: Target) -> Imported:
     """Return the schedules of all CronJobs in a YAML text; other kinds are left out."""
     imported = Imported(target)
     try:
-        documents = list(yaml.load_all(text, Loader=_LOADER))
-    except yaml.YAMLError as error:
+        found = [*_numbered(text)]
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         imported.refused.append(Refused("the file", "", f"is not YAML: {' '.join(str(error).split())}"))
         return imported
-    for number, document in enumerate(documents, 1):
-        for one in _cron_jobs(document):
-            meta = _object(one, "metadata")
-            named = [str(meta[key]) for key in ("namespace", "name") if meta.get(key)]
-            imported.take(".".join(named) or "cronjob", f"document {number}", partial(_draft, one, target))
+    if not found:
+        imported.refused.append(Refused("the file", "", "has no CronJob"))
+    for number, one in found:
+        meta = _object(one, "metadata")
+        named = [str(meta[key]) for key in ("namespace", "name") if meta.get(key)]
+        imported.take(".".join(named) or "cronjob", f"document {number}", partial(_draft, one, target))
     return imported
 
 
-def _cron_jobs(document: Any) -> Iterator[dict[str, Any]]:
+def _numbered(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each CronJob with the number of its document.
+
+    Raises YAMLError, ValueError for a date that does not exist, and either of ValueError and RecursionError
+    for a value that contains itself.
+    """
+    for number, document in enumerate(yaml.load_all(text, Loader=_LOADER), 1):
+        json.dumps(document, default=str, skipkeys=True)
+        for one in _cron_jobs(document):
+            yield number, one
+
+
+def _cron_jobs(document: Any, listed: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the CronJobs of a document; in a list of one kind the objects need not repeat it."""
     if not isinstance(document, dict):
         return
-    if document.get("kind") == "CronJob":
+    kind = document.get("kind", listed)
+    if kind == "CronJob":
         yield document
     elif isinstance(items := document.get("items"), list):
         for each in items:
-            yield from _cron_jobs(each)
+            yield from _cron_jobs(each, str(kind).removesuffix("List"))
 
 
 def _object(of: dict[str, Any], key: str) -> dict[str, Any]:
     found = of.get(key)
     return found if isinstance(found, dict) else {}
+
+
+def _stated(value: Any) -> Any:
+    """Return a value without the nulls in its objects: for Kubernetes they are left out."""
+    match value:
+        case dict():
+            return {key: _stated(each) for key, each in value.items() if each is not None}
+        case list():
+            return [_stated(each) for each in value]
+    return value
 
 
 def _seconds(of: dict[str, Any], key: str) -> int | None:
@@ -72,7 +98,7 @@ def _seconds(of: dict[str, Any], key: str) -> int | None:
 
 
 def _draft(document: dict[str, Any], target: Target) -> Draft:
-    spec = _object(document, "spec")
+    spec = _stated(_object(document, "spec"))
     if not isinstance(spec.get("schedule"), str):
         raise NotImportableError("has no text under spec.schedule")
     template = _object(spec, "jobTemplate")
@@ -90,7 +116,7 @@ def _draft(document: dict[str, Any], target: Target) -> Draft:
         settings["grace_s"] = deadline
     if spec.get("suspend") is True:
         settings["paused"] = True
-    if (seconds := _seconds(_object(template, "spec"), "activeDeadlineSeconds")) is not None:
+    if seconds := _seconds(_object(template, "spec"), "activeDeadlineSeconds"):
         settings["run_timeout_s"] = seconds
     settings["input"] = {"job": template}
     return Draft(settings, [*differences, *_differences(spec, settings)])
@@ -106,7 +132,7 @@ def _cadence(spec: dict[str, Any], target: Target) -> tuple[str, str, list[Diffe
     if timezone is None:
         timezone = target.timezone
         differences.append(zone_difference(timezone, "it is the zone of the controller manager"))
-    fields = ("*" if part in ("?", "*/1") else part for part in text.split())
+    fields = ("*" if part in ("?", "*/1", "?/1") else part.replace("?", "*") for part in text.split())
     if changes_clocks(timezone):
         there = "a local time that is skipped does not run, by the manual of its cron library"
         here = 'the same (gap = "skip"); a time that comes twice runs twice (fold = "both")'
@@ -117,7 +143,7 @@ def _cadence(spec: dict[str, Any], target: Target) -> tuple[str, str, list[Diffe
 
 def _overlap(spec: dict[str, Any]) -> str:
     policy = spec.get("concurrencyPolicy", "Allow")
-    if policy not in _OVERLAPS:
+    if not isinstance(policy, str) or policy not in _OVERLAPS:
         raise NotImportableError(f"concurrencyPolicy {policy!r} is none of {', '.join(_OVERLAPS)}")
     return _OVERLAPS[policy]
 

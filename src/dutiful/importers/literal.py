@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from datetime import timedelta
+from collections import Counter
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from dutiful.importers.imported import NotImportableError
@@ -12,14 +13,58 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _ZONES = ("ZoneInfo", "timezone", "gettz")
+_MADE = {"timedelta": timedelta, "datetime": datetime, "date": date, "dict": dict}
+
+
+class _Constants(ast.NodeTransformer):
+    """Puts the values of constants in the places of their names.
+
+    A constant is assigned once in the module, at its top, and is used by its name alone: nothing changes it.
+    """
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._top, self._known = {*tree.body}, dict[str, ast.expr]()
+        self._changes = Counter[str]()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                self._changes[node.id] += 1
+            elif isinstance(node, ast.Attribute | ast.Subscript):
+                self._changes[name_of(node.value)] += 1
+            elif isinstance(node, ast.arg):
+                self._changes[node.arg] += 1
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        for target in node.targets:
+            self._learn(node, target, node.value)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        self._learn(node, node.target, node.value)
+        return node
+
+    def _learn(self, node: ast.stmt, target: ast.expr, assigned: ast.expr | None) -> None:
+        if assigned is None or node not in self._top or not isinstance(target, ast.Name):
+            return
+        if self._changes[target.id] == 1 and (isinstance(assigned, ast.Dict) or is_written_out(assigned)):
+            self._known[target.id] = assigned
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self._known.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
 
 
 def parsed(text: str) -> ast.Module:
-    """Return the syntax tree of a module; raises NotImportableError."""
+    """Return the syntax tree of a module, with constants in place of their names.
+
+    Raises NotImportableError for a text that is not Python.
+    """
     try:
-        return ast.parse(text)
+        tree = ast.parse(text)
+        _Constants(tree).visit(tree)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise NotImportableError(f"is not Python: {error}") from None
+    return tree
 
 
 def name_of(node: ast.expr) -> str:
@@ -34,18 +79,19 @@ def source(node: ast.AST) -> str:
 
 
 def value(node: ast.expr) -> Any:
-    """Return the value of a literal, of sums and products of numbers, of `timedelta(…)` and of a named zone.
+    """Return the value of a literal, of sums and products of numbers, and of a named zone.
 
-    Raises NotImportableError for anything that would have to be run.
+    Calls of `timedelta`, `datetime`, `date` and `dict` have values too. Raises NotImportableError for
+    anything that would have to be run.
     """
     match node:
         case ast.BinOp(left, ast.Mult() | ast.Add() as operator, right):
             return _calculated(node, operator, value(left), value(right))
-        case ast.Call(func) if name_of(func) == "timedelta":
-            return _called(node, timedelta)
+        case ast.Call(func) if name_of(func) in _MADE:
+            return _called(node, _MADE[name_of(func)])
         case ast.Call(func, [ast.Constant(str() as named)]) if name_of(func) in _ZONES:
             return named
-        case ast.Attribute(attr="utc") | ast.Name("UTC") | ast.Attribute(attr="UTC"):
+        case ast.Attribute(attr="utc" | "UTC") | ast.Name("utc" | "UTC"):
             return "UTC"
         case ast.Dict(keys, values) if None not in keys:
             return {value(key): value(each) for key, each in zip(keys, values, strict=True) if key}
@@ -57,6 +103,23 @@ def value(node: ast.expr) -> Any:
         raise NotImportableError(
             f"`{source(node)}` is not written out, and code is not run; write its value"
         ) from None
+
+
+def is_written_out(node: ast.expr) -> bool:
+    """Return whether an expression has a value."""
+    try:
+        value(node)
+    except NotImportableError:
+        return False
+    return True
+
+
+def value_of_setting(node: ast.expr) -> Any:
+    """Return the value of a setting of the whole module; raises NotImportableError with its line."""
+    try:
+        return value(node)
+    except NotImportableError as error:
+        raise NotImportableError(f"line {node.lineno}: {error}") from None
 
 
 def _calculated(node: ast.expr, operator: ast.operator, left: Any, right: Any) -> Any:

@@ -62,7 +62,7 @@ class ScheduleFile:
 def read_schedule_file(path: Path) -> ScheduleFile:
     """Return the content of a schedule file, or raise ScheduleFileError with every problem in it."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         # Catch more than TOMLDecodeError: a number of five thousand digits raises a plain ValueError.
         raise ScheduleFileError(str(path), [str(error)]) from error
@@ -83,6 +83,11 @@ class _Reader:
 
     def read(self) -> ScheduleFile:
         tables = self._tables("schedules")
+        if any("schedule_id" in table for table in tables):
+            self.problems.append(
+                "schedules: this is a file for `dutiful plan`; here they have `id` and `cron`"
+            )
+            return ScheduleFile((), {}, ())
         outages = [self._outage(table, n) for n, table in enumerate(self._tables("outages"), 1)]
         self._refuse_overlaps(outages)
         self._path = ""
