@@ -88,6 +88,8 @@ class FleetScheduler:
         # Serialize triggers: the free slot that a trigger has seen must still be free when its run is
         # recorded.
         self._triggering = asyncio.Lock()
+        # Held while the scheduler starts: a stop that comes then waits for the first pass.
+        self._starting = asyncio.Lock()
         self._host: Host | None = None
         self._engine: Engine | None = None
         self._launcher: JobLauncher | None = None
@@ -97,7 +99,7 @@ class FleetScheduler:
             self._state_dir, self._store, self._clock, self._logger, pace, retention
         )
         self._loop: asyncio.Task[None] | None = None
-        self._afterwards: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     # Life
 
@@ -107,21 +109,22 @@ class FleetScheduler:
         Raises FleetConfigError for an invalid agent, StateFileError for a state file that cannot be read,
         SchedulerError while this object, or another process, already runs the fleet.
         """
-        if self._status != "stopped" or self._afterwards is not None:
-            raise SchedulerError("The scheduler is already running; stop it and its jobs first")
-        self.set_agents(agents)
-        self._status = "running"
-        try:
-            with self._clock.hold():
-                await self._open()
-        except BaseException:
-            self._status = "stopped"
-            if self._host is not None:
-                await self._host.close()
-            raise
-        self._started_at, self._checks = self._clock.now(), 0
-        await self._pass()
-        self._loop = asyncio.create_task(self._run(), name="dutiful-fleet")
+        async with self._starting:
+            if self._status != "stopped" or self._closing is not None:
+                raise SchedulerError("The scheduler is already running; stop it and its jobs first")
+            self.set_agents(agents)
+            self._status = "running"
+            try:
+                with self._clock.hold():
+                    await self._open()
+            except BaseException:
+                self._status = "stopped"
+                if self._host is not None:
+                    await self._host.close()
+                raise
+            self._started_at, self._checks = self._clock.now(), 0
+            await self._pass()
+            self._loop = asyncio.create_task(self._run(), name="dutiful-fleet")
 
     async def _open(self) -> None:
         self._state_dir.mkdir(parents=True, exist_ok=True)
@@ -143,30 +146,50 @@ class FleetScheduler:
         """Trigger no more jobs, and return when the running jobs have ended.
 
         Raises SchedulerShutdownError when they have not within `timeout`; the jobs go on, as they do without
-        `wait_for_jobs`, and their results are still recorded.
+        `wait_for_jobs`, and their results are still recorded. A further call waits for them again.
         """
-        if self._status != "running":
+        async with self._starting:
+            if self._status == "running" and self._host is not None:
+                self._status = "stopping"
+                self._host.wake()
+                self._closing = asyncio.create_task(self._close(self._host), name="dutiful-fleet-close")
+        closing, host, loop = self._closing, self._host, self._loop
+        if closing is None or host is None or loop is None:
             return
-        self._status = "stopping"
-        assert self._host is not None
-        self._host.wake()
-        if self._loop is not None:
-            await asyncio.wait([self._loop])
         limit = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         # A job that stops its own fleet must not wait for itself.
-        wait_for_jobs = wait_for_jobs and not self._host.is_carrying_caller()
-        drained = await self._host.drain(limit if wait_for_jobs else 0)
-        self._afterwards = asyncio.create_task(self._close(self._host), name="dutiful-fleet-close")
+        wait_for_jobs = wait_for_jobs and not host.is_carrying_caller()
+        # The last pass may still begin jobs.
+        await asyncio.wait([loop])
+        if wait_for_jobs and limit > 0:
+            await self._wait(closing, limit)
+        if not host.in_flight:
+            await asyncio.shield(closing)
+            return
         self._status = "stopped"
-        if not drained.in_flight:
-            await asyncio.shield(self._afterwards)
-        elif wait_for_jobs:
-            raise SchedulerShutdownError(round(limit * 1000), len(drained.in_flight))
+        if wait_for_jobs:
+            raise SchedulerShutdownError(round(limit * 1000), host.in_flight)
+
+    async def _wait(self, task: asyncio.Task[None], seconds: float) -> None:
+        """Return when a task is done, or after this many seconds."""
+        timer = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait([task, timer], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
 
     async def _close(self, host: Host) -> None:
-        await host.drain()
-        await host.close()
-        self._afterwards = None
+        """Close the store after the last pass and the last job, however many callers of `stop` wait."""
+        assert self._loop is not None
+        await asyncio.wait([self._loop])
+        try:
+            drained = await host.drain()
+            if drained.unrecorded:
+                names = ", ".join(run.schedule_id for run in drained.unrecorded)
+                self._logger.error("ended and not recorded (%s): %s", drained.error, names)
+            await host.close()
+        finally:
+            self._status, self._closing = "stopped", None
 
     def _hear(self, event: Event) -> None:
         self._declared.view.hear(event)
