@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 HISTORY_FILE = "history.db"
 # Most passes of the engine in one pass of the fleet, which may need several where much is due.
 _ROUNDS_MAX = 1000
+# Seconds for which a stop waits for the reports of failed runs.
+_REPORTS_S = 60.0
 
 
 class FleetScheduler:
@@ -67,8 +69,9 @@ class FleetScheduler:
     ) -> None:
         """Create a scheduler that does nothing before `start`.
 
-        `on_failure(info, error)` is called when a run has failed for good. `reload()` is called in every pass
-        and returns the agents if they have changed, or None. `retention` bounds the history.
+        `on_failure(info, error)`, which may be async, is called when a run has failed for good. `reload()` is
+        called in every pass and returns the agents if they have changed, or None. `retention` bounds the
+        history.
         """
         interval = (
             check_interval if isinstance(check_interval, timedelta) else timedelta(seconds=check_interval)
@@ -170,7 +173,7 @@ class FleetScheduler:
         if wait_for_jobs:
             raise SchedulerShutdownError(round(limit * 1000), host.in_flight)
 
-    async def _wait(self, task: asyncio.Task[None], seconds: float) -> None:
+    async def _wait(self, task: asyncio.Future[Any], seconds: float) -> None:
         """Return when a task is done, or after this many seconds."""
         timer = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
@@ -187,9 +190,19 @@ class FleetScheduler:
             if drained.unrecorded:
                 names = ", ".join(run.schedule_id for run in drained.unrecorded)
                 self._logger.error("ended and not recorded (%s): %s", drained.error, names)
+            await self._finish_reports()
             await host.close()
         finally:
             self._status, self._closing = "stopped", None
+
+    async def _finish_reports(self) -> None:
+        """Wait for the reports of failed runs, for a minute at most."""
+        assert self._launcher is not None
+        reports = asyncio.gather(*self._launcher.reports)
+        await self._wait(reports, _REPORTS_S)
+        if not reports.done():
+            self._logger.error("on_failure takes longer than %g s, and is cancelled", _REPORTS_S)
+            reports.cancel()
 
     def _hear(self, event: Event) -> None:
         self._declared.view.hear(event)

@@ -122,7 +122,6 @@ class Daemon:
         """
         try:
             await self.scheduler.stop(timeout=timeout)
-            await self._runner.finish_reports()
         except SchedulerShutdownError:
             self._write_off_jobs()
             raise

@@ -8,7 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.zone import epoch_ms
-from dutiful.core.errors import DutifulError, as_text
+from dutiful.core.errors import LOGGED_MAX, DutifulError, as_text, quoted
 from dutiful.core.plan.outcome import Failed, NoWork, Refused, Succeeded
 from dutiful.core.policy import Reason
 from dutiful.fleet.run.run_schedule import (
@@ -55,6 +55,8 @@ class JobLauncher:
         # The tasks of the running jobs, and the keys of the jobs that a user has cancelled.
         self._tasks: dict[tuple[str, int, str], asyncio.Task[Any]] = {}
         self._cancelled: set[tuple[str, int, str]] = set()
+        # The reports of failed runs that are under way.
+        self.reports: set[asyncio.Task[None]] = set()
         self.triggered = 0
 
     def cancel(self, schedule_id: str) -> int:
@@ -141,7 +143,7 @@ class JobLauncher:
             if comes_from_outside(error):
                 raise
             said = as_text(error)
-            self._logger.error("%s: %s", entry.id, said)  # noqa: TRY400 - the job's error, not ours
+            self._logger.error("%s: %s", entry.id, quoted(said, LOGGED_MAX))  # noqa: TRY400
             return ScheduleRunResult(False, error=said)
         return _result(answer)
 
@@ -152,13 +154,25 @@ class JobLauncher:
         return await answer if inspect.isawaitable(answer) else answer
 
     def _tell_failure(self, info: TriggerInfo, error: str) -> None:
-        if self._on_failure is None or error == CANCELLED:
-            return
+        """Start to report a failed run; the report takes its own time, and cannot change the result."""
+        if self._on_failure is not None and error != CANCELLED:
+            task = asyncio.ensure_future(self._report(self._on_failure, info, error))
+            self.reports.add(task)
+            task.add_done_callback(self.reports.discard)
+
+    async def _report(
+        self, on_failure: Callable[[TriggerInfo, str], Any], info: TriggerInfo, error: str
+    ) -> None:
         try:
-            self._on_failure(info, error)
-        except Exception as raised:  # noqa: BLE001 - the hook must not change the result of the run
+            answer = on_failure(info, error)
+            if inspect.isawaitable(answer):
+                await answer
+        except BaseException as raised:
+            if comes_from_outside(raised):
+                raise
             name = f"{info.agent.name}/{info.schedule_name}"
-            self._logger.error("%s: on_failure: %s", name, raised)  # noqa: TRY400
+            said = quoted(as_text(raised), LOGGED_MAX)
+            self._logger.error("%s: on_failure failed: %s", name, said)  # noqa: TRY400
 
     def _note_end(self, job: Job, result: ScheduleRunResult | None) -> None:
         entry, now = job.entry, self._clock.now()

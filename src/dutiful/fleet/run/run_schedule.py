@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cron.zone import epoch_ms
-from dutiful.core.errors import LOGGED_MAX, DutifulError, as_text, quoted
+from dutiful.core.errors import LOGGED_MAX, DutifulError, SchedulerError, as_text, quoted
 from dutiful.fleet.errors import JobNotStartedError
 from dutiful.fleet.next_trigger import calculate_next_cron_trigger, calculate_next_trigger
 from dutiful.fleet.run.jobs import executor_for
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from dutiful.fleet.types import (
         Agent,
         AgentSchedule,
-        Config,
         JobExecutor,
         TriggerMetadata,
         WorkItem,
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 INTERRUPTED = "interrupted: the run was cancelled"
 _NO_JOB = "neither it nor its agent has a `job`; write one, such as job: {type: command, command: [echo, hi]}"
 _LOGGER = logging.getLogger("dutiful.fleet")
-_REPORT_SECONDS = 60.0
 DEFAULT_PROMPT = "Do the work that this schedule is for."
 
 
@@ -261,7 +259,6 @@ class JobRunner:
         self._open: dict[tuple[str, TriggerMetadata | None], OutputLog | None] = {}
         # Schedules whose last poll found no work, which is logged only once.
         self._idle: set[str] = set()
-        self._reports: set[asyncio.Task[None]] = set()
         # "agent/schedule" -> the latest line that its running job has printed.
         self.latest: dict[str, str] = {}
 
@@ -299,31 +296,15 @@ class JobRunner:
         if not found_none:
             self._note(trigger, text)
 
-    def report_failure(self, trigger: TriggerInfo, error: str) -> None:
-        """Start the `on_failure` job of a schedule, if it has one, without waiting for it."""
+    async def report_failure(self, trigger: TriggerInfo, error: str) -> None:
+        """Do the `on_failure` job of a schedule, if it has one. Raises SchedulerError if that job fails."""
         config = trigger.schedule.on_failure or trigger.agent.on_failure
         if config is not None:
-            task = asyncio.ensure_future(self._report(trigger, config, error))
-            self._reports.add(task)
-            task.add_done_callback(self._reports.discard)
-
-    async def _report(self, trigger: TriggerInfo, config: Config, error: str) -> None:
-        request = JobRequest(
-            trigger.agent, trigger.schedule_name, trigger.schedule, error, None, trigger.metadata, error
-        )
-        try:
-            async with asyncio.timeout(_REPORT_SECONDS):
-                done = await _awaited(executor_for(config).execute(request))
-            problem = None if done.success else as_text(done.error)
-        except Exception as raised:  # noqa: BLE001 - a failing report is only logged
-            problem = as_text(raised)
-        if problem is not None:
-            self._logger.warning("%s: on_failure failed: %s", _name(trigger), problem)
-
-    async def finish_reports(self) -> None:
-        """Return when all `on_failure` jobs have ended; each has at most a minute."""
-        if self._reports:
-            await asyncio.wait(self._reports)
+            named = (trigger.agent, trigger.schedule_name, trigger.schedule)
+            request = JobRequest(*named, error, None, trigger.metadata, error)
+            done = await _awaited(executor_for(config).execute(request))
+            if not done.success:
+                raise SchedulerError(as_text(done.error))
 
     def forget_executors(self) -> None:
         """Make new executors for the next jobs; running jobs are not disturbed."""
