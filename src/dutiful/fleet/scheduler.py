@@ -34,13 +34,19 @@ from dutiful.stores.sqlite import SqliteStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
-    from logging import Logger
 
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
     from dutiful.core.plan.verdict import Verdict
     from dutiful.core.run import Run
-    from dutiful.fleet.types import Agent, ScheduleCheckResult, ScheduleInfo, SchedulerStatus, TriggerInfo
+    from dutiful.fleet.types import (
+        Agent,
+        ScheduleCheckResult,
+        ScheduleInfo,
+        SchedulerLogger,
+        SchedulerStatus,
+        TriggerInfo,
+    )
     from dutiful.fleet.view import Entry, Job
     from dutiful.runtime.engine import Engine
     from dutiful.runtime.ports import Clock
@@ -60,7 +66,7 @@ class FleetScheduler:
         *,
         state_dir: str | Path,
         check_interval: float | timedelta = 1.0,
-        logger: Logger | None = None,
+        logger: SchedulerLogger | None = None,
         on_trigger: Callable[[TriggerInfo], Any] | None = None,
         clock: Clock | None = None,
         on_failure: Callable[[TriggerInfo, str], Any] | None = None,
@@ -270,7 +276,8 @@ class FleetScheduler:
             problem = f"{type(error).__name__}: {error}"
         said = self._declared.view.note_pass(self._last_check_at, problem)
         if said is not None:
-            self._logger.log(logging.INFO if problem is None else logging.ERROR, said)
+            tell = self._logger.info if problem is None else self._logger.error
+            tell("%s", said)
 
     async def _look_at_files(self) -> None:
         changed = self._reload() if self._reload is not None else None

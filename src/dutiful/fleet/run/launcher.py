@@ -18,17 +18,16 @@ from dutiful.fleet.run.run_schedule import (
     comes_from_outside,
 )
 from dutiful.fleet.state.file import begun, ended, found_no_work
-from dutiful.fleet.types import ScheduleRunResult, TriggerInfo, TriggerMetadata
+from dutiful.fleet.types import JobResult, ScheduleRunResult, TriggerInfo, TriggerMetadata
 from dutiful.fleet.view import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from logging import Logger
 
     from dutiful.core.plan.outcome import Outcome
     from dutiful.core.run import Run
     from dutiful.fleet.state.cache import StateCache
-    from dutiful.fleet.types import WorkItem
+    from dutiful.fleet.types import SchedulerLogger, WorkItem
     from dutiful.fleet.view import Entry, View
     from dutiful.runtime.ports import Clock, Launch
 
@@ -48,7 +47,7 @@ class JobLauncher:
         on_trigger: Callable[[TriggerInfo], Any] | None,
         on_failure: Callable[[TriggerInfo, str], Any] | None,
         clock: Clock,
-        logger: Logger,
+        logger: SchedulerLogger,
     ) -> None:
         self._view, self._cache, self._clock, self._logger = view, cache, clock, logger
         self._on_trigger, self._on_failure = on_trigger, on_failure
@@ -206,10 +205,14 @@ def _is_final(info: TriggerInfo) -> bool:
 
 
 def _result(answer: object) -> ScheduleRunResult:
-    """Return the result from `on_trigger`; any other value means success."""
-    if not isinstance(answer, ScheduleRunResult):
-        return ScheduleRunResult(True)
-    return checked_result(answer)
+    """Return the result from `on_trigger`; any value that is no result means success."""
+    if isinstance(answer, JobResult):
+        answer = ScheduleRunResult(*answer)
+    if isinstance(answer, ScheduleRunResult):
+        return checked_result(answer)
+    if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+        return ScheduleRunResult(False, error="on_trigger returned a generator, so nothing of it was run")
+    return ScheduleRunResult(True)
 
 
 def _outcome(result: ScheduleRunResult) -> Outcome:

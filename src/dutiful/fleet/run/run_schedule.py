@@ -27,7 +27,6 @@ from dutiful.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
-    from logging import Logger
     from pathlib import Path
 
     from dutiful.fleet.run.output_log import OutputLogs
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
         Agent,
         AgentSchedule,
         JobExecutor,
+        SchedulerLogger,
         TriggerMetadata,
         WorkItem,
         WorkSourceManager,
@@ -58,7 +58,7 @@ async def run_schedule(
     state_dir: str | Path,
     job_executor: JobExecutor,
     work_source_manager: WorkSourceManager | None = None,
-    logger: Logger | None = None,
+    logger: SchedulerLogger | None = None,
     clock: Clock | None = None,
 ) -> ScheduleRunResult:
     """Do one job of a schedule and return its result; raises only on cancellation.
@@ -87,7 +87,7 @@ async def run_job(
     trigger: TriggerInfo,
     executor: JobExecutor,
     sources: WorkSourceManager | None = None,
-    logger: Logger | None = None,
+    logger: SchedulerLogger | None = None,
 ) -> ScheduleRunResult:
     """Do the job of a trigger, with its work item if there is a work source, and return its result."""
     return await _run(trigger, executor, _Work(sources, trigger, logger or _LOGGER))
@@ -159,7 +159,7 @@ class _Record(NamedTuple):
     trigger: TriggerInfo
     state_dir: str
     clock: Clock
-    logger: Logger
+    logger: SchedulerLogger
 
     def begin(self) -> str | None:
         """Write that the run has begun; return the problem if that cannot be written."""
@@ -195,7 +195,9 @@ class _Record(NamedTuple):
 class _Work:
     """The work item of a run, if its work source had one."""
 
-    def __init__(self, sources: WorkSourceManager | None, trigger: TriggerInfo, logger: Logger) -> None:
+    def __init__(
+        self, sources: WorkSourceManager | None, trigger: TriggerInfo, logger: SchedulerLogger
+    ) -> None:
         self._sources, self._trigger, self._logger = sources, trigger, logger
         self.item: WorkItem | None = None
         # The error of the job; a run that is cancelled before its job has ended was interrupted.
@@ -251,7 +253,7 @@ class _Work:
 class JobRunner:
     """Does the jobs that a fleet file describes; call it with a `TriggerInfo`."""
 
-    def __init__(self, logger: Logger, clock: Clock, logs: OutputLogs | None = None) -> None:
+    def __init__(self, logger: SchedulerLogger, clock: Clock, logs: OutputLogs | None = None) -> None:
         self._logger, self._clock, self._logs = logger, clock, logs
         self._sources = WorkSources(clock)
         self._executors: dict[str, JobExecutor] = {}
