@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from tests.fleet.rig import START, FleetRig, agent, every
 
-from dutiful.fleet import FleetScheduler, JobResult, ScheduleRunResult
+from dutiful.errors import InvalidArgumentError
+from dutiful.fleet import FleetScheduler, JobResult, SchedulerError, ScheduleRunResult
 from dutiful.testing import VirtualClock
 
 
@@ -82,3 +83,49 @@ def test_a_failure_is_one_in_whatever_form_on_trigger_answers_it(tmp_path, answe
             return rig.state("a", "i").last_error
 
     assert asyncio.run(story()) == error
+
+
+@pytest.mark.parametrize("interval", [0, -1, float("nan"), float("inf"), "5", None])
+def test_a_check_interval_is_a_length_of_time(tmp_path, interval):
+    said = "check_interval .* must be seconds or a timedelta, longer than nothing"
+    with pytest.raises(InvalidArgumentError, match=said):
+        FleetScheduler(state_dir=tmp_path, check_interval=interval)
+
+
+ASKS = {
+    "trigger": lambda fleet: fleet.trigger("a", "i"),
+    "history": lambda fleet: fleet.get_history("a", "i"),
+    "recent": lambda fleet: fleet.get_recent(),
+    "manual run": lambda fleet: fleet.get_manual_run("a", "i", 1),
+    "latest": lambda fleet: fleet.get_latest(["a/i"], 1),
+    "explain": lambda fleet: fleet.explain("a", "i", VirtualClock(START).now()),
+}
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+def test_a_scheduler_that_does_not_run_says_so(tmp_path, ask):
+    async def story():
+        rig = FleetRig(tmp_path, agent(i=every("1h")))
+        with pytest.raises(SchedulerError, match=r"The scheduler is stopped.*; start it first"):
+            await ask(rig.fleet)
+        async with rig:
+            await ask(rig.fleet)
+        with pytest.raises(SchedulerError, match=r"The scheduler is stopped.*; start it first"):
+            await ask(rig.fleet)
+
+    asyncio.run(story())
+
+
+def test_a_scheduler_that_waits_for_its_last_jobs_triggers_nothing_but_tells_its_history(tmp_path):
+    async def story():
+        async with FleetRig(tmp_path, agent("a", 2, i=every("1h")), lasts=50) as rig:
+            stopping = asyncio.ensure_future(rig.fleet.stop(timeout=60))
+            await rig.clock.advance(1)
+            with pytest.raises(SchedulerError, match="The scheduler is stopping and triggers nothing"):
+                await rig.fleet.trigger("a", "i")
+            history = await rig.history("a", "i")
+            await rig.clock.advance(60)
+            await stopping
+            return history
+
+    assert asyncio.run(story()) == ["STARTED"]

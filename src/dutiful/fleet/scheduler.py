@@ -79,12 +79,7 @@ class FleetScheduler:
         called in every pass and returns the agents if they have changed, or None. `retention` bounds the
         history.
         """
-        interval = (
-            check_interval if isinstance(check_interval, timedelta) else timedelta(seconds=check_interval)
-        )
-        self._interval = interval.total_seconds()
-        if self._interval <= 0:
-            raise InvalidArgumentError("check_interval", check_interval, "must be longer than nothing")
+        self._interval = _seconds(check_interval)
         self._state_dir = Path(state_dir)
         self._logger = logger or logging.getLogger("dutiful.fleet")
         self._clock = clock or SystemClock()
@@ -334,9 +329,10 @@ class FleetScheduler:
         self, agent: str, schedule: str, limit: int = 20, *, failed: bool = False
     ) -> list[Run]:
         """Return the last entries of the history of a schedule, newest first, or only failed runs."""
+        store = self._opened()
         with self._clock.hold():
-            rows = await last_runs(self._store, agent, schedule, limit, failed=failed)
-            if not rows and not await last_runs(self._store, agent, schedule, 1, failed=False):
+            rows = await last_runs(store, agent, schedule, limit, failed=failed)
+            if not rows and not await last_runs(store, agent, schedule, 1, failed=False):
                 # A schedule that the fleet no longer has keeps its history for a while.
                 self._declared.entry(agent, schedule)
         return rows
@@ -345,28 +341,26 @@ class FleetScheduler:
         self, limit: int = 20, *, agent: str | None = None, failed: bool = False
     ) -> list[Run]:
         """Return the last entries of the history of all schedules, or those of an agent, newest first."""
+        store = self._opened()
         with self._clock.hold():
-            rows = await last_runs(self._store, agent, None, limit, failed=failed)
-            if (
-                agent is not None
-                and not rows
-                and not await last_runs(self._store, agent, None, 1, failed=False)
-            ):
+            rows = await last_runs(store, agent, None, limit, failed=failed)
+            if agent is not None and not rows and not await last_runs(store, agent, None, 1, failed=False):
                 self._declared.agent(agent)
         return rows
 
     async def get_manual_run(self, agent: str, schedule: str, run_at: Instant) -> Run | None:
         """Return the run that `trigger` has returned, as it is now; None if it is no longer recorded."""
         with self._clock.hold():
-            return await manual_run(self._store, agent, schedule, run_at)
+            return await manual_run(self._opened(), agent, schedule, run_at)
 
     async def get_latest(self, ids: Collection[str], limit: int) -> dict[str, list[Run]]:
         """Return the last entries of the history of each schedule, newest first, by `agent/schedule`."""
         with self._clock.hold():
-            return await self._store.latest(ids, limit)
+            return await self._opened().latest(ids, limit)
 
     async def explain(self, agent: str, schedule: str, at: datetime) -> Verdict:
         """Return why a schedule ran at an instant, did not run, or will run."""
+        self._opened()
         with self._clock.hold():
             return await self._declared.registrar.explain(self._declared.entry(agent, schedule).id, at)
 
@@ -405,8 +399,10 @@ class FleetScheduler:
         """Request a run with the next pass, for any type of schedule, also a disabled one; return the run.
 
         Raises ConcurrencyLimitError when the agent has no free slot, ScheduleTriggerError when the schedule
-        cannot be run.
+        cannot be run, SchedulerError while no passes are made.
         """
+        if self._status != "running":
+            raise SchedulerError(f"The scheduler is {self._status} and triggers nothing; start it first")
         async with self._triggering:
             with self._clock.hold():
                 await self._declared.refresh()
@@ -430,5 +426,25 @@ class FleetScheduler:
 
     # Looking up
 
+    def _opened(self) -> SqliteStore:
+        """Return the store of the history. Raises SchedulerError while it is closed."""
+        if self._host is None or not self._host.is_started:
+            raise SchedulerError("The scheduler is stopped, and its history closed; start it first")
+        return self._store
+
     def _now(self) -> Instant:
         return epoch_ms(self._clock.now())
+
+
+def _seconds(check_interval: float | timedelta) -> float:
+    """Return a check interval in seconds. Raises InvalidArgumentError."""
+    try:
+        length = (
+            check_interval if isinstance(check_interval, timedelta) else timedelta(seconds=check_interval)
+        )
+    except (TypeError, ValueError, OverflowError):
+        length = timedelta()
+    if length <= timedelta():
+        said = "must be seconds or a timedelta, longer than nothing"
+        raise InvalidArgumentError("check_interval", check_interval, said)
+    return length.total_seconds()
