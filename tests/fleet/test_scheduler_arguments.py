@@ -8,7 +8,15 @@ import pytest
 from tests.fleet.rig import START, FleetRig, agent, every
 
 from dutiful.errors import InvalidArgumentError
-from dutiful.fleet import FleetScheduler, JobResult, SchedulerError, ScheduleRunResult
+from dutiful.fleet import (
+    Agent,
+    AgentSchedule,
+    FleetConfigError,
+    FleetScheduler,
+    JobResult,
+    SchedulerError,
+    ScheduleRunResult,
+)
 from dutiful.testing import VirtualClock
 
 
@@ -129,3 +137,48 @@ def test_a_scheduler_that_waits_for_its_last_jobs_triggers_nothing_but_tells_its
             return history
 
     assert asyncio.run(story()) == ["STARTED"]
+
+
+HOURLY = {"type": "interval", "interval": "1h"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"interval": 300}, "interval: Interval must be a string, not int"),
+        ({"jitter_percent": "some"}, "jitter_percent: must be a number from 0 to 10"),
+        ({"retries": -1}, "retries: must be a whole number from 0 to 100"),
+        ({"retry_backoff": 0.5}, "retry_backoff: must be a whole number from 1 to 10"),
+        ({"enabled": "perhaps"}, "enabled: must be true or false"),
+        (
+            {"timezone": "Mars/Base"},
+            "timezone: must be the name of a time zone, such as Europe/Berlin or UTC",
+        ),
+    ],
+)
+def test_a_schedule_made_in_python_that_cannot_be_used_stops_no_other(tmp_path, wrong, said):
+    agents = [Agent("a", {"i": AgentSchedule(**HOURLY | wrong)}), Agent("b", {"i": AgentSchedule(**HOURLY)})]
+
+    async def story():
+        async with FleetRig(tmp_path, *agents) as rig:
+            rig.fleet.set_agents(agents)
+            await rig.clock.advance(2)
+            return rig.triggered, rig.reasons()["a/i"], rig.said.lines[0]
+
+    assert asyncio.run(story()) == (["08:59:58 b/i"], "quarantined", f"WARNING a/i: {said}")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (Agent("a", max_concurrent=0), "max_concurrent: 0: must be a whole number from 1 to 10000"),
+        (Agent("a", max_concurrent=True), "max_concurrent: True: must be a whole number"),
+        (Agent("a/b"), "name: 'a/b': must be 1 to 128 of the characters"),
+        (Agent("a", {"x/y": AgentSchedule("chat")}), "schedules.x/y: 'x/y': must be 1 to 128 of the"),
+        ({"name": "a", "schedules": {5: {"type": "chat"}}}, "schedules.5: 5: must be 1 to 128 of the"),
+    ],
+)
+def test_an_agent_that_cannot_be_used_is_refused_however_it_was_made(tmp_path, wrong, said):
+    with pytest.raises(FleetConfigError) as refused:
+        FleetRig(tmp_path).fleet.set_agents([wrong])
+    assert said in str(refused.value)
