@@ -12,12 +12,12 @@ from dutiful.core.errors import LOGGED_MAX, DutifulError, as_text, quoted
 from dutiful.core.plan.outcome import Failed, NoWork, Refused, Succeeded
 from dutiful.core.policy import Reason
 from dutiful.fleet.run.run_schedule import (
-    INTERRUPTED,
     build_schedule_prompt,
     checked_result,
     comes_from_outside,
+    end_of,
 )
-from dutiful.fleet.state.file import begun, ended, found_no_work
+from dutiful.fleet.state.file import begun
 from dutiful.fleet.types import JobResult, ScheduleRunResult, TriggerInfo, TriggerMetadata
 from dutiful.fleet.view import Job
 
@@ -176,11 +176,8 @@ class JobLauncher:
     def _note_end(self, job: Job, result: ScheduleRunResult | None) -> None:
         entry, now = job.entry, self._clock.now()
         next_run_at = self._view.next_run(entry, epoch_ms(now))
-        if result is not None and result.success and not result.ran:
-            change = found_no_work(now, next_run_at)
-        else:
-            error = INTERRUPTED if result is None else result.error
-            change = ended(now, next_run_at, error, still_running=self._view.is_running(entry.id))
+        still_running = self._view.is_running(entry.id)
+        change = end_of(result, now, next_run_at, still_running=still_running)
         self._cache.note(entry.agent.name, entry.name, change)
 
     async def _flush(self, schedule_id: str) -> str | None:

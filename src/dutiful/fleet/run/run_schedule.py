@@ -19,7 +19,7 @@ from dutiful.fleet.errors import JobNotStartedError
 from dutiful.fleet.next_trigger import calculate_next_cron_trigger, calculate_next_trigger
 from dutiful.fleet.run.jobs import executor_for
 from dutiful.fleet.run.work_sources import WorkSources
-from dutiful.fleet.state.file import begun, ended, update_schedule_state
+from dutiful.fleet.state.file import begun, ended, found_no_work, update_schedule_state
 from dutiful.fleet.types import JobRequest, JobResult, NextWorkItem, ScheduleRunResult, TriggerInfo
 from dutiful.process.command import one_line
 from dutiful.runtime.clock import SystemClock
@@ -80,7 +80,7 @@ async def run_schedule(
     try:
         return await _run(trigger, job_executor, work)
     finally:
-        record.end(work.error)
+        record.end(work.result)
 
 
 async def run_job(
@@ -99,7 +99,7 @@ async def _run(trigger: TriggerInfo, executor: JobExecutor, work: _Work) -> Sche
     except asyncio.CancelledError:
         await work.release(INTERRUPTED)
         raise
-    work.error = result.error
+    work.result = result
     await work.report(result)
     return result
 
@@ -145,6 +145,20 @@ def checked_result(result: ScheduleRunResult) -> ScheduleRunResult:
     return result._replace(success=False, summary=summary, error=error)
 
 
+def end_of(
+    result: ScheduleRunResult | None,
+    at: datetime,
+    next_run_at: datetime | None,
+    *,
+    still_running: bool = False,
+) -> Change:
+    """Return the change that records the end of a run; a run without a result was cancelled."""
+    if result is not None and result.success and not result.ran:
+        return found_no_work(at, next_run_at)
+    error = INTERRUPTED if result is None else result.error
+    return ended(at, next_run_at, error, still_running=still_running)
+
+
 def comes_from_outside(error: BaseException) -> bool:
     """Return whether this error must end the run; executors may raise the same classes by mistake."""
     if isinstance(error, asyncio.CancelledError):
@@ -165,9 +179,9 @@ class _Record(NamedTuple):
         """Write that the run has begun; return the problem if that cannot be written."""
         return self._write(begun(self.clock.now()))
 
-    def end(self, error: str | None) -> None:
+    def end(self, result: ScheduleRunResult | None) -> None:
         now = self.clock.now()
-        self._write(ended(now, self._next(now), error))
+        self._write(end_of(result, now, self._next(now)))
 
     def _next(self, now: datetime) -> datetime | None:
         name, schedule = _name(self.trigger), self.trigger.schedule
@@ -200,8 +214,8 @@ class _Work:
     ) -> None:
         self._sources, self._trigger, self._logger = sources, trigger, logger
         self.item: WorkItem | None = None
-        # The error of the job; a run that is cancelled before its job has ended was interrupted.
-        self.error: str | None = INTERRUPTED
+        # None until the job has ended.
+        self.result: ScheduleRunResult | None = None
 
     async def claim(self) -> NextWorkItem | None:
         """Return the answer of the work source, or None if the schedule has no work source."""
