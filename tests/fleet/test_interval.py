@@ -13,6 +13,7 @@ from dutiful.fleet import calculate_next_trigger, is_schedule_due, parse_interva
 from dutiful.runtime.clock import SystemClock
 
 NOW = datetime(2025, 1, 19, 12, 0, tzinfo=UTC)
+NAIVE = NOW.replace(tzinfo=None)
 HOUR = timedelta(hours=1)
 instants = st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 intervals = st.timedeltas(timedelta(seconds=1), timedelta(days=400))
@@ -53,9 +54,19 @@ def test_a_jitter_outside_its_bounds_is_refused(jitter):
         calculate_next_trigger(NOW, "1h", jitter, now=NOW)
 
 
-def test_a_naive_time_is_refused():
-    with pytest.raises(InvalidArgumentError, match="must have a time zone"):
-        calculate_next_trigger(NOW.replace(tzinfo=None), "1h", now=NOW)
+@pytest.mark.parametrize(
+    ("argument", "calculate"),
+    [
+        ("last_completed_at", lambda: calculate_next_trigger(NAIVE, "1h", now=NOW)),
+        ("now", lambda: calculate_next_trigger(NOW, "1h", now=NAIVE)),
+        ("now", lambda: calculate_next_trigger(None, "1h", now=NAIVE)),
+        ("next_trigger", lambda: is_schedule_due(NAIVE, now=NOW)),
+        ("now", lambda: is_schedule_due(NOW, now=NAIVE)),
+    ],
+)
+def test_a_naive_time_is_refused(argument, calculate):
+    with pytest.raises(InvalidArgumentError, match=f"^Invalid {argument} .* must have a time zone"):
+        calculate()
 
 
 def test_an_interval_that_cannot_be_read_is_refused():

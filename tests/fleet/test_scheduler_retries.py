@@ -32,6 +32,52 @@ def test_a_failing_run_is_retried_and_the_hook_hears_of_the_last_failure_only(tm
     assert f"{info.next_run_at:%H:%M:%S}" == "10:00:38"
 
 
+def test_the_hook_may_be_async_and_take_longer_than_a_minute(tmp_path):
+    heard = []
+
+    async def fails(_info):
+        raise RuntimeError("no luck")
+
+    async def on_failure(info, error):
+        await rig.clock.sleep(300)
+        heard.append((rig.now(), info.schedule_name, error))
+        raise RuntimeError("nobody reads this\nmail")
+
+    rig = FleetRig(tmp_path, agent(i=every("1h")), behave=fails, on_failure=on_failure)
+
+    async def story():
+        async with rig:
+            await rig.clock.advance(301)
+
+    asyncio.run(story())
+    assert heard == [("09:04:58", "i", "no luck")]
+    assert rig.said.lines[-1] == "ERROR a/i: on_failure failed: nobody reads this\\nmail"
+
+
+def test_a_stop_waits_for_the_hook_but_for_a_minute_at_most(tmp_path):
+    ended = []
+
+    async def fails(_info):
+        raise RuntimeError("no luck")
+
+    async def on_failure(_info, error):
+        try:
+            await rig.clock.sleep(30 if error == "short" else 3600)
+        finally:
+            ended.append(rig.now())
+
+    rig = FleetRig(tmp_path, agent(i=every("1h")), behave=fails, on_failure=on_failure)
+
+    async def story():
+        async with rig:
+            await rig.clock.advance(2)
+        return rig.now()
+
+    assert asyncio.run(story()) == "09:01:00"
+    assert ended == ["09:01:00"]
+    assert rig.said.lines[-1] == "ERROR on_failure takes longer than 60 s, and is cancelled"
+
+
 @pytest.mark.parametrize("often", [every("1m", retries=3), cron("* * * * *", retries=3)])
 def test_the_hook_hears_of_a_failed_run_whose_retry_the_next_run_replaces(tmp_path, often):
     heard, failed = [], []

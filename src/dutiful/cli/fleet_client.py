@@ -68,7 +68,7 @@ def asked(path: Path, request: dict[str, Any]) -> Any:
         raise known
     try:
         return asyncio.run(answer(StoppedFleet(path, known, state_dir, SystemClock()), request))
-    except FleetNotRunningError as error:
+    except (FleetNotRunningError, FleetControlError) as error:
         raise click.ClickException(str(error)) from error
 
 

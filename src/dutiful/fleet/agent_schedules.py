@@ -33,13 +33,12 @@ from dutiful.runtime.registrar import Registrar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import tzinfo
-    from logging import Logger
     from pathlib import Path
 
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.schedule import State
     from dutiful.fleet.state.file import States
-    from dutiful.fleet.types import Agent, AgentSchedule
+    from dutiful.fleet.types import Agent, AgentSchedule, SchedulerLogger
     from dutiful.runtime.ports import Clock, Store
 
 INTERRUPTED = "interrupted: the process ended while the job was running"
@@ -210,7 +209,13 @@ class AgentSchedules:
     """The agents of a running fleet, synchronized with the state file, the store and the view."""
 
     def __init__(
-        self, state_dir: Path, store: Store, clock: Clock, logger: Logger, pace: int, retention: Retention
+        self,
+        state_dir: Path,
+        store: Store,
+        clock: Clock,
+        logger: SchedulerLogger,
+        pace: int,
+        retention: Retention,
     ) -> None:
         self._state_dir, self._store, self._clock, self._logger = state_dir, store, clock, logger
         self._pace, self._retention = pace, retention

@@ -59,10 +59,10 @@ def calculate_next_trigger(
     if not 0 <= jitter_percent <= JITTER_PERCENT_MAX:
         raise InvalidArgumentError("jitter_percent", jitter_percent, "must be from 0 to 10")
     present = now if now is not None else SystemClock().now()
+    _require_zone("now", present)
     if last_completed_at is None:
         return present
-    if last_completed_at.tzinfo is None:
-        raise InvalidArgumentError("last_completed_at", last_completed_at, "must have a time zone")
+    _require_zone("last_completed_at", last_completed_at)
     try:
         due = last_completed_at + duration + _jitter(duration, jitter_percent, last_completed_at, key)
     except OverflowError:
@@ -71,8 +71,16 @@ def calculate_next_trigger(
 
 
 def is_schedule_due(next_trigger: datetime, now: datetime | None = None) -> bool:
-    """Return whether the trigger time has come."""
-    return next_trigger <= (now if now is not None else SystemClock().now())
+    """Return whether the trigger time has come. Raises InvalidArgumentError for a naive time."""
+    present = now if now is not None else SystemClock().now()
+    _require_zone("next_trigger", next_trigger)
+    _require_zone("now", present)
+    return next_trigger <= present
+
+
+def _require_zone(argument: str, at: datetime) -> None:
+    if at.tzinfo is None:
+        raise InvalidArgumentError(argument, at, "must have a time zone")
 
 
 def _jitter(interval: timedelta, percent: float, last_completed_at: datetime, key: str) -> timedelta:

@@ -34,13 +34,19 @@ from dutiful.stores.sqlite import SqliteStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
-    from logging import Logger
 
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
     from dutiful.core.plan.verdict import Verdict
     from dutiful.core.run import Run
-    from dutiful.fleet.types import Agent, ScheduleCheckResult, ScheduleInfo, SchedulerStatus, TriggerInfo
+    from dutiful.fleet.types import (
+        Agent,
+        ScheduleCheckResult,
+        ScheduleInfo,
+        SchedulerLogger,
+        SchedulerStatus,
+        TriggerInfo,
+    )
     from dutiful.fleet.view import Entry, Job
     from dutiful.runtime.engine import Engine
     from dutiful.runtime.ports import Clock
@@ -48,6 +54,8 @@ if TYPE_CHECKING:
 HISTORY_FILE = "history.db"
 # Most passes of the engine in one pass of the fleet, which may need several where much is due.
 _ROUNDS_MAX = 1000
+# Seconds for which a stop waits for the reports of failed runs.
+_REPORTS_S = 60.0
 
 
 class FleetScheduler:
@@ -58,7 +66,7 @@ class FleetScheduler:
         *,
         state_dir: str | Path,
         check_interval: float | timedelta = 1.0,
-        logger: Logger | None = None,
+        logger: SchedulerLogger | None = None,
         on_trigger: Callable[[TriggerInfo], Any] | None = None,
         clock: Clock | None = None,
         on_failure: Callable[[TriggerInfo, str], Any] | None = None,
@@ -67,15 +75,11 @@ class FleetScheduler:
     ) -> None:
         """Create a scheduler that does nothing before `start`.
 
-        `on_failure(info, error)` is called when a run has failed for good. `reload()` is called in every pass
-        and returns the agents if they have changed, or None. `retention` bounds the history.
+        `on_failure(info, error)`, which may be async, is called when a run has failed for good. `reload()` is
+        called in every pass and returns the agents if they have changed, or None. `retention` bounds the
+        history.
         """
-        interval = (
-            check_interval if isinstance(check_interval, timedelta) else timedelta(seconds=check_interval)
-        )
-        self._interval = interval.total_seconds()
-        if self._interval <= 0:
-            raise InvalidArgumentError("check_interval", check_interval, "must be longer than nothing")
+        self._interval = _seconds(check_interval)
         self._state_dir = Path(state_dir)
         self._logger = logger or logging.getLogger("dutiful.fleet")
         self._clock = clock or SystemClock()
@@ -88,6 +92,8 @@ class FleetScheduler:
         # Serialize triggers: the free slot that a trigger has seen must still be free when its run is
         # recorded.
         self._triggering = asyncio.Lock()
+        # Held while the scheduler starts: a stop that comes then waits for the first pass.
+        self._starting = asyncio.Lock()
         self._host: Host | None = None
         self._engine: Engine | None = None
         self._launcher: JobLauncher | None = None
@@ -97,7 +103,7 @@ class FleetScheduler:
             self._state_dir, self._store, self._clock, self._logger, pace, retention
         )
         self._loop: asyncio.Task[None] | None = None
-        self._afterwards: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     # Life
 
@@ -107,21 +113,22 @@ class FleetScheduler:
         Raises FleetConfigError for an invalid agent, StateFileError for a state file that cannot be read,
         SchedulerError while this object, or another process, already runs the fleet.
         """
-        if self._status != "stopped" or self._afterwards is not None:
-            raise SchedulerError("The scheduler is already running; stop it and its jobs first")
-        self.set_agents(agents)
-        self._status = "running"
-        try:
-            with self._clock.hold():
-                await self._open()
-        except BaseException:
-            self._status = "stopped"
-            if self._host is not None:
-                await self._host.close()
-            raise
-        self._started_at, self._checks = self._clock.now(), 0
-        await self._pass()
-        self._loop = asyncio.create_task(self._run(), name="dutiful-fleet")
+        async with self._starting:
+            if self._status != "stopped" or self._closing is not None:
+                raise SchedulerError("The scheduler is already running; stop it and its jobs first")
+            self.set_agents(agents)
+            self._status = "running"
+            try:
+                with self._clock.hold():
+                    await self._open()
+            except BaseException:
+                self._status = "stopped"
+                if self._host is not None:
+                    await self._host.close()
+                raise
+            self._started_at, self._checks = self._clock.now(), 0
+            await self._pass()
+            self._loop = asyncio.create_task(self._run(), name="dutiful-fleet")
 
     async def _open(self) -> None:
         self._state_dir.mkdir(parents=True, exist_ok=True)
@@ -143,30 +150,60 @@ class FleetScheduler:
         """Trigger no more jobs, and return when the running jobs have ended.
 
         Raises SchedulerShutdownError when they have not within `timeout`; the jobs go on, as they do without
-        `wait_for_jobs`, and their results are still recorded.
+        `wait_for_jobs`, and their results are still recorded. A further call waits for them again.
         """
-        if self._status != "running":
+        async with self._starting:
+            if self._status == "running" and self._host is not None:
+                self._status = "stopping"
+                self._host.wake()
+                self._closing = asyncio.create_task(self._close(self._host), name="dutiful-fleet-close")
+        closing, host, loop = self._closing, self._host, self._loop
+        if closing is None or host is None or loop is None:
             return
-        self._status = "stopping"
-        assert self._host is not None
-        self._host.wake()
-        if self._loop is not None:
-            await asyncio.wait([self._loop])
         limit = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         # A job that stops its own fleet must not wait for itself.
-        wait_for_jobs = wait_for_jobs and not self._host.is_carrying_caller()
-        drained = await self._host.drain(limit if wait_for_jobs else 0)
-        self._afterwards = asyncio.create_task(self._close(self._host), name="dutiful-fleet-close")
+        wait_for_jobs = wait_for_jobs and not host.is_carrying_caller()
+        # The last pass may still begin jobs.
+        await asyncio.wait([loop])
+        if wait_for_jobs and limit > 0:
+            await self._wait(closing, limit)
+        if not host.in_flight:
+            await asyncio.shield(closing)
+            return
         self._status = "stopped"
-        if not drained.in_flight:
-            await asyncio.shield(self._afterwards)
-        elif wait_for_jobs:
-            raise SchedulerShutdownError(round(limit * 1000), len(drained.in_flight))
+        if wait_for_jobs:
+            raise SchedulerShutdownError(round(limit * 1000), host.in_flight)
+
+    async def _wait(self, task: asyncio.Future[Any], seconds: float) -> None:
+        """Return when a task is done, or after this many seconds."""
+        timer = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait([task, timer], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
 
     async def _close(self, host: Host) -> None:
-        await host.drain()
-        await host.close()
-        self._afterwards = None
+        """Close the store after the last pass and the last job, however many callers of `stop` wait."""
+        assert self._loop is not None
+        await asyncio.wait([self._loop])
+        try:
+            drained = await host.drain()
+            if drained.unrecorded:
+                names = ", ".join(run.schedule_id for run in drained.unrecorded)
+                self._logger.error("ended and not recorded (%s): %s", drained.error, names)
+            await self._finish_reports()
+            await host.close()
+        finally:
+            self._status, self._closing = "stopped", None
+
+    async def _finish_reports(self) -> None:
+        """Wait for the reports of failed runs, for a minute at most."""
+        assert self._launcher is not None
+        reports = asyncio.gather(*self._launcher.reports)
+        await self._wait(reports, _REPORTS_S)
+        if not reports.done():
+            self._logger.error("on_failure takes longer than %g s, and is cancelled", _REPORTS_S)
+            reports.cancel()
 
     def _hear(self, event: Event) -> None:
         self._declared.view.hear(event)
@@ -234,7 +271,8 @@ class FleetScheduler:
             problem = f"{type(error).__name__}: {error}"
         said = self._declared.view.note_pass(self._last_check_at, problem)
         if said is not None:
-            self._logger.log(logging.INFO if problem is None else logging.ERROR, said)
+            tell = self._logger.info if problem is None else self._logger.error
+            tell("%s", said)
 
     async def _look_at_files(self) -> None:
         changed = self._reload() if self._reload is not None else None
@@ -291,9 +329,10 @@ class FleetScheduler:
         self, agent: str, schedule: str, limit: int = 20, *, failed: bool = False
     ) -> list[Run]:
         """Return the last entries of the history of a schedule, newest first, or only failed runs."""
+        store = self._opened()
         with self._clock.hold():
-            rows = await last_runs(self._store, agent, schedule, limit, failed=failed)
-            if not rows and not await last_runs(self._store, agent, schedule, 1, failed=False):
+            rows = await last_runs(store, agent, schedule, limit, failed=failed)
+            if not rows and not await last_runs(store, agent, schedule, 1, failed=False):
                 # A schedule that the fleet no longer has keeps its history for a while.
                 self._declared.entry(agent, schedule)
         return rows
@@ -302,28 +341,26 @@ class FleetScheduler:
         self, limit: int = 20, *, agent: str | None = None, failed: bool = False
     ) -> list[Run]:
         """Return the last entries of the history of all schedules, or those of an agent, newest first."""
+        store = self._opened()
         with self._clock.hold():
-            rows = await last_runs(self._store, agent, None, limit, failed=failed)
-            if (
-                agent is not None
-                and not rows
-                and not await last_runs(self._store, agent, None, 1, failed=False)
-            ):
+            rows = await last_runs(store, agent, None, limit, failed=failed)
+            if agent is not None and not rows and not await last_runs(store, agent, None, 1, failed=False):
                 self._declared.agent(agent)
         return rows
 
     async def get_manual_run(self, agent: str, schedule: str, run_at: Instant) -> Run | None:
         """Return the run that `trigger` has returned, as it is now; None if it is no longer recorded."""
         with self._clock.hold():
-            return await manual_run(self._store, agent, schedule, run_at)
+            return await manual_run(self._opened(), agent, schedule, run_at)
 
     async def get_latest(self, ids: Collection[str], limit: int) -> dict[str, list[Run]]:
         """Return the last entries of the history of each schedule, newest first, by `agent/schedule`."""
         with self._clock.hold():
-            return await self._store.latest(ids, limit)
+            return await self._opened().latest(ids, limit)
 
     async def explain(self, agent: str, schedule: str, at: datetime) -> Verdict:
         """Return why a schedule ran at an instant, did not run, or will run."""
+        self._opened()
         with self._clock.hold():
             return await self._declared.registrar.explain(self._declared.entry(agent, schedule).id, at)
 
@@ -362,8 +399,10 @@ class FleetScheduler:
         """Request a run with the next pass, for any type of schedule, also a disabled one; return the run.
 
         Raises ConcurrencyLimitError when the agent has no free slot, ScheduleTriggerError when the schedule
-        cannot be run.
+        cannot be run, SchedulerError while no passes are made.
         """
+        if self._status != "running":
+            raise SchedulerError(f"The scheduler is {self._status} and triggers nothing; start it first")
         async with self._triggering:
             with self._clock.hold():
                 await self._declared.refresh()
@@ -387,5 +426,25 @@ class FleetScheduler:
 
     # Looking up
 
+    def _opened(self) -> SqliteStore:
+        """Return the store of the history. Raises SchedulerError while it is closed."""
+        if self._host is None or not self._host.is_started:
+            raise SchedulerError("The scheduler is stopped, and its history closed; start it first")
+        return self._store
+
     def _now(self) -> Instant:
         return epoch_ms(self._clock.now())
+
+
+def _seconds(check_interval: float | timedelta) -> float:
+    """Return a check interval in seconds. Raises InvalidArgumentError."""
+    try:
+        length = (
+            check_interval if isinstance(check_interval, timedelta) else timedelta(seconds=check_interval)
+        )
+    except (TypeError, ValueError, OverflowError):
+        length = timedelta()
+    if length <= timedelta():
+        said = "must be seconds or a timedelta, longer than nothing"
+        raise InvalidArgumentError("check_interval", check_interval, said)
+    return length.total_seconds()

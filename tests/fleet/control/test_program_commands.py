@@ -53,6 +53,20 @@ def test_a_running_fleet_obeys_each_command(tmp_path):
         assert fleet.end() == (0, "")
 
 
+def test_waiting_for_a_run_ends_with_the_fleet_that_has_not_begun_it(tmp_path):
+    put_fleet(tmp_path, FLEET.replace('[sleep, "600"]', '["true"]') + "check_interval: 1h\n")
+    asking = [sys.executable, "-m", "dutiful", "fleet", "run", "a/hook", "--wait"]
+    with started(tmp_path) as fleet:
+        fleet.until("a/hangs: done")
+        with subprocess.Popen(asking, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as waiting:
+            while not fleet.ask("history", "a/hook"):
+                pass
+            assert fleet.stop() == (0, "")
+            _, said = waiting.communicate(timeout=30)
+    begins = "The fleet was stopped before a/hook began; the run begins with its next start"
+    assert (waiting.returncode, said) == (1, f"Error: {begins}\n")
+
+
 def test_a_running_fleet_is_found_whatever_its_file_says_by_now(tmp_path):
     put_fleet(tmp_path, FLEET + "state_dir: here\n")
     with started(tmp_path) as fleet:
@@ -108,7 +122,13 @@ agents:
       module: {type: interval, interval: 1h, job: {type: python, call: "nonesuch:run"}}
       inbox: {type: interval, interval: 1h, job: {type: command, command: ["true"]},
               work_source: {type: directory, path: inbox}}
+      untold: {type: interval, interval: 1h, job: {type: command, command: ["true"]},
+               on_failure: {type: command, command: [nonesuch]}}
       off: {type: interval, interval: 1h, enabled: false}
+  - name: b
+    job: {type: command, command: ["true"]}
+    on_failure: {type: command, command: ["true"], directory: nowhere}
+    schedules: {x: {type: webhook}, y: {type: webhook}}
 """,
     )
     code, output = command(tmp_path, "validate")
@@ -120,6 +140,8 @@ agents:
             "agents[0].schedules.nowhere.job.command",
             "agents[0].schedules.module.job.call",
             "agents[0].schedules.inbox.work_source.path",
+            "agents[0].schedules.untold.on_failure.command",
+            "agents[1].on_failure.directory",
         ],
     )
     assert command(tmp_path, "validate", "--offline")[0] == 0

@@ -24,7 +24,6 @@ ENVIRON = {"HOST": "example.org", "EMPTY": "", "NESTED": "${HOST}", "A_1": "one"
         ("${NOBODY:-a:-b}", "a:-b"),
         ("${NOBODY:-two\nlines}", "two\nlines"),
         ("${NESTED}", "${HOST}"),
-        ("${NOBODY:-${HOST}", "${HOST"),
         ("$${HOST}", "${HOST}"),
         ("$$${HOST}", "$${HOST}"),
         ("costs $5, or $$5", "costs $5, or $$5"),
@@ -51,6 +50,10 @@ def test_what_came_out_of_the_environment_is_known_with_its_reference():
         ("${A-b}", "has the reference ${A-b}; write ${NAME} or ${NAME:-default}, or $${ for ${ itself"),
         ("x ${HOST", "has the reference ${HOST; write ${NAME} or ${NAME:-default}, or $${ for ${ itself"),
         ("${ HOST }", "has the reference ${ HOST }; write ${NAME} or ${NAME:-default}, or $${ for ${ itself"),
+        (
+            "${NOBODY:-${HOST}}",
+            "has the reference ${NOBODY:-${HOST}; write ${NAME} or ${NAME:-default}, or $${ for ${ itself",
+        ),
         ("${ÄB}", "has the reference ${ÄB}; write ${NAME} or ${NAME:-default}, or $${ for ${ itself"),
     ],
 )

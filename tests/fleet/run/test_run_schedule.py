@@ -60,6 +60,13 @@ def test_a_job_that_fails_is_recorded_reported_and_over(world, executor, error):
     assert (word, item_id, reported.success, reported.error) == ("report", ITEM.id, False, error)
 
 
+def test_a_poll_without_work_keeps_the_last_error(world):
+    update_schedule_state(world.state_dir, "scout", "look", {"last_error": "no disk"})
+    world.sources, world.schedule = Sources(NextWorkItem(None, False, "the list is empty")), WITH_SOURCE
+    world.run()
+    assert world.state() == ScheduleState("idle", NOW, IN_FIVE, "no disk")
+
+
 def test_a_success_clears_the_last_error(world):
     update_schedule_state(world.state_dir, "scout", "look", {"last_error": "no disk"})
     world.run()

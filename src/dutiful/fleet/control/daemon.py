@@ -23,7 +23,12 @@ from dutiful.fleet.control.answers import (
     states_of,
 )
 from dutiful.fleet.control.socket import ControlSocket, FleetLock
-from dutiful.fleet.errors import FleetControlError, SchedulerShutdownError, StateFileError
+from dutiful.fleet.errors import (
+    FleetControlError,
+    FleetNotRunningError,
+    SchedulerShutdownError,
+    StateFileError,
+)
 from dutiful.fleet.file.watched_fleet import WatchedFleet
 from dutiful.fleet.run.output_log import OutputLogs
 from dutiful.fleet.run.run_schedule import JobRunner, build_schedule_prompt
@@ -122,7 +127,6 @@ class Daemon:
         """
         try:
             await self.scheduler.stop(timeout=timeout)
-            await self._runner.finish_reports()
         except SchedulerShutdownError:
             self._write_off_jobs()
             raise
@@ -145,6 +149,9 @@ class Daemon:
 
     async def _answered(self, request: dict[str, Any]) -> Document | list[Document] | None:
         self._refuse_other_file(request.get("file"))
+        if self.scheduler.get_status() == "stopped":
+            # The history is closed, and the socket will be in a moment: the files answer from now on.
+            raise FleetNotRunningError(str(self.state_dir))
         return await answer(self, request)
 
     def _refuse_other_file(self, file: object) -> None:

@@ -178,6 +178,8 @@ async def ask(state_dir: Path, request: dict[str, Any]) -> Any:
     match reply:
         case {"version": int(version)} if version != VERSION:
             raise _other_version(version)
+        case {"error": {"kind": FleetNotRunningError.__name__}}:
+            raise FleetNotRunningError(str(state_dir))
         case {"error": {"kind": str(kind), "message": str(message)}}:
             raise FleetControlError(message, kind)
         case {"answer": found}:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from dutiful.core.run import Status
 from dutiful.fleet.agent_schedules import INTERRUPTED
 from dutiful.fleet.control.answers import (
     PAST_MAX,
@@ -15,7 +16,12 @@ from dutiful.fleet.control.answers import (
     of_verdict,
     states_of,
 )
-from dutiful.fleet.errors import AgentNotFoundError, FleetNotRunningError, ScheduleNotFoundError
+from dutiful.fleet.errors import (
+    AgentNotFoundError,
+    FleetControlError,
+    FleetNotRunningError,
+    ScheduleNotFoundError,
+)
 from dutiful.fleet.history import last_runs, manual_run
 from dutiful.fleet.next_trigger import when_it_runs
 from dutiful.fleet.scheduler import HISTORY_FILE
@@ -125,11 +131,18 @@ class StoppedFleet:
         raise FleetNotRunningError(str(self._state_dir))
 
     async def outcome(self, agent: str, schedule: str, run_at: Instant) -> Document | None:
-        """Return the manual run of a schedule that has this key, or None."""
+        """Return the manual run of a schedule that has this key, or None.
+
+        Raises FleetControlError for one that has not begun: nothing begins while the fleet is stopped.
+        """
         if not self._has_history():
             return None
         async with self._store() as store:
             found = await manual_run(store, agent, schedule, run_at)
+        if found is not None and found.status is Status.ENQUEUED:
+            raise FleetControlError(
+                f"The fleet was stopped before {agent}/{schedule} began; the run begins with its next start"
+            )
         return None if found is None else of_run(found, alive=False)
 
     async def cancel(self, agent: str, schedule: str) -> Document:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC
 from itertools import islice
 from typing import TYPE_CHECKING, Any, get_args
@@ -41,18 +42,22 @@ _NAMING = "must be 1 to 128 of the characters A-Z a-z 0-9 . _ -"
 
 
 def agent_from(document: Agent | Mapping[str, Any]) -> Agent:
-    """Return the Agent that a document describes.
+    """Return the Agent that a document describes; the values of one made in Python are checked too.
 
     Raises FleetConfigError if the agent itself cannot be read. A bad schedule has its problems in
     `AgentSchedule.problems` instead.
     """
-    if isinstance(document, Agent):
-        return document
-    agent, problems = read_agent(document, _schedules_in(document))
+    described = _document_of(document) if isinstance(document, Agent) else document
+    agent, problems = read_agent(described, _schedules_in(described))
     if agent is None:
         found = [ConfigProblem(None, None, dotted(p.path), p.message, p.value) for p in problems]
-        raise FleetConfigError(f"The agent {_name_in(document)}", found)
-    return agent
+        raise FleetConfigError(f"The agent {_name_in(described)}", found)
+    return document if isinstance(document, Agent) and document == agent else agent
+
+
+def _document_of(agent: Agent) -> dict[str, Any]:
+    written = {key: getattr(agent, key) for key in AGENT_KEYS if key != "instances"}
+    return written | {"instances": {"max_concurrent": agent.max_concurrent}}
 
 
 def agents_from(documents: Iterable[Agent | Mapping[str, Any]]) -> list[Agent]:
@@ -69,7 +74,15 @@ def agents_from(documents: Iterable[Agent | Mapping[str, Any]]) -> list[Agent]:
 def _schedules_in(document: object) -> dict[str, AgentSchedule]:
     entries = document.get("schedules") if isinstance(document, Mapping) else None
     known = entries.items() if isinstance(entries, Mapping) else ()
-    return {name: read_schedule(entry) for name, entry in known if entry is not None}
+    return {name: _schedule_from(entry) for name, entry in known if entry is not None}
+
+
+def _schedule_from(entry: object) -> AgentSchedule:
+    """Return a schedule, read from a document or made in Python, with its problems."""
+    if not isinstance(entry, AgentSchedule):
+        return read_schedule(entry)
+    found = read_schedule({key: getattr(entry, key) for key in SCHEDULE_KEYS if key != "cron"})
+    return replace(found, problems=(*entry.problems, *found.problems))
 
 
 def _name_in(document: object) -> str:
@@ -88,8 +101,11 @@ def read_agent(
     problems += islice(
         _problems_of_configs(values["work_source"], values["job"], values["on_failure"]), _LISTED_MAX
     )
-    names = [str(name) for name in values["schedules"]]
-    problems += [Problem(("schedules", n), _naming(n), n) for n in names if not _NAME.fullmatch(n)]
+    problems += [
+        Problem(("schedules", str(name)), _naming(name), name)
+        for name in values["schedules"]
+        if not isinstance(name, str) or not _NAME.fullmatch(name)
+    ]
     if problems:
         return None, problems
     values |= {"schedules": schedules, **instances}

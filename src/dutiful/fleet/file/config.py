@@ -194,10 +194,11 @@ class _FleetReader:
                 self._tell(part, Problem(("schedules", name), said))
             else:
                 self._tell_unready(part, (*where, "job"), job, unready_job)
-            source = schedule.work_source or agent.work_source
-            if source is not None:
-                where = ("schedules", name) if schedule.work_source else ()
-                self._tell_unready(part, (*where, "work_source"), source, unready_work_source)
+            for key, check in (("work_source", unready_work_source), ("on_failure", unready_job)):
+                config = getattr(schedule, key) or getattr(agent, key)
+                if config is not None:
+                    where = ("schedules", name) if getattr(schedule, key) else ()
+                    self._tell_unready(part, (*where, key), config, check)
 
     def _tell_unready(
         self, part: Part, at: KeyPath, config: Config, check: Callable[[Config, Path], Iterable[Problem]]

@@ -24,7 +24,8 @@ SIZE_MAX = 1_000_000
 _VALUES_MAX = 65_000
 # `$` without a brace is a plain dollar. `$${` is written for a literal `${`.
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
-_INSIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+# A reference within a default would end at its own brace, and leave the other one behind as text.
+_INSIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?!\$\{).)*))?", re.DOTALL)
 # Shorter values are not masked: a mask could hide ordinary words of the message around them.
 _SECRET_LENGTH = 4
 

@@ -8,27 +8,26 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.zone import epoch_ms
-from dutiful.core.errors import DutifulError, as_text
+from dutiful.core.errors import LOGGED_MAX, DutifulError, as_text, quoted
 from dutiful.core.plan.outcome import Failed, NoWork, Refused, Succeeded
 from dutiful.core.policy import Reason
 from dutiful.fleet.run.run_schedule import (
-    INTERRUPTED,
     build_schedule_prompt,
     checked_result,
     comes_from_outside,
+    end_of,
 )
-from dutiful.fleet.state.file import begun, ended, found_no_work
-from dutiful.fleet.types import ScheduleRunResult, TriggerInfo, TriggerMetadata
+from dutiful.fleet.state.file import begun
+from dutiful.fleet.types import JobResult, ScheduleRunResult, TriggerInfo, TriggerMetadata
 from dutiful.fleet.view import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from logging import Logger
 
     from dutiful.core.plan.outcome import Outcome
     from dutiful.core.run import Run
     from dutiful.fleet.state.cache import StateCache
-    from dutiful.fleet.types import WorkItem
+    from dutiful.fleet.types import SchedulerLogger, WorkItem
     from dutiful.fleet.view import Entry, View
     from dutiful.runtime.ports import Clock, Launch
 
@@ -48,13 +47,15 @@ class JobLauncher:
         on_trigger: Callable[[TriggerInfo], Any] | None,
         on_failure: Callable[[TriggerInfo, str], Any] | None,
         clock: Clock,
-        logger: Logger,
+        logger: SchedulerLogger,
     ) -> None:
         self._view, self._cache, self._clock, self._logger = view, cache, clock, logger
         self._on_trigger, self._on_failure = on_trigger, on_failure
         # The tasks of the running jobs, and the keys of the jobs that a user has cancelled.
         self._tasks: dict[tuple[str, int, str], asyncio.Task[Any]] = {}
         self._cancelled: set[tuple[str, int, str]] = set()
+        # The reports of failed runs that are under way.
+        self.reports: set[asyncio.Task[None]] = set()
         self.triggered = 0
 
     def cancel(self, schedule_id: str) -> int:
@@ -141,7 +142,7 @@ class JobLauncher:
             if comes_from_outside(error):
                 raise
             said = as_text(error)
-            self._logger.error("%s: %s", entry.id, said)  # noqa: TRY400 - the job's error, not ours
+            self._logger.error("%s: %s", entry.id, quoted(said, LOGGED_MAX))  # noqa: TRY400
             return ScheduleRunResult(False, error=said)
         return _result(answer)
 
@@ -152,22 +153,31 @@ class JobLauncher:
         return await answer if inspect.isawaitable(answer) else answer
 
     def _tell_failure(self, info: TriggerInfo, error: str) -> None:
-        if self._on_failure is None or error == CANCELLED:
-            return
+        """Start to report a failed run; the report takes its own time, and cannot change the result."""
+        if self._on_failure is not None and error != CANCELLED:
+            task = asyncio.ensure_future(self._report(self._on_failure, info, error))
+            self.reports.add(task)
+            task.add_done_callback(self.reports.discard)
+
+    async def _report(
+        self, on_failure: Callable[[TriggerInfo, str], Any], info: TriggerInfo, error: str
+    ) -> None:
         try:
-            self._on_failure(info, error)
-        except Exception as raised:  # noqa: BLE001 - the hook must not change the result of the run
+            answer = on_failure(info, error)
+            if inspect.isawaitable(answer):
+                await answer
+        except BaseException as raised:
+            if comes_from_outside(raised):
+                raise
             name = f"{info.agent.name}/{info.schedule_name}"
-            self._logger.error("%s: on_failure: %s", name, raised)  # noqa: TRY400
+            said = quoted(as_text(raised), LOGGED_MAX)
+            self._logger.error("%s: on_failure failed: %s", name, said)  # noqa: TRY400
 
     def _note_end(self, job: Job, result: ScheduleRunResult | None) -> None:
         entry, now = job.entry, self._clock.now()
         next_run_at = self._view.next_run(entry, epoch_ms(now))
-        if result is not None and result.success and not result.ran:
-            change = found_no_work(now, next_run_at)
-        else:
-            error = INTERRUPTED if result is None else result.error
-            change = ended(now, next_run_at, error, still_running=self._view.is_running(entry.id))
+        still_running = self._view.is_running(entry.id)
+        change = end_of(result, now, next_run_at, still_running=still_running)
         self._cache.note(entry.agent.name, entry.name, change)
 
     async def _flush(self, schedule_id: str) -> str | None:
@@ -192,10 +202,14 @@ def _is_final(info: TriggerInfo) -> bool:
 
 
 def _result(answer: object) -> ScheduleRunResult:
-    """Return the result from `on_trigger`; any other value means success."""
-    if not isinstance(answer, ScheduleRunResult):
-        return ScheduleRunResult(True)
-    return checked_result(answer)
+    """Return the result from `on_trigger`; any value that is no result means success."""
+    if isinstance(answer, JobResult):
+        answer = ScheduleRunResult(*answer)
+    if isinstance(answer, ScheduleRunResult):
+        return checked_result(answer)
+    if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+        return ScheduleRunResult(False, error="on_trigger returned a generator, so nothing of it was run")
+    return ScheduleRunResult(True)
 
 
 def _outcome(result: ScheduleRunResult) -> Outcome:

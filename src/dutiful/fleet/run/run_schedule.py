@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dutiful.core.cron.zone import epoch_ms
-from dutiful.core.errors import LOGGED_MAX, DutifulError, as_text, quoted
+from dutiful.core.errors import LOGGED_MAX, DutifulError, SchedulerError, as_text, quoted
 from dutiful.fleet.errors import JobNotStartedError
 from dutiful.fleet.next_trigger import calculate_next_cron_trigger, calculate_next_trigger
 from dutiful.fleet.run.jobs import executor_for
 from dutiful.fleet.run.work_sources import WorkSources
-from dutiful.fleet.state.file import begun, ended, update_schedule_state
+from dutiful.fleet.state.file import begun, ended, found_no_work, update_schedule_state
 from dutiful.fleet.types import JobRequest, JobResult, NextWorkItem, ScheduleRunResult, TriggerInfo
 from dutiful.process.command import one_line
 from dutiful.runtime.clock import SystemClock
@@ -27,7 +27,6 @@ from dutiful.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
-    from logging import Logger
     from pathlib import Path
 
     from dutiful.fleet.run.output_log import OutputLogs
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from dutiful.fleet.types import (
         Agent,
         AgentSchedule,
-        Config,
         JobExecutor,
+        SchedulerLogger,
         TriggerMetadata,
         WorkItem,
         WorkSourceManager,
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 INTERRUPTED = "interrupted: the run was cancelled"
 _NO_JOB = "neither it nor its agent has a `job`; write one, such as job: {type: command, command: [echo, hi]}"
 _LOGGER = logging.getLogger("dutiful.fleet")
-_REPORT_SECONDS = 60.0
 DEFAULT_PROMPT = "Do the work that this schedule is for."
 
 
@@ -60,7 +58,7 @@ async def run_schedule(
     state_dir: str | Path,
     job_executor: JobExecutor,
     work_source_manager: WorkSourceManager | None = None,
-    logger: Logger | None = None,
+    logger: SchedulerLogger | None = None,
     clock: Clock | None = None,
 ) -> ScheduleRunResult:
     """Do one job of a schedule and return its result; raises only on cancellation.
@@ -83,14 +81,14 @@ async def run_schedule(
     try:
         return await _run(trigger, job_executor, work)
     finally:
-        record.end(work.error)
+        record.end(work.result)
 
 
 async def run_job(
     trigger: TriggerInfo,
     executor: JobExecutor,
     sources: WorkSourceManager | None = None,
-    logger: Logger | None = None,
+    logger: SchedulerLogger | None = None,
 ) -> ScheduleRunResult:
     """Do the job of a trigger, with its work item if there is a work source, and return its result."""
     return await _run(trigger, executor, _Work(sources, trigger, logger or _LOGGER))
@@ -102,7 +100,7 @@ async def _run(trigger: TriggerInfo, executor: JobExecutor, work: _Work) -> Sche
     except asyncio.CancelledError:
         await work.release(INTERRUPTED)
         raise
-    work.error = result.error
+    work.result = result
     await work.report(result)
     return result
 
@@ -148,6 +146,20 @@ def checked_result(result: ScheduleRunResult) -> ScheduleRunResult:
     return result._replace(success=False, summary=summary, error=error)
 
 
+def end_of(
+    result: ScheduleRunResult | None,
+    at: datetime,
+    next_run_at: datetime | None,
+    *,
+    still_running: bool = False,
+) -> Change:
+    """Return the change that records the end of a run; a run without a result was cancelled."""
+    if result is not None and result.success and not result.ran:
+        return found_no_work(at, next_run_at)
+    error = INTERRUPTED if result is None else result.error
+    return ended(at, next_run_at, error, still_running=still_running)
+
+
 def comes_from_outside(error: BaseException) -> bool:
     """Return whether this error must end the run; executors may raise the same classes by mistake."""
     if isinstance(error, asyncio.CancelledError):
@@ -162,15 +174,15 @@ class _Record(NamedTuple):
     trigger: TriggerInfo
     state_dir: str
     clock: Clock
-    logger: Logger
+    logger: SchedulerLogger
 
     def begin(self) -> str | None:
         """Write that the run has begun; return the problem if that cannot be written."""
         return self._write(begun(self.clock.now()))
 
-    def end(self, error: str | None) -> None:
+    def end(self, result: ScheduleRunResult | None) -> None:
         now = self.clock.now()
-        self._write(ended(now, self._next(now), error))
+        self._write(end_of(result, now, self._next(now)))
 
     def _next(self, now: datetime) -> datetime | None:
         name, schedule = _name(self.trigger), self.trigger.schedule
@@ -198,11 +210,13 @@ class _Record(NamedTuple):
 class _Work:
     """The work item of a run, if its work source had one."""
 
-    def __init__(self, sources: WorkSourceManager | None, trigger: TriggerInfo, logger: Logger) -> None:
+    def __init__(
+        self, sources: WorkSourceManager | None, trigger: TriggerInfo, logger: SchedulerLogger
+    ) -> None:
         self._sources, self._trigger, self._logger = sources, trigger, logger
         self.item: WorkItem | None = None
-        # The error of the job; a run that is cancelled before its job has ended was interrupted.
-        self.error: str | None = INTERRUPTED
+        # None until the job has ended.
+        self.result: ScheduleRunResult | None = None
 
     async def claim(self) -> NextWorkItem | None:
         """Return the answer of the work source, or None if the schedule has no work source."""
@@ -254,7 +268,7 @@ class _Work:
 class JobRunner:
     """Does the jobs that a fleet file describes; call it with a `TriggerInfo`."""
 
-    def __init__(self, logger: Logger, clock: Clock, logs: OutputLogs | None = None) -> None:
+    def __init__(self, logger: SchedulerLogger, clock: Clock, logs: OutputLogs | None = None) -> None:
         self._logger, self._clock, self._logs = logger, clock, logs
         self._sources = WorkSources(clock)
         self._executors: dict[str, JobExecutor] = {}
@@ -262,7 +276,6 @@ class JobRunner:
         self._open: dict[tuple[str, TriggerMetadata | None], OutputLog | None] = {}
         # Schedules whose last poll found no work, which is logged only once.
         self._idle: set[str] = set()
-        self._reports: set[asyncio.Task[None]] = set()
         # "agent/schedule" -> the latest line that its running job has printed.
         self.latest: dict[str, str] = {}
 
@@ -300,31 +313,15 @@ class JobRunner:
         if not found_none:
             self._note(trigger, text)
 
-    def report_failure(self, trigger: TriggerInfo, error: str) -> None:
-        """Start the `on_failure` job of a schedule, if it has one, without waiting for it."""
+    async def report_failure(self, trigger: TriggerInfo, error: str) -> None:
+        """Do the `on_failure` job of a schedule, if it has one. Raises SchedulerError if that job fails."""
         config = trigger.schedule.on_failure or trigger.agent.on_failure
         if config is not None:
-            task = asyncio.ensure_future(self._report(trigger, config, error))
-            self._reports.add(task)
-            task.add_done_callback(self._reports.discard)
-
-    async def _report(self, trigger: TriggerInfo, config: Config, error: str) -> None:
-        request = JobRequest(
-            trigger.agent, trigger.schedule_name, trigger.schedule, error, None, trigger.metadata, error
-        )
-        try:
-            async with asyncio.timeout(_REPORT_SECONDS):
-                done = await _awaited(executor_for(config).execute(request))
-            problem = None if done.success else as_text(done.error)
-        except Exception as raised:  # noqa: BLE001 - a failing report is only logged
-            problem = as_text(raised)
-        if problem is not None:
-            self._logger.warning("%s: on_failure failed: %s", _name(trigger), problem)
-
-    async def finish_reports(self) -> None:
-        """Return when all `on_failure` jobs have ended; each has at most a minute."""
-        if self._reports:
-            await asyncio.wait(self._reports)
+            named = (trigger.agent, trigger.schedule_name, trigger.schedule)
+            request = JobRequest(*named, error, None, trigger.metadata, error)
+            done = await _awaited(executor_for(config).execute(request))
+            if not done.success:
+                raise SchedulerError(as_text(done.error))
 
     def forget_executors(self) -> None:
         """Make new executors for the next jobs; running jobs are not disturbed."""

@@ -10,10 +10,10 @@ from dutiful.fleet.state.file import FILE_NAME, States, move_aside, read_states,
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
-    from logging import Logger
     from pathlib import Path
 
     from dutiful.fleet.state.file import Change
+    from dutiful.fleet.types import SchedulerLogger
     from dutiful.runtime.ports import Clock
 
     Changed: TypeAlias = Mapping[tuple[str, str], Change]
@@ -35,7 +35,7 @@ class StateCache:
         self,
         state_dir: Path,
         clock: Clock,
-        logger: Logger,
+        logger: SchedulerLogger,
         rebuild: Callable[[], Awaitable[Changed]] = _nothing_known,
     ) -> None:
         self._state_dir, self._clock, self._logger, self._rebuild = state_dir, clock, logger, rebuild
