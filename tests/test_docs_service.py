@@ -21,6 +21,14 @@ AUTH = (DOCS / "guides/service-auth.md").read_text(encoding="utf-8")
 EXECUTORS = (DOCS / "guides/executors.md").read_text(encoding="utf-8")
 
 
+def test_every_unit_of_systemd_stops_the_main_process_and_leaves_its_commands_alone():
+    pages = [page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))]
+    units = [
+        unit for page in pages for unit in re.findall(r"^\[Unit\]$.*?^```$", page, re.MULTILINE | re.DOTALL)
+    ]
+    assert [re.findall("^Kill.*$", unit, re.MULTILINE) for unit in units] == [["KillMode=mixed"]] * 2
+
+
 def test_every_variable_is_documented_in_order_with_its_default():
     documented = re.findall(r"^\| `([A-Z_]+)` \| (.+?) \|", SETTINGS, re.MULTILINE)
     assert documented == [

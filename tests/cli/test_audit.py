@@ -33,6 +33,28 @@ def test_a_file_that_begins_anew_is_named(tmp_path):
     assert (code, output.splitlines()[0]) == (0, f"{files[1]} goes on from no other file")
 
 
+def test_a_log_without_its_beginning_is_told(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    written(path, "a", "b", "c")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+    told = f"{path} goes on from a file that is not named here, or lines at its beginning were taken out"
+    code, output = run(str(path))
+    assert (code, output.splitlines()) == (
+        0,
+        [told, f"2 lines follow each other; the hash of the last is {verify([path]).last}"],
+    )
+
+
+def test_a_log_whose_first_record_was_cut_off_has_its_beginning(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    path.write_bytes(b'{"at": "2026')
+    code, output = run("--repair", str(path))
+    assert (code, output.splitlines()[0]) == (
+        0,
+        f"{path}, line 1: a record that was cut off after 12 bytes, marked as such",
+    )
+
+
 def test_a_line_taken_out_is_found(tmp_path):
     path = tmp_path / "audit.jsonl"
     written(path, "a", "b", "c")

@@ -43,6 +43,30 @@ def test_settings_that_cannot_be_read_are_reported(examined):
     assert "TICK_MS is 'x'" in found["settings"][1]
 
 
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        ({"DUTIFUL_JWT_KEYS": "missing"}, "DUTIFUL_JWT_KEYS is 'missing': there is no such file"),
+        ({"DUTIFUL_JWT_KEYS": "text"}, "text cannot be used: at character 0 it is no JSON"),
+        ({"DUTIFUL_TLS_CERT": "text", "DUTIFUL_TLS_KEY": "text"}, "TLS cannot be set up from text, text"),
+        ({"DUTIFUL_AUDIT_LOG": "folder"}, "DUTIFUL_AUDIT_LOG is 'folder': is a folder; name a file in it"),
+        ({"DUTIFUL_OUTPUT_DIR": "text"}, "Invalid DUTIFUL_OUTPUT_DIR 'text'"),
+    ],
+)
+def test_a_file_with_which_the_service_would_not_start_is_told(examined, tmp_path, named, why):
+    (tmp_path / "text").write_text("no file of this kind")
+    (tmp_path / "folder").mkdir()
+    token_settings = {"DUTIFUL_JWT_ISSUER": "i", "DUTIFUL_JWT_AUDIENCE": "a"}
+    code, found = examined(**token_settings, **named)
+    assert (code, found["settings"][0], why in found["settings"][1]) == (1, "wrong", True), found["settings"]
+    assert found["store"][0] == "ok"
+
+
+def test_files_that_a_start_makes_are_not_made(examined, tmp_path):
+    code, found = examined(DUTIFUL_AUDIT_LOG="audit.jsonl", DUTIFUL_OUTPUT_DIR="outputs")
+    assert (code, found["settings"][0], [*tmp_path.iterdir()]) == (0, "ok", [])
+
+
 def test_a_store_that_cannot_be_used_is_wrong(examined, tmp_path):
     (tmp_path / "broken.db").write_bytes(b"not a database" * 100)
     code, found = examined(DUTIFUL_STORE="sqlite:broken.db")

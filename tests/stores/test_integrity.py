@@ -96,6 +96,16 @@ def test_a_check_finds_schedules_in_a_wrong_shard_and_states_of_nothing(newest_p
     assert shown.count("none") == 2
 
 
+def test_a_namespace_without_rows_is_told_by_check_and_copy(tmp_path):
+    asyncio.run(fill_file(tmp_path / "state.db"))
+    source = f"sqlite:{tmp_path}/state.db"
+    told = "The namespace 'service' is empty; --namespace names another, such as service or fleet."
+    for command in (["check", source], ["copy", source, f"sqlite:{tmp_path}/copy.db"]):
+        shown = CliRunner().invoke(cli, ["store", *command, "--namespace", "service"]).output
+        assert told in shown.splitlines()
+    assert "is empty" not in CliRunner().invoke(cli, ["store", "check", source]).output
+
+
 def test_a_check_finds_unreadable_runs_of_a_file(tmp_path):
     asyncio.run(fill_file(tmp_path / "a.db"))
     url = f"sqlite:{tmp_path / 'a.db'}"

@@ -53,6 +53,13 @@ def test_an_upsert_names_what_it_changed(service):
     assert service.upsert(cron_expr="0 9 * * *", retry_limit=2)["changed"] == []
 
 
+@pytest.mark.parametrize(("stored", "other"), [(1, True), (False, 0), (1, 1.0)])
+def test_an_input_that_python_calls_equal_is_a_change(service, stored, other):
+    service.upsert(input={"dry_run": stored, "days": [1]})
+    assert service.upsert(input={"days": [1], "dry_run": stored})["changed"] == []
+    assert service.upsert(input={"dry_run": other, "days": [1]})["changed"] == ["input"]
+
+
 def test_an_upsert_warns_of_a_workflow_that_is_not_stored(service):
     warning = "the workflow is not stored: runs fail with unknown_workflow until PUT /workflows/report/7"
     assert service.upsert(version=7)["warnings"] == [warning]

@@ -33,6 +33,20 @@ def test_a_stored_version_stays_as_it_is_unless_it_is_replaced_on_purpose(servic
     assert service.get("/workflows/billing/3") == {"nodes": []}
 
 
+@pytest.mark.parametrize(("stored", "other"), [(1, True), (True, 1), (0, False), (1, 1.0)])
+def test_values_that_python_calls_equal_are_different_dags(service, stored, other):
+    service.put("/workflows/billing/3", {"retry": stored, "name": "a"})
+    answer = service.client.put("/workflows/billing/3", json={"retry": other, "name": "a"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "workflow_exists")
+    service.put("/workflows/billing/3", {"retry": other}, replace="true")
+    assert json.dumps(service.get("/workflows/billing/3")) == json.dumps({"retry": other})
+
+
+def test_a_dag_whose_keys_have_another_order_is_the_same_one(service):
+    service.put("/workflows/billing/3", {"a": {"b": 1, "c": 2}, "d": 3})
+    service.put("/workflows/billing/3", {"d": 3, "a": {"c": 2, "b": 1}})
+
+
 def test_workflows_are_listed_page_by_page(service):
     for workflow_id, version in (("b", 2), ("b", 10), ("a", 1)):
         service.put(f"/workflows/{workflow_id}/{version}", DAG)

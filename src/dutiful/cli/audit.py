@@ -32,6 +32,10 @@ def audit(files: tuple[str, ...], repair: bool, form: Form) -> None:
 
 
 def _print(found: Verified, first: str) -> None:
+    if found.lines and first not in found.beginnings:
+        click.echo(
+            f"{first} goes on from a file that is not named here, or lines at its beginning were taken out"
+        )
     for path in found.beginnings:
         if path != first:
             click.echo(f"{path} goes on from no other file")

@@ -12,10 +12,13 @@ import click
 
 from dutiful.cli.output import Form, print_table, reading, show
 from dutiful.cli.serve import config_option, environment
-from dutiful.core.errors import DutifulError
+from dutiful.core.errors import DutifulError, InvalidArgumentError
+from dutiful.httpd.tls import server_context
 from dutiful.launchers.executor import ExecutorSettings, Probing
 from dutiful.launchers.url import executor_for, scheme_of
+from dutiful.process.output_log import OutputFolder
 from dutiful.runtime.clock import SystemClock
+from dutiful.service.http_settings import middleware_settings, tls_files
 from dutiful.service.launcher import named_executors
 from dutiful.service.settings import SettingsError, effective, settings_from
 from dutiful.stores.url import store_for
@@ -63,7 +66,7 @@ async def _examine(environ: dict[str, str]) -> list[Finding]:
         settings = settings_from(environ)
     except SettingsError as error:
         return [Finding("settings", "wrong", str(error))]
-    found = [Finding("settings", "ok", "all can be read; `dutiful config` shows them")]
+    found = [_files(environ, settings)]
     for name, examine in (("store", _store), ("clock", _clock), ("executor", _executor)):
         try:
             found.append(await examine(settings))
@@ -73,6 +76,21 @@ async def _examine(environ: dict[str, str]) -> list[Finding]:
     with suppress(DutifulError):
         found += await _named_executors(settings)
     return found
+
+
+def _files(environ: dict[str, str], settings: Settings) -> Finding:
+    """Read the files that the settings name, as a start does; nothing is made."""
+    try:
+        effective(environ)
+        middleware_settings(settings, SystemClock())
+        if (files := tls_files(settings)) is not None:
+            server_context(files)
+        outputs = settings.output_dir
+        if outputs is not None and Path(outputs).exists() and (flaw := OutputFolder(Path(outputs)).flaw()):
+            raise InvalidArgumentError("DUTIFUL_OUTPUT_DIR", outputs, flaw)
+    except DutifulError as error:
+        return Finding("settings", "wrong", str(error))
+    return Finding("settings", "ok", "all can be read; `dutiful config` shows them")
 
 
 async def _store(settings: Settings) -> Finding:

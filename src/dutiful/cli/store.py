@@ -31,7 +31,7 @@ def store() -> None:
     """Make a store ready, look it over, or copy it to another one.
 
     URL is "sqlite:FILE" or "postgresql://USER@HOST/DATABASE". Default namespaces: `default` for tasks of a
-    program, `service` for the service.
+    program, `service` for the service, `fleet` for a fleet.
 
     Example: dutiful store check sqlite:dutiful.db
     """
@@ -72,13 +72,13 @@ def check(url: str, namespace: str, form: Form) -> None:
     with progress_bar("reading every schedule"):
         found = asyncio.run(_check(url, namespace))
     counts = [{"table": table, "rows": count} for table, count in found["rows"].items()]
-    show(form, found, lambda: _print_check(found), lines=counts)
+    show(form, found, lambda: _print_check(found, namespace), lines=counts)
     if found["damaged"] or found["inconsistent"]:
         raise click.exceptions.Exit(1)
 
 
-def _print_check(found: dict[str, Any]) -> None:
-    print_table(["table", "rows"], [[table, f"{count:,}"] for table, count in found["rows"].items()])
+def _print_check(found: dict[str, Any], namespace: str) -> None:
+    _print_rows(found["rows"], namespace)
     if len(found["shards"]) > 1:
         print_table(
             ["shard", "leader", "epoch"],
@@ -102,6 +102,14 @@ async def _check(url: str, namespace: str) -> dict[str, Any]:
             "damaged": [{"id": id_, "problem": problem} for id_, problem in await opened.damaged()],
             "inconsistent": [wrong._asdict() for wrong in await inconsistencies(opened)],
         }
+
+
+def _print_rows(counts: dict[str, int], namespace: str) -> None:
+    print_table(["table", "rows"], [[table, f"{count:,}"] for table, count in counts.items()])
+    if not any(counts.values()):
+        click.echo(
+            f"The namespace {namespace!r} is empty; --namespace names another, such as service or fleet."
+        )
 
 
 def _leaders(view: View) -> list[dict[str, Any]]:
@@ -140,7 +148,7 @@ def copy_(
     if as_json:
         print_json(counts)
         return
-    print_table(["table", "rows"], [[table, f"{count:,}"] for table, count in counts.items()])
+    _print_rows(counts, namespace)
     click.echo("Both stores have these rows. Start your processes on the copy only.")
 
 

@@ -331,6 +331,8 @@ class _Chain:
             raise AuditFileError(path, number - 1, "it is no record of an audit log")
         if self.count and mark.get(_AFTER) != self.last:
             raise AuditFileError(path, number - 1, "a line before it was changed, added or taken out")
+        if number == 2 and mark.get(_AFTER) == BEGINNING:
+            self.beginnings.append(str(path))
         self.torn.append(TornRecord(str(path), number - 1, len(cut)))
         self.count, self.last = self.count + 1, _hash(line)
 

@@ -182,8 +182,7 @@ class Variable(NamedTuple):
             return None
         path = str(value)
         if self.read is log_file:
-            folder = os.path.dirname(path) or "."
-            return None if os.access(folder, os.W_OK) else f"no file can be made in the folder {folder!r}"
+            return _unwritable(path)
         if not os.path.exists(path):
             return "there is no such file"
         return None if os.access(path, os.R_OK) else "this user may not read the file"
@@ -192,6 +191,16 @@ class Variable(NamedTuple):
     def is_secret(self) -> bool:
         """Return whether the value must never be shown, not even in an error."""
         return self.read is secret
+
+
+def _unwritable(path: str) -> str | None:
+    """Return why nothing can be added to a file, which is created if it is missing; None where it can."""
+    if os.path.isdir(path):
+        return "is a folder; name a file in it"
+    if os.path.exists(path):
+        return None if os.access(path, os.W_OK) else "this user may not write the file"
+    folder = os.path.dirname(path) or "."
+    return None if os.access(folder, os.W_OK) else f"no file can be made in the folder {folder!r}"
 
 
 VARIABLES = (

@@ -79,9 +79,16 @@ def facts_of(schedule: Schedule) -> dict[str, Any]:
     }
 
 
+def canonical(value: object) -> str:
+    """Return one text for each JSON value; compared as Python values, 1, 1.0 and true would be equal."""
+    return json.dumps(value, sort_keys=True)
+
+
 def changed_fields(old: Schedule, new: Schedule) -> list[str]:
     """Return the names of the declared values in which two schedules differ, in the order of a view."""
     before, after = facts_of(old), facts_of(new)
+    for facts in (before, after):
+        facts["input"] = canonical(facts["input"])
     return [name for name in ScheduleView.__slots__ if before.get(name) != after.get(name)]
 
 

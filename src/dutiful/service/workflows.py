@@ -14,7 +14,7 @@ from dutiful.runtime.registrar import Registrar
 from dutiful.service.declaration import identify, user, whole_number
 from dutiful.service.errors import UnknownWorkflowError, WorkflowExistsError
 from dutiful.service.types import Page, WorkflowView
-from dutiful.service.views import decode_cursor, encode_cursor, moment, page_size
+from dutiful.service.views import canonical, decode_cursor, encode_cursor, moment, page_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,7 @@ class WorkflowStore:
         owner = await self._store.workflow_owner(wanted.workflow_id)
         demand_owner(wanted.owner if owner is None else owner)
         there = await self._store.load_workflow(wanted.workflow_id, wanted.version)
-        if there is not None and json.loads(there.dag) == json.loads(text):
+        if there is not None and canonical(json.loads(there.dag)) == canonical(json.loads(text)):
             return []
         if there is not None and not wanted.replace:
             raise WorkflowExistsError(wanted.workflow_id, wanted.version)

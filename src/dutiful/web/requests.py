@@ -131,7 +131,8 @@ class ReportRequest(StrictModel):
     status: Literal["STARTED", "SUCCESS", "FAILED"]
     attempt: Annotated[int, Field(ge=1, le=INTEGER_MAX)] | None = None
     run_id: Text | None = None
-    error: Annotated[str, Field(max_length=10_000)] | None = None
+    # As long as the body may be: a run whose end is refused for a long traceback would count as lost.
+    error: str | None = None
 
 
 class ListQuery(QueryModel):
