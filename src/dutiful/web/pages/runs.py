@@ -123,7 +123,7 @@ class Near(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Entries with one status, one reason and one first line of detail."""
+    """Entries with one status, one reason and one main line of detail."""
 
     shape: str
     css: str
@@ -175,7 +175,7 @@ async def _facts(authorized: AuthorizedService, wanted: Filter) -> dict[str, Any
         "near_ids": await _near_ids(authorized, wanted) if not found.runs else [],
         "late_by": late_by,
         "took": took,
-        "first_line": words.first_line,
+        "main_line": words.main_line,
         "tick_href": tick_href,
         "state_of": state_of,
         "css_of": CSS,
@@ -241,7 +241,7 @@ def _near(query: RunsQuery, run: RunView, start: datetime, width: timedelta) -> 
 
 
 def groups_of(runs: list[RunView], query: RunsQuery) -> list[Group]:
-    """Return the entries of a query grouped by status, reason and first line of detail, trouble first."""
+    """Return the entries of a query grouped by status, reason and main line of detail, trouble first."""
 
     def kind(run: RunView) -> tuple[int, str, str]:
         return _ORDER[run.status], run.reason or "", line_of(run)
@@ -253,8 +253,8 @@ def groups_of(runs: list[RunView], query: RunsQuery) -> list[Group]:
 
 
 def line_of(run: RunView) -> str:
-    """Return the first line of detail by which an entry is grouped."""
-    return "" if run.status == "SUCCESS" else words.first_line(run.detail)
+    """Return the line of detail by which an entry is grouped."""
+    return "" if run.status == "SUCCESS" else words.main_line(run.detail)
 
 
 def _group(reason: str, line: str, entries: list[RunView], query: RunsQuery) -> Group:
