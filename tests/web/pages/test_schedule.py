@@ -293,3 +293,11 @@ def test_a_stretch_is_drawn_tick_by_tick_only_where_the_cron_still_has_these_tic
     minutes = [MONDAY_NINE + timedelta(minutes=number) for number in range(1, 31)]
     one_by_one = [tick_of(stretch)._replace(at=at, until=None, ticks=1) for at in minutes]
     assert drawn == (one_by_one if is_expanded else [tick_of(stretch)])
+
+
+def test_a_schedule_whose_runs_would_fail_says_so_until_its_workflow_is_stored(service):
+    service.upsert(workflow_id="raport")
+    said = "Its runs would fail The workflow is not stored: runs fail with unknown_workflow until PUT"
+    assert said in page(service, "/ui/schedules/nightly").text
+    service.put("/workflows/raport/1", {})
+    assert said not in page(service, "/ui/schedules/nightly").text
