@@ -29,7 +29,7 @@ from dutiful.web.pages.find_runs import Found, TooManyError, find, runs_csv
 from dutiful.web.pages.forms import read_form
 from dutiful.web.pages.ledger_entries import CSS, late_by, state_of, tick_href, took
 from dutiful.web.pages.rendering import LIVE, page
-from dutiful.web.pages.why import parse_time
+from dutiful.web.pages.why import read_range
 
 if TYPE_CHECKING:
     from dutiful.web.authorized_service import AuthorizedService
@@ -78,15 +78,7 @@ class Filter(NamedTuple):
     @staticmethod
     def read(query: RunsQuery, now: datetime) -> Filter:
         """Return the filter of a query; a time without an offset is UTC."""
-        since, wrong_since = parse_time(query.since, UTC, now) if query.since.strip() else (None, "")
-        until, wrong_until = parse_time(query.until, UTC, now) if query.until.strip() else (None, "")
-        if wrong_since:
-            return Filter(query, problem=f"From: {wrong_since}", field="since")
-        if wrong_until:
-            return Filter(query, problem=f"Until: {wrong_until}", field="until")
-        if since is not None and until is not None and until <= since:
-            return Filter(query, since, until, "The end must be after the start.", "until")
-        return Filter(query, since, until)
+        return Filter(query, *read_range(query.since, query.until, now))
 
     @property
     def asked(self) -> dict[str, Any]:
