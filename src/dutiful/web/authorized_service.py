@@ -166,6 +166,15 @@ class AuthorizedService:
         return [id_ for id_, user_id in users.items() if self.caller.acts_for(user_id)]
 
     async def warnings(self, given: ScheduleInput) -> list[str]:
+        """Return what the caller should know of this schedule before it is stored; empty if nothing."""
+        found, least = await self.obstacles(given), takeover_ms(self.service.settings)
+        if given.grace_s is not None and given.grace_s * 1000 < least:
+            found.append(
+                f"another worker may take over as late as {least / 1000:g} s: grace_s is raised to that"
+            )
+        return found
+
+    async def obstacles(self, given: ScheduleInput | ScheduleView) -> list[str]:
         """Return the reasons for which runs of this schedule would fail now; empty if there are none."""
         found = list[str]()
         if not await self.service.workflows.has_dag(given.workflow_id, given.version):
@@ -175,11 +184,6 @@ class AuthorizedService:
             found.append("there is no executor: runs fail with launch_refused until DUTIFUL_EXECUTOR is set")
         if given.executor is not None and (problem := self.service.launcher.refusal_by(given.executor)):
             found.append(f"{problem}: runs fail with launch_refused")
-        least = takeover_ms(self.service.settings)
-        if given.grace_s is not None and given.grace_s * 1000 < least:
-            found.append(
-                f"another worker may take over as late as {least / 1000:g} s: grace_s is raised to that"
-            )
         return found
 
     def _demand_users(self, declared: Mapping[str, ScheduleInput]) -> None:

@@ -328,7 +328,7 @@ def _entry(run: Document) -> Document:
         "css": css,
         "at": at(run["run_at"]),
         "took": None if began is None or ended is None else (ended - began).total_seconds(),
-        "line": words.first_line(run["detail"]),
+        "line": words.main_line(run["detail"]),
     }
 
 

@@ -126,8 +126,10 @@ TOO_SMALL = """() => {
     each => each.checkVisibility({visibilityProperty: true}) && !each.closest(".sr"));
   const low = seen.filter(each => each.matches(controls) && each.getBoundingClientRect().height < 43.9);
   const isText = child => child.nodeType === 3 && child.data.trim();
-  const fine = seen.filter(each => [...each.childNodes].some(isText)
-    && parseFloat(getComputedStyle(each).fontSize) < 11);
+  // A drawing that is shown smaller than it was drawn shows its texts smaller too.
+  const scale = each => each.closest("svg") ? each.getScreenCTM().a : 1;
+  const fine = seen.filter(each => [...each.childNodes].some(isText) && each.nodeName !== "title"
+    && parseFloat(getComputedStyle(each).fontSize) * scale(each) < 11);
   return [low, fine].map(found => found.map(each => each.outerHTML.slice(0, 90)));
 }"""
 
@@ -135,7 +137,15 @@ TOO_SMALL = """() => {
 def test_targets_are_44_pixels_high_and_texts_11_on_a_phone(service, page):
     page.set_viewport_size({"width": 390, "height": 800})
     small = {}
-    for path in [*KEY_PAGES, "/ui/schedules", "/ui/runs", "/ui/calendar", "/ui/me", f"{SETTLEMENT}/pause"]:
+    for path in [
+        *KEY_PAGES,
+        "/ui/schedules",
+        "/ui/runs",
+        "/ui/calendar",
+        "/ui/me",
+        "/ui/system",
+        f"{SETTLEMENT}/pause",
+    ]:
         page.goto(service.url + path)
         low, fine = page.evaluate(TOO_SMALL)
         small |= {path: (low, fine)} if low or fine else {}

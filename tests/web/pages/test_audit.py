@@ -78,12 +78,17 @@ def test_changes_are_found_by_who_action_schedule_and_time(kept):
         "?who=local&schedule=weekly&action=upsert": ["stored weekly"],
         "?until=2026-03-02T09:30": ["stored nightly"],
         "?since=2026-03-02T09:30&until=": ["paused weekly", "stored weekly"],
+        "?since=2026-03-02T09:30:00Z": ["paused weekly", "stored weekly"],
+        "?since=today 09:30": ["paused weekly", "stored weekly"],
+        "?until=today+09:30": ["stored nightly"],
         "?who=nobody": [],
     }.items():
         text = page(kept, f"/ui/audit{asked}").text
         assert re.findall(r"local ((?:stored|paused) (?:weekly|nightly))", text) == found, asked
     assert "No change matches. Clear" in page(kept, "/ui/audit?who=nobody").text
-    assert "From cannot be read" in page(kept, "/ui/audit?since=soon", 422).text
+    assert "From: That is not a time that can be read" in page(kept, "/ui/audit?since=soon", 422).text
+    reversed_ends = page(kept, "/ui/audit?since=today+09:30&until=today+09:00", 422)
+    assert "The end must be after the start." in reversed_ends.text
 
 
 def test_older_changes_are_a_page_away_and_a_bulk_request_is_one_line(kept):

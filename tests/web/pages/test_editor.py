@@ -256,3 +256,11 @@ def test_a_verdict_leads_to_the_field_that_decided(nightly):
     nightly.advance(3600)
     shown = Page(nightly.client.get("/ui/schedules/nightly"))
     assert "/ui/schedules/nightly/edit#f-retry_limit" in shown.links
+
+
+def test_a_workflow_that_is_not_stored_is_told_before_the_schedule_is_saved(nightly):
+    said = "Its runs would fail The workflow is not stored: runs fail with unknown_workflow until PUT"
+    assert f"{said} /workflows/raport/1" in previewed(nightly, workflow_id="raport").text
+    assert said not in page(nightly, PATH).text
+    # A form without a workflow is still being filled in.
+    assert said not in page(nightly, "/ui/schedules/new").text

@@ -243,10 +243,10 @@ def test_after_the_end_of_a_pause_ticks_are_to_come(minutely, minutes, to_come):
     view = dataclasses.replace(view_of(minutely), paused=True, paused_at=now, pause_until=end)
     fires = [now + timedelta(minutes=minute) for minute in (1, 2, 3, 4)]
     timeline = Timeline(view, [], fires, now, lambda _: "?")
-    assert draw(timeline, timedelta(hours=1), "wide").count('class="come"') == to_come
+    assert draw(timeline, timedelta(hours=1), "wide").svg.count('class="come"') == to_come
     last = now + timedelta(hours=1)
     assert pauses_of(view, [], last) == [(now, last if end is None else end)]
-    bars = draw(timeline, 2 * DAY, "wide")
+    bars = draw(timeline, 2 * DAY, "wide").svg
     assert ('class="comebar"' in bars) is (end is not None)
 
 
@@ -254,7 +254,7 @@ def test_the_line_of_a_schedule_that_is_set_aside_ends(minutely):
     view = dataclasses.replace(view_of(minutely), quarantine="no such zone")
     now = MONDAY_NINE + timedelta(minutes=5)
     timeline = Timeline(view, runs_of(minutely), [now + timedelta(minutes=1)], now, lambda _: "?")
-    drawn = draw(timeline, timedelta(hours=1), "wide")
+    drawn = draw(timeline, timedelta(hours=1), "wide").svg
     assert "set aside" in drawn
     assert 'class="come"' not in drawn
 
@@ -263,7 +263,16 @@ def test_ticks_that_would_touch_are_bars_however_few_of_them_are_recorded(minute
     now = MONDAY_NINE + timedelta(minutes=5)
     timeline = Timeline(view_of(minutely), runs_of(minutely), [], now, lambda _: "?")
     drawn = [draw(timeline, back, "wide") for back in (timedelta(hours=1), DAY)]
-    assert ["<title>Mon 2 Mar 09:05: ran</title>" in each for each in drawn] == [True, False]
+    assert ["<title>Mon 2 Mar 09:05: ran</title>" in each.svg for each in drawn] == [True, False]
+    assert [each.counts for each in drawn] == [False, True]
+
+
+def test_the_legend_says_what_a_taller_bar_means(minutely):
+    def said(span):
+        return page(minutely, f"/ui/schedules/good?range={span}").text
+
+    assert "ran, taller is longer ran, taller is longer failed" in said("1h")
+    assert "ran, taller is more ran, taller is more failed" in said("24h")
 
 
 def test_the_row_with_the_chosen_tick_is_marked(minutely):
@@ -293,3 +302,11 @@ def test_a_stretch_is_drawn_tick_by_tick_only_where_the_cron_still_has_these_tic
     minutes = [MONDAY_NINE + timedelta(minutes=number) for number in range(1, 31)]
     one_by_one = [tick_of(stretch)._replace(at=at, until=None, ticks=1) for at in minutes]
     assert drawn == (one_by_one if is_expanded else [tick_of(stretch)])
+
+
+def test_a_schedule_whose_runs_would_fail_says_so_until_its_workflow_is_stored(service):
+    service.upsert(workflow_id="raport")
+    said = "Its runs would fail The workflow is not stored: runs fail with unknown_workflow until PUT"
+    assert said in page(service, "/ui/schedules/nightly").text
+    service.put("/workflows/raport/1", {})
+    assert said not in page(service, "/ui/schedules/nightly").text

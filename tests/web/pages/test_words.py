@@ -95,5 +95,33 @@ def test_every_reason_of_the_ledger_has_a_sentence():
 
 def test_foreign_texts_are_cut():
     assert words.foreign("x" * 2001) == "x" * 2000 + "… (cut)"
-    assert words.first_line("one\ntwo") == "one"
-    assert words.first_line(None) == ""
+    assert words.main_line("one\ntwo") == "one"
+    assert words.main_line(None) == ""
+    assert words.main_line("\n") == ""
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/app/jobs/settle.py", line 214, in settle
+    rows = ledger.fetch(batch)
+           ^^^^^^^^^^^^^^^^^^^
+ConnectionRefusedError: ledger-db.internal:5432
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (TRACEBACK, "ConnectionRefusedError: ledger-db.internal:5432"),
+        (
+            f"{TRACEBACK}\nThe above exception was the direct cause of the following exception:\n\n"
+            + TRACEBACK.replace("ConnectionRefused", "Settlement"),
+            "SettlementError: ledger-db.internal:5432",
+        ),
+        (TRACEBACK.replace(": ledger", ": two lines\nof ledger"), "ConnectionRefusedError: two lines"),
+        # A text that was cut within its frames.
+        (TRACEBACK[:109], "rows = ledger.fetch("),
+        ("Traceback (most recent call last):", "Traceback (most recent call last):"),
+    ],
+)
+def test_the_line_of_a_traceback_that_is_shown_names_the_exception(text, line):
+    assert words.main_line(text) == line

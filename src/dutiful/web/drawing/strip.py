@@ -182,7 +182,9 @@ def drift(late: list[float | None]) -> str:
     ]
     scale = [("1 ms", 0.001), ("1 s", 1), ("1 min", 60)]
     words = [text(_DRIFT_WIDTH, y(seconds) + 4, label, anchor="end") for label, seconds in scale]
-    size = f'viewBox="0 0 {number(_DRIFT_WIDTH)} 52" width="{number(_DRIFT_WIDTH)}" height="52"'
+    # Where there is less room, the oldest launches are cut off: smaller text could not be read.
+    ratio = 'preserveAspectRatio="xMaxYMid slice"'
+    size = f'viewBox="0 0 {number(_DRIFT_WIDTH)} 52" {ratio} width="{number(_DRIFT_WIDTH)}" height="52"'
     band = rect(0, y(1), _DRIFT_PLOT, _DRIFT_BOTTOM - y(1) + 2, "band", 3)
     drawn = "".join([band, *words, *dots])
     return f'<svg class="plot" {size} aria-hidden="true" focusable="false">{drawn}</svg>'
@@ -194,7 +196,8 @@ _BOUND_WORDS = ("1 ms", "", "10 ms", "", "100 ms", "", "1 s", "", "10 s", "")
 
 def histogram(delays: list[float]) -> str:
     """Return a bar for the number of delays up to each bound, and one for those above the last."""
-    step, base = 40.0, 76.0
+    # As wide as a phone, so that its text stays as large as it is written.
+    step, base = 29.0, 76.0
     counts = Counter(bisect_left(_BOUNDS, delay) for delay in delays)
     most = max(counts.values(), default=1)
     drawn = [line(0, base, step * (len(_BOUNDS) + 1), base, "axis")]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
@@ -16,10 +15,11 @@ from pydantic import Field
 
 from dutiful.core.errors import DutifulError
 from dutiful.httpd.audit_reader import Found, Wanted, line_at, read_back
-from dutiful.httpd.fields import QueryModel, in_utc
+from dutiful.httpd.fields import QueryModel
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
 from dutiful.web.pages.rendering import page
+from dutiful.web.pages.why import read_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,40 +76,25 @@ async def audit(request: Request, authorized: Reader, query: Annotated[AuditQuer
         return page("audit.html", request, file=None)
     if query.line is not None:
         return await _change(request, path, query.line)
-    wanted, problem = wanted_by(query)
+    times = read_range(query.since, query.until, authorized.service.clock.now())
+    wanted = Wanted(query.who, query.action, query.schedule, query.request, times.since, times.until)
     found, (chain, broken) = Found([], None), await asyncio.to_thread(_chain, authorized.audit)
-    if not problem:
+    if not times.problem:
         found = await asyncio.to_thread(read_back, path, wanted, SHOWN, query.before)
     return page(
         "audit.html",
         request,
-        422 if problem else 200,
+        422 if times.problem else 200,
         file=path,
         query=query,
-        problem=problem,
+        problem=times.problem,
+        wrong=times.field,
         lines=found.lines,
         older=None if found.older is None else query.href(before=found.older),
         chain=chain,
         broken=broken,
         actions=words.ACTED,
     )
-
-
-def wanted_by(query: AuditQuery) -> tuple[Wanted, str]:
-    """Return the filter of a query, and the problem with one of its times."""
-    times = list[datetime | None]()
-    for name, text in (("From", query.since), ("To", query.until)):
-        try:
-            times.append(_utc(text) if text else None)
-        except ValueError:
-            return Wanted(), f"{name} cannot be read as a time: write it as in 2026-11-01T00:00, in UTC."
-    return Wanted(query.who, query.action, query.schedule, query.request, *times), ""
-
-
-def _utc(text: str) -> datetime:
-    """Return an instant; browsers send the time of such a field without an offset."""
-    at = datetime.fromisoformat(text)
-    return in_utc(at.replace(tzinfo=UTC) if at.tzinfo is None else at)
 
 
 async def _change(request: Request, path: str, place: int) -> HTMLResponse:

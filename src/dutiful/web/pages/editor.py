@@ -217,7 +217,7 @@ async def _form(
 ) -> HTMLResponse:
     now = authorized.service.clock.now().astimezone(UTC)
     told, changes = _effect(given, view, now)
-    body, errors = _checked(given, view)
+    wanted, errors = _checked(given, view)
     if told.problem is not None:
         errors[told.blames] = told.problem
     if problem is not None:
@@ -230,7 +230,9 @@ async def _form(
         # A preview shows what is stored by now, but the form was filled in from what was seen before.
         seen="" if view is None else given.get("seen", _seen(view)) if overtaken is None else _seen(view),
         overtaken=overtaken,
-        body=body,
+        body=None if wanted is None else json.dumps(_plain(wanted), indent=2),
+        # Without a workflow the form is still being filled in.
+        obstacles=await authorized.obstacles(wanted) if wanted is not None and wanted.workflow_id else [],
         base=str(request.base_url).rstrip("/"),
         load=None if told.cron is None else await load_near(authorized, told.fires),
         view=view,
@@ -277,10 +279,9 @@ def blamed(error: DutifulError) -> str:
     return next((name for name in (named, *error.details) if name in NEW), "")
 
 
-def _checked(given: dict[str, str], view: ScheduleView | None) -> tuple[str, dict[str, str]]:
-    """Return the JSON with which the API stores the same, or the field that prevents it, and why."""
+def _checked(given: dict[str, str], view: ScheduleView | None) -> tuple[ScheduleInput | None, dict[str, str]]:
+    """Return the schedule that the form describes, or the field that prevents it, and why."""
     try:
-        wanted = _plain(_input(given, view))
+        return _input(given, view), {}
     except DutifulError as error:
-        return "", {blamed(error): str(error)}
-    return json.dumps(wanted, indent=2), {}
+        return None, {blamed(error): str(error)}

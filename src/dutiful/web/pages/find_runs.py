@@ -105,7 +105,7 @@ async def runs_csv(authorized: AuthorizedService, asked: Mapping[str, Any]) -> R
 
 def row_of(run: RunView) -> list[str]:
     """Return the cells of an entry; of its detail the first line."""
-    told = {name: getattr(run, name) for name in FIELDS} | {"detail": words.first_line(run.detail)}
+    told = {name: getattr(run, name) for name in FIELDS} | {"detail": words.main_line(run.detail)}
     return [cell(value) for value in told.values()]
 
 

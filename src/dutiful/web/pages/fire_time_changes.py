@@ -178,7 +178,13 @@ def _row(days: _Days, day: date, today: date) -> Row:
         seconds = come[0] - gone[0]
         change = f"{'+' if seconds > 0 else '−'}{words.span(abs(seconds))}"
     elif gone or come:
-        change = "removed" if not come else "new" if not gone else f"{len(gone)} become {len(come)}"
+        change = (
+            "removed"
+            if not come
+            else "new"
+            if not gone
+            else f"{len(gone)} {'becomes' if len(gone) == 1 else 'become'} {len(come)}"
+        )
     else:
         gone = come = days.before[day]
     year_said = "" if day.year == today.year else f" {day.year}"

@@ -279,11 +279,11 @@ def _entry(run: RunView, cron: Cron, now: datetime, href: Href) -> Entry:
 
 def _why(run: RunView, cron: Cron) -> str:
     if run.trigger == "manual":
-        return "by hand" + (f": {words.first_line(run.detail, _DETAIL_SHOWN)}" if run.detail else "")
+        return "by hand" + (f": {words.main_line(run.detail, _DETAIL_SHOWN)}" if run.detail else "")
     if run.trigger == "backfill":
-        return "backfill" + (f": {words.first_line(run.detail, _DETAIL_SHOWN)}" if run.detail else "")
+        return "backfill" + (f": {words.main_line(run.detail, _DETAIL_SHOWN)}" if run.detail else "")
     if run.detail:
-        return words.first_line(run.detail, _DETAIL_SHOWN)
+        return words.main_line(run.detail, _DETAIL_SHOWN)
     late = late_by(run)
     if late is not None and late > LATE_S:
         return "launched late"

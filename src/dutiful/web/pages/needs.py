@@ -168,7 +168,7 @@ def _failed(trouble: Trouble, run: RunView | None, now: datetime) -> _Told:
     )
     verb = "ran and failed" if run.reason in {"task_failed", "lost_run", "interrupted"} else "did not start"
     what = Markup('The tick of {} {}: <span class="reason">{}</span>').format(when, verb, run.reason)
-    more = Markup("<code>{}</code>").format(words.first_line(run.detail)) if run.detail else Markup("")
+    more = Markup("<code>{}</code>").format(words.main_line(run.detail)) if run.detail else Markup("")
     return "failed" + (f", {run.attempt} attempts" if run.attempt > 1 else ""), what, more
 
 

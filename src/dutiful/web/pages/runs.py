@@ -29,7 +29,7 @@ from dutiful.web.pages.find_runs import Found, TooManyError, find, runs_csv
 from dutiful.web.pages.forms import read_form
 from dutiful.web.pages.ledger_entries import CSS, late_by, state_of, tick_href, took
 from dutiful.web.pages.rendering import LIVE, page
-from dutiful.web.pages.why import parse_time
+from dutiful.web.pages.why import read_range
 
 if TYPE_CHECKING:
     from dutiful.web.authorized_service import AuthorizedService
@@ -78,15 +78,7 @@ class Filter(NamedTuple):
     @staticmethod
     def read(query: RunsQuery, now: datetime) -> Filter:
         """Return the filter of a query; a time without an offset is UTC."""
-        since, wrong_since = parse_time(query.since, UTC, now) if query.since.strip() else (None, "")
-        until, wrong_until = parse_time(query.until, UTC, now) if query.until.strip() else (None, "")
-        if wrong_since:
-            return Filter(query, problem=f"From: {wrong_since}", field="since")
-        if wrong_until:
-            return Filter(query, problem=f"Until: {wrong_until}", field="until")
-        if since is not None and until is not None and until <= since:
-            return Filter(query, since, until, "The end must be after the start.", "until")
-        return Filter(query, since, until)
+        return Filter(query, *read_range(query.since, query.until, now))
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -123,7 +115,7 @@ class Near(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Entries with one status, one reason and one first line of detail."""
+    """Entries with one status, one reason and one main line of detail."""
 
     shape: str
     css: str
@@ -175,7 +167,7 @@ async def _facts(authorized: AuthorizedService, wanted: Filter) -> dict[str, Any
         "near_ids": await _near_ids(authorized, wanted) if not found.runs else [],
         "late_by": late_by,
         "took": took,
-        "first_line": words.first_line,
+        "main_line": words.main_line,
         "tick_href": tick_href,
         "state_of": state_of,
         "css_of": CSS,
@@ -241,7 +233,7 @@ def _near(query: RunsQuery, run: RunView, start: datetime, width: timedelta) -> 
 
 
 def groups_of(runs: list[RunView], query: RunsQuery) -> list[Group]:
-    """Return the entries of a query grouped by status, reason and first line of detail, trouble first."""
+    """Return the entries of a query grouped by status, reason and main line of detail, trouble first."""
 
     def kind(run: RunView) -> tuple[int, str, str]:
         return _ORDER[run.status], run.reason or "", line_of(run)
@@ -253,8 +245,8 @@ def groups_of(runs: list[RunView], query: RunsQuery) -> list[Group]:
 
 
 def line_of(run: RunView) -> str:
-    """Return the first line of detail by which an entry is grouped."""
-    return "" if run.status == "SUCCESS" else words.first_line(run.detail)
+    """Return the line of detail by which an entry is grouped."""
+    return "" if run.status == "SUCCESS" else words.main_line(run.detail)
 
 
 def _group(reason: str, line: str, entries: list[RunView], query: RunsQuery) -> Group:

@@ -89,10 +89,11 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
     chosen_range = query.range or usual_range(cron, now)
     since = now - RANGES[chosen_range]
     # Reads that wait together share one transaction and one turn of the store's thread.
-    found, fires, changes = await asyncio.gather(
+    found, fires, changes, obstacles = await asyncio.gather(
         registrar.runs(schedule_id, _ROWS_READ),
         registrar.next_fires(schedule_id, 200),
         latest_changes(authorized, schedule_id),
+        authorized.obstacles(view),
     )
     account = account_of(view, found.items, since, now, found.next_cursor is not None)
     shown = [run for run in found.items if (run.run_until or run.run_at) >= since]
@@ -122,6 +123,7 @@ async def facts(authorized: AuthorizedService, schedule_id: str, query: Schedule
         "settings": settings_said(view),
         "changes": changes,
         "zone": cron.zone.tzinfo,
+        "obstacles": obstacles,
         "done": query.done,
     }
 

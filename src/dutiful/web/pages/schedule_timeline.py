@@ -25,6 +25,13 @@ _WIDE, _NARROW = 1180, 360
 _SCALE_ROOM = 34
 
 
+class Drawn(NamedTuple):
+    """The drawing of a timeline, and whether it counts ticks in bars instead of showing each."""
+
+    svg: str
+    counts: bool
+
+
 class Timeline(NamedTuple):
     """All that is drawn: `fires` are the ticks to come, `href` returns the page about a tick."""
 
@@ -43,7 +50,7 @@ class Timeline(NamedTuple):
         return self.view.pause_until if self.view.paused else self.now
 
 
-def draw(it: Timeline, back: timedelta, css: str) -> str:
+def draw(it: Timeline, back: timedelta, css: str) -> Drawn:
     """Return the drawing of the ticks since `back`, and of about a third of that time ahead."""
     cron, zone = it.view.cron, it.view.cron.zone.tzinfo
     span = Span(it.now - back, it.now + back * _AHEAD, zone, _WIDE if css == "wide" else _NARROW)
@@ -54,8 +61,8 @@ def draw(it: Timeline, back: timedelta, css: str) -> str:
     # The cron may have more ticks than are recorded, and marks as close as those would touch.
     there = max(len(ticks), cron.count_epoch(int(span.start.timestamp()), int(span.end.timestamp())))
     if there > (MARKS_MAX if css == "wide" else MARKS_MAX // 2):
-        return _dense(it, ticks, span, css)
-    return strip(
+        return Drawn(_dense(it, ticks, span, css), counts=True)
+    drawn = strip(
         Strip(
             span,
             ticks,
@@ -69,6 +76,7 @@ def draw(it: Timeline, back: timedelta, css: str) -> str:
         ),
         css,
     )
+    return Drawn(drawn, counts=False)
 
 
 def pauses_of(view: ScheduleView, runs: Sequence[RunView], end: datetime) -> list[tuple[datetime, datetime]]:

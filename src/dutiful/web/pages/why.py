@@ -104,6 +104,28 @@ def parse_time(text: str, zone: tzinfo, now: datetime) -> tuple[datetime | None,
         return None, f"That is not a time that can be read: {ADVICE}."
 
 
+class Range(NamedTuple):
+    """The ends of a range, in UTC, or the problem with one of them and the name of its field."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    problem: str = ""
+    field: str = ""
+
+
+def read_range(since: str, until: str, now: datetime) -> Range:
+    """Return the range between two texts, each of which may be empty; a time without an offset is UTC."""
+    begin, wrong_begin = parse_time(since, UTC, now) if since.strip() else (None, "")
+    end, wrong_end = parse_time(until, UTC, now) if until.strip() else (None, "")
+    if wrong_begin:
+        return Range(problem=f"From: {wrong_begin}", field="since")
+    if wrong_end:
+        return Range(problem=f"Until: {wrong_end}", field="until")
+    if begin is not None and end is not None and end <= begin:
+        return Range(begin, end, "The end must be after the start.", "until")
+    return Range(begin, end)
+
+
 async def why(
     authorized: AuthorizedService, view: ScheduleView, cron: Cron, instant: datetime, asked: str | None = None
 ) -> Why:

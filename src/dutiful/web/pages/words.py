@@ -209,9 +209,17 @@ def foreign(text: str | None, most: int = 2000) -> str:
     return said if len(said) <= most else f"{said[:most]}… (cut)"
 
 
-def first_line(text: str | None, most: int = 200) -> str:
-    """Return the first line of a text from outside, at most so many characters of it."""
-    return foreign(next(iter((text or "").splitlines()), ""), most)
+def main_line(text: str | None, most: int = 200) -> str:
+    """Return the line of a text from outside that says most, at most so many characters of it.
+
+    That is the first line. The first line of a traceback is the same for every error, so the line after its
+    frames is taken, which names the exception.
+    """
+    lines = (text or "").strip().splitlines() or [""]
+    if not lines[0].startswith("Traceback (most recent call last)"):
+        return foreign(lines[0], most)
+    frames = max(place for place, line in enumerate(lines) if place == 0 or line.startswith("  File "))
+    return foreign(next((line for line in lines[frames + 1 :] if line[:1].strip()), lines[-1].strip()), most)
 
 
 OVERLAPS = {
