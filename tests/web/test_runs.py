@@ -278,9 +278,10 @@ def test_a_report_is_answered_with_the_run_as_it_stands(flying):
     assert (run["status"], run["detail"]) == ("FAILED", "out of paper")
 
 
-def test_a_long_traceback_ends_a_run_and_its_beginning_is_kept(flying):
-    run = flying.post(f"/runs/{KEY}/status", {"status": "FAILED", "error": "out of paper\n" * 4000})
-    assert (run["status"], run["detail"]) == ("FAILED", ("out of paper\n" * 4000)[:1999] + "…")
+def test_a_long_traceback_ends_a_run_and_both_ends_of_it_are_kept(flying):
+    error = "Traceback (most recent call last):\n" + "  in feed\n" * 4000 + "PrinterError: out of paper"
+    run = flying.post(f"/runs/{KEY}/status", {"status": "FAILED", "error": error})
+    assert (run["status"], run["detail"]) == ("FAILED", f"{error[:999]}…{error[-1000:]}")
 
 
 def test_the_first_end_wins_and_the_rest_is_ignored(flying):

@@ -51,15 +51,15 @@ def test_without_retries_every_answer_ends_the_run(outcome, status, reason, deta
     assert settle(run("10:00"), outcome, Policy(), LATER) == expected
 
 
-LONG = "x" * 1_000_000
+LONG = "x" * 500_000 + "y" * 500_000
 
 
 @pytest.mark.parametrize(
     "outcome", [Failed(LONG), Unreached(LONG), Unanswered(LONG), Refused(Reason.LAUNCH_REFUSED, LONG)]
 )
 @pytest.mark.parametrize("policy", [Policy(), TASK, Policy(on_orphan=OnOrphan.GIVE_UP)])
-def test_a_failure_is_kept_in_short(outcome, policy):
-    assert settle(run("10:00"), outcome, policy, LATER).detail == "x" * 1999 + "…"
+def test_both_ends_of_a_long_failure_are_kept(outcome, policy):
+    assert settle(run("10:00"), outcome, policy, LATER).detail == "x" * 999 + "…" + "y" * 1000
 
 
 def test_a_failure_of_2000_characters_is_kept_whole():

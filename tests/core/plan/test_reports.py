@@ -72,7 +72,9 @@ def test_rows_that_stay_say_when_they_were_written():
 
 
 def test_the_detail_of_a_failure_is_cut():
-    assert hear(OPEN[1], Report(FAILED, error="x" * 10_000), Policy(), NOW).detail == "x" * 1999 + "…"
+    assert hear(OPEN[1], Report(FAILED, error="x" * 5_000 + "y" * 5_000), Policy(), NOW).detail == (
+        "x" * 999 + "…" + "y" * 1000
+    )
 
 
 AGAIN = Policy(retry=Retry(60_000, limit=2, backoff=3), launch_retry=Retry(1000))

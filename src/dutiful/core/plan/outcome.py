@@ -96,6 +96,7 @@ RETRY_AFTER_MAX = 3_600_000
 # Rows keep this many characters of a failure, enough to identify it; the log has the whole text. A ledger
 # with thousands of long details would be slow to read.
 DETAIL_MAX = 2000
+_HALF = DETAIL_MAX // 2
 
 
 class Settlement(NamedTuple):
@@ -196,7 +197,10 @@ def _retried(
 
 
 def _kept(detail: str | None) -> str | None:
-    return detail if detail is None or len(detail) <= DETAIL_MAX else detail[: DETAIL_MAX - 1] + "…"
+    if detail is None or len(detail) <= DETAIL_MAX:
+        return detail
+    # A message says the most at its beginning; a traceback names its exception in the last line.
+    return f"{detail[: _HALF - 1]}…{detail[-_HALF:]}"
 
 
 def ended_state(state: State, run: Run) -> State:
