@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import signal
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Hooks of all tests.
@@ -13,6 +15,9 @@ from tests.eager_tasks import *  # noqa: F403
 # The servers that all tests of a run share; a test asks for one by its name.
 from tests.servers.fixtures import *  # noqa: F403
 from tests.temporary_folder import *  # noqa: F403
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 settings.register_profile(
     "dutiful",
@@ -26,10 +31,16 @@ settings.register_profile(
 settings.load_profile("dutiful")
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
     """Keep the collector from going through all modules and tests again and again."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 # A shell that starts `make test &`, or nohup, has the tests inherit SIGINT as ignored; a program that a test

@@ -38,6 +38,23 @@ def test_every_extra_is_locked_for_the_tests():
     assert needed - {pin.partition("==")[0] for pin in pins("dev.lock")} - {"dutiful"} == set()
 
 
+def unsafe_pins(lock):
+    """Return the entries of a lock that lack a version or a hash, or that say where to download."""
+    pinned = re.compile(r"\S+==.*--hash=sha256:", re.DOTALL)
+    entries = re.split(r"\n(?=\S)", lock.strip())
+    return [entry for entry in entries if not pinned.match(entry) or "://" in entry]
+
+
+def test_the_lock_pins_everything_by_hash():
+    unsafe = unsafe_pins((ROOT / "requirements/dev.lock").read_text(encoding="utf-8"))
+    assert not unsafe, "\n".join(["run `make lock`", *unsafe])
+
+
+@pytest.mark.parametrize("entry", ["a==1", "a \\\n  --hash=sha256:00", "a==1 @ http://x --hash=sha256:00"])
+def test_an_unsafe_pin_is_noticed(entry):
+    assert unsafe_pins(entry) == [entry]
+
+
 # A uv of the locked version that installs nothing; it writes down how it was called.
 UV = """[ "$1" = --version ] && echo "uv {version}" && exit
 echo "UV_SYSTEM_CERTS=${{UV_SYSTEM_CERTS:-}} $*" >> {calls}"""

@@ -7,6 +7,7 @@ proves nothing, so it is refused.
 from __future__ import annotations
 
 import time
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,22 +27,23 @@ if TYPE_CHECKING:
 
 # A minute is the promise; here it is bounded by worlds, so that a busy machine changes nothing.
 WORLDS = 600
-QUICK = (
-    "launches_before_it_commits",
-    "never_asks_after_a_lost_answer",
-    "moves_the_cursor_outside_the_claim",
-    "sees_no_run_in_flight",
-    "drops_what_it_should_queue",
-    "has_no_grace",
-    "retries_too_early",
-    "counts_completions",
-    "stops_without_waiting",
-    "catches_up_with_nothing",
-    "forgets_a_run_that_was_asked_for",
-    "backfills_what_has_run",
-    "prunes_runs_that_wait",
-    "drops_what_is_owed_by_an_edit",
-)
+# A world that is known to show the mistake; where it does not any more, others are tried.
+QUICK = {
+    "launches_before_it_commits": 3,
+    "never_asks_after_a_lost_answer": 18,
+    "moves_the_cursor_outside_the_claim": 0,
+    "sees_no_run_in_flight": 9,
+    "drops_what_it_should_queue": 2,
+    "has_no_grace": 2,
+    "retries_too_early": 4,
+    "counts_completions": 4,
+    "stops_without_waiting": 27,
+    "catches_up_with_nothing": 4,
+    "forgets_a_run_that_was_asked_for": 9,
+    "backfills_what_has_run": 10,
+    "prunes_runs_that_wait": 69,
+    "drops_what_is_owed_by_an_edit": 22,
+}
 
 # What breaks which axiom of the formal model, and no other rule.
 ONLY_THE_MODEL = {
@@ -58,9 +60,9 @@ class BrokenMutantError(Exception):
     """The mutant makes another mistake than it says."""
 
 
-def caught(make: Mutant) -> tuple[int, list[str]] | None:
+def caught(make: Mutant, known: int = 0) -> tuple[int, list[str]] | None:
     """Return the first seed whose world shows the mistake, and what was found."""
-    for seed in range(WORLDS):
+    for seed in chain([known], range(WORLDS)):
         with make():
             problems = run(world_of(seed)).problems
         if problems and problems[0].startswith("broke: "):
@@ -72,7 +74,7 @@ def caught(make: Mutant) -> tuple[int, list[str]] | None:
 
 def check(name, record_property):
     began = time.process_time()
-    found = caught(MUTANTS[name])
+    found = caught(MUTANTS[name], QUICK.get(name, 0))
     record_property("seconds", round(time.process_time() - began, 1))
     assert found is not None, f"{WORLDS} worlds did not show that the mutant {name}"
     seed, problems = found
