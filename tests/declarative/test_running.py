@@ -167,6 +167,25 @@ def test_a_program_that_ends_without_stop_waits_for_what_runs_and_ends(tmp_path)
     assert (done.stdout, done.stderr, done.returncode) == ("worked\nSchedulerStopped\n", "", 0)
 
 
+def test_a_forked_process_ends_without_waiting_for_the_scheduler_of_its_parent():
+    program = """
+        import os, signal, sys
+        import dutiful
+
+        with dutiful.in_background([], "memory:") as tasks:
+            child = os.fork()
+            if not child:
+                signal.alarm(20)
+                tasks.stop()
+                sys.exit(7)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        print("stopped", flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == ("7\nstopped\n", 0)
+
+
 def test_a_ctrl_c_while_it_starts_stops_what_has_begun_and_is_raised():
     program = """
         import os, signal, threading

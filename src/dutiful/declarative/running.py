@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import threading
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
@@ -50,6 +51,7 @@ class BackgroundScheduler:
         self._begun: Future[None] = Future()
         self._ended: Future[None] = Future()
         self._asked = asyncio.Event()
+        self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         # A daemon thread does not keep alive a program that ends without `stop`; `atexit` stops it then.
         self._thread = threading.Thread(
@@ -76,9 +78,12 @@ class BackgroundScheduler:
         """Start no more runs, and return when the runs in flight have ended; a second call does nothing.
 
         May be called from any thread. A task that stops its own scheduler is not waited for: its call returns
-        at once, and the stop completes after the task. Raises the errors of `Scheduler.stop`.
+        at once, and the stop completes after the task. Does nothing in a forked process, to which the thread
+        does not carry over. Raises the errors of `Scheduler.stop`.
         """
         atexit.unregister(self.stop)
+        if os.getpid() != self._pid:
+            return
         self._ask_to_stop()
         if self._is_called_by_task():
             return
