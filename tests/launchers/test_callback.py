@@ -115,7 +115,7 @@ def raising_later(error):
         (ValueError("no disk"), "ValueError: no disk"),
         (Peculiar("odd"), "Peculiar: odd"),
         (asyncio.CancelledError("mine"), "CancelledError: mine"),
-        (TimeoutError(), "TimeoutError: "),
+        (TimeoutError(), "TimeoutError"),
     ],
 )
 def test_what_a_callback_raises_is_the_failure_of_its_run_and_of_no_other(when, error, detail):
