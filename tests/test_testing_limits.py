@@ -10,6 +10,7 @@ import pytest
 from tests.core.plan.planner_notation import schedule
 from tests.runtime.registrar_notation import slow_rig
 
+from dutiful import Scheduler, running
 from dutiful.errors import InvalidArgumentError
 from dutiful.testing import VirtualClock
 
@@ -32,6 +33,27 @@ def test_time_does_not_flow_backwards(seconds):
     with pytest.raises(InvalidArgumentError, match="time flows forwards; use jump to set the clock back"):
         asyncio.run(story(clock))
     assert (clock.now().isoformat(), clock.monotonic()) == ("2026-01-05T10:00:05+00:00", 5)
+
+
+@pytest.mark.parametrize("move", [VirtualClock.advance, VirtualClock.jump])
+def test_a_clock_that_is_being_moved_cannot_be_moved_by_another_task(move):
+    clock, errors = VirtualClock(TEN), []
+
+    async def work():
+        try:
+            await move(clock, 5)
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    async def story():
+        async with running(Scheduler("memory:", clock=clock), [("job", "* * * * *", work, 60)]):
+            await asyncio.wait_for(clock.advance(60), 30)
+            await move(clock, 1)
+
+    asyncio.run(story())
+    told = "the clock is being moved already: await one advance or jump before the next"
+    assert errors == [f"{told}; a callback awaits clock.sleep() instead"] * 2
+    assert clock.now().isoformat() == "2026-01-05T10:01:01+00:00"
 
 
 @pytest.mark.parametrize("seconds", [timedelta.max.total_seconds(), 1e18, float("inf")])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from dutiful.core.errors import InvalidArgumentError
 from dutiful.core.plan.outcome import Outcome, Succeeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from datetime import tzinfo
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 _QUIET_TURNS = 20
 # Ten thousand years: longer than the range of a datetime.
 _SECONDS_MAX = 3.2e11
+_UNDER_WAY = (
+    "the clock is being moved already: await one advance or jump before the next; "
+    "a callback awaits clock.sleep() instead"
+)
 
 
 class VirtualClock:
@@ -46,6 +51,7 @@ class VirtualClock:
         self._order = count()
         self._waiting: set[asyncio.Future[None]] = set()
         self._hold = _Hold()
+        self._is_moving = False
 
     def now(self) -> datetime:
         """Return the virtual instant, aware."""
@@ -88,7 +94,30 @@ class VirtualClock:
             raise InvalidArgumentError(
                 "seconds", seconds, "time flows forwards; use jump to set the clock back"
             )
-        target = self._flowed + length
+        with self._moving():
+            await self._advance(self._flowed + length)
+
+    async def jump(self, seconds: float | timedelta) -> None:
+        """Set the wall clock forward or back, as a suspend or an operator would; sleeps are not affected."""
+        with self._moving():
+            await self._settle()
+            self._set(self._wall + _length(seconds))
+            for timer in list(self._waiting):
+                _finish(timer)
+            await self._settle()
+
+    @contextmanager
+    def _moving(self) -> Iterator[None]:
+        # Two movements would wait for each other for ever: each ends when no other task can run.
+        if self._is_moving:
+            raise RuntimeError(_UNDER_WAY)
+        self._is_moving = True
+        try:
+            yield
+        finally:
+            self._is_moving = False
+
+    async def _advance(self, target: int) -> None:
         await self._settle()
         while self._sleepers and self._sleepers[0][0] <= target:
             due, _, timer = heapq.heappop(self._sleepers)
@@ -101,14 +130,6 @@ class VirtualClock:
                 _finish(heapq.heappop(self._sleepers)[2])
             await self._settle()
         self._flow(target - self._flowed)
-        await self._settle()
-
-    async def jump(self, seconds: float | timedelta) -> None:
-        """Set the wall clock forward or back, as a suspend or an operator would; sleeps are not affected."""
-        await self._settle()
-        self._set(self._wall + _length(seconds))
-        for timer in list(self._waiting):
-            _finish(timer)
         await self._settle()
 
     def _flow(self, passed: int) -> None:

@@ -161,9 +161,16 @@ REFUSED = [
     ("tasks", "'tasks' names no list: write MODULE:NAME, such as tasks:REGISTRATIONS"),
     ("taks:QUICK", "there is no module 'taks' here; did you mean 'tasks'?"),
     ("unheard.of:QUICK", "there is no module 'unheard.of' here"),
+    (
+        "./tasks.py:QUICK",
+        "'./tasks.py' is not the name of a module; write it with dots, such as jobs.nightly",
+    ),
     ("tasks:QUIK", "tasks:QUIK: tasks has no 'QUIK'; did you mean 'QUICK'?"),
     ("tasks:Box.task", "tasks:Box.task: Box has no 'task'; did you mean 'tasks'?"),
-    ("tasks:MAPPING", "tasks:MAPPING is a dict; write a list of (name, cron text, callback, retry delay)"),
+    (
+        "tasks:MAPPING",
+        "tasks:MAPPING is of type dict; write a list of (name, cron text, callback, retry delay)",
+    ),
     ("tasks:made_later", "tasks:made_later is an async function; write a plain one"),
     ("tasks:NEGATIVE", "tasks:NEGATIVE[1]: Retry delay must be non-negative"),
     ("tasks:TWICE", 'tasks:TWICE: Task with name "quick" is already scheduled'),

@@ -93,7 +93,7 @@ def test_a_delay_is_whole_milliseconds_and_never_shorter_than_asked(delay, expec
     assert delay_ms(delay) == expected
 
 
-@pytest.mark.parametrize("delay", [-1, -0.001, timedelta(microseconds=-1), timedelta.min])
+@pytest.mark.parametrize("delay", [-1, -0.001, -1e-9, timedelta(microseconds=-1), timedelta.min])
 def test_a_negative_delay_is_refused(delay):
     with pytest.raises(NegativeRetryDelayError):
         delay_ms(delay)

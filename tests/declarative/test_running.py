@@ -167,6 +167,74 @@ def test_a_program_that_ends_without_stop_waits_for_what_runs_and_ends(tmp_path)
     assert (done.stdout, done.stderr, done.returncode) == ("worked\nSchedulerStopped\n", "", 0)
 
 
+def test_what_runs_at_the_end_of_a_program_may_still_use_threads():
+    program = """
+        import asyncio, threading
+        import dutiful
+
+        begun, ending = threading.Event(), threading.Event()
+
+        async def work():
+            begun.set()
+            while not ending.is_set():
+                await asyncio.sleep(0.01)
+            await dutiful.in_thread(print)("worked", flush=True)
+
+        def tell(event):
+            if event.name == "SchedulerStopRequested":
+                ending.set()
+            if event.name in ("TaskRunFailed", "SchedulerStopped"):
+                print(event.name, flush=True)
+
+        dutiful.in_background([("job", "* * * * *", work, 60)], "memory:", observer=tell)
+        begun.wait(30)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("worked\nSchedulerStopped\n", "", 0)
+
+
+def test_a_stop_that_fails_at_the_end_of_a_program_is_shown_and_the_others_are_stopped():
+    program = """
+        import dutiful
+
+        def tell(event):
+            if event.name == "SchedulerStopped":
+                print(event.name, flush=True)
+
+        def fail():
+            stop()
+            raise OSError("no disk")
+
+        tasks = dutiful.in_background([], "memory:", observer=tell)
+        other = dutiful.in_background([], "memory:", observer=tell)
+        stop, tasks.stop = tasks.stop, fail
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "SchedulerStopped\nSchedulerStopped\n"
+    assert (done.stderr.splitlines()[-1], done.returncode) == ("OSError: no disk", 0)
+
+
+def test_a_forked_process_ends_without_waiting_for_the_scheduler_of_its_parent():
+    program = """
+        import os, signal, sys
+        import dutiful
+
+        with dutiful.in_background([], "memory:") as tasks:
+            child = os.fork()
+            if not child:
+                signal.alarm(20)
+                tasks.stop()
+                sys.exit(7)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        print("stopped", flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == ("7\nstopped\n", 0)
+
+
 def test_a_ctrl_c_while_it_starts_stops_what_has_begun_and_is_raised():
     program = """
         import os, signal, threading

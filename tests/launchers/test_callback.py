@@ -115,7 +115,7 @@ def raising_later(error):
         (ValueError("no disk"), "ValueError: no disk"),
         (Peculiar("odd"), "Peculiar: odd"),
         (asyncio.CancelledError("mine"), "CancelledError: mine"),
-        (TimeoutError(), "TimeoutError: "),
+        (TimeoutError(), "TimeoutError"),
     ],
 )
 def test_an_exception_of_a_callback_fails_its_run_and_no_other(when, error, detail):

@@ -145,7 +145,7 @@ def load_registrations(target: str) -> list[Any] | tuple[Any, ...]:
         value = _called(value, target)
     if not isinstance(value, list | tuple):
         raise TargetError(
-            f"{target} is a {type(value).__name__}; write {_FORM}, or a function that returns one"
+            f"{target} is of type {type(value).__name__}; write {_FORM}, or a function that returns one"
         )
     return value
 
@@ -170,6 +170,8 @@ def _place(registrations: Any, timezone: tzinfo, dialect: str) -> str:
 
 
 def _module(name: str) -> ModuleType:
+    if name.startswith(".") or "/" in name:
+        raise TargetError(f"{name!r} is not the name of a module; write it with dots, such as jobs.nightly")
     # As with `python -m`, modules in the current directory come first.
     sys.path.insert(0, os.getcwd())
     try:

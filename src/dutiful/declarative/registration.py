@@ -169,11 +169,14 @@ def _cron(text: str, dialect: str, timezone: str | tzinfo) -> Cron:
 
 
 def _delay_ms(delay: timedelta | float) -> int:
-    if not isinstance(delay, timedelta):
-        delay = _duration("retryDelay", delay)
-    if delay < timedelta(0):
-        raise NegativeRetryDelayError(delay / _MS)
-    return _milliseconds(delay)
+    if isinstance(delay, timedelta):
+        length, in_ms = delay, delay / _MS
+    else:
+        length, in_ms = _duration("retryDelay", delay), delay * 1000
+    # Not the sign of `length`: a timedelta rounds a tiny negative number to zero.
+    if in_ms < 0:
+        raise NegativeRetryDelayError(in_ms)
+    return _milliseconds(length)
 
 
 def _timeout_ms(timeout: timedelta | float) -> int:

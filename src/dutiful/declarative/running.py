@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import concurrent.futures.thread
+import os
+import sys
 import threading
-from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
 
@@ -47,11 +49,12 @@ class BackgroundScheduler:
 
     def __init__(self, scheduler: Scheduler, registrations: Sequence[Registration]) -> None:
         self._scheduler = scheduler
-        self._begun: Future[None] = Future()
-        self._ended: Future[None] = Future()
+        self._begun: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._asked = asyncio.Event()
+        self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
-        # A daemon thread does not keep alive a program that ends without `stop`; `atexit` stops it then.
+        # A daemon thread does not keep alive a program that ends without `stop`; `_stop_all` stops it then.
         self._thread = threading.Thread(
             target=self._live, args=(registrations,), name="dutiful-scheduler", daemon=True
         )
@@ -64,7 +67,7 @@ class BackgroundScheduler:
             if self._thread.is_alive():
                 self._thread.join()
             raise
-        atexit.register(self.stop)
+        _running.add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -76,9 +79,12 @@ class BackgroundScheduler:
         """Start no more runs, and return when the runs in flight have ended; a second call does nothing.
 
         May be called from any thread. A task that stops its own scheduler is not waited for: its call returns
-        at once, and the stop completes after the task. Raises the errors of `Scheduler.stop`.
+        at once, and the stop completes after the task. Does nothing in a forked process, to which the thread
+        does not carry over. Raises the errors of `Scheduler.stop`.
         """
-        atexit.unregister(self.stop)
+        _running.discard(self)
+        if os.getpid() != self._pid:
+            return
         self._ask_to_stop()
         if self._is_called_by_task():
             return
@@ -105,3 +111,20 @@ class BackgroundScheduler:
         async with running(self._scheduler, registrations):
             self._begun.set_result(None)
             await self._asked.wait()
+
+
+_running: set[BackgroundScheduler] = set()
+
+
+def _stop_all() -> None:
+    for scheduler in list(_running):
+        try:
+            scheduler.stop()
+        except Exception as error:  # noqa: BLE001 - shown as an uncaught one; the others are stopped too
+            sys.excepthook(type(error), error, error.__traceback__)
+
+
+# Called when the main thread ends, before Python closes its thread pools, which runs in flight may need.
+# `atexit` comes after that, and runs that began in between would fail. Hooks run in reverse order of their
+# registration; importing `concurrent.futures.thread` registers the one that closes the pools.
+getattr(threading, "_register_atexit", atexit.register)(_stop_all)

@@ -76,6 +76,7 @@ class UnspeakableError(Exception):
     [
         (ValueError("boom"), "ValueError: boom"),
         (SystemExit(3), "SystemExit: 3"),
+        (TimeoutError(), "TimeoutError"),
         (UnspeakableError(), "UnspeakableError, which cannot be shown"),
     ],
 )

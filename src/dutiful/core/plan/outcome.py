@@ -233,7 +233,7 @@ def raised(error: BaseException) -> Failed:
     """Return the outcome for an exception; also for one whose text cannot be rendered."""
     name, trace = type(error).__name__, error.__traceback__
     try:
-        detail = f"{name}: {error}"
+        detail = f"{name}: {text}" if (text := str(error)) else name
     except Exception:  # noqa: BLE001 - the task defines the exception's text, which may raise anything
         detail = f"{name}, which cannot be shown"
     # Drop the catching frame from the traceback: it refers to this outcome, which would make a reference
