@@ -14,7 +14,7 @@ from tests.stores.postgres_rig import over
 from dutiful.core.cadence import Once
 from dutiful.core.event import PassFailed, RunLaunched
 from dutiful.core.plan.outcome import Succeeded
-from dutiful.core.policy import Capacity
+from dutiful.core.policy import Capacity, CatchUp
 from dutiful.core.run import Status
 from dutiful.runtime.clock import SystemClock
 from dutiful.runtime.engine import Engine
@@ -134,7 +134,7 @@ def test_an_engine_fires_beside_a_locked_schedule_and_fires_that_when_it_is_free
         engine = Engine(store, launcher, clock, events.append, "me")
         now = clock.epoch_ms()
         # One tick each: the pass waits two seconds for the lock, and a minute may begin meanwhile.
-        await declare(store, *(schedule(id_, Once(T0)) for id_ in "abc"))
+        await declare(store, *(schedule(id_, Once(T0), catch_up=CatchUp.LATEST) for id_ in "abc"))
         async with locked(postgres_url, STATE("b")):
             wake = await engine.pass_once()
             await engine.idle(0.01)
