@@ -9,7 +9,7 @@ import logging
 import asyncpg
 import pytest
 from tests.stores.notation import MINUTE, T0, declare, ending, make_moves, pass_at, schedule
-from tests.stores.postgres_rig import ignore, me, over
+from tests.stores.postgres_rig import execute, ignore, me, over
 
 from dutiful.core.cadence import Once
 from dutiful.core.event import PassFailed, RunLaunched
@@ -142,6 +142,30 @@ def test_a_takeover_begins_beside_a_locked_schedule_and_adopts_its_run_later(pos
             assert ([due.schedule.id for due in loaded.batch.due], loaded.next_wake) == (["b"], T0 + 1001)
         loaded = await other.load(T0 + 1, 9)
         assert [due.schedule.id for due in loaded.batch.due] == ["a", "b"]
+
+    over(postgres_url, story)
+
+
+def test_a_takeover_beside_a_locked_schedule_repairs_another(postgres_url):
+    """It is not asked for again until the next takeover, so it would sleep until then."""
+
+    async def story(one, other):
+        await one.lead("1")
+        await declare(one, *(schedule(id_) for id_ in "ab"))
+        await pass_at(one, T0)
+        for payload in ("'spoilt'", "(SELECT payload FROM saved)"):
+            await execute(
+                postgres_url,
+                "CREATE TABLE IF NOT EXISTS saved AS SELECT payload FROM declarations WHERE id = 'b'",
+            )
+            await execute(postgres_url, f"UPDATE declarations SET payload = {payload} WHERE id = 'b'")
+            await one.some(["b"])
+        assert [id_ for id_, _ in await one.damaged()] == ["b"]
+        async with locked(postgres_url, STATE("a")):
+            await one.close()
+            await other.lead("2")
+            assert await other.damaged() == []
+            assert [due.schedule.id for due in (await other.load(T0 + 1, 9)).batch.due] == ["b"]
 
     over(postgres_url, story)
 

@@ -14,7 +14,7 @@ from asyncpg.exceptions import LockNotAvailableError
 from dutiful.stores.postgres.statements import ORPHANS_ARE_DUE, give_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from dutiful.core.run import Run
     from dutiful.stores.postgres.connections import Session
@@ -129,6 +129,12 @@ async def _locked(session: Session, asked: Mapping[int, set[_RunKey]]) -> set[in
     return locked
 
 
+async def lock_free(session: Session, numbers: Collection[int]) -> list[int]:
+    """Lock those of these schedules that no other transaction keeps locked, and return their numbers."""
+    rows = await session.rows(_LOCK_FREE, sorted(numbers)) if numbers else []
+    return [number for (number,) in rows]
+
+
 async def adopt_free(session: Session, shard: int, only: set[int] | None = None) -> set[int]:
     """Make the schedules with open runs due, where their rows are free; return the numbers of the others.
 
@@ -139,7 +145,7 @@ async def adopt_free(session: Session, shard: int, only: set[int] | None = None)
     else:
         rows = await session.rows(f"{_WITH_OPEN_RUNS} AND number = ANY($2::bigint[])", shard, sorted(only))
     wanted = {number for (number,) in rows}
-    free = [number for (number,) in await session.rows(_LOCK_FREE, sorted(wanted))]
+    free = await lock_free(session, wanted)
     await give_rows(session, free)
     await session.run(f"{ORPHANS_ARE_DUE} AND number = ANY($2::bigint[])", shard, free)
     return wanted.difference(free)

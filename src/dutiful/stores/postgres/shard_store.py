@@ -15,7 +15,7 @@ from asyncpg.exceptions import LockNotAvailableError
 from dutiful.core.errors import DutifulError, LostLeadershipError, StoreError
 from dutiful.stores.postgres import edits, reads, upkeep
 from dutiful.stores.postgres.commit import commit
-from dutiful.stores.postgres.locked_rows import adopt_free
+from dutiful.stores.postgres.locked_rows import adopt_free, lock_free
 from dutiful.stores.postgres.namespace_store import NamespaceStore
 from dutiful.stores.postgres.settle import settle
 from dutiful.stores.postgres.statements import ORPHANS_ARE_DUE, Fence, check, give_rows_to_shard
@@ -180,15 +180,14 @@ class Shard(NamespaceStore):
                 # The next epoch is above both, so that receivers never see an epoch twice.
                 logger.error(_ROLLED_BACK, self._database.address.shown, before, highest)
             epoch: int = await session.value(_BEGIN, shard, highest, owner, os.getpid())
+            repaired = await reads.repaired(session, self._database.texts, self._database.namespace)
+            await edits.unmark(session, await lock_free(session, repaired))
             return epoch
 
         async def work(session: Session) -> tuple[int, set[int]]:
             try:
                 async with session.transaction():
                     epoch = await begin(session)
-                    repaired = await reads.repaired(session, self._database.texts, self._database.namespace)
-                    if repaired:
-                        await edits.unmark(session, repaired)
                     await give_rows_to_shard(session, shard)
                     await session.run(ORPHANS_ARE_DUE, shard)
                     return epoch, set()
