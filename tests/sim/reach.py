@@ -38,6 +38,8 @@ WANTED = (
         "stopped",
         "stopped with runs left",
         "outage",
+        "locked commit",
+        "locked settle",
         "ScheduleQuarantined",
         "PassFailed",
     ),

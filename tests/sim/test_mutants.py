@@ -41,6 +41,7 @@ QUICK = (
     "backfills_what_has_run",
     "prunes_runs_that_wait",
     "drops_what_is_owed_by_an_edit",
+    "forgets_the_end_of_a_run_whose_schedule_is_locked",
 )
 
 # What breaks which axiom of the formal model, and no other rule.
