@@ -304,7 +304,7 @@ class Runner:
                 await self._clock.jump(action.amount)
             case "outage":
                 self._weather.break_off(action.amount)
-            case "prune" | "forget" | "trigger" | "backfill" | "relabel":
+            case "prune" | "forget" | "trigger" | "cancel" | "backfill" | "relabel":
                 await self._requests.ask(action, self._now()[0])
                 await self._clock.advance(0)
             case "edit" | "add" | "pause" | "resume" | "remove":
