@@ -1,4 +1,7 @@
-"""A store that fails on request, before the write or after it, and the weather that decides when."""
+"""A store that fails on request, before the write or after it, and the weather that decides when.
+
+Other programs may also keep the rows of a schedule locked. The PostgreSQL store writes the others beside it.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,20 @@ from dutiful.core.errors import StoreError
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from tests.sim.world import World
 
-    from dutiful.runtime.ports import Store
+    from dutiful.core.plan.outcome import Settlement
+    from dutiful.core.snapshot import Move
+    from dutiful.runtime.ports import Committed, Loaded, Store
     from dutiful.testing import VirtualClock
 
     Verdict = Literal["before", "after", "pause"] | None
 
+# The leader looks at locked schedules again after this time (ms). A lock is held for so many seconds.
+LOOK_AGAIN = 1000
+LOCKED_S = (0.5, 5.0)
 # The owner under which another instance leads; that instance does nothing else.
 RIVAL = "rival"
 # More calls than this while time stands still are a livelock.
@@ -45,6 +53,49 @@ async def depose(store: Store) -> None:
     await store.lead(RIVAL)
 
 
+class Locks:
+    """The schedules whose rows another program keeps locked, and those of them that the leader has met."""
+
+    def __init__(self, rate: float, seed: int, clock: VirtualClock, reach: Counter[str]) -> None:
+        self.rate, self._rng, self._clock, self._reach = rate, Random(f"locked:{seed}"), clock, reach
+        self._until: dict[str, float] = {}
+        self._met: set[str] = set()
+
+    def _among(self, ids: Iterable[str], where: str = "") -> set[str]:
+        """Return the locked ones of these schedules; a write may find that one is locked just now."""
+        known, now = sorted(ids), self._clock.monotonic()
+        if known and where and self._rng.random() < self.rate:
+            self._until[self._rng.choice(known)] = now + self._rng.uniform(*LOCKED_S)
+        locked = {id_ for id_ in known if self.rate and now < self._until.get(id_, 0)}
+        if locked and where:
+            self._reach[f"locked {where}"] += 1
+            self._met |= locked
+        return locked
+
+    async def load(self, store: Store, now: int, limit: int, *also: Any) -> Loaded:
+        self._met = self._among(self._met)
+        loaded: Loaded = await store.load(now, limit + len(self._met), *also)
+        if not self._met:
+            return loaded
+        due = [each for each in loaded.batch.due if each.schedule.id not in self._met]
+        wakes = [now + LOOK_AGAIN, *([] if loaded.next_wake is None else [loaded.next_wake])]
+        return loaded._replace(batch=loaded.batch._replace(due=due), next_wake=min(wakes))
+
+    async def commit(self, store: Store, moves: Sequence[Move], epoch: int) -> Committed:
+        locked = self._among({move.due.schedule.id for move in moves}, "commit")
+        free = [move for move in moves if move.due.schedule.id not in locked]
+        done = await store.commit(free, epoch)
+        return done._replace(locked=len(moves) - len(free))
+
+    async def settle(
+        self, store: Store, settlements: Sequence[Settlement], epoch: int
+    ) -> Sequence[bool | None]:
+        locked = self._among({each.run.schedule_id for each in settlements}, "settle")
+        free = [each for each in settlements if each.run.schedule_id not in locked]
+        applied = iter(await store.settle(free, epoch))
+        return [None if each.run.schedule_id in locked else next(applied) for each in settlements]
+
+
 class Gate:
     """The store as one engine reaches it; `verdict(method)` decides how each call goes.
 
@@ -56,8 +107,9 @@ class Gate:
         store: Store,
         verdict: Callable[[str], Verdict] = honest,
         between: Callable[..., Awaitable[None]] = nothing,
+        locks: Locks | None = None,
     ) -> None:
-        self._store, self._verdict, self._between = store, verdict, between
+        self._store, self._verdict, self._between, self._locks = store, verdict, between, locks
         self.dead = False
 
     def __getattr__(self, name: str) -> Any:
@@ -75,7 +127,9 @@ class Gate:
         await self._between(name, *args)
         if verdict == "before":
             raise StoreError("The disk is full", "make room")
-        answer = await getattr(self._store, name)(*args)
+        beside = getattr(self._locks, name, None)
+        call = getattr(self._store, name) if beside is None else partial(beside, self._store)
+        answer = await call(*args)
         if verdict == "after":
             raise StoreError("The connection was lost", "look whether it was written")
         return answer

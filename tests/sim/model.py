@@ -46,7 +46,8 @@ def judge(world: World, lines: Lines) -> tuple[list[str], Counter[str]]:
 
 
 def _lag(world: World) -> float:
-    usual = LAG if world.faults.before or world.faults.after else PROMPT
+    faults = world.faults
+    usual = LAG if faults.before or faults.after or faults.locked else PROMPT
     return usual + sum(action.amount for action in world.actions if action.kind in ("outage", "rival"))
 
 

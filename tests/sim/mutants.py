@@ -27,6 +27,16 @@ from dutiful.stores.memory import MemoryStore
 # The engine
 
 
+@mutant(Engine, "_settle_finished")
+def forgets_the_end_of_a_run_whose_schedule_is_locked(original):
+    async def settle_finished(self, epoch, now):
+        await original(self, epoch, now)
+        if self._locked_out:
+            self._finished.clear()
+
+    return settle_finished
+
+
 @mutant(Engine, "_commit")
 def launches_before_it_commits(original):
     async def commit(self, moves, epoch):

@@ -38,13 +38,15 @@ WANTED = (
         "stopped",
         "stopped with runs left",
         "outage",
+        "locked commit",
+        "locked settle",
         "ScheduleQuarantined",
         "PassFailed",
     ),
     *(f"axiom {axiom}" for axiom in AXIOMS),
     *(f"model {step}" for step in ("RunFailure", "Crash", "orphan", "Frozen", "StopEnd")),
     *("step forward", "step back", "rearm", "gap", "fold", "leap day", "year end"),
-    *("trigger", "backfill", "backfill of what ran", "forget", "relabel"),
+    *("trigger", "cancel", "backfill", "backfill of what ran", "forget", "relabel"),
     *("edit", "add", "remove", "pause", "resume", "pause ended", "report heard", "report refused"),
 )
 

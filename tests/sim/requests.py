@@ -1,4 +1,4 @@
-"""What users ask for beside the clock: runs by hand, past ticks, a prune, an edit that moves no tick."""
+"""What users ask for: runs by hand, the end of runs, past ticks, a prune, an edit that moves no tick."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ def with_requests(world: World, unit: int) -> World:
     if rng.random() >= SHARE or not schedules:
         return world
     made = [_request(world, rng, rng.choice(schedules), unit) for _ in range(rng.randint(1, 6))]
+    # By a generator of its own, so that the other draws stay those of every earlier world.
+    rng = Random(f"cancelled:{world.seed}")
+    ids = [rng.choice(schedules).id for _ in range(rng.choice((0, 0, 3, 10)))]
+    made += [Action(rng.uniform(0, world.horizon), "cancel", 0, id_) for id_ in ids]
     return world._replace(actions=tuple(sorted((*world.actions, *made), key=lambda action: action.at)))
 
 
@@ -67,6 +71,8 @@ class Requests:
                 run = await self._registrar.trigger(id_, f"{self._asked:064x}")
                 self._recorder.record.promised.append((id_, run.run_at, run.kind))
                 self._reach["trigger"] += 1
+            case "cancel":
+                self._reach["cancel"] += len(await self._registrar.cancel(id_))
             case "prune":
                 await self._recorder.prune(now, Retention())
             case "forget":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.sim.checkers import check
 from tests.sim.declared import declaring
 from tests.sim.executor import Executor
-from tests.sim.gate import RIVAL, Crashed, Gate, Weather
+from tests.sim.gate import RIVAL, Crashed, Gate, Locks, Weather
 from tests.sim.model import judge
 from tests.sim.others import Others
 from tests.sim.reach import reached
@@ -90,6 +90,7 @@ class Runner:
         )
         self._requests = Requests(world.seed, self._recorder, self._registrar, self._reach)
         self._weather = Weather(world, self._clock, self._reach, self._give_up)
+        self._locks = Locks(world.faults.locked, world.seed, self._clock, self._reach)
         self._engine: Engine | None = None
         self._gate = Gate(self._recorder)
         self._armed: tuple[str, float] | None = None
@@ -192,7 +193,7 @@ class Runner:
 
     def _boot(self) -> None:
         self._instances += 1
-        self._gate = Gate(self._recorder, self._weather.verdict, self._others.come_between)
+        self._gate = Gate(self._recorder, self._weather.verdict, self._others.come_between, self._locks)
         self._executor.engine = self._instances
         owner = f"instance {self._instances}"
         settings = Settings(batch=self._world.batch, in_flight_max=self._world.in_flight_max)
@@ -303,7 +304,7 @@ class Runner:
                 await self._clock.jump(action.amount)
             case "outage":
                 self._weather.break_off(action.amount)
-            case "prune" | "forget" | "trigger" | "backfill" | "relabel":
+            case "prune" | "forget" | "trigger" | "cancel" | "backfill" | "relabel":
                 await self._requests.ask(action, self._now()[0])
                 await self._clock.advance(0)
             case "edit" | "add" | "pause" | "resume" | "remove":
@@ -315,6 +316,7 @@ class Runner:
     async def _heal(self) -> None:
         """Let everything that was promised come true: no faults any more, and enough time."""
         self._weather.calm = self._executor.healing = True
+        self._locks.rate = 0
         self._armed = self._others.threat = None
         self._tell("heal")
         await self._outlast(self._chores)

@@ -41,11 +41,15 @@ class Action(NamedTuple):
 
 
 class Faults(NamedTuple):
-    """How often a call to the store fails, before or after the write, or lets others go first."""
+    """How often a call to the store fails, before or after the write, or lets others go first.
+
+    And how often another program has begun to keep the rows of a schedule locked.
+    """
 
     before: float = 0
     after: float = 0
     pause: float = 0
+    locked: float = 0
 
 
 class World(NamedTuple):

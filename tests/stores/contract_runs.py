@@ -23,9 +23,9 @@ from tests.stores.notation import (
 from dutiful.core.cadence import Every, Once
 from dutiful.core.changes import Changes
 from dutiful.core.cron.cron import Cron
-from dutiful.core.plan.outcome import Accepted, Failed, NoWork, Succeeded, Unreached
+from dutiful.core.plan.outcome import Accepted, Failed, NoWork, Settlement, Succeeded, Unreached
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Reason, Retry
-from dutiful.core.run import Phase, Run, Status
+from dutiful.core.run import CANCEL_ASKED, Phase, Run, Status
 from dutiful.core.schedule import State
 
 ONE_PLACE = Capacity("agent", 1)
@@ -46,6 +46,31 @@ def with_one_value_each(run):
 
 class SettlementContract:
     """An ending counts once, for the attempt it belongs to."""
+
+    @stored
+    async def test_a_run_that_stays_open_keeps_the_request_to_cancel_it(self, store):
+        """The launch was accepted, failed, or was reported before the leader saw the request."""
+        await store.lead("me")
+        answers = {"a": Accepted("job 7"), "b": Unreached("gone"), "c": Failed("broke")}
+        retry = Retry(1000, 3)
+        await declare(store, *(schedule(id_, retry=retry, launch_retry=retry) for id_ in "abcd"))
+        launches = await pass_at(store, T0)
+        asked = {"reason": CANCEL_ASKED, "detail": "cancelled by request"}
+        puts = [put(launch.schedule, T0 + 1, T0) for launch in launches]
+        await store.apply(Changes(puts, rows=[launch.run._replace(**asked) for launch in launches]))
+        for launch in launches[:3]:
+            assert await end(store, launch, T0 + 2, answers[launch.schedule.id])
+        accepted = Settlement(launches[3].run._replace(phase=Phase.ACCEPTED), keep=True)
+        assert await store.report(launches[3].run, accepted)
+        assert await due_at(store, T0 + 2) == ["a", "b", "c", "d"]
+        assert [
+            (run.phase, run.reason, run.detail) for id_ in "abcd" for run in [await open_run(store, id_)]
+        ] == [
+            (phase, *asked.values()) for phase in (Phase.ACCEPTED, Phase.RETRY, Phase.RETRY, Phase.ACCEPTED)
+        ]
+        assert await pass_at(store, T0 + 2) == []
+        assert {run.reason for id_ in "abcd" for run in await store.ledger(id_, None, 9)} == {CANCEL_ASKED}
+        assert await used(store) == {}
 
     @stored
     async def test_every_value_of_a_run_is_stored_at_its_launch_and_at_its_end(self, store):

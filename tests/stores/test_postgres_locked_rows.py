@@ -9,7 +9,7 @@ import logging
 import asyncpg
 import pytest
 from tests.stores.notation import MINUTE, T0, declare, ending, make_moves, pass_at, schedule
-from tests.stores.postgres_rig import over
+from tests.stores.postgres_rig import execute, ignore, me, over
 
 from dutiful.core.cadence import Once
 from dutiful.core.event import PassFailed, RunLaunched
@@ -58,12 +58,43 @@ def test_a_commit_writes_the_schedules_beside_a_locked_one_and_names_that_once(p
             assert (made(first), [each.number for each in first.launches]) == ((["a", "c"], 1), [1, 3])
             # Known to be locked, so nothing waits for it again.
             began = SystemClock().monotonic()
-            assert made(await store.commit(await make_moves(store, T0), 1)) == ([], 1)
+            assert made(await store.commit(moves, 1)) == ([], 1)
             assert SystemClock().monotonic() - began < 1
         assert [line[:67] for line in lockouts(caplog)] == [
             "ScheduleLocked: another transaction keeps rows of the schedules 'b'"
         ]
         assert made(await store.commit(await make_moves(store, T0), 1)) == (["b"], 0)
+
+    over(postgres_url, story, 1)
+
+
+def test_locked_schedules_take_no_places_of_others_in_a_pass(postgres_url):
+    """Enough of them would else fill every batch, and no other schedule of the shard would fire."""
+
+    async def due(store, now=T0):
+        loaded = await store.load(now, 2)
+        return [due.schedule.id for due in loaded.batch.due], loaded.next_wake
+
+    async def first_wake(store):
+        return (await store.look()).wakes
+
+    async def story(store):
+        await store.join(me("me"), ignore)
+        await store.lead("me")
+        await declare(store, *(schedule(id_) for id_ in "abcd"))
+        launches = await pass_at(store, T0)
+        assert len(launches) == 4
+        async with locked(postgres_url, STATE("a")), locked(postgres_url, RUN("b")):
+            ended = [ending(launch, T0 + 1) for launch in launches[:2]]
+            assert await store.settle(ended, 1) == [None, None]
+            # The leader knows that they are locked, and looks again after a second.
+            assert await due(store, T0 + MINUTE) == (["c", "d"], T0 + MINUTE + 1000)
+            await store.commit(await make_moves(store, T0 + MINUTE), 1)
+            assert (await due(store, T0 + MINUTE), await first_wake(store)) == (
+                ([], T0 + MINUTE + 1000), {0: T0 + 2 * MINUTE},
+            )  # fmt: skip
+        assert await due(store, T0 + MINUTE) == (["a", "b"], T0 + 2 * MINUTE)
+        assert await first_wake(store) == {0: T0 + MINUTE}
 
     over(postgres_url, story, 1)
 
@@ -111,6 +142,30 @@ def test_a_takeover_begins_beside_a_locked_schedule_and_adopts_its_run_later(pos
             assert ([due.schedule.id for due in loaded.batch.due], loaded.next_wake) == (["b"], T0 + 1001)
         loaded = await other.load(T0 + 1, 9)
         assert [due.schedule.id for due in loaded.batch.due] == ["a", "b"]
+
+    over(postgres_url, story)
+
+
+def test_a_takeover_beside_a_locked_schedule_repairs_another(postgres_url):
+    """It is not asked for again until the next takeover, so it would sleep until then."""
+
+    async def story(one, other):
+        await one.lead("1")
+        await declare(one, *(schedule(id_) for id_ in "ab"))
+        await pass_at(one, T0)
+        for payload in ("'spoilt'", "(SELECT payload FROM saved)"):
+            await execute(
+                postgres_url,
+                "CREATE TABLE IF NOT EXISTS saved AS SELECT payload FROM declarations WHERE id = 'b'",
+            )
+            await execute(postgres_url, f"UPDATE declarations SET payload = {payload} WHERE id = 'b'")
+            await one.some(["b"])
+        assert [id_ for id_, _ in await one.damaged()] == ["b"]
+        async with locked(postgres_url, STATE("a")):
+            await one.close()
+            await other.lead("2")
+            assert await other.damaged() == []
+            assert [due.schedule.id for due in (await other.load(T0 + 1, 9)).batch.due] == ["b"]
 
     over(postgres_url, story)
 

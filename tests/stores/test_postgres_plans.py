@@ -11,7 +11,7 @@ from tests.stores.postgres_rig import over_leader
 from dutiful.core.changes import Changes
 from dutiful.core.policy import Capacity
 from dutiful.runtime.ports import Launch
-from dutiful.stores.postgres import commit, membership, reads, settle, upkeep
+from dutiful.stores.postgres import commit, locked_rows, membership, reads, settle, upkeep
 from dutiful.stores.postgres.due_index import BEGINNING
 from dutiful.stores.postgres.statements import LEAD, Values
 
@@ -67,17 +67,22 @@ async def statements(store):
     ended = [ending(launch, NOW) for launch in launches]
     rows = [settle._row(n, each.number, each, each.run.attempt) for n, each in enumerate(ended)]
     settled = settle._statement(LEAD, values.rows((*settle._SETTLED, *settle._EFFECTS), rows), inline=False)
-    look = "default", database.shard_class, database.node_class, False, [BEGINNING]
+    look = "default", database.shard_class, database.node_class, False, [BEGINNING], [1, 2]
     pruned = numbers, [0] * DUE, [NOW] * DUE, DUE
     kept = numbers, [9] * DUE, [0] * DUE, DUE
     ahead = f"{reads._STORED} AND {upkeep._AHEAD}"
     return {
-        "load": (reads._DUE, [fence.shard, NOW, DUE + 1, "default", BEGINNING]),
+        "load": (reads._DUE, [fence.shard, NOW, DUE + 1, "default", BEGINNING, [1, 2]]),
         "open runs": (reads._OPEN, [numbers, [T0] * DUE]),
         "used slots": (reads._IN_FLIGHT, [fence.shard, ["g7"]]),
         "commit": commit._statement(fence, commit._parts(moves, range(len(moves)))),
         "settle": (settled, values.all),
         "look": (membership._LOOK, look),
+        "locked": (locked_rows._LOCKED_STATES, [numbers]),
+        "locked runs": (
+            locked_rows._LOCKED_RUNS,
+            [numbers, [launch.run.run_at for launch in launches], ["schedule"] * DUE],
+        ),
         "prune, next": (upkeep._NEXT_SLICE, [fence.shard, 0, DUE, 0]),
         "prune": (upkeep._PRUNE, pruned),
         "prune, nothing": (upkeep._PRUNE, kept),
@@ -121,6 +126,8 @@ EXPECTED = {
     "commit": ({"states_pkey"}, 130),
     "settle": ({"runs_schedule", "states_pkey", "states_group"}, 50),
     "look": ({"states_due"}, 30),
+    "locked": ({"states_pkey", "states_group"}, 100),
+    "locked runs": ({"runs_schedule"}, 100),
     "prune, next": ({"states_pkey", "declarations_pkey", "runs_schedule"}, 50),
     "prune": ({"runs_schedule", "states_pkey"}, 120),
     "prune, nothing": ({"runs_schedule", "states_pkey"}, 60),

@@ -67,7 +67,7 @@ async def statements(store, now, limit):
     rows = [settle._row(n, each.number, each, each.run.attempt) for n, each in enumerate(ended)]
     settled = settle._statement(LEAD, values.rows((*settle._SETTLED, *settle._EFFECTS), rows), inline=False)
     return {
-        "load": (reads._DUE, [fence.shard, now, limit + 1, "default", BEGINNING]),
+        "load": (reads._DUE, [fence.shard, now, limit + 1, "default", BEGINNING, []]),
         "commit": commit._statement(fence, commit._parts(moves, range(len(moves)))),
         "settle": (settled, values.all),
     }
@@ -148,7 +148,7 @@ def test_under_a_held_snapshot_a_bound_spares_the_due_query_the_moves_since(post
                 assert len(await burst(store, T0 + minute * MINUTE)) == 2000
             shard, now = store.shard(0)._leading.fence.shard, T0 + 2 * MINUTE + 1
             return [
-                await pages_read(store, reads._DUE, shard, now, 9, "default", since)
+                await pages_read(store, reads._DUE, shard, now, 9, "default", since, [])
                 for since in (BEGINNING, T0 + 2 * MINUTE + 1)
             ]
 

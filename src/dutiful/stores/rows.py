@@ -96,6 +96,8 @@ _ENUMS_AT = [RUN.index(name) for name in RUN if _ANNOTATIONS[name] in _WORDS_OF 
 _TEXTS_AT = [RUN.index(name) for name in RUN if _ANNOTATIONS[name] in ("str", "str | None")]
 RUN_TEXTS = tuple(name for name in RUN_ALL if _ANNOTATIONS.get(name) in (*_WORDS_OF, "str", "str | None"))
 """The columns of a run that hold text."""
+CANCEL = ("reason", "detail")
+"""The columns of a run that say that a user asked to cancel it, until it ends."""
 _KEY, _KIND = Run._fields.index("own_key"), Run._fields.index("kind")
 _STARTED = Status.STARTED
 END_OF_TIME = 2**63 - 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, assert_never
 
 from dutiful.core.errors import as_text
 from dutiful.core.policy import NO_OVERRIDES, OnOrphan, Reason
-from dutiful.core.run import Phase, Run, Status
+from dutiful.core.run import CANCEL_ASKED, Phase, Run, Status
 from dutiful.core.schedule import State
 
 if TYPE_CHECKING:
@@ -201,6 +201,16 @@ def _kept(detail: str | None) -> str | None:
         return detail
     # A message says the most at its beginning; a traceback names its exception in the last line.
     return f"{detail[: _HALF - 1]}…{detail[-_HALF:]}"
+
+
+def still_cancelled(known: Run, run: Run) -> Run:
+    """Return a run to be written over the stored one: while it is open, a request to cancel it stands.
+
+    The attempt may have been accepted, or have failed and be retried, after the user asked.
+    """
+    if known.reason is not CANCEL_ASKED or run.phase is Phase.ENDED:
+        return run
+    return run._replace(reason=known.reason, detail=known.detail)
 
 
 def ended_state(state: State, run: Run) -> State:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, OvertakenError
 from dutiful.core.plan.clock_rollback import rearmed
-from dutiful.core.plan.outcome import ended_state, wake_after
+from dutiful.core.plan.outcome import ended_state, still_cancelled, wake_after
 from dutiful.core.plan.planner import Batch
 from dutiful.core.plan.reconcile import Survey
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status, frees_slot
@@ -287,6 +287,7 @@ class MemoryStore(MemoryFigures):
         return True
 
     def _end_or_accept(self, row: Row, known: Run, run: Run, keep: bool) -> None:
+        run = still_cancelled(known, run)
         self._count(row, known, run)
         row.put(run, keep)
         row.version += 1

@@ -18,6 +18,7 @@ from dutiful.stores.postgres.due_index import DueFrom
 from dutiful.stores.postgres.edits import Places
 from dutiful.stores.postgres.interned_texts import Texts
 from dutiful.stores.postgres.lock_session import LockSession, pooled
+from dutiful.stores.postgres.locked_rows import LockedRows
 from dutiful.stores.postgres.migration import lock_class
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class OpenDatabase:
         self.shard_class, self.node_class = lock_class("shard", schema), lock_class("node", schema)
         # By place; and the highest epoch that this process has seen, its own or another's.
         self.due_from = defaultdict[int, DueFrom](DueFrom)
+        self.locked_rows = defaultdict[int, LockedRows](LockedRows)
         self.epochs = defaultdict[int, int](int)
         self.is_open = True
         self._places: Places | None = None

@@ -343,6 +343,8 @@ async def mark(session: Session, damage: Sequence[Damage]) -> None:
 
 async def unmark(session: Session, repaired: Sequence[int]) -> None:
     """Clear the marks of schedules that were repaired, and make them due."""
+    if not repaired:
+        return
     # The state before the declaration, as an edit locks them.
     await session.run(
         "UPDATE states SET wake_at = 0, version = version + 1 WHERE number = ANY($1::bigint[])", repaired

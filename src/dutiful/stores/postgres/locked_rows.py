@@ -7,20 +7,22 @@ schedule locked for hours. The other schedules of the shard are written all the 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from asyncpg.exceptions import LockNotAvailableError
 
 from dutiful.stores.postgres.statements import ORPHANS_ARE_DUE, give_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from dutiful.core.run import Run
     from dutiful.stores.postgres.connections import Session
 
 T = TypeVar("T")
 R = TypeVar("R")
+# The instant and the kind of a run, which are its key beside its schedule.
+_RunKey: TypeAlias = "tuple[int, str]"
 logger = logging.getLogger("dutiful.stores")
 _LOCKED = (
     "ScheduleLocked: another transaction keeps rows of the schedules %s locked, so they are late until it"
@@ -59,7 +61,20 @@ class LockedRows:
     """The schedules of a shard that could not be written at the last try, because their rows were locked."""
 
     def __init__(self) -> None:
-        self._numbers: set[int] = set()
+        # By number, with the keys of the runs whose rows were to be changed.
+        self._known: dict[int, set[_RunKey]] = {}
+
+    @property
+    def numbers(self) -> list[int]:
+        """Return the numbers of the schedules that were locked at the last look."""
+        return [*self._known]
+
+    async def look_again(self, session: Session) -> list[int]:
+        """Return the numbers of the schedules that are still locked."""
+        if self._known:
+            locked = await _locked(session, self._known)
+            self._known = {number: keys for number, keys in self._known.items() if number in locked}
+        return self.numbers
 
     async def beside(
         self,
@@ -72,7 +87,7 @@ class LockedRows:
 
         `target` returns the number of the schedule of an item, its id, and the runs whose rows it changes.
         """
-        if not self._numbers:
+        if not self._known:
             try:
                 return await write(items), set()
             except LockNotAvailableError:
@@ -80,11 +95,21 @@ class LockedRows:
                 pass
         # While any row is locked, look for locked rows first, so that no write waits for one.
         targets = [target(item) for item in items]
-        locked = await _locked(session, self._numbers.union(number for number, *_ in targets), targets)
-        self._tell({id_ for number, id_, _ in targets if number in locked - self._numbers})
-        self._numbers = locked
+        asked: dict[int, set[_RunKey]] = {}
+        for number, _, runs in targets:
+            asked.setdefault(number, set()).update((run.run_at, run.kind) for run in runs)
+        locked = await _locked(session, asked)
+        self._tell({id_ for number, id_, _ in targets if number in locked.difference(self._known)})
+        self._note(asked, locked)
         free = [item for item, (number, *_) in zip(items, targets, strict=True) if number not in locked]
         return await write(free), locked
+
+    def _note(self, asked: Mapping[int, set[_RunKey]], locked: set[int]) -> None:
+        for number, keys in asked.items():
+            if number in locked:
+                self._known[number] = keys | self._known.get(number, set())
+            else:
+                self._known.pop(number, None)
 
     def _tell(self, ids: set[str]) -> None:
         if ids:
@@ -94,16 +119,20 @@ class LockedRows:
             )
 
 
-async def _locked(
-    session: Session, numbers: set[int], targets: Sequence[tuple[int, str, Sequence[Run]]]
-) -> set[int]:
-    """Return the schedules among these whose rows are locked: their states, or the runs that are changed."""
-    locked = {number for (number,) in await session.rows(_LOCKED_STATES, sorted(numbers))}
-    runs = [(number, run.run_at, run.kind) for number, _, changed in targets for run in changed]
+async def _locked(session: Session, asked: Mapping[int, set[_RunKey]]) -> set[int]:
+    """Return the schedules among these whose rows are locked: their states, or their runs with these keys."""
+    locked = {number for (number,) in await session.rows(_LOCKED_STATES, sorted(asked))}
+    runs = [(number, *key) for number, keys in asked.items() for key in keys]
     if runs:
         rows = await session.rows(_LOCKED_RUNS, *map(list, zip(*runs, strict=True)))
         locked |= {number for (number,) in rows}
     return locked
+
+
+async def lock_free(session: Session, numbers: Collection[int]) -> list[int]:
+    """Lock those of these schedules that no other transaction keeps locked, and return their numbers."""
+    rows = await session.rows(_LOCK_FREE, sorted(numbers)) if numbers else []
+    return [number for (number,) in rows]
 
 
 async def adopt_free(session: Session, shard: int, only: set[int] | None = None) -> set[int]:
@@ -116,7 +145,7 @@ async def adopt_free(session: Session, shard: int, only: set[int] | None = None)
     else:
         rows = await session.rows(f"{_WITH_OPEN_RUNS} AND number = ANY($2::bigint[])", shard, sorted(only))
     wanted = {number for (number,) in rows}
-    free = [number for (number,) in await session.rows(_LOCK_FREE, sorted(wanted))]
+    free = await lock_free(session, wanted)
     await give_rows(session, free)
     await session.run(f"{ORPHANS_ARE_DUE} AND number = ANY($2::bigint[])", shard, free)
     return wanted.difference(free)

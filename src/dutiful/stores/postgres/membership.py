@@ -33,8 +33,8 @@ _FORGET = (
 )
 # One statement, so that all of it is of one moment: locks, rows, and the next wake of each shard. $1 is the
 # namespace, $2 and $3 the classes of the locks of shards and nodes, $4 whether only the shards whose lock
-# this session holds have a wake, $5 the wakes from which the shards are read. A lock belongs to the member
-# whose node is locked by the same session.
+# this session holds have a wake, $5 the wakes from which the shards are read, $6 the schedules that are left
+# out. A lock belongs to the member whose node is locked by the same session.
 _LOOK = (
     "WITH locks AS MATERIALIZED (SELECT classid::bigint AS class, objid::bigint AS key, pid FROM pg_locks"
     " WHERE locktype = 'advisory' AND objsubid = 2 AND granted"
@@ -46,6 +46,7 @@ _LOOK = (
     " CASE WHEN NOT $4 OR locks.pid = pg_backend_pid() THEN (SELECT json_build_array(wake_at) FROM (SELECT"
     " wake_at"
     " FROM states WHERE states.shard = shards.shard AND wake_at >= ($5::bigint[])[place + 1]"
+    " AND number NOT IN (SELECT unnest($6::bigint[]))"
     " ORDER BY wake_at, number LIMIT 1) AS first) END AS wake"
     " FROM shards LEFT JOIN locks ON class = $2 AND key = shards.shard"
     " LEFT JOIN members ON members.backend = locks.pid WHERE shards.namespace = $1)"
@@ -105,7 +106,9 @@ class Membership:
         async def ask(session: Session) -> View:
             began = boottime()
             since = [database.due_from[place].at(began) for place in shards]
-            values = database.namespace, database.shard_class, database.node_class, joined, since
+            # The engines look at the locked schedules by themselves, and their wakes would hide all others.
+            locked = [number for place in shards for number in database.locked_rows[place].numbers]
+            values = database.namespace, database.shard_class, database.node_class, joined, since, locked
             row = await session.row(_LOOK, *values)
             if joined:
                 database.lock.check_backend(row["backend"])
@@ -113,7 +116,8 @@ class Membership:
             for place, epoch in enumerate(view.epochs):
                 database.note_epoch(place, epoch)
             for place, wake in view.wakes.items():
-                database.due_from[place].found(wake, view.now_ms, began, boottime())
+                if not database.locked_rows[place].numbers:
+                    database.due_from[place].found(wake, view.now_ms, began, boottime())
             return view
 
         view: View = await (database.lock.ask(ask) if joined else database.passes.work(ask))

@@ -59,7 +59,8 @@ _DUE = (
     " EXISTS (SELECT 1 FROM declarations WHERE namespace = $4 AND damage IS NOT NULL) AS damaged) AS next"
     " LEFT JOIN LATERAL ("
     f" SELECT {_READ}, wake_at FROM (SELECT * FROM states WHERE shard = $1 AND wake_at BETWEEN $5 AND $2"
-    " ORDER BY wake_at, number LIMIT $3) AS states LEFT JOIN declarations USING (number)) AS due ON true"
+    " AND number NOT IN (SELECT unnest($6::bigint[])) ORDER BY wake_at, number LIMIT $3) AS states"
+    " LEFT JOIN declarations USING (number)) AS due ON true"
     " ORDER BY due.wake_at, due.number"
 )
 _STORED = f"SELECT {_READ} FROM declarations JOIN states USING (number) WHERE namespace = $1"
@@ -130,12 +131,17 @@ async def load(
     limit: int,
     also: Collection[str],
     due_from: DueFrom,
+    without: Sequence[int],
 ) -> tuple[Loaded, list[Damage]]:
-    """Return the due schedules of a shard, the schedules with these ids, and those found damaged."""
+    """Return the due schedules of a shard, the schedules with these ids, and those found damaged.
+
+    Due schedules are left out whose numbers are among those `without`.
+    """
     most, began = max(limit, 0), boottime()
-    rows = await session.rows(_DUE, shard, now, most + 1, namespace, due_from.at(began))
+    rows = await session.rows(_DUE, shard, now, most + 1, namespace, due_from.at(began), without)
     next_wake, any_damaged, first = rows[0]["next_wake"], rows[0]["damaged"], rows[0]["wake_at"]
-    due_from.found(next_wake if first is None else first, now, began, boottime())
+    if not without:
+        due_from.found(next_wake if first is None else first, now, began, boottime())
     if len(rows) > most and rows[most]["number"] is not None:
         next_wake = rows[most]["wake_at"]
     taken = [tuple(row)[2:-1] for row in rows[:most] if row["number"] is not None]

@@ -13,11 +13,10 @@ from dutiful.stores.postgres.statements import (
     LEAD,
     RUN_CHANGING,
     Values,
-    assigned_from,
     give_rows,
     with_queries,
 )
-from dutiful.stores.rows import RUN, run_columns
+from dutiful.stores.rows import CANCEL, RUN, listed, run_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,10 +38,13 @@ _STANDS = (
     "CASE WHEN runs.attempt = e.was_attempt AND runs.phase = e.was_phase"
     " AND (e.was_status IS NULL OR runs.status = e.was_status) THEN true ELSE false END"
 )
-_KEPT = (
-    f"UPDATE runs SET {assigned_from('e', RUN_CHANGING)} FROM e"
-    f" WHERE NOT e.gone AND {_THIS_RUN} AND {_STANDS} RETURNING e.number"
+# As `still_cancelled` says.
+_CANCELLED = "CASE WHEN runs.reason = 'interrupted' AND e.phase <> 'ended' THEN runs.{0} ELSE e.{0} END"
+_BECAME = listed(
+    f"{column} = {_CANCELLED.format(column) if column in CANCEL else f'e.{column}'}"
+    for column in RUN_CHANGING
 )
+_KEPT = f"UPDATE runs SET {_BECAME} FROM e WHERE NOT e.gone AND {_THIS_RUN} AND {_STANDS} RETURNING e.number"
 _GONE = f"DELETE FROM runs USING e WHERE e.gone AND {_THIS_RUN} AND {_STANDS} RETURNING e.number"
 # The settlements with their schedules. Locks each schedule before its run and in the order of the numbers, as
 # a commit, a report and an edit do: any other order may end in a deadlock of the two.

@@ -15,7 +15,7 @@ from asyncpg.exceptions import LockNotAvailableError
 from dutiful.core.errors import DutifulError, LostLeadershipError, StoreError
 from dutiful.stores.postgres import edits, reads, upkeep
 from dutiful.stores.postgres.commit import commit
-from dutiful.stores.postgres.locked_rows import LockedRows, adopt_free
+from dutiful.stores.postgres.locked_rows import adopt_free, lock_free
 from dutiful.stores.postgres.namespace_store import NamespaceStore
 from dutiful.stores.postgres.settle import settle
 from dutiful.stores.postgres.statements import ORPHANS_ARE_DUE, Fence, check, give_rows_to_shard
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dutiful.runtime.ports import Committed, Leader, Loaded, Retention
     from dutiful.stores.postgres.connections import Session
     from dutiful.stores.postgres.database import OpenDatabase
+    from dutiful.stores.postgres.locked_rows import LockedRows
     from dutiful.stores.rows import Damage
 
 T = TypeVar("T")
@@ -47,8 +48,8 @@ _BEGIN = (
     "UPDATE shards SET epoch = greatest(epoch, $2) + 1, turn = 0, owner = $3, pid = $4,"
     f" since = {_NOW_MS} WHERE shard = $1 RETURNING epoch"
 )
-# Try to adopt the runs of locked schedules again after this time (ms).
-_ADOPT_AGAIN_MS = 1000
+# Look at locked schedules again after this time (ms).
+_LOOK_AGAIN_MS = 1000
 _RELEASE = "UPDATE shards SET owner = NULL, pid = NULL WHERE shard = $1 AND epoch = $2"
 
 
@@ -75,7 +76,6 @@ class Shard(NamespaceStore):
         # Held while the turn is changed, so that two readers do not change it twice.
         self._turning = asyncio.Lock()
         self._pruning = upkeep.Pruning()
-        self._locked_rows = LockedRows()
         # The schedules whose runs this leadership has still to adopt, because their rows were locked.
         self._to_adopt: set[int] = set()
 
@@ -88,6 +88,7 @@ class Shard(NamespaceStore):
         """Release the shard: the next leadership, of any process, has a new epoch."""
         async with self._changing:
             leading, self._leading = self._leading, None
+            self._database.locked_rows.pop(self._place, None)
             if not self._database.is_open or not self._database.lock.is_open:
                 return
             if leading is not None:
@@ -179,15 +180,14 @@ class Shard(NamespaceStore):
                 # The next epoch is above both, so that receivers never see an epoch twice.
                 logger.error(_ROLLED_BACK, self._database.address.shown, before, highest)
             epoch: int = await session.value(_BEGIN, shard, highest, owner, os.getpid())
+            repaired = await reads.repaired(session, self._database.texts, self._database.namespace)
+            await edits.unmark(session, await lock_free(session, repaired))
             return epoch
 
         async def work(session: Session) -> tuple[int, set[int]]:
             try:
                 async with session.transaction():
                     epoch = await begin(session)
-                    repaired = await reads.repaired(session, self._database.texts, self._database.namespace)
-                    if repaired:
-                        await edits.unmark(session, repaired)
                     await give_rows_to_shard(session, shard)
                     await session.run(ORPHANS_ARE_DUE, shard)
                     return epoch, set()
@@ -283,7 +283,10 @@ class Shard(NamespaceStore):
     # Passes
 
     async def load(self, now: Instant, limit: int, also: Collection[str] = ()) -> Loaded:
-        """Return the due schedules and those with these ids; damaged ones are marked and left alone."""
+        """Return the due schedules and those with these ids; damaged ones are marked and left alone.
+
+        A due schedule whose rows are known to be locked is left out: it would take the place of another one.
+        """
         database = self._database
         await self.end_transit()
         shard = await self._number()
@@ -291,16 +294,16 @@ class Shard(NamespaceStore):
             await self._adopt_rest()
 
         async def work(session: Session) -> tuple[Loaded, list[Damage]]:
-            due_from = database.due_from[self._place]
+            due_from, locked = database.due_from[self._place], await self._locked_rows.look_again(session)
             return await reads.load(
-                session, database.texts, database.namespace, shard, now, limit, also, due_from
+                session, database.texts, database.namespace, shard, now, limit, also, due_from, locked
             )
 
         while True:
             loaded, damage = await database.passes.work(work)
             if not damage:
-                if self._to_adopt:
-                    wakes = [now + _ADOPT_AGAIN_MS, loaded.next_wake]
+                if self._to_adopt or self._locked_rows.numbers:
+                    wakes = [now + _LOOK_AGAIN_MS, loaded.next_wake]
                     return loaded._replace(next_wake=min(wake for wake in wakes if wake is not None))
                 return loaded
             await self._mark(damage)
@@ -368,6 +371,10 @@ class Shard(NamespaceStore):
                 self._pruning.finished(now, retention, since)
                 return deleted
             after = last
+
+    @property
+    def _locked_rows(self) -> LockedRows:
+        return self._database.locked_rows[self._place]
 
     def _epoch(self) -> int:
         return 0 if self._leading is None else self._leading.fence.epoch

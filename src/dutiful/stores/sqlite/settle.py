@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dutiful.core.plan.outcome import ended_state
 from dutiful.core.run import IN_FLIGHT, Phase, Run, Status
 from dutiful.core.schedule import State
-from dutiful.stores.rows import RUN, Row, assigned, run_columns
+from dutiful.stores.rows import CANCEL, RUN, Row, assigned, run_columns
 from dutiful.stores.sqlite import inline_runs
 from dutiful.stores.sqlite.commit import hits, hits_alike, wake_blocked
 
@@ -31,6 +31,13 @@ _AS_FOUND = (
 _ALL = assigned(RUN)
 _SETTLE = f"UPDATE runs SET {_ALL} {_SAME_ATTEMPT}"
 _REPORT = f"UPDATE runs SET {_ALL} {_AS_FOUND}"
+# As `still_cancelled` says.
+_OPEN = ", ".join(
+    f"{name} = CASE reason WHEN 'interrupted' THEN {name} ELSE ? END" if name in CANCEL else f"{name} = ?"
+    for name in RUN
+)
+_SETTLE_OPEN = f"UPDATE runs SET {_OPEN} {_SAME_ATTEMPT}"
+_REPORT_OPEN = f"UPDATE runs SET {_OPEN} {_AS_FOUND}"
 # Most runs succeed and set no other columns; binding None is slow.
 _SETTLE_WELL = (
     "UPDATE runs SET status = 'SUCCESS', phase = 'ended', fire_at = ?, reason = NULL, epoch = ?,"
@@ -96,7 +103,8 @@ def report(connection: sqlite3.Connection, namespace: str, found: Run, became: S
     if became.run.phase is Phase.ENDED and not became.keep:
         hit = connection.execute(_DROP_REPORTED, standing).rowcount == 1
     else:
-        hit = connection.execute(_REPORT, (*run_columns(became.run), *standing)).rowcount == 1
+        statement = _REPORT if became.run.phase is _ENDED else _REPORT_OPEN
+        hit = connection.execute(statement, (*run_columns(became.run), *standing)).rowcount == 1
     _bring_up_to_date(connection, namespace, [became._replace(number=number)] if hit else [])
     return hit
 
@@ -122,7 +130,7 @@ def _write(settlement: Settlement) -> Write:
         return _DROP, key
     if run.phase is _ENDED and run.status is _SUCCESS and _has_nothing_to_add(run):
         return _SETTLE_WELL, (run.fire_at, run.epoch, run.started_at, run.ended_at, run.updated_at, *key)
-    return _SETTLE, (*run_columns(run), *key)
+    return _SETTLE if run.phase is _ENDED else _SETTLE_OPEN, (*run_columns(run), *key)
 
 
 _WRITTEN_WELL = ("status", "phase", "fire_at", "epoch", "started_at", "ended_at", "updated_at")
