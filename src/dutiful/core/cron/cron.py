@@ -183,7 +183,8 @@ def _parse(
 ) -> Cron:
     if not (dialect in _DIALECTS and gap in _GAPS and fold in _FOLDS and dst in _DSTS):
         _refuse_choice(dialect=dialect, gap=gap, fold=fold, dst=dst)
-    fields = parse_fields(text, DIALECTS[dialect])
+    spoken = DIALECTS[dialect]
+    fields = parse_fields(text, spoken)
     if dst is not None:
         if gap or fold:
             raise InvalidArgumentError("dst", dst, "already decides gap and fold; leave those out")
@@ -195,7 +196,7 @@ def _parse(
     if calendar:
         days = tuple(sorted({exact(day) for day in calendar}))
         _require_a_day(occurrences, days)
-    return Cron(exact(text), exact(dialect), line.zone, gap, fold, days, fields, occurrences)
+    return Cron(exact(text), spoken.name, line.zone, gap, fold, days, fields, occurrences)
 
 
 def _days(calendar: Sequence[str]) -> tuple[str, ...]:

@@ -24,10 +24,11 @@ _MONTH_LENGTHS = [[monthrange(year, month)[1] for month in range(1, 13)] for yea
 _FOUR_WEEKS = (1 << 28) - 1
 _EVERY_SEVENTH_DAY = sum(1 << n for n in range(0, 366, 7))
 
-BLOCK_BITS = 6
+# Small blocks: for a text never seen before, most of the time to its first answer is the first block.
+BLOCK_BITS = 4
 BLOCK_MASK = (1 << BLOCK_BITS) - 1
-# Ninety years of blocks. A full cache is cleared, so that a long walk keeps memory bounded.
-_BLOCKS_MAX = 512
+# Forty-five years of blocks. A full cache is cleared, so that a long walk keeps memory bounded.
+_BLOCKS_MAX = 1024
 
 
 class Days:
@@ -36,15 +37,13 @@ class Days:
     With `either`, a day matches when its day of the month or its weekday matches.
     """
 
-    __slots__ = ("_excluded", "_masks", "_never", "_spec", "ahead", "back")
+    __slots__ = ("_excluded", "_masks", "_spec", "ahead", "back")
 
     def __init__(
         self, day: int, month: int, weekday: int, either: bool, excluded: Exclusions | None = None
     ) -> None:
         self._spec, self._excluded = (day, month, weekday, either), excluded
         self._masks: dict[tuple[bool, int], int] = {}
-        # Without this flag, a search where no day ever matches would walk through every year there is.
-        self._never = not any(self._mask(leap, weekday) for leap in (False, True) for weekday in range(7))
         self.ahead, self.back = Distances(self, 1), Distances(self, -1)
 
     def count(self, low: int, high: int) -> int:
@@ -54,15 +53,22 @@ class Days:
     def nearest(self, day: int, step: int) -> int | None:
         """Return the first match at or after `day` (`step` 1) or the last at or before it (-1)."""
         day = max(day, FIRST_DAY) if step > 0 else min(day, LAST_DAY)
-        while FIRST_DAY <= day <= LAST_DAY and not self._never:
+        while FIRST_DAY <= day <= LAST_DAY:
             if self._excluded is not None:
                 # A range may cover thousands of years.
                 day = self._excluded.outside(day, step)
             low = day if step > 0 else day - 365
             if bits := self.window(low, low + 366):
                 return low + (bits & -bits if step > 0 else bits).bit_length() - 1
+            if self._never():
+                # Otherwise the search would walk through every year there is.
+                return None
             day += 366 * step
         return None
+
+    def _never(self) -> bool:
+        """Return whether no year of any shape has a match."""
+        return not any(self._mask(leap, weekday) for leap in (False, True) for weekday in range(7))
 
     def window(self, low: int, high: int) -> int:
         """Return the matching days in [low, high) as a bit set counted from `low`."""
@@ -89,7 +95,7 @@ class Days:
 
 
 class Distances(dict[int, "list[int | None]"]):
-    """Maps a block of 64 days to each day's distance to the nearest match: 0 on a match, None for never."""
+    """Maps a block of days to each day's distance to the nearest match: 0 on a match, None for never."""
 
     __slots__ = ("_days", "_step")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import compress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,9 +52,13 @@ def span(low: int, high: int, step: int = 1) -> int:
     return sum(1 << n for n in range(low, high + 1, step))
 
 
+_SIXTY = range(60)
+_DIGITS = bytes.maketrans(b"01", b"\0\1")
+
+
 def values(bits: int) -> list[int]:
     """Return the members of a bit set in ascending order."""
-    return [n for n, digit in enumerate(bin(bits)[:1:-1]) if digit == "1"]
+    return list(compress(_SIXTY, bin(bits)[:1:-1].encode().translate(_DIGITS)))
 
 
 MONTH_NAMES = _numbered("jan feb mar apr may jun jul aug sep oct nov dec", 1)
