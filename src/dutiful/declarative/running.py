@@ -101,11 +101,20 @@ class BackgroundScheduler:
 
     def _live(self, registrations: Sequence[Registration]) -> None:
         try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._run(registrations))
+            self._run_to_end(registrations)
             self._ended.set_result(None)
         except BaseException as error:  # noqa: BLE001 - raised in the waiting caller
             (self._ended if self._begun.done() else self._begun).set_exception(error)
+
+    def _run_to_end(self, registrations: Sequence[Registration]) -> None:
+        runner = asyncio.Runner(loop_factory=lambda: self._loop)
+        try:
+            runner.run(self._run(registrations))
+        finally:
+            # The loop starts a thread to wait for its thread pool. Python 3.12.0 and 3.12.1 cannot when the
+            # program is ending; the loop is closed all the same, and Python itself waits for the pool.
+            with suppress(RuntimeError):
+                runner.close()
 
     async def _run(self, registrations: Sequence[Registration]) -> None:
         async with running(self._scheduler, registrations):
