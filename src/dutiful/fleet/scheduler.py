@@ -192,6 +192,8 @@ class FleetScheduler:
                 names = ", ".join(run.schedule_id for run in drained.unrecorded)
                 self._logger.error("ended and not recorded (%s): %s", drained.error, names)
             await self._finish_reports()
+            # From here on nothing can be asked about the history.
+            self._status = "stopped"
             await host.close()
         finally:
             self._status, self._closing = "stopped", None

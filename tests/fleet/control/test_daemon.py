@@ -13,6 +13,8 @@ from tests.fleet.control.program import put_fleet
 
 from dutiful.fleet import SchedulerShutdownError, get_agent_schedule_states, update_schedule_state
 from dutiful.fleet.control.daemon import Daemon
+from dutiful.fleet.control.socket import ask
+from dutiful.fleet.errors import FleetNotRunningError
 from dutiful.testing import VirtualClock
 
 
@@ -148,6 +150,30 @@ agents:
     assert times_as_long < 50
     errors = {name: (state.last_error or "").partition(":")[0] for name, state in states.items()}
     assert errors == dict.fromkeys(names, "interrupted")
+
+
+def test_a_fleet_that_is_stopping_answers_or_says_that_it_is_stopped(tmp_path):
+    text = """
+version: 1
+agents:
+  - name: a
+    job: {type: command, command: ["true"]}
+    schedules:
+      s: {type: webhook}
+"""
+
+    request = {"ask": "history", "agent": "a", "schedule": "s", "limit": 9, "failed": True}
+
+    async def ask_again_and_again(state_dir):
+        while True:
+            await ask(state_dir, request)
+
+    async def story():
+        async with running(tmp_path, text) as (daemon, _):
+            asking = [asyncio.create_task(ask_again_and_again(daemon.state_dir)) for _ in range(8)]
+        return await asyncio.gather(*asking, return_exceptions=True)
+
+    assert {type(error) for error in asyncio.run(story())} == {FleetNotRunningError}
 
 
 def test_literal_variables_and_those_passed_on_reach_a_command(tmp_path, monkeypatch):
