@@ -129,6 +129,24 @@ def test_a_path_that_is_too_long_for_a_socket_works(tmp_path):
         asyncio.run(ask(folder, {"ask": "status"}))
 
 
+def test_files_opened_between_creating_and_serving_a_socket_of_a_long_path_do_no_harm(tmp_path):
+    folder = tmp_path.joinpath(*["directory-with-a-long-name"] * 6)
+    folder.mkdir(parents=True)
+    (folder / "other").touch()
+
+    async def story():
+        served_socket = ControlSocket(folder, echo)
+        served_socket.bind()
+        with (folder / "other").open():
+            await served_socket.open()
+            heard = await ask(folder, {"ask": "status"})
+            await served_socket.close()
+        return heard
+
+    assert asyncio.run(story()) == {"heard": {"version": 1, "ask": "status"}}
+    assert [path.name for path in folder.iterdir()] == ["other"]
+
+
 def test_a_directory_that_cannot_hold_a_socket_is_an_error(tmp_path):
     (tmp_path / control.FILE_NAME).mkdir()
     with pytest.raises(SchedulerError, match="cannot be made"):

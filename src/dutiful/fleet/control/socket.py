@@ -75,7 +75,8 @@ class ControlSocket:
         """Start to answer, on the socket that `bind` has created."""
         assert self._bound is not None
         path = self._state_dir / FILE_NAME
-        self._server = await asyncio.start_unix_server(self._serve, sock=self._bound, limit=_REQUEST_MAX)
+        # `start_unix_server` would look up the socket's first address, of which the directory may be closed.
+        self._server = await asyncio.start_server(self._serve, sock=self._bound, limit=_REQUEST_MAX)
         self._bound = None
         os.replace(self._state_dir / self._fresh, path)
         self._inode = path.stat().st_ino
