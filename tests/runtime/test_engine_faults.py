@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 
 import pytest
 from tests.core.plan.planner_notation import MINUTE, at, schedule
@@ -388,6 +389,26 @@ def test_a_process_that_was_deposed_while_it_was_frozen_launches_nothing(doubtin
     in_flight, noted, rows = asyncio.run(story())
     assert (in_flight, noted) == (0, [("10:01", "s", "10:01", 2)])
     assert rows == ["10:01 SUCCESS"]
+
+
+def test_a_run_that_is_dropped_with_an_earlier_epoch_is_launched_again_and_not_failed():
+    async def story():
+        async def slow(_):
+            await rig.time.sleep(30)
+            return Succeeded()
+
+        answering_later = partial(Gate, verdict=lambda _: "pause")
+        rig = Rig(schedule(Once(at("10:01"))), behave=slow, through=answering_later)
+        async with rig:
+            await rig.time.advance(65)
+            # The lock is lost, and taken again before the next pass; nobody has led in between.
+            await rig.store.close()
+            rig.engine.wake()
+            await rig.time.advance(60)
+            return rig.calls.noted, await rig.rows()
+
+    noted, rows = asyncio.run(story())
+    assert (noted, rows) == ([("10:01", "s", "10:01", 1), ("10:01:05", "s", "10:01", 2)], ["10:01 SUCCESS"])
 
 
 def test_a_stop_does_not_wait_for_a_launch_that_is_in_doubt(doubting):

@@ -390,11 +390,12 @@ class Engine:
                 outcome = Unreached("stopped while it was in doubt whether this process leads")
         except BaseException as error:  # noqa: BLE001 - any exception is the failure of its task
             outcome = raised(error)
-        flight = self._running.pop(key, None)
-        if flight is not None and flight.launch is not launch:
-            # A newer flight of this key has begun since this one was cancelled: keep the newer one.
-            self._running[key] = flight
-        self._finished.append((launch, outcome, self._now()))
+        flight = self._running.get(key)
+        # A run that is no longer in flight was cancelled: it has ended already, or has another attempt. Under a
+        # new epoch its row may still show this attempt, which the cancellation would record as failed.
+        if flight is not None and flight.launch is launch:
+            del self._running[key]
+            self._finished.append((launch, outcome, self._now()))
         self.wake()
 
     async def _is_certain(self, run: Run) -> bool:
