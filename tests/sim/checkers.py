@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.sim.oracle import cron_ticks_between, fire_time, ticks
+from tests.sim.recorder import key_of
 
 from dutiful.core.cadence import Every
 from dutiful.core.cron.cron import Cron
@@ -32,6 +33,8 @@ FAILURES = {
     Reason.TASK_FAILED,
 }
 SKIPS = set(Reason) - FAILURES
+# How the calls of a run may go that fails as its task does.
+FAILING = {"fail", "raise", "rubbish", "accept_fail", "repeat"}
 PROMPT = {"quick", "fail", "raise", "rubbish", "no_work", "refused", "unknown_workflow", "unreached"}
 DAY = 86_400_000
 
@@ -104,6 +107,17 @@ def reasons(case: Case) -> Iterator[str]:
         }.get(row.status, row.phase is not Phase.ENDED)
         if not legal or (row.run_until is not None) != (row.ticks > 1):
             yield f"has the row {row}"
+
+
+def failed(case: Case) -> Iterator[str]:
+    """A run fails as its task does: no cancellation by the engine is recorded as a failure."""
+    manners = defaultdict(set)
+    for call in case.calls:
+        manners[call.key].add(call.manner)
+    for row in case.rows:
+        told = row.reason is Reason.TASK_FAILED and not (row.detail or "").startswith("timed out")
+        if told and not manners[key_of(row)] & FAILING:
+            yield f"has the row {row}, and its task did not fail"
 
 
 def attempts(case: Case) -> Iterator[str]:
@@ -297,6 +311,7 @@ def promised(case: Case) -> Iterator[str]:
 JUDGES = (
     promised,
     reasons,
+    failed,
     answers,
     attempts,
     at_most_once,

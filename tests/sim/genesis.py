@@ -242,7 +242,9 @@ class Genesis:
                 kill = [Action(at + 1, "kill", 1)] if label == "led" else []
                 return [Action(at, kind, away, label), *kill]
             case "rival":
-                return [Action(at, kind, min(away, 3 * MINUTE), rng.choice(DEPOSED))]
+                # The shortest: the lock is lost, and free to be taken again at once.
+                seconds = 0 if away == 1.5 else min(away, 3 * MINUTE)
+                return [Action(at, kind, seconds, rng.choice(DEPOSED))]
             case "outage":
                 return [Action(at, kind, min(away, 3 * MINUTE))]
             case "jump":

@@ -86,9 +86,9 @@ class _Reader:
             case "boot", (_, number):
                 self._list = str(number)
             case "lead", (owner, _):
+                # The lead was lost before, also where the same process has taken it again.
+                self._crash()
                 self._led = owner != RIVAL
-                if not self._led:
-                    self._crash()
             case "applied", () if self._led and not self._initialized:
                 self._initialized = True
                 self._add("InitStart", list=self._list)

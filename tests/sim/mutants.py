@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from dataclasses import replace
 from random import Random
 
@@ -13,6 +14,7 @@ from dutiful.core.cron.zone import epoch_ms
 from dutiful.core.errors import StoreError
 from dutiful.core.plan import backfill, clock_rollback, draft, edit, fast_path, jitter, outcome, planner
 from dutiful.core.plan.draft import Draft
+from dutiful.core.plan.outcome import raised
 from dutiful.core.policy import CatchUp, Reason
 from dutiful.core.run import IN_FLIGHT, Phase
 from dutiful.core.snapshot import Limits
@@ -35,6 +37,16 @@ def forgets_the_end_of_a_run_whose_schedule_is_locked(original):
             self._finished.clear()
 
     return settle_finished
+
+
+@mutant(Engine, "_carry")
+def records_the_cancellation_of_what_it_dropped(original):
+    async def carry(self, launch, key):
+        await original(self, launch, key)
+        if not any(each is launch for each, *_ in self._finished):
+            self._finished.append((launch, raised(CancelledError()), self._now()))
+
+    return carry
 
 
 @mutant(Engine, "_commit")

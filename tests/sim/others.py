@@ -45,11 +45,19 @@ class Others:
             return
         if threat.kind == "rival" and threat.target == method:
             self.threat = None
-            self._reach[f"deposed before {method}"] += 1
-            await depose(self._recorder)
-            self._rival_leads(threat.amount)
+            await self._take_the_lead(method, threat.amount)
         elif method == "commit" and threat.kind != "rival":
             await self._overtake(threat, args[0])
+
+    async def _take_the_lead(self, method: str, seconds: float) -> None:
+        if seconds:
+            self._reach[f"deposed before {method}"] += 1
+            await depose(self._recorder)
+            self._rival_leads(seconds)
+        else:
+            self._reach["lead lost"] += 1
+            await self._recorder.close()
+            await self._recorder.open()
 
     async def _overtake(self, threat: Action, moves: Sequence[Move]) -> None:
         given_up = _given_up(moves) if threat.kind == "save" else []

@@ -34,6 +34,7 @@ WANTED = (
         "saved from a cancel",
         "stretch of another cadence",
         "launched alone",
+        "lead lost",
         "kill",
         "stopped",
         "stopped with runs left",

@@ -44,6 +44,7 @@ QUICK = {
     "prunes_runs_that_wait": 69,
     "drops_what_is_owed_by_an_edit": 22,
     "forgets_the_end_of_a_run_whose_schedule_is_locked": 0,
+    "records_the_cancellation_of_what_it_dropped": 88,
 }
 
 # What breaks which axiom of the formal model, and no other rule.

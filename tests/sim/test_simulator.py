@@ -96,6 +96,7 @@ GOOD = [ended("10:01"), ended("10:02"), ended("10:03")]
         ([*GOOD, ended("10:02:30")], {"genuine"}),
         ([*GOOD[:2], ended("10:03", reason=Reason.OVERLAP)], {"reasons"}),
         ([*GOOD[:2], ended("10:03", Status.FAILED)], {"reasons"}),
+        ([*GOOD[:2], ended("10:03", Status.FAILED, reason=Reason.TASK_FAILED)], {"failed"}),
         ([*GOOD[:2], ended("10:03", Status.SKIPPED, reason=Reason.MISSED)], {"grace"}),
     ],
 )

@@ -33,7 +33,7 @@ class Action(NamedTuple):
 
     at: float
     kind: str
-    # Seconds: a downtime, a step of the clock, a patience.
+    # Seconds: a downtime, a step of the clock, a patience; 0 for a rival that does not lead.
     amount: float = 0
     # A label to crash at, a call of the store to be deposed before, or the id of a schedule.
     target: str = ""

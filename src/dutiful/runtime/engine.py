@@ -391,8 +391,8 @@ class Engine:
         except BaseException as error:  # noqa: BLE001 - any exception is the failure of its task
             outcome = raised(error)
         flight = self._running.get(key)
-        # A run that is no longer in flight was cancelled: it has ended already, or has another attempt. Under a
-        # new epoch its row may still show this attempt, which the cancellation would record as failed.
+        # A run that is no longer in flight was cancelled: it has ended, or gets another attempt. Under a new
+        # epoch its row may still show this attempt, which the cancellation would record as failed.
         if flight is not None and flight.launch is launch:
             del self._running[key]
             self._finished.append((launch, outcome, self._now()))
