@@ -154,6 +154,21 @@ def test_targets_are_44_pixels_high_and_texts_11_on_a_phone(service, page):
     assert not page.get_by_role("link", name="JSON").is_visible()
 
 
+# Returns the texts that are partly outside a drawing which shows nothing beyond its edges.
+CUT_OFF = """() => [...document.querySelectorAll("svg text")].filter(each => {
+  const drawing = each.closest("svg"), edges = drawing.getBoundingClientRect();
+  const {top, bottom} = each.getBoundingClientRect();
+  return getComputedStyle(drawing).overflow !== "visible" && (top < edges.top || bottom > edges.bottom);
+}).map(each => each.textContent)"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_text_of_a_drawing_is_cut_off(service, page, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{service.url}{SETTLEMENT}")
+    assert page.evaluate(CUT_OFF) == []
+
+
 def test_nothing_moves_for_those_who_want_no_motion(service, page):
     page.emulate_media(reduced_motion="reduce")
     page.goto(service.url)

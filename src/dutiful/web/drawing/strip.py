@@ -164,7 +164,7 @@ def _brackets(span: Span, ticks: list[Tick], pitch: float) -> list[str]:
 
 
 # The measures of the drawing of drift.
-_DRIFT_WIDTH, _DRIFT_PLOT, _DRIFT_TOP, _DRIFT_BOTTOM = 250, 224, 6, 48
+_DRIFT_WIDTH, _DRIFT_PLOT, _DRIFT_TOP, _DRIFT_BOTTOM = 250, 224, 7, 45
 
 
 def drift(late: list[float | None]) -> str:
