@@ -56,10 +56,11 @@ def test_a_logger_needs_the_four_methods_that_are_documented(tmp_path):
 
     asyncio.run(story())
     since = "2026-03-02 08:59:58+0000"
-    assert logger.lines == [
+    # The job may begin before the pass that has allowed it ends.
+    assert sorted(logger.lines) == [
         f"ERROR no schedule is triggered, because passes fail since {since}: RuntimeError: 100% broken",
-        "INFO passes succeed again",
         "INFO a/i: triggered (interval)",
+        "INFO passes succeed again",
     ]
 
 
