@@ -167,6 +167,37 @@ def test_a_program_that_ends_without_stop_waits_for_what_runs_and_ends(tmp_path)
     assert (done.stdout, done.stderr, done.returncode) == ("worked\nSchedulerStopped\n", "", 0)
 
 
+def test_a_program_that_sets_up_no_log_still_reads_why_its_task_failed():
+    program = """
+        import asyncio
+        import dutiful
+
+        async def main():
+            failed = asyncio.Event()
+
+            async def work():
+                raise ValueError("no such table")
+
+            def tell(event):
+                if event.name == "TaskRunFailed":
+                    failed.set()
+
+            scheduler = dutiful.Scheduler("memory:", observer=tell)
+            async with dutiful.running(scheduler, [("job", "* * * * *", work, 60)]):
+                await failed.wait()
+
+        asyncio.run(main())
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    first, *traceback = done.stderr.splitlines()
+    assert (done.returncode, first) == (0, "TaskRunFailed job error=ValueError: no such table")
+    assert (traceback[0], traceback[-1]) == (
+        "Traceback (most recent call last):",
+        "ValueError: no such table",
+    )
+
+
 def test_a_run_at_the_end_of_a_program_may_use_its_threads_and_start_one_where_python_can():
     program = """
         import asyncio, threading

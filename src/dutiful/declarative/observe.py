@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 Observer: TypeAlias = "Callable[[SchedulerEvent], None]"
 
 logger = logging.getLogger("dutiful")
-# A library is silent until its host configures logging.
-logger.addHandler(logging.NullHandler())
 
 _WARNINGS = {
     *("TaskRunFailed", "TaskRunOverran", "TaskStartLate", "SchedulerInitializationFailed", "ClockStepped"),
