@@ -189,6 +189,8 @@ def test_what_is_not_there_is_refused_and_not_made(store, tmp_path):
 def test_an_unknown_task_is_refused_with_what_may_be_meant(watch, store):  # noqa: ARG001
     done = call("run-now", "quik", store=store)
     assert (done.exit_code, "did you mean 'quick'?" in done.stderr) == (2, True)
+    done = call("run-now", "x", store=store)
+    assert (done.exit_code, "known: blocking, failing, quick" in done.stderr) == (2, True)
 
 
 def test_an_empty_namespace_is_said_to_be_empty(watch, store):  # noqa: ARG001

@@ -35,10 +35,15 @@ DutifulError
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 # Messages quote at most this many characters of a text from outside; `details` keeps the whole text.
 _QUOTE_LIMIT = 80
+# Messages list at most this many names.
+_LISTED_MAX = 50
 # Lines of the log quote this many.
 LOGGED_MAX = 1000
 
@@ -61,6 +66,15 @@ def quoted(text: object, limit: int = _QUOTE_LIMIT) -> str:
     if not shown.isprintable():
         shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def listing(known: Collection[str]) -> str:
+    """Return the known names for the message of an unknown one."""
+    if not known:
+        return "there is none"
+    names = sorted(known)[:_LISTED_MAX]
+    more = f" and {len(known) - _LISTED_MAX} more" if len(known) > _LISTED_MAX else ""
+    return f"known: {', '.join(map(quoted, names))}{more}"
 
 
 def redacted(url: str) -> str:

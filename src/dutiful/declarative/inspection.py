@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.zone import EPOCH
-from dutiful.core.errors import InvalidArgumentError, NamespaceOwnedError
+from dutiful.core.errors import InvalidArgumentError, NamespaceOwnedError, listing
 from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.run import CANCEL_ASKED, IN_FLIGHT, Phase
 from dutiful.runtime.cluster_clock import clock_of, sampled_look
@@ -84,8 +84,8 @@ class Tasks:
             return due
         names = [str(view["name"]) for view in await self.all()]
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise InvalidArgumentError("task", name, f"there is no such task{meant}")
+        meant = f"did you mean {' or '.join(map(repr, near))}?" if near else listing(names)
+        raise InvalidArgumentError("task", name, f"there is no such task; {meant}")
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
-from dutiful.core.errors import IntervalParseError, SchedulerError, quoted
+from dutiful.core.errors import IntervalParseError, SchedulerError, listing, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -46,7 +46,7 @@ __all__ = [
     "WorkSourceError",
 ]
 
-# Most names or problems that a message lists; the error itself has all of them.
+# Most problems that a message lists; the error itself has all of them.
 _LISTED_MAX = 50
 
 
@@ -179,7 +179,7 @@ class AgentNotFoundError(FleetManagerError, LookupError):
 
     def __init__(self, agent_name: str, known: Collection[str]) -> None:
         super().__init__(
-            f'There is no agent "{quoted(agent_name)}"{near_name(agent_name, known)}; {_listing(known)}',
+            f'There is no agent "{quoted(agent_name)}"{near_name(agent_name, known)}; {listing(known)}',
             agent_name=agent_name,
             known=sorted(known),
         )
@@ -192,7 +192,7 @@ class ScheduleNotFoundError(FleetManagerError, LookupError):
     def __init__(self, agent_name: str, schedule_name: str, known: Collection[str]) -> None:
         super().__init__(
             f'Agent "{quoted(agent_name)}" has no schedule "{quoted(schedule_name)}"'
-            f"{near_name(schedule_name, known)}; {_listing(known)}",
+            f"{near_name(schedule_name, known)}; {listing(known)}",
             agent_name=agent_name,
             schedule_name=schedule_name,
             known=sorted(known),
@@ -212,11 +212,3 @@ class ConcurrencyLimitError(FleetManagerError):
             max_concurrent=max_concurrent,
         )
         self.agent_name, self.running, self.max_concurrent = agent_name, running, max_concurrent
-
-
-def _listing(known: Collection[str]) -> str:
-    if not known:
-        return "there is none"
-    names = sorted(known)[:_LISTED_MAX]
-    more = f" and {len(known) - _LISTED_MAX} more" if len(known) > _LISTED_MAX else ""
-    return f"known: {', '.join(map(quoted, names))}{more}"
