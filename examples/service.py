@@ -33,7 +33,7 @@ EXAMPLES = [
 ]
 NEXT = """
 Open {url}/ to see what fires, what is next and what failed. In another terminal:
-  .venv/bin/dutiful top
+{elsewhere}  .venv/bin/dutiful top
   .venv/bin/dutiful schedules list --soonest
   .venv/bin/dutiful schedules runs demo-heartbeat --limit 5
   .venv/bin/dutiful schedules trigger demo-report
@@ -73,7 +73,9 @@ def register(url: str) -> None:
         send("PUT", f"{url}/workflows/{name}/1?replace=true", dag)
         schedule = {"schedule_id": name, "workflow_id": name, "version": 1, "user_id": "you"}
         send("POST", f"{url}/schedules/upsert", {**schedule, "cron_expr": cron})
-    click.echo(NEXT.format(url=url))
+    # The commands ask the usual port, unless they are told.
+    elsewhere = "" if url.endswith(":8787") else f"  export DUTIFUL_URL={url}\n"
+    click.echo(NEXT.format(url=url, elsewhere=elsewhere))
 
 
 def answers(url: str) -> bool:

@@ -59,6 +59,7 @@ def test_examples_fire_within_seconds_and_ctrl_c_ends_it(tmp_path, port):
         lines = lines_until(process, "demo-heartbeat success")
         url = f"http://127.0.0.1:{port}"
         assert f"dutiful answers at {url}; stop with Ctrl-C\n" in lines
+        assert f"  export DUTIFUL_URL={url}\n" in lines
         assert "demo-heartbeat" in httpx2.get(url, trust_env=False, timeout=60).text
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
@@ -120,7 +121,7 @@ def test_the_banner_says_that_one_example_fails_on_purpose_and_how_to_see_why(tm
         assert failed.endswith(", task_failed, RuntimeError: the supplier's server is down\n")
         shown = [line.strip().removeprefix(".venv/bin/") for line in banner if line.startswith("  ")]
         answers = [shell.run(command) for command in shown]
-        assert [code for code, _ in answers] == [0] * 6
+        assert [code for code, _ in answers] == [0] * 7
         _, _, _, status, _, _, reason, *why = answers[-1][1].splitlines()[1].split()
         assert (status, reason, " ".join(why)) == (
             "FAILED",

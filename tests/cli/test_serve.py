@@ -55,6 +55,13 @@ def test_it_serves_until_a_signal_and_exits_0(tmp_path, number):
     assert (tmp_path / "dutiful.db").exists()
 
 
+def test_a_server_says_which_store_it_has_and_how_much_is_in_it(tmp_path):
+    with started(tmp_path, "serve", DUTIFUL_STORE="sqlite:mistyped.db") as process:
+        assert line_with(process, "store ").endswith(" store sqlite:mistyped.db, schedules 0")
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_worker_works_until_a_signal_and_exits_0(tmp_path, number):
     with started(tmp_path, "worker") as process:

@@ -130,9 +130,14 @@ async def _serve(
 
 async def _answer(service: Service, server: HttpServer, asked: asyncio.Event) -> list[str]:
     """Answer requests until a stop is asked for; return the schedules whose runs were cut short."""
+    from dutiful.service.settings import without_secrets
+
     cut: list[str] = []
     try:
         await service.start()
+        # A mistake in the name of a store makes an empty one, and is seen here.
+        schedules = (await service.board.census()).schedules
+        logger.info("store %s, schedules %d", without_secrets(service.settings.store), schedules)
         # Objects made so far live as long as the process, so exclude them from garbage collection.
         gc.freeze()
         answering = asyncio.create_task(server.answer())
