@@ -40,6 +40,8 @@ NOTICES = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY
 # `shell` for what a reader types in order, which tests/test_docs_start.py follows from the top of a page.
 LANGUAGES = {"python", "console", "sh", "shell", "shell-session", "text", "toml", "yaml", "{toctree}"}
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>.*)\n(?P<text>(?:.*\n)*?)(?P=indent)```$", re.MULTILINE)
+# What lets a terminal find the commands of a checkout.
+ON_PATH = 'export PATH="$PWD/.venv/bin:$PATH"'
 # A python block that begins so is run by pytest, not as a script.
 TEST_FILE = re.compile(r"# (test_\w+\.py)\n")
 # A block that begins so is the whole of that file, which tests/test_examples.py runs.
@@ -221,7 +223,8 @@ def test_the_shell_examples_set_up_or_are_make_targets_that_exist(page):
 
 def set_ups() -> list[str]:
     script = (ROOT / "scripts/bootstrap.sh").read_text(encoding="utf-8")
-    return re.findall(r"^#   (sh scripts/bootstrap\.sh(?: run)?)  ", script, re.MULTILINE)
+    bootstraps = re.findall(r"^#   (sh scripts/bootstrap\.sh(?: run)?)  ", script, re.MULTILINE)
+    return [*bootstraps, ON_PATH]
 
 
 def make_targets() -> list[str]:

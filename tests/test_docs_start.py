@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import pytest
 from tests.ports import port_without_listener
-from tests.test_docs import PAGES, ROOT, blocks, commands, run_python
+from tests.test_docs import ON_PATH, PAGES, ROOT, blocks, commands, run_python
 from tests.test_wheel import uv
 
 SAVED = re.compile(r"Save (?:this|it).*? as `([\w.-]+)`", re.DOTALL)
@@ -51,8 +51,10 @@ class Reader:
         (folder / "examples").symlink_to(ROOT / "examples")
         (folder / "build").mkdir()
         kept = {name: text for name, text in os.environ.items() if not name.startswith("DUTIFUL_")}
-        path = f"{folder}/.venv/bin{os.pathsep}{os.environ['PATH']}"
-        self.environ = kept | {"PATH": path, "PYTHONUNBUFFERED": "1", "NO_PROXY": "127.0.0.1"} | environ
+        self.environ = kept | {"PYTHONUNBUFFERED": "1", "NO_PROXY": "127.0.0.1"} | environ
+
+    def find_commands(self):
+        self.environ["PATH"] = f"{self.folder}/.venv/bin{os.pathsep}{os.environ['PATH']}"
 
     def follow(self, name):
         """Do what the blocks of the page say, in order; yield each block when it is done."""
@@ -68,6 +70,8 @@ class Reader:
             (self.folder / names[-1]).write_text(block.text, encoding="utf-8")
         elif block.language == "sh":
             # What sets a checkout up has been done: these tests run in one.
+            if ON_PATH in block.text:
+                self.find_commands()
             if block.text == "make run\n":
                 self.start("make run")
         elif block.language in {"console", "shell-session", "shell"}:
@@ -95,7 +99,7 @@ class Reader:
         self.interrupt()
         own = command.replace("make run", f"{sys.executable} {ROOT}/examples/service.py")
         # In place of the shell, so that the program gets the signal.
-        own = re.sub(r"(\S+/(?:python|dutiful)\S* )", r"exec \1", own, count=1)
+        own = re.sub(r"(\S*(?:python|dutiful)\S* )", r"exec \1", own, count=1)
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         self.program = subprocess.Popen(["sh", "-c", own], cwd=self.folder, env=self.environ, **pipes)
         self.until(next(text for part, text in RUNNING.items() if part in command))
@@ -165,6 +169,7 @@ def test_the_wheel_is_built_and_installed_as_the_page_says(tmp_path):
     for name in ("pyproject.toml", "README.md", "LICENSE", "src"):
         (tmp_path / name).symlink_to(ROOT / name)
     one = Reader(tmp_path)
+    one.find_commands()
     assert printed in one.ran(build).stderr
     assert uv("venv", "--quiet", "--python", sys.executable, tmp_path / "own") == (0, "")
     # uv in place of pip, because it takes the packages from the cache that the set-up has filled.
@@ -178,6 +183,7 @@ def test_the_wheel_is_built_and_installed_as_the_page_says(tmp_path):
 def test_a_copy_is_made_looked_over_and_moved_as_the_page_says(tmp_path, postgres_url, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page, one = ROOT / "docs/guides/backup.md", Reader(tmp_path)
+    one.find_commands()
     run_python(page)
     for command, printed in itertools.chain(*[commands(block) for block in blocks(page, "shell")]):
         done = one.ran(re.sub(r"postgresql://\S+", f"'{postgres_url}'", command))

@@ -55,6 +55,12 @@ def test_the_library_runs_its_task_at_once_and_stops_on_ctrl_c(tmp_path):
     assert (tmp_path / "state.db").exists()
 
 
+def test_a_week_on_a_virtual_clock_has_five_reports():
+    command = [sys.executable, ROOT / "examples/working_week.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["Mon 09:00", "Tue 09:00", "Wed 09:00", "Thu 09:00", "Fri 09:00"]
+
+
 def test_a_synchronous_program_runs_its_task_beside_its_own_work_and_ends(tmp_path):
     with started(tmp_path, ROOT / "examples/sync_program.py") as process:
         assert process.stdout.readline() == "cleaning up\n"
