@@ -44,10 +44,10 @@ def run() -> Section:
         _fill(server, f"{folder}/service.db")
         # The disk is still busy with a million entries.
         time.sleep(_SETTLE_S)
-        unchanged = _p95(server, "/", unchanged=True)
         every_second = {"cron_expr": "* * * * * *", "overlap_policy": "allow"}
         server.ask("POST", "/schedules/bulk", [given(f"busy-{n}", **every_second) for n in range(BUSY)])
         pages = {name: _p95(server, path) for name, (path, _) in BUDGET.items()}
+        unchanged = _p95(server, "/", unchanged=True)
         alone, watched = _drifts(server)
     rows = [
         *(
@@ -61,6 +61,7 @@ def run() -> Section:
     ]
     notes = (
         f"{SCHEDULES:,} schedules, {ENTRIES:,} entries of ten days; a server, its worker process; SQLite",
+        "each answer is timed right after one to /healthz, so that no time to wake up is measured",
         "a viewer asks for a page every five seconds, half a second after ticks are due, as the script does",
     )
     return Section("dashboard", tuple(rows), notes)
@@ -115,8 +116,12 @@ def _time_answers(port: int, path: str, expected: str = "200") -> float:
         connection.makefile("rb") as file,
     ):
         for turn in range(ASKED + 1):
+            # The budget is for the time of the server. An idle machine takes up to a millisecond to run
+            # its processes again, so a request that is not timed wakes them.
+            connection.sendall(_request("/healthz"))
+            _read_answer(file)
             begin = time.perf_counter()
-            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{revision}\r\n".encode())
+            connection.sendall(_request(path, revision))
             status, body = _read_answer(file)
             took = time.perf_counter() - begin
             if expected == "204" and status == "200":
@@ -128,6 +133,10 @@ def _time_answers(port: int, path: str, expected: str = "200") -> float:
                 assert status == expected, (path, status)
             time.sleep(0.05)
     return quantiles(times, n=20)[18] * 1000
+
+
+def _request(path: str, header: str = "") -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{header}\r\n".encode()
 
 
 def _read_answer(file: BinaryIO) -> tuple[str, str]:
@@ -167,7 +176,7 @@ async def _view_until_told(port: int) -> None:
             await asyncio.wait([ended], timeout=every + 0.5 - time.time() % 1)
             every = 5
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(f"GET {paths[number % len(paths)]} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            writer.write(_request(paths[number % len(paths)]))
             head = await reader.readuntil(b"\r\n\r\n")
             await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r")[0]))
             writer.close()
