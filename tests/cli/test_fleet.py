@@ -152,7 +152,7 @@ def test_explain_tells_of_any_time(fleet):
     assert (found["due"], found["code"], found["run"]) == (True, "SUCCESS", {**run, "run": None})
     code, output = command(fleet, "explain", "reporter/quick")
     assert code == 0
-    assert "reporter/quick now: not_due for " in output
+    assert "reporter/quick now: not_due; next run " in output
 
 
 def test_disable_and_enable_act_on_the_running_fleet(fleet):

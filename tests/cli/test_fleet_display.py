@@ -93,8 +93,8 @@ def test_schedules_and_runs_have_the_id_first_and_their_state_as_shape_and_word(
     odd = "a/odd     ! set aside  every hour from completion  11:00:00 1 h ago"
     assert Tables(NOW, UTC, None).schedules(found).splitlines() == [
         "schedule  state        when                        last (UTC)        next (UTC)  reason",
-        "a/well    ▮ ran        every hour from completion  11:00:00 1 h ago              not_due for 1 h",
-        "a/ill     ✕ failed     every hour from completion  11:00:00 1 h ago              not_due for 1 h",
+        "a/well    ▮ ran        every hour from completion  11:00:00 1 h ago              not_due",
+        "a/ill     ✕ failed     every hour from completion  11:00:00 1 h ago              not_due",
         "a/off     ‖ disabled   every hour from completion  11:00:00 1 h ago              disabled for 1 h",
         "a/new     ○ to come    every hour from completion                                not_due",
         f"{odd}              quarantined for 1 h",

@@ -90,7 +90,7 @@ def _files(environ: dict[str, str], settings: Settings) -> Finding:
             raise InvalidArgumentError("DUTIFUL_OUTPUT_DIR", outputs, flaw)
     except DutifulError as error:
         return Finding("settings", "wrong", str(error))
-    return Finding("settings", "ok", "all can be read; `dutiful config` shows them")
+    return Finding("settings", "ok", "those of this terminal can be read; `dutiful config` shows them")
 
 
 async def _store(settings: Settings) -> Finding:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 
 _DETAIL_MAX = 500
+# Nothing stands in the way of these schedules, so it is not told for how long they have waited.
+_ORDINARY = frozenset({ScheduleSkipReason.NOT_DUE, ScheduleSkipReason.UNSUPPORTED_TYPE})
 # Seconds between two drawings of `status --watch`, and between two checks for new output.
 _REDRAW_S, _LOOK_AGAIN_S = 1.0, 0.3
 
@@ -104,9 +106,12 @@ class Tables:
 
     def _reason(self, each: Document) -> str:
         """Return why a schedule does not run, and since when; "" if it starts with the next pass."""
-        since = f" for {span(self._now - _read(each['skipped_since']))}" if each["skipped_since"] else ""
-        reason = each["skip_reason"]
-        return f"{ScheduleSkipReason(reason).for_people}{since}" if reason else ""
+        if not each["skip_reason"]:
+            return ""
+        reason = ScheduleSkipReason(each["skip_reason"])
+        if reason in _ORDINARY or not each["skipped_since"]:
+            return reason.for_people
+        return f"{reason.for_people} for {span(self._now - _read(each['skipped_since']))}"
 
     def history(self, found: Sequence[Document]) -> str:
         """Return the table of the history; the numbers are those of the stored outputs."""

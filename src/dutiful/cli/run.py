@@ -9,6 +9,7 @@ import asyncio
 import difflib
 import importlib
 import inspect
+import logging
 import os
 import sys
 import traceback
@@ -76,6 +77,8 @@ def run(target: str, trace: str | None, json_lines: bool, quiet: bool, **setting
     where = zone(settings.pop("timezone") or clock.timezone).tzinfo
     schedules = check_registrations(target, registrations, where, settings["dialect"]).schedules
     board = board_of(schedules, clock.now().astimezone(where))
+    # The events are shown here; without a handler Python would print their warnings too.
+    logging.getLogger("dutiful").addHandler(logging.NullHandler())
     with ExitStack() as opened:
         show: Show = print_nothing if quiet else print_json_line if json_lines else print_line
         if show is print_line and sys.stdout.isatty():

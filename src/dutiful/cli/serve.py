@@ -135,9 +135,10 @@ async def _answer(service: Service, server: HttpServer, asked: asyncio.Event) ->
     cut: list[str] = []
     try:
         await service.start()
-        # A mistake in the name of a store makes an empty one, and is seen here.
-        schedules = (await service.board.census()).schedules
-        logger.info("store %s, schedules %d", without_secrets(service.settings.store), schedules)
+        store, schedules = service.settings.store, (await service.board.census()).schedules
+        # A mistake in the name of a store makes an empty one.
+        advice = "" if schedules else "; if there were some, check DUTIFUL_STORE"
+        logger.info("store %s, schedules %d%s", without_secrets(store), schedules, advice)
         # Objects made so far live as long as the process, so exclude them from garbage collection.
         gc.freeze()
         answering = asyncio.create_task(server.answer())
