@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.service.rig import given, play
+from tests.service.rig import after, given, play
 
 from dutiful.service.board import Matching
 
@@ -22,6 +22,21 @@ def test_ticks_that_nothing_decides_are_unaccounted_for_their_owner_alone():
     everybody, hers, his, none = play(story)
     assert (hers, his, none) == (9, 1, 0)
     assert everybody == hers + his
+
+
+def test_ticks_that_never_come_or_come_later_are_not_unaccounted():
+    async def story(rig):
+        upsert = rig.registrar.upsert_schedule
+        await upsert(given(schedule_id="ended", end_at=after(2)))
+        # Its ticks fire up to half an hour after their time.
+        await upsert(given(schedule_id="jittered", cron_expr="5 * * * *", jitter_ms=HOUR))
+        found = []
+        for _ in range(20):
+            await rig.clock.advance(100)
+            found.append((await rig.service.board.day()).account.unaccounted)
+        return found
+
+    assert play(story) == [0] * 20
 
 
 def test_the_drift_of_one_user_says_nothing_of_another():

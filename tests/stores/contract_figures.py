@@ -9,7 +9,7 @@ from dutiful.core.changes import Changes
 from dutiful.core.plan.outcome import Failed
 from dutiful.core.policy import Policy, Reason
 from dutiful.core.run import Phase, Run, Status
-from dutiful.core.schedule import Schedule, SkippedRange, Task
+from dutiful.core.schedule import ALWAYS, Alike, Schedule, SkippedRange, Task, Window
 from dutiful.core.tally import Tally
 
 HOUR = 60 * MINUTE
@@ -126,10 +126,12 @@ class FiguresContract:
             owned("b", "bob"),
             owned("c", "bob", paused=True),
             schedule("d", Every(90_000, "start"), grace=1),
+            owned("e", "eve", window=Window(T0, T0 + HOUR)),
         )
         found = await store.cadences()
-        assert sorted(found, key=lambda each: -each[2]) == [
-            (MINUTELY, Policy(), 2, "a"),
-            (Every(90_000, "start"), Policy(grace=1), 1, "d"),
+        assert sorted(found, key=lambda each: each.first_id) == [
+            Alike(MINUTELY, Policy(), ALWAYS, 2, "a"),
+            Alike(Every(90_000, "start"), Policy(grace=1), ALWAYS, 1, "d"),
+            Alike(MINUTELY, Policy(), Window(T0, T0 + HOUR), 1, "e"),
         ]
-        assert await store.cadences("bob") == [(MINUTELY, Policy(), 1, "b")]
+        assert await store.cadences("bob") == [Alike(MINUTELY, Policy(), ALWAYS, 1, "b")]

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.core.policy import Policy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dutiful.core.cadence import Cadence, Instant
     from dutiful.core.policy import Reason
 
@@ -45,6 +47,16 @@ class Schedule(NamedTuple):
     pause_until: Instant | None = None
 
 
+class Alike(NamedTuple):
+    """Schedules with the same cadence, policy and window: how many there are, and the first id."""
+
+    cadence: Cadence
+    policy: Policy
+    window: Window
+    number: int
+    first_id: str
+
+
 class SkippedRange(NamedTuple):
     """The last ledger row of skipped ticks, which ends at the cursor and may still grow."""
 
@@ -73,6 +85,14 @@ class State(NamedTuple):
 def tick_key(schedule_id: str, run_at: Instant) -> str:
     """Return the idempotency key of a tick, sent with every launch so that receivers can drop duplicates."""
     return hashlib.sha256(f"{schedule_id}:{run_at // 1000}".encode()).hexdigest()
+
+
+def alike(schedules: Iterable[Schedule]) -> list[Alike]:
+    """Return the schedules by cadence, policy and window."""
+    ids: dict[tuple[Cadence, Policy, Window], list[str]] = {}
+    for schedule in schedules:
+        ids.setdefault((schedule.cadence, schedule.policy, schedule.window), []).append(schedule.id)
+    return [Alike(*common, len(names), min(names)) for common, names in ids.items()]
 
 
 def is_troubled(state: State) -> bool:

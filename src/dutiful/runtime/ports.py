@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from datetime import datetime, tzinfo
 
-    from dutiful.core.cadence import Cadence, Instant
+    from dutiful.core.cadence import Instant
     from dutiful.core.changes import Changes, Note
     from dutiful.core.errors import FaultyKey
     from dutiful.core.event import Event
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dutiful.core.plan.reconcile import Survey
     from dutiful.core.policy import Policy
     from dutiful.core.run import Kind, Run
-    from dutiful.core.schedule import Schedule
+    from dutiful.core.schedule import Alike, Schedule
     from dutiful.core.snapshot import Move, Snapshot
     from dutiful.core.tally import Tally
     from dutiful.core.workflow import Workflow, WorkflowEntry
@@ -214,8 +214,8 @@ class Figures(Protocol):
         reason other than a pause.
         """
 
-    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int, str]]:
-        """Return each cadence and policy of schedules that are not paused, their number and the first id."""
+    async def cadences(self, owner: str | None = None) -> list[Alike]:
+        """Return the schedules that are not paused, those that are alike together."""
 
 
 class Workflows(Protocol):

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from dutiful.core.cadence import count_ticks
 from dutiful.core.cron.cron import Cron
 from dutiful.core.cron.zone import epoch_ms
+from dutiful.core.plan.draft import Draft
 from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.run import IN_FLIGHT, Run, Status
-from dutiful.core.schedule import is_troubled
+from dutiful.core.schedule import alike, is_troubled
+from dutiful.core.snapshot import Limits
 from dutiful.runtime.ports import RunFilter
 from dutiful.service.cache import TimedCache
-from dutiful.service.load import READ_MAX, Load, distinct
+from dutiful.service.load import READ_MAX, Load
 from dutiful.service.payload import has_facets
 from dutiful.service.views import moment, view_run
 
@@ -280,7 +282,7 @@ class Board:
         if not facets:
             return Load(self._clock, await self._store.cadences(owner))
         found = await self._store.page("", READ_MAX + 1, [*_facets(owner), *facets], False)
-        return Load(self._clock, distinct(found[:READ_MAX]), cut=len(found) > READ_MAX)
+        return Load(self._clock, alike(due.schedule for due in found[:READ_MAX]), cut=len(found) > READ_MAX)
 
     async def troubled(self, owner: str | None = None) -> list[Snapshot]:
         """Return up to 1,000 schedules that need attention: quarantined, then failed, then skipping ones."""
@@ -408,6 +410,11 @@ def _account(tallies: Sequence[Tally], unaccounted: int) -> Account:
 
 
 def _undecided(due: Snapshot, until: Instant) -> int:
-    if due.schedule.paused or due.runs or not isinstance(due.schedule.cadence, Cron):
+    schedule, cursor = due.schedule, due.state.cursor
+    if schedule.paused or due.runs or due.state.quarantine is not None or cursor >= until:
         return 0
-    return count_ticks(due.schedule.cadence, due.state.cursor, until) if due.state.cursor < until else 0
+    if not isinstance(schedule.cadence, Cron) or not count_ticks(schedule.cadence, cursor, until):
+        return 0
+    # Ticks after the end of the window never come, and those that jitter holds back come later.
+    last = Draft(due, until, Limits(), {}).last_due(until)
+    return 0 if last is None else count_ticks(schedule.cadence, cursor, last)

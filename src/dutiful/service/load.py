@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from dutiful.core.cadence import count_ticks
 from dutiful.core.cron.cron import Cron
 from dutiful.core.errors import CronCalculationError
-from dutiful.core.policy import CatchUp, Policy
+from dutiful.core.policy import CatchUp
 from dutiful.service.cache import TimedCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from dutiful.core.cadence import Cadence, Instant
-    from dutiful.core.snapshot import Snapshot
+    from dutiful.core.cadence import Instant
+    from dutiful.core.schedule import Alike, Window
     from dutiful.runtime.ports import Clock
 
 READ_MAX = 1000
@@ -49,80 +49,94 @@ class Firing(NamedTuple):
 
 
 class Load:
-    """The load of schedules, by their distinct cadences; `cut` if more of them match than were read.
+    """The load of schedules, counted once for all that are alike; `cut` if more match than were read.
 
     Counts are made in a thread, and kept for a minute.
     """
 
-    def __init__(
-        self, clock: Clock, cadences: Sequence[tuple[Cadence, Policy, int, str]], *, cut: bool = False
-    ) -> None:
-        self._clock, self._cadences, self.cut = clock, cadences, cut
+    def __init__(self, clock: Clock, alike: Sequence[Alike], *, cut: bool = False) -> None:
+        self._clock, self._alike, self.cut = clock, alike, cut
         self._counts: TimedCache[Any] = TimedCache(clock)
 
     def __len__(self) -> int:
-        return len(self._cadences)
+        return len(self._alike)
 
     async def forecast(self, since: Instant, until: Instant, width: int) -> dict[Instant, int]:
         """Return how many ticks fall in each bucket from `since` on."""
-        cadences = [(cadence, number) for cadence, _, number, _ in self._cadences]
-        found: dict[Instant, int] = await self._counted(forecast, cadences, since, until, width)
+        found: dict[Instant, int] = await self._counted(forecast, since, until, width)
         return found
 
     async def outage(self, start: Instant, length: int) -> Outage:
         """Return the effect of an outage in [start, start + length] on the ticks of that period."""
-        found: Outage = await self._counted(outage, self._cadences, start, start + length)
+        found: Outage = await self._counted(outage, start, start + length)
         return found
 
     async def firing(self, since: Instant, until: Instant) -> list[Firing]:
         """Return the crons with ticks in [since, until), the one with the most ticks first."""
-        found: list[Firing] = await self._counted(firing, self._cadences, since, until)
+        found: list[Firing] = await self._counted(firing, since, until)
         return found
 
-    async def _counted(self, count: Callable[..., Any], cadences: Sequence[Any], *period: int) -> Any:
+    async def _counted(self, count: Callable[..., Any], *period: int) -> Any:
         async def compute() -> Any:
             with self._clock.hold():
-                return await asyncio.to_thread(count, cadences, *period)
+                return await asyncio.to_thread(count, self._alike, *period)
 
         return await self._counts.get((count, *period), compute)
 
 
-def distinct(schedules: Sequence[Snapshot]) -> list[tuple[Cadence, Policy, int, str]]:
-    """Return each cadence and policy, the number of schedules that have both, and the first id of these."""
-    ids: dict[tuple[Cadence, Policy], list[str]] = {}
-    for due in schedules:
-        ids.setdefault((due.schedule.cadence, due.schedule.policy), []).append(due.schedule.id)
-    return [(cadence, policy, len(names), min(names)) for (cadence, policy), names in ids.items()]
-
-
-def forecast(
-    cadences: Sequence[tuple[object, int]], since: Instant, until: Instant, width: int
-) -> dict[Instant, int]:
+def forecast(alike: Sequence[Alike], since: Instant, until: Instant, width: int) -> dict[Instant, int]:
     """Return how many ticks fall in each bucket; buckets without ticks are left out."""
-    if width == DAY and since % DAY == 0:
-        return days_load(
-            [(each, number) for each, number in cadences if isinstance(each, Cron)], since, until
-        )
+    crons = [*_crons(alike, since, until)]
     counts: dict[Instant, int] = {}
-    for cadence, number in cadences:
-        if isinstance(cadence, Cron):
-            for bucket, ticks in _buckets(cadence, since, until, width):
-                counts[bucket] = counts.get(bucket, 0) + ticks * number
+    if width == DAY and since % DAY == 0:
+        whole = [(cron, number) for cron, number, *period in crons if period == [since, until]]
+        counts = days_load(whole, since, until)
+        # A day that a window cuts is like no other.
+        crons = [each for each in crons if [*each[2:]] != [since, until]]
+    for cron, number, begin, end in crons:
+        for bucket, ticks in _buckets(cron, since, width, begin, end):
+            counts[bucket] = counts.get(bucket, 0) + ticks * number
     return counts
 
 
-def _buckets(cron: Cron, since: Instant, until: Instant, width: int) -> Iterator[tuple[Instant, int]]:
-    """Yield (bucket, ticks) of one cron: tick by tick where ticks are few, else by counting each bucket."""
+def _crons(
+    alike: Iterable[Alike], since: Instant, until: Instant
+) -> Iterator[tuple[Cron, int, Instant, Instant]]:
+    """Yield each cron, its number of schedules, and the part of [since, until) in their window."""
+    for each in alike:
+        begin, end = _within(each.window, since, until)
+        if isinstance(each.cadence, Cron) and begin < end:
+            yield each.cadence, each.number, begin, end
+
+
+def _within(window: Window, since: Instant, until: Instant) -> tuple[Instant, Instant]:
+    """Return the part of [since, until) in a window."""
+    begin = since if window.start is None else max(since, window.start)
+    # A tick at the end of the window counts.
+    return begin, until if window.end is None else min(until, window.end + 1)
+
+
+def _count(cron: Cron, begin: Instant, end: Instant) -> int:
+    """Return how many ticks lie in [begin, end)."""
+    return count_ticks(cron, begin - 1, end - 1) if begin < end else 0
+
+
+def _buckets(
+    cron: Cron, since: Instant, width: int, begin: Instant, end: Instant
+) -> Iterator[tuple[Instant, int]]:
+    """Yield (bucket, ticks) of one cron in [begin, end); the buckets are counted from `since`.
+
+    Tick by tick where ticks are few, else by counting each bucket.
+    """
     try:
-        total = count_ticks(cron, since - 1000, until - 1000)
-        if total > (until - since) // width:
-            for bucket in range(since, until, width):
-                ticks = count_ticks(cron, bucket - 1000, bucket + width - 1000)
+        if _count(cron, begin, end) > (end - begin) // width:
+            for bucket in range(begin - (begin - since) % width, end, width):
+                ticks = _count(cron, max(bucket, begin), min(bucket + width, end))
                 if ticks:
                     yield bucket, ticks
             return
-        at = since // 1000 - 1
-        while (at := cron.upcoming_epoch(at)) * 1000 < until:
+        at = (begin - 1) // 1000
+        while (at := cron.upcoming_epoch(at)) * 1000 < end:
             instant = at * 1000
             yield instant - (instant - since) % width, 1
     except CronCalculationError:
@@ -166,7 +180,7 @@ def _group_load(group: Sequence[tuple[Cron, int]], days: Sequence[Instant]) -> d
 
 def _ticks(cron: Cron, day: Instant) -> int:
     try:
-        return count_ticks(cron, day - 1000, day + DAY - 1000)
+        return _count(cron, day, day + DAY)
     except CronCalculationError:
         return 0
 
@@ -186,21 +200,22 @@ def _likenesses(cron: Cron, days: Sequence[Instant]) -> list[_Likeness]:
 
 
 def _fires(cron: Cron, begin: datetime, end: datetime) -> bool:
-    return count_ticks(cron, _ms(begin) - 1000, _ms(end) - 1000) > 0
+    return _count(cron, _ms(begin), _ms(end)) > 0
 
 
 def _ms(at: datetime) -> Instant:
     return int(at.timestamp()) * 1000
 
 
-def outage(cadences: Sequence[tuple[object, Policy, int, str]], start: Instant, end: Instant) -> Outage:
+def outage(alike: Sequence[Alike], start: Instant, end: Instant) -> Outage:
     """Return the effect of an outage in [start, end] on the ticks of that period."""
     schedules = ticks = run = missed = coalesced = capped = 0
-    for cadence, policy, number, _ in cadences:
-        if not isinstance(cadence, Cron) or not (found := count_ticks(cadence, start - 1000, end)):
+    for cadence, policy, window, number, _ in alike:
+        begin, stop = _within(window, start, end + 1)
+        if not isinstance(cadence, Cron) or not (found := _count(cadence, begin, stop)):
             continue
         # Ticks within the grace still count as on time when the service is back.
-        on_time = count_ticks(cadence, max(start - 1000, end - policy.grace), end)
+        on_time = _count(cadence, max(begin, end - policy.grace + 1), stop)
         late = found - on_time
         owed = min(late, {CatchUp.NONE: 0, CatchUp.LATEST: 1}.get(policy.catch_up, policy.catch_up_cap))
         schedules += number
@@ -213,17 +228,15 @@ def outage(cadences: Sequence[tuple[object, Policy, int, str]], start: Instant, 
     return Outage(schedules, ticks, run, missed, coalesced, capped)
 
 
-def firing(
-    cadences: Sequence[tuple[object, Policy, int, str]], since: Instant, until: Instant
-) -> list[Firing]:
+def firing(alike: Sequence[Alike], since: Instant, until: Instant) -> list[Firing]:
     """Return the crons with ticks in [since, until), the one with the most ticks first."""
     found: dict[Cron, Firing] = {}
-    for cadence, _, number, first in cadences:
+    for cadence, _, window, number, first in alike:
         if not isinstance(cadence, Cron):
             continue
-        ticks = count_ticks(cadence, since - 1000, until - 1000) * number
+        ticks = _count(cadence, *_within(window, since, until)) * number
         if ticks:
-            # The same cron with another policy.
+            # The same cron with another policy or window.
             known = found.get(cadence, Firing(cadence, first, 0, 0))
             first_id, schedules = min(first, known.first_id), known.schedules + number
             found[cadence] = Firing(cadence, first_id, schedules, known.ticks + ticks)

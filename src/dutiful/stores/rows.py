@@ -12,7 +12,7 @@ from dutiful.core.changes import Note
 from dutiful.core.errors import CodecError, ImpossibleKey, OvertakenError, StoreError, quoted
 from dutiful.core.policy import Overlap, Reason
 from dutiful.core.run import Kind, Phase, Run, Status
-from dutiful.core.schedule import SkippedRange, State
+from dutiful.core.schedule import Alike, SkippedRange, State, Window
 from dutiful.core.snapshot import Snapshot
 from dutiful.runtime.ports import PART_OF_ID, PausedUntil, RunPlace
 from dutiful.stores.codec import Declaration, declare, decode_cadence, decode_policy, revive
@@ -20,10 +20,9 @@ from dutiful.stores.codec import Declaration, declare, decode_cadence, decode_po
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from dutiful.core.cadence import Cadence, Instant
+    from dutiful.core.cadence import Instant
     from dutiful.core.changes import Put
     from dutiful.core.errors import FaultyKey
-    from dutiful.core.policy import Policy
     from dutiful.core.schedule import Schedule
     from dutiful.core.snapshot import Move
     from dutiful.runtime.ports import Facets, RunFilter
@@ -283,19 +282,20 @@ def readable_run(schedule_id: str, row: Row) -> Run:
 
 
 def readable_cadences(
-    rows: Iterable[tuple[int, int, int, str]], texts: Mapping[tuple[int, int], Shared]
-) -> list[tuple[Cadence, Policy, int, str]]:
-    """Return the cadences and policies of rows, each with the last two values of its row.
+    rows: Iterable[tuple[int, int, int | None, int | None, int, str]],
+    texts: Mapping[tuple[int, int], Shared],
+) -> list[Alike]:
+    """Return the schedules that are alike, each row with the number of them and their first id.
 
     A text that cannot be read is left out: its schedules are damaged.
     """
     found = []
-    for cadence_number, policy_number, count, first in rows:
+    for cadence_number, policy_number, start, end, number, first_id in rows:
         try:
             cadence, policy, _ = texts[cadence_number, policy_number]
         except CodecError:
             continue
-        found.append((cadence, policy, count, first))
+        found.append(Alike(cadence, policy, Window(start, end), number, first_id))
     return found
 
 

@@ -6,7 +6,7 @@ import heapq
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dutiful.core.schedule import is_troubled, owner_of
+from dutiful.core.schedule import alike, is_troubled, owner_of
 from dutiful.core.tally import Tally, tallied
 from dutiful.core.workflow import Workflow, WorkflowEntry
 from dutiful.runtime.ports import Found, RunPage, RunPlace
@@ -14,9 +14,9 @@ from dutiful.runtime.ports import Found, RunPage, RunPlace
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dutiful.core.cadence import Cadence, Instant
-    from dutiful.core.policy import Policy
+    from dutiful.core.cadence import Instant
     from dutiful.core.run import Run
+    from dutiful.core.schedule import Alike
     from dutiful.core.snapshot import Snapshot
     from dutiful.core.workflow import PutWorkflow
     from dutiful.runtime.ports import RunFilter
@@ -103,12 +103,9 @@ class MemoryFigures:
         found = [row.due() for row in self._owned(owner) if is_troubled(row.state)]
         return sorted(found, key=lambda due: due.schedule.id)[:limit]
 
-    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int, str]]:
-        """Return each cadence and policy of schedules that are not paused, their number and the first id."""
-        ids: dict[tuple[Cadence, Policy], list[str]] = {}
-        for schedule in (row.schedule for row in self._owned(owner) if not row.schedule.paused):
-            ids.setdefault((schedule.cadence, schedule.policy), []).append(schedule.id)
-        return [(cadence, policy, len(found), min(found)) for (cadence, policy), found in ids.items()]
+    async def cadences(self, owner: str | None = None) -> list[Alike]:
+        """Return the schedules that are not paused, those that are alike together."""
+        return alike(row.schedule for row in self._owned(owner) if not row.schedule.paused)
 
     def _owned(self, owner: str | None) -> list[Row]:
         return [row for row in self._rows.values() if owner in (None, owner_of(row.schedule))]

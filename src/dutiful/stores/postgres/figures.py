@@ -21,9 +21,9 @@ from dutiful.stores.rows import (
 )
 
 if TYPE_CHECKING:
-    from dutiful.core.cadence import Cadence, Instant
-    from dutiful.core.policy import Policy
+    from dutiful.core.cadence import Instant
     from dutiful.core.run import Run
+    from dutiful.core.schedule import Alike
     from dutiful.core.tally import Tally
     from dutiful.runtime.ports import RunFilter
     from dutiful.stores.postgres.connections import Session
@@ -56,8 +56,8 @@ _TROUBLED = (
     " AND ($2::text IS NULL OR owner = $2) ORDER BY id LIMIT $3"
 )
 _CADENCES = (
-    "SELECT cadence_number, policy_number, count(*), min(id) FROM declarations"
-    f" WHERE damage IS NULL AND paused = 0 AND {_OWNED} GROUP BY 1, 2"
+    "SELECT cadence_number, policy_number, window_start, window_end, count(*), min(id) FROM declarations"
+    f" WHERE damage IS NULL AND paused = 0 AND {_OWNED} GROUP BY 1, 2, 3, 4"
 )
 _FIND_IDS = (
     f"SELECT id FROM declarations WHERE {_OWNED} AND id > $3 AND strpos(id, $4) > 0 AND damage IS NULL"
@@ -97,10 +97,8 @@ async def troubled(session: Session, texts: Texts, namespace: str, owner: str | 
     return await some(session, texts, namespace, _TROUBLED, owner, limit)
 
 
-async def cadences(
-    session: Session, texts: Texts, namespace: str, owner: str | None
-) -> list[tuple[Cadence, Policy, int, str]]:
-    """Return each cadence and policy of schedules that are not paused, their number and the first id."""
+async def cadences(session: Session, texts: Texts, namespace: str, owner: str | None) -> list[Alike]:
+    """Return the schedules that are not paused, those that are alike together."""
     rows = await session.rows(_CADENCES, namespace, owner)
     await texts.learn(session, {(row[0], row[1]) for row in rows})
     return readable_cadences(rows, texts)

@@ -13,14 +13,13 @@ from dutiful.stores.postgres.settle import report
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
-    from dutiful.core.cadence import Cadence, Instant
+    from dutiful.core.cadence import Instant
     from dutiful.core.changes import Changes, Note
     from dutiful.core.errors import FaultyKey
     from dutiful.core.plan.outcome import Settlement
     from dutiful.core.plan.reconcile import Survey
-    from dutiful.core.policy import Policy
     from dutiful.core.run import Kind, Run
-    from dutiful.core.schedule import Schedule
+    from dutiful.core.schedule import Alike, Schedule
     from dutiful.core.snapshot import Snapshot
     from dutiful.core.tally import Tally
     from dutiful.core.workflow import Workflow, WorkflowEntry
@@ -280,8 +279,8 @@ class NamespaceStore:
             lambda session: figures.troubled(session, database.texts, database.namespace, owner, limit)
         )
 
-    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int, str]]:
-        """Return each cadence and policy with the number of schedules and the first id."""
+    async def cadences(self, owner: str | None = None) -> list[Alike]:
+        """Return the schedules that are not paused, those that are alike together."""
         database = self._database
         return await self._read(
             lambda session: figures.cadences(session, database.texts, database.namespace, owner)

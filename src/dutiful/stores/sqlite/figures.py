@@ -24,9 +24,9 @@ from dutiful.stores.sqlite.reads import ID_AND_RUN, found_by
 if TYPE_CHECKING:
     import sqlite3
 
-    from dutiful.core.cadence import Cadence, Instant
-    from dutiful.core.policy import Policy
+    from dutiful.core.cadence import Instant
     from dutiful.core.run import Run
+    from dutiful.core.schedule import Alike
     from dutiful.core.snapshot import Snapshot
     from dutiful.core.tally import Tally
     from dutiful.core.workflow import PutWorkflow
@@ -168,8 +168,8 @@ _TROUBLED = (
 )
 # Scan the table in file order: the index by id would read pages at random.
 _CADENCES = (
-    "SELECT cadence_number, policy_number, count(*), min(id) FROM declarations NOT INDEXED"
-    f" WHERE damage IS NULL AND paused = 0 AND {_OWNED} GROUP BY 1, 2"
+    "SELECT cadence_number, policy_number, window_start, window_end, count(*), min(id)"
+    f" FROM declarations NOT INDEXED WHERE damage IS NULL AND paused = 0 AND {_OWNED} GROUP BY 1, 2, 3, 4"
 )
 
 
@@ -213,10 +213,8 @@ def troubled(
     return found_by(connection, texts, _TROUBLED, (namespace, owner, limit))
 
 
-def cadences(
-    connection: sqlite3.Connection, texts: Texts, namespace: str, owner: str | None
-) -> list[tuple[Cadence, Policy, int, str]]:
-    """Return each cadence and policy of schedules that are not paused, their number and the first id."""
+def cadences(connection: sqlite3.Connection, texts: Texts, namespace: str, owner: str | None) -> list[Alike]:
+    """Return the schedules that are not paused, those that are alike together."""
     return readable_cadences(connection.execute(_CADENCES, (namespace, owner)), texts)
 
 

@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from dutiful.core.cadence import Cadence, Instant
+    from dutiful.core.cadence import Instant
     from dutiful.core.changes import Changes, Note
     from dutiful.core.errors import FaultyKey
     from dutiful.core.plan.outcome import Settlement
     from dutiful.core.plan.reconcile import Survey
-    from dutiful.core.policy import Policy
     from dutiful.core.run import Kind, Run
-    from dutiful.core.schedule import Schedule
+    from dutiful.core.schedule import Alike, Schedule
     from dutiful.core.snapshot import Move, Snapshot
     from dutiful.core.tally import Tally
     from dutiful.core.workflow import Workflow, WorkflowEntry
@@ -389,8 +388,8 @@ class SqliteStore:
         """Return schedules that need attention."""
         return await self._marking(figures.troubled, owner, limit)
 
-    async def cadences(self, owner: str | None = None) -> list[tuple[Cadence, Policy, int, str]]:
-        """Return each cadence and policy with the number of schedules and the first id."""
+    async def cadences(self, owner: str | None = None) -> list[Alike]:
+        """Return the schedules that are not paused, those that are alike together."""
         return await self._decode(figures.cadences, owner)
 
     # Workflows
