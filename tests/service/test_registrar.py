@@ -8,6 +8,7 @@ from tests.service.rig import after, given, play
 from dutiful.core.errors import InvalidArgumentError, OversizedBackfillError, UnknownScheduleError
 from dutiful.core.plan.outcome import Succeeded
 from dutiful.service import Backfilled, Service
+from dutiful.service.payload import payload_of
 
 
 async def done(_):
@@ -32,6 +33,30 @@ def test_a_deploy_leaves_pause_and_note_to_the_operator():
     views, updated_at = play(story)
     assert views == [(True, "broken upstream", after(0), "ada", 2), (False, None, None, None, 2)]
     assert updated_at == after(5 / 60)
+
+
+@pytest.mark.parametrize(
+    ("secret", "shown"),
+    [
+        ("https://run.example/x?token=1", "https://run.example/x?***"),
+        ("redis://ada:pw@run.example/0?stream=runs", "redis://***@run.example/0?***"),
+    ],
+)
+def test_an_executor_that_is_sent_as_it_is_shown_keeps_its_secrets(secret, shown):
+    async def story(rig):
+        await rig.registrar.upsert_schedule(given(executor=secret))
+        assert (await rig.registrar.get_schedule("job")).executor == shown
+        previewed = await rig.registrar.preview_upsert(given(executor=shown, cron_expr="0 * * * *"))
+        again = await rig.registrar.upsert_schedule(given(executor=shown, cron_expr="0 * * * *"))
+        due = await rig.service._store.get("job")
+        refused = []
+        for wrong in ({"executor": shown.replace("run", "evil")}, {"executor": shown, "schedule_id": "new"}):
+            with pytest.raises(InvalidArgumentError) as error:
+                await rig.registrar.upsert_schedule(given(**wrong))
+            refused.append(error.value.details["argument"])
+        return previewed.changed, again.changed, payload_of(due.schedule).executor, refused
+
+    assert play(story) == (["cron_expr"], ["cron_expr"], secret, ["executor", "executor"])
 
 
 def test_a_deploy_makes_no_past_tick_due():

@@ -222,6 +222,11 @@ def without_secrets(url: str) -> str:
     return f"{scheme}://{'***@' if user or at else ''}{place}{'?***' if query else ''}"
 
 
+def hides_secrets(url: str) -> bool:
+    """Return whether a URL is as `without_secrets` shows one that has secrets."""
+    return "://***@" in url or url.endswith("?***")
+
+
 def _misspelt(environ: Mapping[str, str]) -> Iterator[SettingProblem]:
     # Other programs may use the prefix too, so report only names that look like a misspelling.
     known = {variable.name.removeprefix(_OWN_PREFIX): variable.name for variable in VARIABLES}

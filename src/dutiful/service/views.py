@@ -17,8 +17,8 @@ from dutiful.core.plan.upcoming import upcoming
 from dutiful.core.schedule import State
 from dutiful.core.snapshot import Snapshot
 from dutiful.service.declaration import ScheduleView, policy_facts
-from dutiful.service.payload import payload_of
-from dutiful.service.settings import without_secrets
+from dutiful.service.payload import encode, payload_of
+from dutiful.service.settings import hides_secrets, without_secrets
 from dutiful.service.types import RunView
 
 if TYPE_CHECKING:
@@ -103,6 +103,21 @@ def revision_of(known: Snapshot | None) -> str | None:
     if facts["executor"] is not None:
         facts["executor"] = without_secrets(facts["executor"])
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def with_stored_secrets(schedule: Schedule, known: Snapshot | None) -> Schedule:
+    """Return a declared schedule whose executor, if it is written as it is shown, is the stored one.
+
+    Raises InvalidArgumentError where nothing is stored that is shown so.
+    """
+    payload = payload_of(schedule)
+    url = payload.executor
+    if url is None or not hides_secrets(url):
+        return schedule
+    stored = None if known is None else payload_of(known.schedule).executor
+    if stored is None or without_secrets(stored) != url:
+        raise InvalidArgumentError("executor", url, "*** is what a secret is shown as; write the secret")
+    return schedule._replace(task=schedule.task._replace(payload=encode(payload._replace(executor=stored))))
 
 
 def view_schedule(due: Snapshot, note: Note | None, now: Instant) -> ScheduleView:

@@ -223,6 +223,22 @@ def test_an_edit_of_one_field_stores_all_others_to_the_last_digit(nightly):
     assert after == {**before, "version": 2, "updated_at": after["updated_at"]}
 
 
+def test_labels_with_commas_and_backslashes_are_read_back_as_they_were(nightly):
+    labels = {"a": "C:\\jobs\\", "b": r"x\,y", "c": r"\\", "d": "1,2,", "e": r"p\q"}
+    nightly.upsert(labels=labels)
+    written = shown_fields(nightly)["labels"] + ", f=end\\"
+    assert post(nightly, PATH, csrf(nightly, PATH), do="save", labels=written).status_code == 303
+    assert nightly.get("/schedules/nightly")["labels"] == {**labels, "f": "end\\"}
+
+
+def test_an_edit_keeps_the_secrets_of_the_executor(nightly):
+    own = "https://run.example/x?token=1"
+    nightly.upsert(timezone="America/New_York", executor=own)
+    assert post(nightly, PATH, csrf(nightly, PATH), do="save", cron_expr="31 9 * * *").status_code == 303
+    # An upsert with the URL finds nothing to change.
+    assert nightly.upsert(timezone="America/New_York", executor=own, cron_expr="31 9 * * *")["changed"] == []
+
+
 def shown_fields(service):
     """Return the filled-in fields of the editor that are written, as a browser sends them."""
     fields = Page(service.client.get(PATH)).all("input")

@@ -39,8 +39,8 @@ _NUMBERS = {
     "retry_limit": int, "retry_delay_s": float, "retry_backoff": int,
 }  # fmt: skip
 _TIMES = ("start_at", "end_at")
-# The escape of a comma inside a label, because commas separate labels.
-_COMMA = "\\,"
+# A comma or the end of a label, and the backslashes before it: commas separate labels.
+_COMMA_OR_END = re.compile(r"(\\*)(,|$)")
 NEW = {
     "schedule_id": "", "workflow_id": "", "version": "1", "user_id": "", "labels": "",
     "cron_expr": "30 2 * * *", "timezone": "UTC", "dialect": "standard", "gap": "run_after", "fold": "first",
@@ -144,7 +144,7 @@ def _written(value: object) -> str:
             # With all digits: a rounded number would be stored by an edit of another field.
             return repr(value).removesuffix(".0")
         case Mapping():
-            return ", ".join(f"{name}={text.replace(',', _COMMA)}" for name, text in value.items())
+            return ", ".join(f"{name}={_escaped(text)}" for name, text in value.items())
         case list() | tuple():
             return ", ".join(value)
         case _:
@@ -198,9 +198,27 @@ def _days(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def _escaped(text: str) -> str:
+    """Return the text of a label with a backslash before commas, and before backslashes that lead to one."""
+    return _COMMA_OR_END.sub(lambda found: 2 * found[1] + ("\\," if found[2] else ""), text)
+
+
+def _unescaped(text: str) -> list[str]:
+    """Return the labels in a text, which commas without a backslash separate."""
+    found, last = [""], 0
+    for mark in _COMMA_OR_END.finditer(text):
+        pairs, single = divmod(len(mark[1]), 2)
+        found[-1] += text[last : mark.start()] + "\\" * pairs
+        if mark[2] and not single:
+            found.append("")
+        elif single:
+            found[-1] += mark[2] or "\\"
+        last = mark.end()
+    return found
+
+
 def _labels(text: str) -> dict[str, str]:
-    parts = [part.replace(_COMMA, ",") for part in re.split(r"(?<!\\),", text)]
-    pairs = [part.partition("=") for part in parts if part.strip()]
+    pairs = [part.partition("=") for part in _unescaped(text) if part.strip()]
     for name, equals, _ in pairs:
         if not equals:
             raise InvalidArgumentError("labels", name.strip(), "write name=value, with commas between them")
