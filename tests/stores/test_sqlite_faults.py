@@ -7,6 +7,8 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -305,6 +307,66 @@ def test_namespaces_do_not_see_each_other(path):
         await other.close()
 
     with_store(path, share)
+
+
+def test_an_opening_that_was_given_up_takes_no_lock_from_the_next(path):
+    verifying, finish = threading.Event(), threading.Event()
+
+    async def scenario():
+        store, other = SqliteStore(path), SqliteStore(path)
+        await other.open()
+        await other.close()
+        verify = store._file.verify
+
+        def slowly(*args, **kwargs):
+            store._file.verify = verify
+            verifying.set()
+            finish.wait(30)
+            verify(*args, **kwargs)
+
+        # A large file on a slow disk.
+        store._file.verify = slowly
+        first = asyncio.create_task(store.open())
+        await asyncio.to_thread(verifying.wait, 30)
+        first.cancel()
+        with suppress(asyncio.CancelledError):
+            await first
+        [thread] = [each for each in threading.enumerate() if each.name == f"dutiful {path}"]
+        asyncio.get_running_loop().call_later(0.2, finish.set)
+        await store.open()
+        epoch = await store.lead("me")
+        await asyncio.to_thread(thread.join)
+        await other.open()
+        found = epoch, await other.lead("other"), store.holds(1), (await store.leader()).pid
+        await store.close()
+        after = await other.lead("other")
+        await other.close()
+        return found, after
+
+    assert asyncio.run(scenario()) == ((1, None, True, os.getpid()), 2)
+
+
+def test_a_lock_that_comes_after_its_owner_was_cancelled_is_free_again(path):
+    acquiring, closing = threading.Event(), threading.Event()
+
+    async def scenario():
+        store, other = SqliteStore(path), SqliteStore(path)
+        await store.open()
+        acquire = store._lock.acquire
+        store._lock.acquire = lambda loop: acquiring.set() or (closing.wait(30) and acquire(loop))
+        leading = asyncio.create_task(store.lead("me"))
+        await asyncio.to_thread(acquiring.wait, 30)
+        leading.cancel()
+        with suppress(asyncio.CancelledError):
+            await leading
+        asyncio.get_running_loop().call_later(0.2, closing.set)
+        await store.close()
+        await other.open()
+        epoch = await other.lead("other")
+        await other.close()
+        return epoch
+
+    assert asyncio.run(scenario()) == 1
 
 
 def test_opening_and_closing_twice_is_harmless(path):

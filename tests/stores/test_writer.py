@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 import weakref
+from contextlib import closing
 
 import pytest
 
@@ -23,7 +24,7 @@ class Bench:
 
     def __init__(self, path):
         self.path, self.trace, self.broken = path, [], None
-        self.writer = Writer(str(path), self.connect, self.check)
+        self.writer = Writer(str(path), lambda: closing(self.connect()), self.check)
 
     def connect(self):
         connection = sqlite3.connect(self.path, isolation_level=None)
@@ -178,7 +179,7 @@ def test_a_failed_connection_is_raised_by_start(tmp_path):
         return sqlite3.connect(tmp_path / "missing" / "t.db")
 
     async def start():
-        await Writer("t.db", connect, lambda: None).start()
+        await Writer("t.db", lambda: closing(connect()), lambda: None).start()
 
     with pytest.raises(StoreError, match=r"t\.db cannot be opened"):
         asyncio.run(start())
@@ -186,7 +187,7 @@ def test_a_failed_connection_is_raised_by_start(tmp_path):
 
 def test_a_start_that_is_given_up_leaves_no_thread_behind(tmp_path):
     bench, gate = Bench(tmp_path / "t.db"), threading.Event()
-    writer = Writer("t.db", lambda: gate.wait() and bench.connect(), bench.check)
+    writer = Writer("t.db", lambda: gate.wait() and closing(bench.connect()), bench.check)
 
     async def give_up():
         starting = asyncio.ensure_future(writer.start())

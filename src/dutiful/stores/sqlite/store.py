@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import secrets
+import threading
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dutiful.core.errors import LostLeadershipError, NamespaceOwnedError, StoreError
@@ -21,7 +22,7 @@ from dutiful.stores.transfer import COPIER
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from dutiful.core.cadence import Instant
     from dutiful.core.changes import Changes, Note
@@ -67,6 +68,7 @@ class SqliteStore:
         self._file = file.DatabaseFile(self._path, lock_path, busy_timeout)
         self._lock = LeaderLock(lock_path)
         self._writer: Writer | None = None
+        self._turn = threading.Lock()
         self._process = os.getpid()
         self._leading: tuple[str, int] | None = None
         self._texts_max = upkeep.TEXTS_MAX
@@ -81,9 +83,20 @@ class SqliteStore:
         if self._writer is not None:
             return
         self._process = os.getpid()
-        writer = Writer(self._path, self._connect, self._file.check)
+        writer = Writer(self._path, self._connected, self._file.check)
         await writer.start()
         self._writer = writer
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        # The thread of an opening that was cancelled comes to its end before the next one begins.
+        with self._turn:
+            try:
+                with contextlib.closing(self._connect()) as connection:
+                    yield connection
+            finally:
+                # A `lead` that was cancelled may have taken it since.
+                self._lock.release()
 
     def _connect(self) -> sqlite3.Connection:
         connection = self._file.connect()

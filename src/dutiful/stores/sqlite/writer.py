@@ -18,6 +18,7 @@ from dutiful.stores.sqlite.file import explained, is_garbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
 T = TypeVar("T")
 
@@ -38,9 +39,12 @@ class Writer:
     """Runs functions on the connection, and resolves each one's future when its transaction is durable."""
 
     def __init__(
-        self, path: str, connect: Callable[[], sqlite3.Connection], check: Callable[[], None]
+        self,
+        path: str,
+        connected: Callable[[], AbstractContextManager[sqlite3.Connection]],
+        check: Callable[[], None],
     ) -> None:
-        self._path, self._connect, self._check = path, connect, check
+        self._path, self._connected, self._check = path, connected, check
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
 
     async def start(self) -> None:
@@ -74,16 +78,16 @@ class Writer:
     # On the thread
 
     def _run(self, started: _Job) -> None:
-        try:
-            connection = self._connect()
-        except Exception as error:  # noqa: BLE001 - any error must reach the caller of `start`
-            _deliver([started], [_Answer(error=explained(error, self._path))])
-            return
-        _deliver([started], [_Answer()])
-        last = None
-        while last is None:
-            last = self._serve(connection)
-        connection.close()
+        with contextlib.ExitStack() as opened:
+            try:
+                connection = opened.enter_context(self._connected())
+            except Exception as error:  # noqa: BLE001 - any error must reach the caller of `start`
+                _deliver([started], [_Answer(error=explained(error, self._path))])
+                return
+            _deliver([started], [_Answer()])
+            last = None
+            while last is None:
+                last = self._serve(connection)
         _deliver([last], [_Answer()])
 
     def _serve(self, connection: sqlite3.Connection) -> _Job | None:
