@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 from tests.spec.world import play
 
-from dutiful import Scheduler
+from dutiful import Scheduler, task
 from dutiful.errors import NamespaceOwnedError, StopSchedulerError
 from dutiful.service import ScheduleInput, Service, settings_from
 from dutiful.testing import VirtualClock
@@ -229,6 +229,26 @@ def test_an_observer_that_raises_a_cancellation_does_not_end_the_engine():
 
     asyncio.run(story())
     assert len(ran) == 3
+
+
+def test_a_stop_ends_a_run_at_its_timeout():
+    async def story(world):
+        scheduler = world.scheduler()
+        *_, callback, _ = world.task(does=world.sleeping(3600))
+        await scheduler.initialize([task("job", "* * * * *", callback, 600, timeout=90)])
+        await world.clock.advance(30)
+        stopping = asyncio.create_task(scheduler.stop())
+        await world.clock.advance(59)
+        waiting = not stopping.done()
+        await world.clock.advance(1)
+        world.told = waiting, stopping.done()
+        await stopping
+
+    world = play(story)
+    assert world.told == (True, True)
+    assert world.ran == ["10:00 job"]
+    [failed] = [event for event in world.events if event["name"] == "TaskRunFailed"]
+    assert failed["error"] == "timed out after 90 s"
 
 
 def test_a_stop_by_a_detached_task_waits_for_what_runs():

@@ -158,10 +158,10 @@ class Engine:
             await asyncio.wait([self._loop])
         deadline = _FOREVER if within is None else self._clock.monotonic() + within
         while self._running and (left := deadline - self._clock.monotonic()) > 0:
-            await self.idle(left)
+            await self.idle(min(left, self._running.seconds_left(self._clock.monotonic())))
+            self._finished += self._running.time_out(self._clock.monotonic(), self._now())
         error = await self._try_to_settle()
-        carried = [flight.launch.run for flight in self._running.values()]
-        return Drained(carried, [launch.run for launch, *_ in self._finished], error)
+        return Drained(self._running.runs(), [launch.run for launch, *_ in self._finished], error)
 
     def carries(self, key: Key) -> bool:
         """Return whether the run of this key is in flight here."""
@@ -470,7 +470,7 @@ class Engine:
 
     def _drop_runs(self) -> None:
         """Cancel and forget all runs; no outcome of them is recorded."""
-        self._running.cancel([flight.launch.run for flight in self._running.values()])
+        self._running.cancel(self._running.runs())
         self._finished.clear()
         self._unsure.clear()
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from dutiful.core.plan.outcome import TimedOut
 from dutiful.core.run import IN_FLIGHT, Phase
 from dutiful.runtime.clock import STEP_MIN
 from dutiful.runtime.ports import Launch
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Sequence
 
     from dutiful.core.cadence import Instant
+    from dutiful.core.plan.outcome import Outcome
     from dutiful.core.run import Run
     from dutiful.core.snapshot import Move, Snapshot
 
@@ -33,10 +36,14 @@ class Flight(NamedTuple):
         """Return for how many milliseconds the run has been in flight."""
         return round((now - self.began) * 1000)
 
+    def left(self, now: float) -> float:
+        """Return the milliseconds until the timeout of the run, below zero after it."""
+        timeout = self.launch.schedule.policy.run_timeout
+        return inf if timeout is None else timeout - self.age(now)
+
     def outlived(self, now: float) -> bool:
         """Return whether the run has been in flight for longer than its timeout."""
-        timeout = self.launch.schedule.policy.run_timeout
-        return timeout is not None and timeout + STEP_MIN < self.age(now)
+        return self.left(now) < -STEP_MIN
 
 
 class Flights(dict[Key, Flight]):
@@ -51,6 +58,20 @@ class Flights(dict[Key, Flight]):
         """Return the start times of these schedules' runs in flight, on a clock that now shows `wall`."""
         keys = [key for due in schedules for key in map(key_of, due.runs) if key in self]
         return {key: wall - self[key].age(now) for key in keys}
+
+    def runs(self) -> list[Run]:
+        """Return all runs in flight."""
+        return [flight.launch.run for flight in self.values()]
+
+    def seconds_left(self, now: float) -> float:
+        """Return how long it is until the next timeout."""
+        return max(0, min((flight.left(now) for flight in self.values()), default=inf) / 1000)
+
+    def time_out(self, now: float, wall: Instant) -> list[tuple[Launch, Outcome, Instant]]:
+        """Cancel and forget the runs whose timeout has come; return them with their outcomes."""
+        late = [flight.launch for flight in self.values() if flight.left(now) <= 0]
+        self.cancel(launch.run for launch in late)
+        return [(launch, TimedOut(), wall) for launch in late]
 
     def outlived(self, now: float) -> list[Run]:
         """Return the runs that have been in flight for longer than their timeout."""

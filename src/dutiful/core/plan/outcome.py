@@ -27,6 +27,10 @@ class Failed(NamedTuple):
     error: BaseException | None = None
 
 
+class TimedOut(NamedTuple):
+    """The task was cancelled after its timeout, by an engine that drains and plans no more."""
+
+
 class NoWork(NamedTuple):
     """The work source was empty, so the task was not invoked."""
 
@@ -62,7 +66,7 @@ class Unanswered(NamedTuple):
     retry_after: int = 0
 
 
-Outcome: TypeAlias = Succeeded | Failed | NoWork | Accepted | Refused | Unreached | Unanswered
+Outcome: TypeAlias = Succeeded | Failed | TimedOut | NoWork | Accepted | Refused | Unreached | Unanswered
 
 
 def checked(answer: object) -> Outcome:
@@ -143,6 +147,8 @@ def settle(
             return run.ended(Status.FAILED, reason, now, _kept(detail))
         case Failed(detail):
             return _task_failed(run, detail, policy, now)
+        case TimedOut():
+            return timed_out(run, policy, now)
         case Unreached(detail, retry_after):
             return _launch_failed(
                 run, detail, overrides.launch_retry or policy.launch_retry, now, retry_after
