@@ -109,7 +109,7 @@ class AuthorizedService:
     async def preview(self, place: str, given: ScheduleInput) -> Preview:
         """Return the effect of storing a schedule; errors name its place in the request."""
         try:
-            self.demand_user(given.user_id)
+            self._demand_users({place: given})
             return await self.service.registrar.preview_upsert(given, self.caller.acts_for)
         except DutifulError as error:
             error.details.pop("index", None)

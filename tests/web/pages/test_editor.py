@@ -280,3 +280,13 @@ def test_a_workflow_that_is_not_stored_is_told_before_the_schedule_is_saved(nigh
     assert said not in page(nightly, PATH).text
     # A form without a workflow is still being filled in.
     assert said not in page(nightly, "/ui/schedules/new").text
+
+
+def test_a_new_schedule_replaces_no_stored_one(nightly):
+    before, new = nightly.get("/schedules/nightly"), "/ui/schedules/new"
+    form = {"workflow_id": "report", "user_id": "ada", "do": "save"}
+    shown = Page(post(nightly, new, csrf(nightly, new), schedule_id="nightly", **form))
+    assert shown.answer.status_code == 422
+    assert "is taken; edit that schedule, or choose another id" in said(shown, "e-schedule_id")
+    assert nightly.get("/schedules/nightly") == before
+    assert post(nightly, new, csrf(nightly, new), schedule_id="weekly", **form).status_code == 303

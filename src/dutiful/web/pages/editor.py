@@ -16,6 +16,7 @@ from fastapi.responses import HTMLResponse, Response
 from dutiful.core.cron.zone import read_instant, rfc_3339
 from dutiful.core.errors import DutifulError, InvalidArgumentError, InvalidCronExpressionError
 from dutiful.service.declaration import ScheduleInput
+from dutiful.service.errors import OutdatedPlanError
 from dutiful.web import requests
 from dutiful.web.authorized_service import Reader
 from dutiful.web.pages import words
@@ -28,6 +29,7 @@ from dutiful.web.pages.words import CATCHUPS, FOLDS, GAPS, OVERLAPS
 
 if TYPE_CHECKING:
     from dutiful.service.declaration import ScheduleView
+    from dutiful.service.types import Upserted
     from dutiful.web.authorized_service import AuthorizedService
 
 router = APIRouter(tags=["pages"], default_response_class=HTMLResponse, include_in_schema=False)
@@ -103,11 +105,22 @@ async def _answer(
     try:
         wanted = _input(given, view)
         authorized.intend("upsert", schedule_id=wanted.schedule_id, given=_plain(wanted), via="page")
-        [stored] = await authorized.upsert({"": wanted})
+        [stored] = await _stored(authorized, wanted, is_new=view is None)
     except DutifulError as error:
         return await _form(request, authorized, given, view, problem=error)
     authorized.record("upsert", schedule_id=stored.schedule_id)
     return back(stored.schedule_id, "The schedule is stored. Nothing of the past became due.")
+
+
+async def _stored(authorized: AuthorizedService, wanted: ScheduleInput, *, is_new: bool) -> list[Upserted]:
+    """Store the schedule; raises InvalidArgumentError for a new one whose id is taken."""
+    # A revision of None stands for a schedule that is not stored.
+    revisions = {str(wanted.schedule_id): None} if is_new else {}
+    try:
+        return await authorized.upsert({"": wanted}, revisions)
+    except OutdatedPlanError:
+        advice = "is taken; edit that schedule, or choose another id"
+        raise InvalidArgumentError("schedule_id", wanted.schedule_id, advice) from None
 
 
 def _plain(wanted: ScheduleInput) -> dict[str, Any]:
