@@ -65,13 +65,14 @@ class VirtualClock:
         """Return the virtual seconds that have passed; jumps do not count."""
         return self._flowed / 1_000_000
 
-    async def sleep(self, seconds: float) -> None:
+    async def sleep(self, seconds: float | timedelta) -> None:
         """Return when this many virtual seconds have passed."""
-        if seconds <= 0:
+        left = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        if left <= 0:
             await asyncio.sleep(0)
             return
         timer = asyncio.get_running_loop().create_future()
-        self._push(timer, seconds)
+        self._push(timer, left)
         await timer
 
     async def wait(self, woken: asyncio.Future[None], seconds: float) -> None:

@@ -130,13 +130,26 @@ def test_a_blocking_function_that_returns_a_generator_has_failed():
         asyncio.run(in_thread(lambda: (print(line) for line in "ab"))())
 
 
-@pytest.mark.parametrize("function", [generates, generates_async, functools.partial(generates)])
+class Asynchronous:
+    async def __call__(self):
+        pass
+
+
+class Generating:
+    def __call__(self):
+        yield
+
+
+@pytest.mark.parametrize(
+    "function",
+    [generates, generates_async, functools.partial(generates), Generating(), Generating().__call__],
+)
 def test_a_function_with_a_yield_is_refused_for_a_thread_too(function):
     with pytest.raises(InvalidArgumentError, match="has a `yield`, so that calling it runs nothing"):
         in_thread(function)
 
 
-@pytest.mark.parametrize("function", [work, functools.partial(work), old_coroutine, 5, None])
+@pytest.mark.parametrize("function", [work, functools.partial(work), old_coroutine, Asynchronous(), 5, None])
 def test_what_needs_no_thread_or_cannot_run_in_one_is_refused(function):
     with pytest.raises(InvalidArgumentError, match="Invalid function"):
         in_thread(function)

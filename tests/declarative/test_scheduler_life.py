@@ -8,6 +8,7 @@ import os
 import sqlite3
 import threading
 from contextlib import closing
+from datetime import timedelta
 
 import pytest
 from tests.spec.world import play
@@ -423,3 +424,38 @@ def test_the_library_and_the_service_may_share_a_file_by_default(tmp_path):
 
     assert asyncio.run(both()) == ["nightly"]
     assert ran == ["10:00", "10:01"]
+
+
+def test_an_observer_that_fails_a_test_ends_nothing():
+    class Verdict(BaseException):
+        """What a test framework raises, past every `except Exception`."""
+
+    def observer(event):
+        if event.name == "TaskRunStarted":
+            raise Verdict
+
+    async def story():
+        clock, ran = VirtualClock(START), []
+
+        async def work():
+            ran.append(f"{clock.now():%H:%M}")
+
+        scheduler = Scheduler("memory:", clock=clock, observer=observer)
+        await scheduler.initialize([("job", "* * * * *", work, 60)])
+        await clock.advance(120)
+        await scheduler.stop()
+        return ran
+
+    assert asyncio.run(story()) == ["10:00", "10:01", "10:02"]
+
+
+def test_a_task_under_test_may_sleep_for_a_timedelta():
+    async def story():
+        clock = VirtualClock(START)
+        sleeping = asyncio.create_task(clock.sleep(timedelta(minutes=20)))
+        await clock.advance(1199)
+        waiting = not sleeping.done()
+        await clock.advance(1)
+        return waiting, sleeping.done()
+
+    assert asyncio.run(story()) == (True, True)

@@ -95,7 +95,8 @@ def test_a_cron_of_a_rule_follows_it(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["Mars/Phobos", "America", "../etc/passwd", "/no/such/file", "X5", "EST5EDT,M13"]
+    "text",
+    ["Mars/Phobos", "America", "../etc/passwd", "/no/such/file", "X5", "EST5EDT,M13", "AAA+24", "AAA-24"],
 )
 def test_a_tz_that_means_nothing_is_utc_and_said(monkeypatch, caplog, text):
     monkeypatch.setenv("TZ", text)

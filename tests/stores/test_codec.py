@@ -141,7 +141,7 @@ class Nowhere(tzinfo):
 @pytest.mark.parametrize("zone", [Nowhere(), dateutil_tz.tzoffset("X", 3600)], ids=["own", "dateutil"])
 def test_a_zone_without_a_name_is_refused_before_it_is_stored(zone):
     schedule = PLAIN._replace(cadence=Cron.parse("0 0 * * *", timezone=zone))
-    with pytest.raises(CodecError, match=r"schedule 'a', time zone: .* use zoneinfo\.ZoneInfo"):
+    with pytest.raises(CodecError, match=r"schedule 'a', time zone: .* no name of the tz database"):
         declare(schedule)
 
 

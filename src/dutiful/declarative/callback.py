@@ -69,8 +69,11 @@ def in_thread(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
     """
     if not callable(function):
         raise InvalidArgumentError("function", function, "must be a function")
-    generates = _has_yield(_innermost(function))
-    if inspect.iscoroutinefunction(function) or (generates and _is_marked_async(_innermost(function))):
+    inner = _innermost(function)
+    # What is called of an object with `__call__`.
+    work = inner if hasattr(inner, "__code__") else _innermost(type(inner).__call__)
+    generates = _has_yield(work)
+    if inspect.iscoroutinefunction(work) or (generates and _is_marked_async(work)):
         raise InvalidArgumentError("function", function, "is async already; register it as it is")
     if generates:
         raise InvalidArgumentError("function", function, _NO_GENERATOR_IN_THREAD)

@@ -340,7 +340,9 @@ class Scheduler:
         if self._observer is not None:
             try:
                 self._observer(event)
-            except (Exception, asyncio.CancelledError):  # noqa: BLE001 - logged, and the scheduler goes on
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException:  # noqa: BLE001 - logged, and the scheduler goes on
                 self._note_failed_observer(event)
 
     def _note_failed_observer(self, event: SchedulerEvent) -> None:

@@ -107,7 +107,11 @@ def _zone_of_rules(text: str) -> tzinfo | None:
         found = ZoneInfo.from_file(BytesIO(block + block + f"\n{text}\n".encode()))
     except ValueError:
         return None
-    offset = datetime(2000, 1, 1, tzinfo=found).utcoffset()
+    try:
+        offset = datetime(2000, 1, 1, tzinfo=found).utcoffset()
+    except ValueError:
+        # C programs take 24 hours; a datetime holds less.
+        return None
     return found if form["summer"] or offset is None else timezone(offset)
 
 

@@ -217,7 +217,10 @@ def _zone_name(tz: tzinfo) -> str:
         return str(timezone(tz.utcoffset(None))).removeprefix("UTC") or "UTC"
     key = getattr(tz, "key", None)
     if not isinstance(key, str):
-        reason = f"{quoted(repr(tz))} has no IANA name and no fixed offset; use zoneinfo.ZoneInfo"
+        reason = (
+            f"{quoted(repr(tz))} has no name of the tz database and no fixed offset, so it cannot be stored;"
+            " give a timezone such as Europe/Berlin, or set TZ to one"
+        )
         raise CodecError("time zone", reason)
     return key
 
