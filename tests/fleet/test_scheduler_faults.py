@@ -253,6 +253,23 @@ def test_a_schedule_that_is_removed_and_added_during_its_job_does_not_run_twice(
     assert later == ["09:01:03 a/i"]
 
 
+@pytest.mark.parametrize("waiting", [cron("1 9 * * *"), every("3s")])
+def test_an_occurrence_that_waits_for_a_place_is_skipped_with_its_schedule(tmp_path, waiting):
+    async def story():
+        long = every("1h")
+        async with FleetRig(tmp_path, agent(long=long), lasts=100) as rig:
+            await rig.clock.advance(1)
+            rig.fleet.set_agents([agent(long=long, w=waiting)])
+            await rig.clock.advance(70)
+            rig.fleet.set_agents([agent(long=long)])
+            await rig.clock.advance(300)
+            rig.fleet.set_agents([agent(long=long, w=cron("0 0 1 1 *"))])
+            await rig.clock.advance(60)
+            return rig.triggered, await rig.history("a", "w")
+
+    assert asyncio.run(story()) == (["08:59:58 a/long"], ["SKIPPED paused"])
+
+
 def test_a_schedule_that_is_gone_for_longer_than_the_retention_is_forgotten(tmp_path):
     async def story():
         async with FleetRig(tmp_path, agent(i=every("1h"))) as rig:

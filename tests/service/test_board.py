@@ -28,6 +28,7 @@ def test_ticks_that_never_come_or_come_later_are_not_unaccounted():
     async def story(rig):
         upsert = rig.registrar.upsert_schedule
         await upsert(given(schedule_id="ended", end_at=after(2)))
+        await upsert(given(schedule_id="later", start_at=after(1_000_000)))
         # Its ticks fire up to half an hour after their time.
         await upsert(given(schedule_id="jittered", cron_expr="5 * * * *", jitter_ms=HOUR))
         found = []

@@ -122,6 +122,15 @@ def test_the_next_version_edits_the_schedules_of_the_one_before(service):
     assert (view["schedule_id"], view["version"], view["cron_expr"]) == ("billing.0", 2, "0 7 * * *")
 
 
+def test_a_trigger_whose_id_had_to_be_made_is_kept_too(service):
+    workflow = "monthly-report-of-all-departments-and-their-subsidiaries-in-europe"
+    triggers = {"triggers": [{**TRIGGER, "name": "every hour"}]}
+    [made] = service.put(f"/workflows/{workflow}/1", triggers, register="true")["schedules"]
+    assert service.put(f"/workflows/{workflow}/2", {"triggers": []}, register="true")["kept"] == [
+        made["schedule_id"]
+    ]
+
+
 def test_a_refused_trigger_changes_nothing(service):
     service.put("/workflows/billing/1", DAG)
     bad = {"triggers": [{**TRIGGER, "cron_expr": "61 * * * *"}]}

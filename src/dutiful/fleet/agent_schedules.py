@@ -16,7 +16,7 @@ from dutiful.core.plan.draft import Draft
 from dutiful.core.plan.edit import upserted
 from dutiful.core.plan.jitter import first_wake
 from dutiful.core.policy import Capacity, CatchUp, OnOrphan, Overlap, Policy, Reason, Retry
-from dutiful.core.run import Phase, Run
+from dutiful.core.run import Phase, Run, Status
 from dutiful.core.schedule import Schedule, Task
 from dutiful.core.snapshot import Limits, Snapshot
 from dutiful.fleet.errors import AgentNotFoundError, ScheduleNotFoundError
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 INTERRUPTED = "interrupted: the process ended while the job was running"
 # A pass may come late; an occurrence that is at most this old (ms) is not missed.
 _GRACE = 60_000
+_WAITING = (Phase.QUEUED, Phase.DELAYED)
 # Newest rows of a schedule among which empty polls are merged.
 _ROWS_LOOKED_AT = 10
 
@@ -135,13 +136,22 @@ def changes_to(
     removes = list[str]()
     for id_, due in stored.items():
         if id_ not in seen and not _is_retired(due):
-            retired = due.schedule._replace(cadence=OnDemand(), paused=True)
-            changes = upserted(due, retired, now)
+            changes = _retired(due, now)
             puts += changes.puts
             rows += changes.rows
         elif id_ not in seen and not due.runs and _last_used(due) < now - keep:
             removes.append(id_)
     return Changes(puts, removes, rows)
+
+
+def _retired(due: Snapshot, now: Instant) -> Changes:
+    """Return the changes that retire a schedule; its occurrences that wait for a place are skipped."""
+    changes = upserted(due, due.schedule._replace(cadence=OnDemand(), paused=True), now)
+    rows = {(row.run_at, row.kind): row for row in changes.rows}
+    for run in [*due.runs, *changes.rows]:
+        if run.phase in _WAITING and run.attempt == 0 and run.kind == "schedule":
+            rows[run.run_at, run.kind] = run.ended(Status.SKIPPED, Reason.PAUSED, now)
+    return changes._replace(rows=[*rows.values()])
 
 
 def _is_retired(due: Snapshot) -> bool:

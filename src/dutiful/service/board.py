@@ -410,7 +410,8 @@ def _account(tallies: Sequence[Tally], unaccounted: int) -> Account:
 
 
 def _undecided(due: Snapshot, until: Instant) -> int:
-    schedule, cursor = due.schedule, due.state.cursor
+    schedule, start = due.schedule, due.schedule.window.start
+    cursor = due.state.cursor if start is None else max(due.state.cursor, start - 1)
     if schedule.paused or due.runs or due.state.quarantine is not None or cursor >= until:
         return 0
     if not isinstance(schedule.cadence, Cron) or not count_ticks(schedule.cadence, cursor, until):

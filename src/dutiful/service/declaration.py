@@ -35,8 +35,9 @@ _URL_MAX = 4096
 _RETRIES_MAX, _BACKOFF_MAX = 1000, 100
 _ROWS_MAX, _DAYS_MAX = 1_000_000, 36_600
 _QUEUE_MAX = 1_000_000
-_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_ID_ADVICE = "write 1 to 128 letters, digits, dots, underlines and dashes"
+# Browsers and clients take the path /schedules/.. for another one.
+_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}")
+_ID_ADVICE = "write 1 to 128 letters, digits, dots, underlines and dashes, more than one or two dots"
 _INTEGER_MAX = 2**53 - 1
 _DAY_MS = 86_400_000
 _YEAR_S = 366 * 86_400

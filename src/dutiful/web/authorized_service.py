@@ -147,7 +147,9 @@ class AuthorizedService:
     async def kept(self, workflow_id: str, declared: Sequence[str]) -> list[str]:
         """Return the caller's schedules of this workflow whose triggers the DAG no longer declares."""
         known = self._own(await self.service.registrar.schedules_of(workflow_id))
-        return [id_ for id_ in known if id_.startswith(f"{workflow_id}.") and id_ not in declared]
+        # The id of a trigger whose name is no id begins with a part of the workflow's.
+        own = f"{workflow_id}.", f"{workflow_id[:60]}."
+        return [id_ for id_ in known if id_.startswith(own) and id_ not in declared]
 
     async def demand_unused(self, workflow_id: str, version: int) -> None:
         """Raise WorkflowInUseError if schedules start this version of one of the caller's workflows.
