@@ -11,7 +11,10 @@ import sys
 from contextlib import suppress
 
 import pytest
+from click.testing import CliRunner
 from tests.fleet.control.program import asked, command, put_fleet, started
+
+from dutiful.cli.main import cli
 
 FLEET = """
 version: 1
@@ -333,3 +336,10 @@ def test_a_fleet_whose_file_cannot_be_used_does_not_start(tmp_path):
     put_fleet(tmp_path, "version: 1\nagents: [{name: a, shedules: {}}]\n")
     code, output = command(tmp_path, "start")
     assert (code, 'did you mean "schedules"?' in output) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["start", "stop"])
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-1"])
+def test_a_wait_is_a_number_of_seconds(name, seconds):
+    done = CliRunner().invoke(cli, ["fleet", name, "--timeout", seconds])
+    assert (done.exit_code, "--timeout" in done.stderr) == (2, True)

@@ -345,3 +345,10 @@ def test_schedulers_with_the_same_settings_are_one_and_a_later_configure_counts(
 
 def test_a_module_without_jobs_is_refused():
     assert "has no add_job" in read_jobs("x = 1", TARGET).refused[0].reason
+
+
+@pytest.mark.parametrize("trigger", ["CronTrigger(hour=1)", "CronTrigger.from_crontab('0 1 * * *')"])
+def test_a_trigger_that_is_an_object_is_in_the_zone_of_the_host_whatever_its_scheduler_says(trigger):
+    code = f"scheduler = BlockingScheduler(timezone='Europe/Berlin')\n{job(trigger)}"
+    schedule, differences = drafts(read_jobs(code, TARGET))["work"]
+    assert (schedule["timezone"], "timezone" in differences) == (TARGET.timezone, True)

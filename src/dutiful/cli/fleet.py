@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -73,6 +74,16 @@ def _names(metavar: str, *, required: bool = True) -> Callable[[C], C]:
 _name = _names("AGENT/SCHEDULE")
 _target = _names("AGENT[/SCHEDULE]")
 _any_target = _names("[AGENT[/SCHEDULE]]", required=False)
+
+
+class _Seconds(click.FloatRange):
+    """A number of seconds; a range takes `nan` and `inf`, which no clock can wait for."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail("write a number of seconds", param, ctx)
+        return seconds
 
 
 @click.group(cls=Group)
@@ -148,7 +159,7 @@ def validate(path: Path, form: Form, offline: bool) -> None:
 
 @fleet.command()
 @_file
-@click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, metavar="SECONDS",
+@click.option("--timeout", type=_Seconds(min=0), default=30.0, show_default=True, metavar="SECONDS",
               help="How long to wait for running jobs when stopped.")  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing but warnings.")
 @click.option("--listen", metavar="HOST:PORT", help="Also answer HTTP requests here, such as 127.0.0.1:8788.")
@@ -343,7 +354,7 @@ def cancel(name: str, path: Path, as_json: bool) -> None:
 
 @fleet.command()
 @_file
-@click.option("--timeout", type=click.FloatRange(min=0), default=60.0, show_default=True, metavar="SECONDS",
+@click.option("--timeout", type=_Seconds(min=0), default=60.0, show_default=True, metavar="SECONDS",
               help="How long to wait until the process has ended.")  # fmt: skip
 def stop(path: Path, timeout: float) -> None:
     """Stop the running fleet as a signal would: its jobs are waited for.

@@ -176,7 +176,7 @@ def _draft(job: _Job, scheduler: _Settings, target: Target) -> Draft:
         value(job.arguments["id"])
     kind, given = _trigger(job)
     differences: list[Difference] = []
-    timezone = given.get("timezone") or scheduler.timezone
+    timezone = given.get("timezone", scheduler.timezone)
     if timezone is None and kind == "cron":
         differences.append(zone_difference(target.timezone, "it is the zone of the host"))
     timezone = str(timezone or target.timezone)
@@ -243,12 +243,13 @@ def _trigger(job: _Job) -> tuple[str, dict[str, Any]]:
         if len(fields) != len(_CRONTAB):
             raise NotImportableError(f"`{source(node)}` has not five fields")
         written_there = dict(zip(("expr", "timezone"), node.args, strict=False)) | {**written_keywords(node)}
-        zoned = {"timezone": value(written_there["timezone"])} if "timezone" in written_there else {}
-        kind, given = "cron", {**dict(zip(_CRONTAB, fields, strict=True)), "second": "0", **zoned}
+        own = value(written_there["timezone"]) if "timezone" in written_there else None
+        kind, given = "cron", {**dict(zip(_CRONTAB, fields, strict=True)), "second": "0", "timezone": own}
     elif isinstance(node, ast.Call) and name_of(node.func) in _TRIGGERS:
         if node.args:
             raise NotImportableError(f"`{source(node)}` has arguments without a name; name them")
-        kind, given = _TRIGGERS[name_of(node.func)], keywords(node)
+        # A trigger that is an object does not know its scheduler's zone.
+        kind, given = _TRIGGERS[name_of(node.func)], {"timezone": None, **keywords(node)}
     else:
         raise NotImportableError("has no trigger that is written out as 'cron' or 'interval'")
     if kind == "date":

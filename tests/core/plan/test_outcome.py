@@ -42,6 +42,12 @@ ENDS = [
 ]
 
 
+@pytest.mark.parametrize("kind", [Succeeded, NoWork, Failed])
+def test_a_long_text_is_kept_by_its_ends(kind):
+    kept = settle(run("10:00", Phase.LAUNCHED), kind("a" * 5_000 + "z"), Policy(), LATER).detail
+    assert (len(kept), kept[:999] == "a" * 999, kept[-1], "…" in kept) == (2000, True, "z", True)
+
+
 @pytest.mark.parametrize(("outcome", "status", "reason", "detail"), ENDS)
 def test_without_retries_every_answer_ends_the_run(outcome, status, reason, detail):
     failures = int(isinstance(outcome, Failed))

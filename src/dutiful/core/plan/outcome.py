@@ -97,8 +97,8 @@ _SUCCESS = Status.SUCCESS
 _DELAY_MAX = 2**55
 # An executor's `retry_after` delays a run by at most one hour (ms).
 RETRY_AFTER_MAX = 3_600_000
-# Rows keep this many characters of a failure, enough to identify it; the log has the whole text. A ledger
-# with thousands of long details would be slow to read.
+# Rows keep this many characters of an error or a summary; the log has the whole text. A ledger with
+# thousands of long details would be slow to read.
 DETAIL_MAX = 2000
 _HALF = DETAIL_MAX // 2
 
@@ -134,9 +134,9 @@ def settle(
     """Return the run after `outcome`: ended, accepted or waiting for a retry."""
     match outcome:
         case Succeeded():
-            return run.ended(_SUCCESS, None, now, outcome.detail)
+            return run.ended(_SUCCESS, None, now, outcome.detail and _kept(outcome.detail))
         case NoWork(detail):
-            return run.ended(Status.SKIPPED, Reason.NO_WORK, now, detail)
+            return run.ended(Status.SKIPPED, Reason.NO_WORK, now, _kept(detail))
         case Accepted(run_id):
             # Clear the failure of an earlier launch attempt.
             return run.to(

@@ -44,6 +44,17 @@ def statuses(path) -> list[tuple]:
     return execute(path, "SELECT title, status, note, attempts FROM work_items ORDER BY id")
 
 
+@pytest.mark.parametrize("title", ["CAST(x'ff41' AS TEXT)", "x'ff41'"])
+def test_a_row_that_is_no_text_is_handed_out_readable_and_keeps_no_other_waiting(database, title):
+    execute(database, f"INSERT INTO work_items (title, priority) VALUES ({title}, 1)")
+    add(database, "good")
+
+    async def story(desk):
+        return [(await desk.claim()).title, (await desk.claim()).title]
+
+    assert play(story, config(database)) == ["\ufffdA", "good"]
+
+
 def test_a_locked_database_keeps_only_those_waiting_who_want_its_work(database):
     add(database, "one")
 

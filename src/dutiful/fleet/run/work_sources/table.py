@@ -121,13 +121,21 @@ class TableSource:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
         with closing(connection):
+            connection.text_factory = _text
             connection.execute("BEGIN IMMEDIATE")
             with connection:
                 yield connection
 
 
+def _text(value: bytes) -> str:
+    # A row that cannot be read would be claimed first for ever, and keep all others waiting.
+    return value.decode("utf-8", "replace")
+
+
 def _item(row: tuple[Any, ...]) -> WorkItem:
-    number, title, description, priority, labels, url = row
+    number, title, description, priority, labels, url = (
+        _text(each) if isinstance(each, bytes) else each for each in row
+    )
     parts = (label.strip() for label in labels.split(","))
     return WorkItem(
         id=str(number),
