@@ -104,7 +104,7 @@ def test_the_items_of_a_list_of_cron_jobs_need_not_say_their_kind():
     [
         ("", "has no CronJob"),
         ("kind: ConfigMap\n", "has no CronJob"),
-        ("items: &all\n- items: *all\n", "is not YAML: Circular reference detected"),
+        ("items: &all\n- items: *all\n", "is not YAML: a value contains itself"),
         (JOB.replace("image: b", "image: 2026-13-45"), "is not YAML: month must be in 1..12"),
         (f"{JOB}  concurrencyPolicy: [Allow]\n", "concurrencyPolicy ['Allow'] is none of Allow, Forbid"),
         (JOB.replace("30 2 * * *", "@every 5m"), "'@every 5m' is an interval"),
@@ -121,3 +121,10 @@ def test_the_items_of_a_list_of_cron_jobs_need_not_say_their_kind():
 def test_what_cannot_be_imported_is_listed_with_the_reason(text, why):
     (refused,) = read_cron_jobs(text, Target("k", "ada")).refused
     assert why in refused.reason
+
+
+def test_a_few_lines_of_aliases_that_stand_for_more_than_memory_are_refused():
+    lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))]
+    text = "\n".join([*lines, "kind: CronJob", 'spec: {schedule: "0 0 * * *", jobTemplate: *a11}'])
+    [refused] = read_cron_jobs(text, Target("kubernetes", "ada")).refused
+    assert "more than 2,000,000 values and characters; aliases repeat them" in refused.reason

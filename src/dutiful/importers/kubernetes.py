@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from dutiful.importers.imported import Target
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# A few lines of aliases can stand for more than any memory holds.
+_SIZE_MAX = 2_000_000
 _PREFIX = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.+)")
 # `Forbid` holds ticks back during a run, and starts the latest of them once the run ends, as buffer_one does.
 _OVERLAPS = {"Allow": "allow", "Forbid": "buffer_one", "Replace": "cancel_other"}
@@ -39,7 +40,10 @@ def read_cron_jobs(text: str, target: Target) -> Imported:
     imported = Imported(target)
     try:
         found = [*_numbered(text)]
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except RecursionError:
+        imported.refused.append(Refused("the file", "", "is not YAML: a value contains itself"))
+        return imported
+    except (yaml.YAMLError, ValueError) as error:
         imported.refused.append(Refused("the file", "", f"is not YAML: {' '.join(str(error).split())}"))
         return imported
     if not found:
@@ -54,13 +58,23 @@ def read_cron_jobs(text: str, target: Target) -> Imported:
 def _numbered(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each CronJob with the number of its document.
 
-    Raises YAMLError, ValueError for a date that does not exist, and either of ValueError and RecursionError
-    for a value that contains itself.
+    Raises YAMLError, ValueError for a date that does not exist and for a document that aliases make too
+    large, and RecursionError for a value that contains itself.
     """
     for number, document in enumerate(yaml.load_all(text, Loader=_LOADER), 1):
-        json.dumps(document, default=str, skipkeys=True)
+        _count(document, _SIZE_MAX)
         for one in _cron_jobs(document):
             yield number, one
+
+
+def _count(value: Any, left: int) -> int:
+    """Return how much larger a document may be, in values and characters; raises ValueError if it is not."""
+    left -= 1 + (len(value) if isinstance(value, str) else 0)
+    if left < 0:
+        raise ValueError(f"it has more than {_SIZE_MAX:,} values and characters; aliases repeat them")
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        left = _count(each, left)
+    return left
 
 
 def _cron_jobs(document: Any, listed: str = "") -> Iterator[dict[str, Any]]:

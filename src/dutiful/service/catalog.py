@@ -146,7 +146,7 @@ class Catalog:
         if wanted.order == "next":
             return await self._soonest(wanted, place)
         if wanted.order == "trouble":
-            return await self._worst_first(wanted, troubled, place)
+            return await self._then_others(sorted(troubled, key=worst_first), wanted, place)
         return await self._by_id(wanted, place)
 
     async def _by_id(self, wanted: Wanted, place: _Place, paused: bool | None = None) -> Listed:
@@ -155,25 +155,31 @@ class Catalog:
         return Listed(found[: place.size], more)
 
     async def _soonest(self, wanted: Wanted, place: _Place) -> Listed:
-        """Return the schedules that wake first; within the page they are in the order of their ticks."""
-        found = await self._store.soonest(min(place.first + place.size + 1, READ_MAX), wanted.all_facets)
+        """Return the schedules that wake first, and after all of them those that are paused or ended.
+
+        Within the page they are in the order of their ticks.
+        """
+        most = min(place.first + place.size + 1, READ_MAX)
+        found = await self._store.soonest(most, wanted.all_facets)
+        if len(found) < most:
+            return await self._then_others(self._in_order(found, wanted), wanted, place)
         listed = _sliced(found, place)
         cut = listed.cursor is None and len(found) == READ_MAX
         return Listed(self._in_order(listed.schedules, wanted), listed.cursor, cut)
 
-    async def _worst_first(self, wanted: Wanted, troubled: Sequence[Snapshot], place: _Place) -> Listed:
-        """Return the schedules in trouble, and after them the others by id."""
+    async def _then_others(self, first: Sequence[Snapshot], wanted: Wanted, place: _Place) -> Listed:
+        """Return the page of a list that begins with these schedules; the others follow by id."""
         # Read one schedule more than the page has, to know whether another page follows.
-        found = sorted(troubled, key=worst_first)[place.first : place.first + place.size + 1]
-        known, in_trouble = {due.schedule.id for due in troubled}, min(len(found), place.size)
+        found = [*first[place.first : place.first + place.size + 1]]
+        known, in_front = {due.schedule.id for due in first}, min(len(found), place.size)
         after = place.after
         while len(found) <= place.size and (page := await self._page(after, wanted)):
             found += [due for due in page if due.schedule.id not in known]
             after = page[-1].schedule.id
         if len(found) <= place.size:
             return Listed(found, None)
-        last = found[place.size - 1].schedule.id if in_trouble < place.size else place.after
-        return Listed(found[: place.size], encode_cursor(place.first + in_trouble, last))
+        last = found[place.size - 1].schedule.id if in_front < place.size else place.after
+        return Listed(found[: place.size], encode_cursor(place.first + in_front, last))
 
     async def _page(self, after: str, wanted: Wanted) -> list[Snapshot]:
         return await self._store.page(after, _PAGE_READ, wanted.all_facets)

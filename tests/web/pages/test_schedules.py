@@ -52,8 +52,9 @@ def ids(found):
         ("state=running&q=team=b", ["job-05", "task-02"]),
         ("state=running&q=task", ["task-02"]),
         ("state=running&q=workflow:stuck", ["job-04", "job-05", "task-02"]),
-        ("sort=next&q=task", ["task-01", "task-03", "task-02"]),
-        ("sort=next&q=team=b", ["job-03", "task-03", "job-05", "task-02"]),
+        # Those that are paused come last.
+        ("sort=next&q=task", ["task-01", "task-03", "task-02", "task-00"]),
+        ("sort=next&q=team=b", ["job-03", "task-03", "job-05", "task-02", "job-01"]),
         ("sort=trouble&q=job", ["job-02", "job-03", "job-00", "job-01", "job-04", "job-05"]),
         ("sort=trouble&state=running", ["job-04", "job-05", "task-02"]),
         ("since=2026-03-02T09:10:00Z&until=2026-03-02T09:11:00Z", ["task-03"]),
