@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from dutiful.core.cadence import Instant
     from dutiful.core.event import Event
-    from dutiful.core.plan.outcome import Outcome
+    from dutiful.core.plan.outcome import Outcome, TimedOut
     from dutiful.core.plan.planner import Batch
     from dutiful.core.run import Run
     from dutiful.core.snapshot import Move
@@ -108,7 +108,7 @@ class Engine:
         self._loop: asyncio.Task[None] | None = None
         self._running = Flights()
         self._cancelling: set[asyncio.Task[None]] = set()
-        self._finished: list[tuple[Launch, Outcome, Instant]] = []
+        self._finished: list[tuple[Launch, Outcome | TimedOut, Instant]] = []
         # Launches that the present pass has reserved, so that no other engine of the process uses them.
         self._reserved = 0
         # Moves of commits that were not acknowledged: each may or may not be stored.

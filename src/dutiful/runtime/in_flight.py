@@ -67,7 +67,7 @@ class Flights(dict[Key, Flight]):
         """Return how long it is until the next timeout."""
         return max(0, min((flight.left(now) for flight in self.values()), default=inf) / 1000)
 
-    def time_out(self, now: float, wall: Instant) -> list[tuple[Launch, Outcome, Instant]]:
+    def time_out(self, now: float, wall: Instant) -> list[tuple[Launch, Outcome | TimedOut, Instant]]:
         """Cancel and forget the runs whose timeout has come; return them with their outcomes."""
         late = [flight.launch for flight in self.values() if flight.left(now) <= 0]
         self.cancel(launch.run for launch in late)

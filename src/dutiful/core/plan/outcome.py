@@ -27,10 +27,6 @@ class Failed(NamedTuple):
     error: BaseException | None = None
 
 
-class TimedOut(NamedTuple):
-    """The task was cancelled after its timeout, by an engine that drains and plans no more."""
-
-
 class NoWork(NamedTuple):
     """The work source was empty, so the task was not invoked."""
 
@@ -66,7 +62,11 @@ class Unanswered(NamedTuple):
     retry_after: int = 0
 
 
-Outcome: TypeAlias = Succeeded | Failed | TimedOut | NoWork | Accepted | Refused | Unreached | Unanswered
+Outcome: TypeAlias = Succeeded | Failed | NoWork | Accepted | Refused | Unreached | Unanswered
+
+
+class TimedOut(NamedTuple):
+    """The engine cancelled the task at its timeout, while it drained and planned no more."""
 
 
 def checked(answer: object) -> Outcome:
@@ -116,7 +116,7 @@ class Settlement(NamedTuple):
 
 def settlement(
     run: Run,
-    outcome: Outcome,
+    outcome: Outcome | TimedOut,
     policy: Policy,
     now: Instant,
     number: int,
@@ -129,7 +129,7 @@ def settlement(
 
 
 def settle(
-    run: Run, outcome: Outcome, policy: Policy, now: Instant, overrides: Overrides = NO_OVERRIDES
+    run: Run, outcome: Outcome | TimedOut, policy: Policy, now: Instant, overrides: Overrides = NO_OVERRIDES
 ) -> Run:
     """Return the run after `outcome`: ended, accepted or waiting for a retry."""
     match outcome:
