@@ -136,7 +136,8 @@ class SchedulerRegistrar:
                 raise OutdatedPlanError(schedule_id)
             if known is not None:
                 replaced[schedule_id] = known.schedule
-            return with_pause(with_stored_secrets(schedule, known), asked, known, self._now())
+            schedule = with_stored_secrets(schedule, asked.executor, known)
+            return with_pause(schedule, asked, known, self._now())
 
         upserted, now = list[Upserted](), self._now()
         stored = await self._registrar.upsert_all([*wanted], edit, workflows=workflows, by=by)
@@ -157,7 +158,7 @@ class SchedulerRegistrar:
         if known is not None and not may_edit(owner_of(known.schedule)):
             raise UnknownScheduleError(schedule_id)
         note = None if known is None else (await self._store.notes([schedule_id])).get(schedule_id)
-        now, schedule = self._now(), with_stored_secrets(schedule, known)
+        now, schedule = self._now(), with_stored_secrets(schedule, given.executor, known)
         return preview(known, note, with_pause(schedule, given, known, now), given.schedule_id, now)
 
     def _declared(self, index: int, schedule_id: str, given: ScheduleInput, twice: bool) -> Schedule:

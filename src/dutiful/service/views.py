@@ -105,19 +105,18 @@ def revision_of(known: Snapshot | None) -> str | None:
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def with_stored_secrets(schedule: Schedule, known: Snapshot | None) -> Schedule:
-    """Return a declared schedule whose executor, if it is written as it is shown, is the stored one.
+def with_stored_secrets(schedule: Schedule, url: str | None, known: Snapshot | None) -> Schedule:
+    """Return a declared schedule whose executor, if its URL is written as it is shown, is the stored one.
 
     Raises InvalidArgumentError where nothing is stored that is shown so.
     """
-    payload = payload_of(schedule)
-    url = payload.executor
     if url is None or not hides_secrets(url):
         return schedule
     stored = None if known is None else payload_of(known.schedule).executor
     if stored is None or without_secrets(stored) != url:
         raise InvalidArgumentError("executor", url, "*** is what a secret is shown as; write the secret")
-    return schedule._replace(task=schedule.task._replace(payload=encode(payload._replace(executor=stored))))
+    payload = encode(payload_of(schedule)._replace(executor=stored))
+    return schedule._replace(task=schedule.task._replace(payload=payload))
 
 
 def view_schedule(due: Snapshot, note: Note | None, now: Instant) -> ScheduleView:
