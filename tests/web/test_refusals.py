@@ -90,6 +90,14 @@ def test_what_a_schedule_cannot_do_without_is_asked_for(service, missing):
     assert answer.json()["error"]["details"]["problems"] == [{"at": missing, "problem": "is missing"}]
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+@pytest.mark.parametrize("key", ["schedule_id", "workflow_id"])
+def test_an_id_that_no_client_can_ask_for_is_refused(service, key, name):
+    answer = service.client.post("/schedules/upsert", json={**SCHEDULE, key: name})
+    assert answer.status_code == 422
+    assert "more than one or two dots" in answer.json()["error"]["message"]
+
+
 NAMES = "write 1 to 128 letters, digits, dots, underlines and dashes"
 UNKNOWN = "there is no such key"
 

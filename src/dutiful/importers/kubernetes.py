@@ -41,7 +41,9 @@ def read_cron_jobs(text: str, target: Target) -> Imported:
     try:
         found = [*_numbered(text)]
     except RecursionError:
-        imported.refused.append(Refused("the file", "", "is not YAML: a value contains itself"))
+        imported.refused.append(
+            Refused("the file", "", "is not YAML: a value contains itself, or is nested too deeply")
+        )
         return imported
     except (yaml.YAMLError, ValueError) as error:
         imported.refused.append(Refused("the file", "", f"is not YAML: {' '.join(str(error).split())}"))

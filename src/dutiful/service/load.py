@@ -92,7 +92,7 @@ def forecast(alike: Sequence[Alike], since: Instant, until: Instant, width: int)
         whole = [(cron, number) for cron, number, *period in crons if period == [since, until]]
         counts = days_load(whole, since, until)
         # A day that a window cuts is like no other.
-        crons = [each for each in crons if [*each[2:]] != [since, until]]
+        crons = [each for each in crons if each[2:] != (since, until)]
     for cron, number, begin, end in crons:
         for bucket, ticks in _buckets(cron, since, width, begin, end):
             counts[bucket] = counts.get(bucket, 0) + ticks * number

@@ -39,6 +39,9 @@ _KEY_ADVICE = (
     "write another text"
 )
 
+MADE_ID_HAS = 60
+"""The id of a trigger whose name is no id begins with this many characters of the workflow's."""
+
 
 @dataclass(frozen=True, slots=True)
 class AuthorizedService:
@@ -109,7 +112,7 @@ class AuthorizedService:
     async def preview(self, place: str, given: ScheduleInput) -> Preview:
         """Return the effect of storing a schedule; errors name its place in the request."""
         try:
-            self._demand_users({place: given})
+            self.demand_user(given.user_id)
             return await self.service.registrar.preview_upsert(given, self.caller.acts_for)
         except DutifulError as error:
             error.details.pop("index", None)
@@ -147,8 +150,7 @@ class AuthorizedService:
     async def kept(self, workflow_id: str, declared: Sequence[str]) -> list[str]:
         """Return the caller's schedules of this workflow whose triggers the DAG no longer declares."""
         known = self._own(await self.service.registrar.schedules_of(workflow_id))
-        # The id of a trigger whose name is no id begins with a part of the workflow's.
-        own = f"{workflow_id}.", f"{workflow_id[:60]}."
+        own = f"{workflow_id}.", f"{workflow_id[:MADE_ID_HAS]}."
         return [id_ for id_ in known if id_.startswith(own) and id_ not in declared]
 
     async def demand_unused(self, workflow_id: str, version: int) -> None:

@@ -1,6 +1,5 @@
 """Workflows: the DAGs that runs are started with, and the schedules that they declare."""
 
-# ruff: noqa: TC001 - the framework reads annotations at run time
 from __future__ import annotations
 
 import hashlib
@@ -17,7 +16,7 @@ from dutiful.httpd.strict_route import StrictRoute
 from dutiful.service.errors import UnknownWorkflowError
 from dutiful.service.workflows import WorkflowInput
 from dutiful.web import requests, responses
-from dutiful.web.authorized_service import Reader, Writer
+from dutiful.web.authorized_service import MADE_ID_HAS, Reader, Writer
 from dutiful.web.requests import ScheduleRequest
 
 if TYPE_CHECKING:
@@ -145,4 +144,4 @@ def _stable_id(workflow_id: str, trigger: Mapping[str, Any], place: int) -> str:
     readable = f"{workflow_id}.{name}"
     if re.fullmatch(ID_PATTERN, readable) and "\n" not in readable:
         return readable
-    return f"{workflow_id[:60]}.{hashlib.sha256(readable.encode()).hexdigest()[:32]}"
+    return f"{workflow_id[:MADE_ID_HAS]}.{hashlib.sha256(readable.encode()).hexdigest()[:32]}"
